@@ -1,0 +1,32 @@
+# Every target sets up what it needs: a virtual environment in .venv with the pinned dependencies.
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+JOBS   ?= 2
+
+.PHONY: run test lint bench clean
+
+run: $(READY)        ## every experiment, then the report page
+	$(BIN)/bqvi run all --jobs $(JOBS)
+	$(BIN)/bqvi report
+
+test: $(READY)       ## the whole test suite
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(READY)       ## format check, linter, type checker
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(READY)      ## speed and memory figures, paired with the peers
+	$(BIN)/pip install -q -c constraints.txt -e ".[peers]"
+	$(BIN)/python -m benchmarks
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) results

@@ -1,0 +1,1 @@
+"""Where to evaluate next: points for quadrature, mini-batches of a data set."""

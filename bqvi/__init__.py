@@ -1,0 +1,1 @@
+"""Bayesian quadrature and Gaussian processes for estimating ELBOs and their gradients."""

@@ -1,0 +1,1 @@
+"""One file an experiment: what is compared, on what data, how it is drawn."""
