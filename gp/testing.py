@@ -2,8 +2,8 @@
 
 A kernel that passes :func:`check_kernel` can be used everywhere in the package: its Gram matrices
 are symmetric and positive semi-definite, its diagonal is that of its Gram matrix, its parameters
-survive a round trip, its pull-back is the gradient of what it pulls back, and its derivatives (where
-it has them) are those of its values. The oracles are finite differences of the kernel's own values,
+survive a round trip, its pull-back is the gradient of what it pulls back, and its derivatives (if
+it has any) are those of its values. The oracles are finite differences of the kernel's own values,
 which share nothing with the formulas under test.
 """
 
