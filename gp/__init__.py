@@ -1,6 +1,7 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
-from gp import kernels, means
+from gp import embeddings, kernels, means, measures
+from gp.integrals import Integral, Integrals, JointIntegral
 from gp.linalg import NotPositiveDefiniteError
 from gp.observations import Gradients, Values
 from gp.paths import Path
@@ -11,10 +12,15 @@ __all__ = [
     "GaussianProcess",
     "GradientMoments",
     "Gradients",
+    "Integral",
+    "Integrals",
+    "JointIntegral",
     "NotPositiveDefiniteError",
     "Path",
     "Posterior",
     "Values",
+    "embeddings",
     "kernels",
     "means",
+    "measures",
 ]

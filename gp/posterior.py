@@ -17,14 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, pi
+from typing import overload
 
 import numpy as np
 
 from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import as_noise, as_values
+from gp.integrals import Integral, JointIntegral, joint_integral
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.linalg import Factor, cholesky, extend
 from gp.means import Mean
+from gp.measures import Measure
 from gp.observations import (
     Functional,
     Gradients,
@@ -149,6 +152,30 @@ class Posterior:
         half_x = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
         prior = self._smooth().diagonal_derivatives(at.x)
         return prior.k_x + prior.k_y - 2 * xp.sum(half[:, :, None] * half_x, axis=0)
+
+    @overload
+    def integral(self, measure: Measure) -> Integral: ...
+
+    @overload
+    def integral(self, measure: Sequence[Measure]) -> JointIntegral: ...
+
+    def integral(self, measure: Measure | Sequence[Measure]) -> Integral | JointIntegral:
+        """Return the distribution of the integral of f (without noise) against a measure.
+
+        Parameters
+        ----------
+        measure : a measure (:mod:`gp.measures`), or a sequence of m of them, for whose integrals
+            the joint Gaussian is returned: mean (m,) and covariance (m, m).
+
+        Raises
+        ------
+        gp.embeddings.UnknownPairError
+            where the kernel has no embedding against the measure; the message says what has one.
+        """
+        if isinstance(measure, Measure):
+            joint = joint_integral(self, (measure,))
+            return Integral(joint.mean[0], joint.covariance[0, 0])
+        return joint_integral(self, measure)
 
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""

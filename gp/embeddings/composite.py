@@ -18,7 +18,14 @@ from operator import mul
 
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.embeddings.embed import KernelEmbedding, added, embed
-from gp.embeddings.registry import DISCRETISE, Formulas, Parameters, UnknownPairError, embedding
+from gp.embeddings.registry import (
+    DISCRETISE,
+    Formulas,
+    Parameters,
+    UnknownPairError,
+    embedding,
+    refuse_mixture,
+)
 from gp.kernels import Columns, Constant, Kernel, Linear, Product, SquaredExponential, Sum, White
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
@@ -71,8 +78,7 @@ def product_of_kernels(kernel: Product, measure: Gaussian | Uniform) -> Formulas
     factors = [embed(factor, measure) for factor in _independent_factors(kernel, measure)]
 
     def cross(other: Measure) -> Array:
-        if isinstance(other, GaussianMixture):  # the product of sums is not the sum of products
-            raise UnknownPairError("mixtures go by their components")
+        refuse_mixture(other)  # the product of sums is not the sum of products
         _independent_factors(kernel, other)
         return reduce(mul, (factor.double(other) for factor in factors))
 
@@ -155,7 +161,8 @@ def constant(kernel: Constant, measure: Measure) -> Formulas:
     def one_everywhere(x: Array) -> Array:
         return as_like(kernel.variance, x) * namespace(x).ones_like(x[:, 0])
 
-    def cross(_: Measure) -> Array:
+    def cross(other: Measure) -> Array:
+        refuse_mixture(other)
         like = measure.parameters()[0]
         return as_like(kernel.variance, like) * namespace(like).ones_like(like).reshape(-1)[0]
 
@@ -172,6 +179,7 @@ def linear(kernel: Linear, measure: Measure) -> Formulas:
         return as_like(kernel.variance, at) * (measure.mean - as_like(kernel.offset, at))
 
     def cross(other: Measure) -> Array:
+        refuse_mixture(other)
         at = other.mean
         return namespace(at).sum((at - as_like(kernel.offset, at)) * weights(at))
 

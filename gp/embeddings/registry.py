@@ -141,6 +141,12 @@ def weighted_components(measure: Measure) -> tuple[tuple[Array, Measure], ...] |
     return None
 
 
+def refuse_mixture(measure: Measure) -> None:
+    """Raise UnknownPairError for a mixture, so that it is taken component by component."""
+    if isinstance(measure, GaussianMixture):
+        raise UnknownPairError("mixtures are taken component by component")
+
+
 DISCRETISE = (
     "Any kernel can be integrated against Empirical(measure.from_unit_cube(u)) instead, with u a "
     "scrambled Sobol set"
