@@ -145,31 +145,45 @@ def curves(
     -------
     dict
         The `Band` drawn for each value of `by`.
+
+    Raises
+    ------
+    ValueError
+        If a value of `by` joins several cases, whose runs would pass for one.
     """
     drawn: dict[Hashable, Band] = {}
     chosen = lines if lines is not None else strokes(results[by])
     for name, rows in results.groupby(by, sort=False):
+        _check_one_case(rows, by, name)
         found = band(rows, x, y, points=points, x_scale=x_scale)
         drawn[name] = found
-        stroke = chosen[name]
-        ax.plot(
-            found.x, found.median, drawstyle="steps-post",
-            color=stroke.colour, linestyle=stroke.dashes, label=str(name),
-        )  # fmt: skip
-        ax.fill_between(
-            found.x,
-            found.lower,
-            found.upper,
-            step="post",
-            color=stroke.colour,
-            alpha=0.2,
-            linewidth=0,
-        )
+        _draw_band(ax, found, chosen[name], str(name))
     _set_scale(ax, "x", x_scale, linthresh)
     _set_scale(ax, "y", y_scale, linthresh)
     ax.set_xlabel(x_label if x_label is not None else LABELS.get(x, x))
     ax.set_ylabel(y_label if y_label is not None else LABELS.get(y, y))
     return drawn
+
+
+def _check_one_case(rows: pd.DataFrame, by: str, name: Hashable) -> None:
+    cases = list(rows["case"].unique()) if "case" in rows.columns else []
+    if len(cases) > 1:
+        raise ValueError(
+            f"by: {by} = {name!r} joins the cases {', '.join(map(str, cases))}; "
+            "choose a column that tells them apart, or draw a part of the results"
+        )
+
+
+def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str) -> None:
+    ax.plot(
+        found.x, found.median, drawstyle="steps-post", label=label,
+        color=stroke.colour, linestyle=stroke.dashes,
+        marker="o" if len(found.x) == 1 else "",  # a lone record would be a line of no length
+    )  # fmt: skip
+    ax.fill_between(
+        found.x, found.lower, found.upper, step="post",
+        color=stroke.colour, alpha=0.2, linewidth=0,
+    )  # fmt: skip
 
 
 def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float) -> None:

@@ -315,7 +315,7 @@ def _settings(results: Results) -> tuple[Grid, Grid | None]:
 
 def duration(seconds: float) -> str:
     """Return a time with a unit that suits it: "32 ms", "4.1 s", "3 min 20 s", "2 h 05 min"."""
-    if seconds < 1:
+    if seconds < 0.9995:  # below, three digits would round up to the next unit
         return f"{1000 * seconds:.3g} ms"
     if seconds < 99.95:
         return f"{seconds:.3g} s"

@@ -1,0 +1,15 @@
+"""A slow toy, to be interrupted."""
+
+import os
+import time
+
+import toy_experiment
+
+
+def run(case, seed):
+    if seed >= 2:
+        time.sleep(float(os.environ.get("SLOW_SECONDS", "0")))
+    return toy_experiment.run(case, seed)
+
+
+experiment = toy_experiment.make(name="slow", run=run, seeds=4)
