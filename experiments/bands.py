@@ -93,7 +93,7 @@ def quantile(values: Floats, level: float) -> Floats:
 
 
 def band(
-    results: pd.DataFrame, x: str, y: str, *, points: int = 400, x_scale: Scale = "linear"
+    results: pd.DataFrame, x: str, y: str, *, points: int = 200, x_scale: Scale = "linear"
 ) -> Band:
     """Return the quartiles of y over seeds against x (definition in the module's docstring).
 

@@ -120,7 +120,7 @@ def curves(
     y_scale: Scale = "linear",
     linthresh: float = 1.0,
     lines: Mapping[Hashable, Stroke] | None = None,
-    points: int = 400,
+    points: int = 200,
 ) -> dict[Hashable, Band]:
     """Draw the median and the interquartile band over seeds, one curve for each value of `by`.
 

@@ -195,7 +195,8 @@ def execute(jobs: Sequence[Job], n_jobs: int = 1) -> Iterator[Outcome]:
 
 
 def _perform_in_worker(job: Job) -> Outcome:
-    # Ctrl-C reaches the whole process group. The parent decides what becomes of its workers.
+    # Ctrl-C reaches the whole process group. The parent ends its workers; a `run` that answered it
+    # with what it had so far would have a part of a run written as the whole.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return perform(job)
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import toy_experiment
 from typer.testing import CliRunner
 
+import experiments
 from experiments import registry, runner
 from experiments.cli import app
 
@@ -214,3 +216,28 @@ def test_a_module_without_its_experiment_is_refused(monkeypatch):
     monkeypatch.setattr(registry, "EXPERIMENTS", {"fig": "toy_experiment"})
     with pytest.raises(TypeError, match="must define `experiment`, an Experiment with name='fig'"):
         registry.load("fig")
+
+
+def test_missing_packages_are_named_with_the_remedy():
+    code = "import sys; sys.modules['typer'] = None\nfrom experiments.__main__ import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        'bqvi\'s command line needs typer; install it with: pip install "bqvi[experiments]"'
+    )
+
+
+def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch):
+    block = experiments.__doc__.partition("in `registry`:\n")[2]
+    (tmp_path / "docstring_example.py").write_text(textwrap.dedent(block))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"means": "docstring_example"})
+    assert bqvi("run", "means", "--jobs", 1, "--results", folder).exit_code == 0
+    assert bqvi("report", "--results", folder).exit_code == 0
+    rows = pd.read_parquet(folder / "means.parquet")
+    # The sd of a mean of 500 draws is sd / 22.4; 4.5 of them are exceeded once in 150,000.
+    last = rows[rows["samples"] == 500]
+    assert (last["error"] < 4.5 * last["sd"] / 500**0.5).all()
+    assert "How fast the mean" in bqvi("list").output
