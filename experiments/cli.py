@@ -47,14 +47,14 @@ def run(
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of seeds, counted from 0. [default: the experiment's own]"
+            min=1, help="Number of seeds, counted from 0.", show_default="the experiment's own"
         ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A small version that takes seconds.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one for each processor]")
+        int | None, typer.Option(min=1, help="Processes.", show_default="one for each processor")
     ] = None,
     results: ResultsOption = Path("results"),
     data: Annotated[
@@ -112,7 +112,7 @@ def run(
 def report(
     results: ResultsOption = Path("results"),
     out: Annotated[
-        Path | None, typer.Option(help="The page. [default: report.html in the results]")
+        Path | None, typer.Option(help="The page.", show_default="report.html in the results")
     ] = None,
     figures: Annotated[
         Path | None,

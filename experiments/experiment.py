@@ -158,6 +158,7 @@ class Experiment:
         `seconds`, `evaluations`, `samples`, `elbo`, `log_likelihood_error`. The columns `case` and
         `seed` are added when the runs are read back. NaN means "not recorded here"; a run that
         diverged must record an infinity, since a run that ends early is drawn on at its last value.
+        What it raises is recorded, but it must let KeyboardInterrupt through.
     draw : (DataFrame) -> sequence of Drawing
         Sees the rows of all finished runs with `case`, `seed`, and a column for each scalar setting
         that `run` did not return itself; cases come in the order in which `cases` lists them.

@@ -27,9 +27,9 @@ def check(name: str) -> str:
     if name in EXPERIMENTS:
         return name
     near = difflib.get_close_matches(name, EXPERIMENTS, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
     raise UnknownExperimentError(
-        f"unknown experiment {name!r}; {hint}There are: {', '.join(['all', *EXPERIMENTS])}"
+        f"unknown experiment {name!r}{hint}; there are: {', '.join(['all', *EXPERIMENTS])}"
     )
 
 

@@ -212,9 +212,8 @@ def perform(job: Job) -> Outcome:
         store.write_shard(job.path, frame, _record(job, seconds, started))
     except Exception as error:  # whatever an experiment raises is recorded, and the others go on
         log = store.error_path(job.path)
-        job.path.unlink(
-            missing_ok=True
-        )  # with --force, an older result must not stand for this run
+        # With --force, an older result must not stand for this run.
+        job.path.unlink(missing_ok=True)
         store.write_text(log, traceback.format_exc())
         message = f"{type(error).__name__}: {error}".partition("\n")[0]
         elapsed = time.perf_counter() - clock

@@ -72,7 +72,7 @@ def test_an_unknown_name_gets_the_near_ones(folder):
     done = bqvi("run", "toys", "--results", folder)
     assert done.exit_code == 2
     words = " ".join(done.output.replace("│", " ").split())
-    assert "unknown experiment 'toys'; did you mean toy? There are: all, toy, slow" in words
+    assert "unknown experiment 'toys' (did you mean toy?); there are: all, toy, slow" in words
     assert not folder.exists()
 
 
