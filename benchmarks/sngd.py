@@ -23,7 +23,14 @@ def run() -> Iterator[Line]:
 
     def loop() -> None:
         bqvi.fit(
-            model, x, "sngd", minibatch=Uniform(100), steps=steps, record=[0], start_from=start, elbo_samples=2
+            model,
+            x,
+            "sngd",
+            minibatch=Uniform(100),
+            steps=steps,
+            record=[0],
+            start_from=start,
+            elbo_samples=2,
         )
 
     def set_up() -> None:

@@ -1,8 +1,6 @@
 """`python -m experiments` is `bqvi` from a checkout."""
 
-EXTRA = frozenset(
-    {"PIL", "jinja2", "joblib", "pandas", "pyarrow", "rich", "threadpoolctl", "typer"}
-)
+EXTRA = frozenset({"PIL", "jinja2", "joblib", "pandas", "pyarrow", "rich", "threadpoolctl", "typer"})
 
 
 def main() -> None:
@@ -15,8 +13,7 @@ def main() -> None:
         if error.name not in EXTRA:
             raise
         raise SystemExit(
-            f"bqvi's command line needs {error.name}; install it with: "
-            'pip install "bqvi[experiments]"'
+            f'bqvi\'s command line needs {error.name}; install it with: pip install "bqvi[experiments]"'
         ) from None
 
 

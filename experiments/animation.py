@@ -13,9 +13,7 @@ from PIL import Image
 from experiments.experiment import Gif
 
 
-def gif(
-    frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float = 2.0, dpi: float = 90
-) -> Gif:
+def gif(frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float = 2.0, dpi: float = 90) -> Gif:
     """Return an endless animation of the frames.
 
     Parameters
@@ -32,9 +30,7 @@ def gif(
         If there is no frame, a duration is not positive, or the frames differ in size.
     """
     if min(seconds, last_seconds) <= 0:
-        raise ValueError(
-            f"seconds and last_seconds must be positive, got {seconds}, {last_seconds}"
-        )
+        raise ValueError(f"seconds and last_seconds must be positive, got {seconds}, {last_seconds}")
     images = [_raster(figure, dpi) for figure in frames]
     if not images:
         raise ValueError("frames must hold at least one figure, got none")
@@ -42,9 +38,7 @@ def gif(
         raise ValueError(f"frames must have one size, got {sorted(sizes)} pixels")
     durations = [round(1000 * seconds)] * (len(images) - 1) + [round(1000 * last_seconds)]
     buffer = io.BytesIO()
-    images[0].save(
-        buffer, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0
-    )
+    images[0].save(buffer, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0)
     return Gif(buffer.getvalue())
 
 

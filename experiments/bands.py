@@ -92,9 +92,7 @@ def quantile(values: Floats, level: float) -> Floats:
     return np.asarray(low + weight * step)
 
 
-def band(
-    results: pd.DataFrame, x: str, y: str, *, points: int = 200, x_scale: Scale = "linear"
-) -> Band:
+def band(results: pd.DataFrame, x: str, y: str, *, points: int = 200, x_scale: Scale = "linear") -> Band:
     """Return the quartiles of y over seeds against x (definition in the module's docstring).
 
     Parameters

@@ -46,13 +46,9 @@ def run(
     *,
     seeds: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Number of seeds, counted from 0.", show_default="the experiment's own"
-        ),
+        typer.Option(min=1, help="Number of seeds, counted from 0.", show_default="the experiment's own"),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small version that takes seconds.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version that takes seconds.")] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes.", show_default="one for each processor")
     ] = None,
@@ -64,9 +60,7 @@ def run(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Folder of reference posteriors."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Compute again what is there already.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Compute again what is there already.")] = False,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Compute again what other code computed.")
     ] = False,
@@ -137,9 +131,7 @@ def report(
     if figures is not None:
         console.print(f"{escape(str(figures))}: {len(page.write_pictures(made, figures))} figures")
     if made.broken:
-        console.print(
-            f"[red]Failed to draw:[/] {', '.join(made.broken)} (the page holds the tracebacks)"
-        )
+        console.print(f"[red]Failed to draw:[/] {', '.join(made.broken)} (the page holds the tracebacks)")
         raise typer.Exit(1)
 
 
@@ -156,9 +148,7 @@ def _runnable(names: Sequence[str], resources: Resources, console: Console) -> l
         missing = resources.missing(experiment.needs)
         if missing and "all" not in names:
             options = " ".join(f"--{name} DIR" for name in missing)
-            raise typer.BadParameter(
-                f"experiment {experiment.name} needs {options}", param_hint="NAME"
-            )
+            raise typer.BadParameter(f"experiment {experiment.name} needs {options}", param_hint="NAME")
         if missing:
             console.print(f"{experiment.name}: skipped, as it needs --{' and --'.join(missing)}")
         else:

@@ -129,9 +129,7 @@ class Table:
 def _check_name(what: str, name: str) -> None:
     """Names become file names and anchors of the page."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise ValueError(
-            f"{what}: name must be lower-case letters, digits and single hyphens, got {name!r}"
-        )
+        raise ValueError(f"{what}: name must be lower-case letters, digits and single hyphens, got {name!r}")
 
 
 def nothing(_: pd.DataFrame) -> tuple[()]:

@@ -183,8 +183,8 @@ def _tree_digest(path: Path, _modified: int) -> str:
 def _tree(path: Path) -> ast.Module:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        ) and (ast.get_docstring(node, clean=False) is not None):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            ast.get_docstring(node, clean=False) is not None
+        ):
             node.body = node.body[1:]
     return tree

@@ -27,9 +27,7 @@ from experiments.experiment import Drawing, Experiment, Gif, Table
 from experiments.provenance import version
 from experiments.results import Results
 
-SVG_LIMIT = (
-    300_000  # bytes; above it a raster of 160 dots per inch is smaller and prints well enough
-)
+SVG_LIMIT = 300_000  # bytes; above it a raster of 160 dots per inch is smaller and prints well enough
 DPI = 160
 MEDIA = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 
@@ -240,8 +238,7 @@ def _warnings(results: Results) -> list[str]:
     if results.missing:
         total = len(manifest.cases) * len(manifest.seeds)
         lost = "; ".join(
-            f"{run.case}, seed {run.seed}: {run.error or 'not run yet'}"
-            for run in results.missing[:8]
+            f"{run.case}, seed {run.seed}: {run.error or 'not run yet'}" for run in results.missing[:8]
         )
         more = f"; and {len(results.missing) - 8} more" if len(results.missing) > 8 else ""
         warnings.append(f"{len(results.missing)} of {total} runs are missing. {lost}{more}.")
@@ -307,9 +304,7 @@ def _settings(results: Results) -> tuple[Grid, Grid | None]:
     if len(cases) == 1:
         return _pairs(f"The one case, {cases[0].name}.", shared), None
     columns = tuple(Column(name, False) for name in ("case", *differing))
-    rows = tuple(
-        (case.name, *(texts[case.name].get(key, "") for key in differing)) for case in cases
-    )
+    rows = tuple((case.name, *(texts[case.name].get(key, "") for key in differing)) for case in cases)
     return _pairs("Shared by all cases.", shared), Grid("", "By case.", columns, rows)
 
 

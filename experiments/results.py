@@ -63,9 +63,7 @@ def read(root: Path, experiment: str) -> Results | None:
             frame, record = store.read_shard(path)
             frames.append(_labelled(frame, case, seed))
             records.append(record)
-    together = (
-        pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"case": [], "seed": []})
-    )
+    together = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"case": [], "seed": []})
     return Results(manifest, together, tuple(records), tuple(missing))
 
 

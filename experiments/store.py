@@ -110,9 +110,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         with temporary.open("rb") as file:
-            os.fsync(
-                file.fileno()
-            )  # else a crash of the machine can leave the new name on an empty file
+            os.fsync(file.fileno())  # else a crash of the machine can leave the new name on an empty file
         temporary.chmod(0o644)  # mkstemp's files are for their owner alone
         os.replace(temporary, path)
     finally:

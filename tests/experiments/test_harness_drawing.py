@@ -96,9 +96,7 @@ def test_curves_draw_the_band_with_labels_and_scales():
     results = results.rename(columns={"t": "seconds", "y": "log_likelihood_error"})
     _, axes = drawing.figure()
     ax = axes[0, 0]
-    found = drawing.curves(
-        ax, results, "seconds", "log_likelihood_error", x_scale="log", y_scale="symlog"
-    )
+    found = drawing.curves(ax, results, "seconds", "log_likelihood_error", x_scale="log", y_scale="symlog")
     assert list(found) == ["b", "a"]
     assert [line.get_label() for line in ax.lines] == ["b", "a"]
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 3], [10, -2]])

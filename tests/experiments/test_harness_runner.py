@@ -47,9 +47,7 @@ def count(folder):
 def test_every_cell_is_computed_once_and_found_again(root, calls):
     experiment = toy_experiment.make(calls)
     _, outcomes = go(experiment, root)
-    assert {(o.case, o.seed) for o in outcomes} == {
-        (f"rate {r}", s) for r in (0.5, 0.9) for s in range(3)
-    }
+    assert {(o.case, o.seed) for o in outcomes} == {(f"rate {r}", s) for r in (0.5, 0.9) for s in range(3)}
     frame = rows(root)
     for (_, seed), run in frame.groupby(["case", "seed"]):
         start = np.random.default_rng(seed).uniform(1, 2)
@@ -127,9 +125,7 @@ def test_a_raising_job_loses_no_other_and_is_tried_again(root, calls, n_jobs):
     assert "in failing" in failed[0].log.read_text()
     found = results.read(root, "toy")
     assert len(found.records) == 5
-    assert found.missing == (
-        results.MissingRun("rate 0.9", 1, "ZeroDivisionError: the seed is one"),
-    )
+    assert found.missing == (results.MissingRun("rate 0.9", 1, "ZeroDivisionError: the seed is one"),)
     made, _ = go(toy_experiment.make(calls), root)
     assert len(made.pending) == 1
     assert not list(root.rglob("*.error"))
