@@ -1,1 +1,36 @@
 """Bayesian quadrature and Gaussian processes for estimating ELBOs and their gradients."""
+
+from bqvi import families, gradients, inference, models
+from bqvi.inference import (
+    Adam,
+    Constant,
+    Euclidean,
+    Exponential,
+    Fit,
+    FitError,
+    FitInterrupted,
+    Natural,
+    Riemannian,
+    RobbinsMonro,
+    fit,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adam",
+    "Constant",
+    "Euclidean",
+    "Exponential",
+    "Fit",
+    "FitError",
+    "FitInterrupted",
+    "Natural",
+    "Riemannian",
+    "RobbinsMonro",
+    "families",
+    "fit",
+    "gradients",
+    "inference",
+    "models",
+]

@@ -1,1 +1,32 @@
-"""One file an experiment: what is compared, on what data, how it is drawn."""
+'''One file an experiment: what is compared, on what data, how it is drawn.
+
+An experiment is a grid, cases x seeds. `runner` computes its cells, each into a file of its own
+(`store`), in any order, in any number of sittings; `results` reads the cells back into one table;
+`report` hands that table to the experiment's `draw` and `tables` and makes a page of what they
+return. An experiment (`experiment.Experiment`) is therefore a few functions and some words. A new
+one is a new file such as this, and a line in `registry`:
+
+    """How fast the mean of n draws settles."""
+
+    import numpy as np
+    import pandas as pd
+
+    from experiments import drawing
+    from experiments.experiment import Case, Drawing, Experiment
+
+    def cases(quick, resources):
+        return [Case(f"sd {sd}", {"sd": sd, "n": 20 if quick else 500}) for sd in (1, 2)]
+
+    def run(case, seed):
+        draws = np.random.default_rng(seed).normal(0, case.settings["sd"], case.settings["n"])
+        n = np.arange(1, draws.size + 1)
+        return pd.DataFrame({"samples": n, "error": np.abs(draws.cumsum() / n)})
+
+    def draw(results):
+        figure, axes = drawing.figure()
+        drawing.curves(axes[0, 0], results, "samples", "error", x_scale="log", y_scale="log")
+        drawing.legend_below(figure, axes)
+        return [Drawing("error", figure, f"Error of the mean. {drawing.band_caption(results)}")]
+
+    experiment = Experiment("means", "Means", "Do they settle?", cases=cases, run=run, draw=draw)
+'''

@@ -1,0 +1,56 @@
+"""Random reshuffling: a new permutation each epoch, read off in pieces of S.
+
+Each mini-batch is unbiased over the permutation, weights N / S. Within an epoch every datum comes at
+most once; the N mod S data left over at its end are dropped, others each time. Cost O(S) a step and
+O(N) an epoch; memory N integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from acquisition.minibatch.strategy import Selection, require_size
+
+
+@dataclass(frozen=True)
+class ReshuffledState:
+    """Where the epoch stands."""
+
+    order: np.ndarray
+    """(N,) permutation of this epoch."""
+    position: int
+    """Data of it already used."""
+
+
+@dataclass(frozen=True)
+class Reshuffled:
+    """S data at a time from a random permutation, renewed each epoch.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    """
+
+    size: int
+
+    def start(self, n: int, rng: np.random.Generator) -> ReshuffledState:
+        """State before the first draw."""
+        require_size(self.size, n)
+        return ReshuffledState(rng.permutation(n), 0)
+
+    def draw(self, state: ReshuffledState, rng: np.random.Generator) -> tuple[Selection, ReshuffledState]:
+        """The next mini-batch."""
+        n = len(state.order)
+        if state.position + self.size > n:
+            state = ReshuffledState(rng.permutation(n), 0)
+        stop = state.position + self.size
+        indices = state.order[state.position : stop]
+        weights = np.full(self.size, n / self.size)
+        return Selection(indices, weights), replace(state, position=stop)
+
+    def observe(self, state: ReshuffledState, selection: Selection, gradients: np.ndarray) -> ReshuffledState:
+        """Nothing is learnt."""
+        del selection, gradients
+        return state

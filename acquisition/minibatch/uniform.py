@@ -1,0 +1,52 @@
+"""Uniform sampling, with or without replacement.
+
+Unbiased over the draw, weights N / S. Cost O(S) a step, nothing once, no memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.minibatch.strategy import Selection, require_size
+
+
+@dataclass(frozen=True)
+class UniformState:
+    """The number of data, N."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """S data uniformly at random, independently at each step.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    replacement : whether a datum can come twice in a mini-batch
+    """
+
+    size: int
+    replacement: bool = False
+
+    def start(self, n: int, rng: np.random.Generator) -> UniformState:
+        """State before the first draw."""
+        del rng
+        require_size(self.size, n)
+        return UniformState(n)
+
+    def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
+        """The next mini-batch."""
+        if self.replacement:
+            indices = rng.integers(state.n, size=self.size)
+        else:
+            indices = rng.choice(state.n, self.size, replace=False, shuffle=False)
+        return Selection(indices, np.full(self.size, state.n / self.size)), state
+
+    def observe(self, state: UniformState, selection: Selection, gradients: np.ndarray) -> UniformState:
+        """Nothing is learnt."""
+        del selection, gradients
+        return state

@@ -1,0 +1,32 @@
+"""``python -m benchmarks [NAME ...]``: the figures, and whether each bar is held."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+
+NAMES = ("cavi", "sngd", "memory")
+
+
+def main(names: list[str]) -> int:
+    """Print a table; 1 if a bar is missed."""
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    print(f"One thread of {platform.processor() or platform.machine()}, Python {platform.python_version()}\n")
+    print("| what | measured | bar | held |\n|---|---|---|---|")
+    held = True
+    for name in names or NAMES:
+        for line in importlib.import_module(f"benchmarks.{name}").run():
+            print(line, flush=True)
+            held = held and line.held
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")  # before anything loads a linear algebra library
+    sys.exit(main(sys.argv[1:]))

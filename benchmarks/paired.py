@@ -1,0 +1,59 @@
+"""Candidates timed in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Seconds of each candidate, round by round."""
+
+    seconds: Mapping[str, np.ndarray]
+    """Name -> (rounds,)."""
+
+    def median(self, name: str) -> float:
+        """Median seconds of ``name``."""
+        return float(np.median(self.seconds[name]))
+
+    def ratio(self, slow: str, fast: str) -> float:
+        """Median over rounds of seconds(slow) / seconds(fast)."""
+        return float(np.median(self.seconds[slow] / self.seconds[fast]))
+
+
+def paired(candidates: Mapping[str, Callable[[], object]], rounds: int = 7, calls: int = 1) -> Paired:
+    """Time each candidate in each round, after one call that is not counted.
+
+    Parameters
+    ----------
+    candidates : name -> what to time
+    rounds : turns each candidate takes
+    calls : calls timed together in a turn; seconds are per call
+    """
+    for candidate in candidates.values():
+        candidate()
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, candidate in candidates.items():
+            began = time.perf_counter()
+            for _ in range(calls):
+                candidate()
+            seconds[name].append((time.perf_counter() - began) / calls)
+    return Paired({name: np.array(values) for name, values in seconds.items()})
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure against its bar."""
+
+    what: str
+    measured: str
+    bar: str
+    held: bool
+
+    def __str__(self) -> str:
+        return f"| {self.what} | {self.measured} | {self.bar} | {'yes' if self.held else 'NO'} |"

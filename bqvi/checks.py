@@ -1,0 +1,102 @@
+"""Checks of what the user gave: each names the argument, what was given and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from bqvi.arrays import Array, is_torch, to_numpy
+
+
+def require_finite(name: str, x: Array) -> None:
+    """Every entry finite; the error names the first row that is not."""
+    if scipy.sparse.issparse(x):
+        _require_finite_sparse(name, x)
+        return
+    finite = x.isfinite() if is_torch(x) else np.isfinite(x)
+    if not bool(finite.all()):
+        where = np.argwhere(~to_numpy(finite))[0]
+        value = to_numpy(x)[tuple(where)]
+        place = f"row {where[0]}" + (f", column {where[1]}" if len(where) > 1 else "")
+        raise ValueError(f"{name} is {value} in {place}; every entry must be finite")
+
+
+def _require_finite_sparse(name: str, x: Any) -> None:
+    entries = x.tocoo()
+    finite = np.isfinite(entries.data)
+    if not finite.all():
+        row = entries.row[~finite].min()
+        raise ValueError(f"{name} has NaN or infinity in row {row}; remove or impute that row")
+
+
+def require_shape(name: str, x: Array, shape: Sequence[int]) -> None:
+    """Exactly ``shape``."""
+    if tuple(x.shape) != tuple(shape):
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be {tuple(shape)}")
+
+
+def require_columns(name: str, x: Array, columns: int) -> None:
+    """A table (N, ``columns``) with at least one row."""
+    if len(x.shape) != 2 or x.shape[1] != columns or x.shape[0] < 1:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (N, {columns}) with N >= 1")
+
+
+def require_positive(name: str, x: Array) -> None:
+    """Every entry positive and finite."""
+    values = to_numpy(x)
+    good = np.isfinite(values) & (values > 0.0)
+    if not good.all():
+        bad = values[~good].flat[0]
+        raise ValueError(f"{name} contains {bad}; every entry must be positive and finite")
+
+
+def require_covariance(name: str, x: Array) -> None:
+    """Symmetric positive definite matrices (..., D, D)."""
+    values = to_numpy(x).astype(float)
+    if values.ndim < 2 or values.shape[-1] != values.shape[-2]:
+        raise ValueError(f"{name} has shape {values.shape}; it must be square, (..., D, D)")
+    require_finite(name, values)
+    scale = np.abs(values).max(initial=0.0)
+    if np.abs(values - np.swapaxes(values, -1, -2)).max(initial=0.0) > 1e-8 * scale:
+        raise ValueError(f"{name} is not symmetric; give (A + A.T) / 2 if rounding is the cause")
+    lowest = float(np.linalg.eigvalsh(values).min())
+    if lowest <= 0.0:
+        raise ValueError(
+            f"{name} is not positive definite (smallest eigenvalue {lowest:.3g}); "
+            "it must be a covariance with positive eigenvalues"
+        )
+
+
+def require_at_least(name: str, value: float, lowest: float) -> None:
+    """``value >= lowest``."""
+    if not value >= lowest:
+        raise ValueError(f"{name} is {value}; it must be at least {lowest}")
+
+
+def require_above(name: str, value: float, bound: float) -> None:
+    """``value > bound`` and finite."""
+    if not (value > bound and np.isfinite(value)):
+        raise ValueError(f"{name} is {value}; it must be above {bound} and finite")
+
+
+def require_integer(name: str, value: object, lowest: int) -> int:
+    """An integer of at least ``lowest``, returned as int."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} is {value!r}; it must be an integer of at least {lowest}")
+    if value < lowest:
+        raise ValueError(f"{name} is {value}; it must be at least {lowest}")
+    return int(value)
+
+
+def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+    """One of ``allowed``; the error offers the near ones."""
+    options = list(allowed)
+    if value in options:
+        return
+    near = difflib.get_close_matches(str(value), options, n=3)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(options)}.{hint}")

@@ -1,0 +1,156 @@
+"""Gaussian with diagonal covariance: mean-field over the coordinates of theta.
+
+    eta = (m / v, -1 / (2 v)),   t(x) = (x, x^2),   mu = (m, v + m^2),   u = (m, ln s),   v = s^2.
+
+The formulas are those of `gaussian` with matrices that are vectors.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Self
+
+from bqvi.arrays import Array, Seed, Values, diagonal_matrix, generator, namespace
+from bqvi.checks import require_finite, require_positive, require_shape
+from bqvi.families.gaussian import LOG_2PI, like
+
+
+class DiagonalGaussian:
+    """A batch of Gaussians with independent coordinates.
+
+    Parameters
+    ----------
+    mean : (..., D)
+    variance : (..., D), positive
+    """
+
+    leaf_names = ("", "")
+
+    def __init__(self, mean: Array, variance: Array) -> None:
+        require_finite("mean", mean)
+        require_shape("variance", variance, mean.shape)
+        require_positive("variance", variance)
+        self.mean = mean
+        self.variance = variance
+
+    @classmethod
+    def _of(cls, mean: Array, variance: Array, **known: Values) -> Self:
+        self = object.__new__(cls)
+        self.__dict__.update(mean=mean, variance=variance, **known)
+        return self
+
+    @classmethod
+    def from_natural(cls, natural: Values) -> Self:
+        """From eta; not checked, for use inside loops."""
+        variance = -0.5 / natural[1]
+        return cls._of(variance * natural[0], variance, natural=natural)
+
+    @classmethod
+    def from_unconstrained(cls, unconstrained: Values) -> Self:
+        """From u = (m, ln s)."""
+        mean, log_scale = unconstrained
+        variance = namespace(log_scale).exp(2.0 * log_scale)
+        return cls._of(mean, variance, unconstrained=unconstrained)
+
+    @classmethod
+    def from_expected_statistics(cls, expected: Values) -> Self:
+        """From mu = (E[x], E[x^2])."""
+        return cls(expected[0], expected[1] - expected[0] * expected[0])
+
+    @cached_property
+    def natural(self) -> Values:
+        """eta = (m / v, -1 / (2 v))."""
+        return self.mean / self.variance, -0.5 / self.variance
+
+    @cached_property
+    def unconstrained(self) -> Values:
+        """u = (m, ln s)."""
+        return self.mean, 0.5 * self.log_variance
+
+    @cached_property
+    def log_variance(self) -> Array:
+        """ln v, (..., D)."""
+        return namespace(self.variance).log(self.variance)
+
+    @property
+    def covariance(self) -> Array:
+        """The diagonal covariance as a matrix, (..., D, D)."""
+        return diagonal_matrix(self.variance)
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return int(self.mean.shape[-1])
+
+    @property
+    def expected_statistics(self) -> Values:
+        """mu = (m, v + m^2)."""
+        return self.mean, self.variance + self.mean * self.mean
+
+    @property
+    def log_normaliser(self) -> Array:
+        """A = sum(m^2 / v + ln v) / 2."""
+        return 0.5 * (self.mean * self.mean / self.variance + self.log_variance).sum(-1)
+
+    @property
+    def entropy(self) -> Array:
+        """sum(ln(2 pi e v)) / 2."""
+        return 0.5 * (LOG_2PI + 1.0 + self.log_variance).sum(-1)
+
+    @property
+    def mode(self) -> Array:
+        """The mean."""
+        return self.mean
+
+    def kl(self, other: DiagonalGaussian) -> Array:
+        """KL(self || other), batch-shaped."""
+        gap = other.mean - self.mean
+        ratio = (self.variance + gap * gap) / other.variance
+        return 0.5 * (ratio - 1.0 + other.log_variance - self.log_variance).sum(-1)
+
+    def statistics(self, theta: Array) -> Values:
+        """(x, x^2) of draws (L, ..., D)."""
+        return theta, theta * theta
+
+    def log_prob(self, theta: Array) -> Array:
+        """Log density at (L, ..., D)."""
+        gap = theta - self.mean
+        return -0.5 * (gap * gap / self.variance + LOG_2PI + self.log_variance).sum(-1)
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws (n, ..., D)."""
+        return self.rsample(n, seed)
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws m + s xi, differentiable in torch parameters."""
+        noise = generator(seed).standard_normal((n, *self.mean.shape))
+        scale = namespace(self.variance).sqrt(self.variance)
+        return self.mean + scale * like(noise, self.mean)
+
+    def fisher_product(self, tangent: Values) -> Values:
+        """d mu of d eta: dm = v d1 + 2 m v d2, dv = 2 v^2 d2."""
+        mean_step = self.variance * (tangent[0] + 2.0 * self.mean * tangent[1])
+        variance_step = 2.0 * self.variance * self.variance * tangent[1]
+        return mean_step, variance_step + 2.0 * self.mean * mean_step
+
+    def fisher_solve(self, cotangent: Values) -> Values:
+        """d eta of d mu."""
+        variance_step = cotangent[1] - 2.0 * self.mean * cotangent[0]
+        second = 0.5 * variance_step / (self.variance * self.variance)
+        return cotangent[0] / self.variance - 2.0 * self.mean * second, second
+
+    def gradient_to_unconstrained(self, gradient: Values) -> Values:
+        """(dL/dm, dL/d ln s) from the natural gradient."""
+        return gradient[0] + 2.0 * gradient[1] * self.mean, 2.0 * gradient[1] * self.variance
+
+    def gradient_to_natural(self, gradient: Values) -> Values:
+        """The natural gradient from (dL/dm, dL/d ln s)."""
+        second = 0.5 * gradient[1] / self.variance
+        return gradient[0] - 2.0 * second * self.mean, second
+
+    def retract(self, tangent: Values) -> Self:
+        """Along d eta without leaving the domain, as for the full covariance."""
+        change = -2.0 * tangent[1]
+        bend = 0.5 * change * change * self.variance
+        first = self.natural[0] + tangent[0] + bend * self.mean
+        return self.from_natural((first, -0.5 * (1.0 / self.variance + change + bend)))

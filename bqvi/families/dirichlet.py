@@ -1,0 +1,194 @@
+"""Dirichlet over the K-simplex (thesis Table 1).
+
+    eta = alpha,   t(pi) = ln pi,   mu_k = psi(alpha_k) - psi(sum alpha),   h = 1 / prod pi_k,
+    A = sum ln Gamma(alpha_k) - ln Gamma(sum alpha),   u = ln alpha.
+
+The Fisher matrix is diagonal plus rank one, F = diag(psi'(alpha)) - psi'(sum alpha) 1 1^T; its inverse
+is Sherman and Morrison's. (The thesis' Eq. 3.41 drops the off-diagonal part.)
+
+Points of the simplex are given and returned as **ln pi**: with the thesis' alpha_0 = 1e-3 a weight
+underflows where its logarithm does not, and ln pi is the sufficient statistic.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from bqvi.arrays import Array, Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
+from bqvi.checks import require_positive
+from bqvi.families.gamma import rsample_log_gamma
+
+
+class Dirichlet:
+    """A batch of Dirichlet distributions.
+
+    Parameters
+    ----------
+    concentration : (..., K), positive
+    """
+
+    leaf_names = ("",)
+
+    def __init__(self, concentration: Array) -> None:
+        require_positive("concentration", concentration)
+        self.concentration = concentration
+
+    @classmethod
+    def _of(cls, concentration: Array, **known: Values) -> Self:
+        self = object.__new__(cls)
+        self.__dict__.update(concentration=concentration, **known)
+        return self
+
+    @classmethod
+    def from_natural(cls, natural: Values) -> Self:
+        """From eta = (alpha,); not checked, for use inside loops."""
+        return cls._of(natural[0])
+
+    @classmethod
+    def from_unconstrained(cls, unconstrained: Values) -> Self:
+        """From u = (ln alpha,)."""
+        (log_concentration,) = unconstrained
+        return cls._of(namespace(log_concentration).exp(log_concentration), unconstrained=unconstrained)
+
+    @classmethod
+    def from_expected_statistics(cls, expected: Values) -> Self:
+        """From mu = (E[ln pi],), by Newton's method (Minka 2000); NumPy arrays.
+
+        Raises
+        ------
+        ValueError
+            No Dirichlet has these: each must be negative with sum of exponentials below 1.
+        """
+        (target,) = expected
+        if not (np.exp(target).sum(-1) < 1.0).all():
+            raise ValueError(
+                f"expected statistics E[ln pi] have sum of exponentials "
+                f"{np.exp(target).sum(-1).max():.6g}; Jensen's inequality wants it below 1"
+            )
+        return cls(_invert_mean(target))
+
+    @property
+    def natural(self) -> Values:
+        """eta = (alpha,)."""
+        return (self.concentration,)
+
+    @cached_property
+    def unconstrained(self) -> Values:
+        """u = (ln alpha,)."""
+        return (namespace(self.concentration).log(self.concentration),)
+
+    @cached_property
+    def total(self) -> Array:
+        """sum_k alpha_k with the axis kept, (..., 1)."""
+        return self.concentration.sum(-1)[..., None]
+
+    @cached_property
+    def expected_statistics(self) -> Values:
+        """mu = (psi(alpha_k) - psi(sum alpha),) (thesis Eq. 3.36)."""
+        return (digamma(self.concentration) - digamma(self.total),)
+
+    @cached_property
+    def log_normaliser(self) -> Array:
+        """A = sum ln Gamma(alpha_k) - ln Gamma(sum alpha)."""
+        return gammaln(self.concentration).sum(-1) - gammaln(self.total)[..., 0]
+
+    @property
+    def entropy(self) -> Array:
+        """A - sum (alpha_k - 1) E[ln pi_k]."""
+        return self.log_normaliser - ((self.concentration - 1.0) * self.expected_statistics[0]).sum(-1)
+
+    @property
+    def mean(self) -> Array:
+        """E[pi], (..., K)."""
+        return self.concentration / self.total
+
+    @property
+    def mode(self) -> Array:
+        """ln of the mode, (alpha_k - 1) / (sum alpha - K); needs alpha_k >= 1."""
+        xp = namespace(self.concentration)
+        excess = self.concentration - 1.0
+        floor = 0.0 * excess
+        with np.errstate(divide="ignore"):
+            log_excess = xp.log(xp.where(excess > 0.0, excess, floor))
+        return log_excess - logsumexp(log_excess)[..., None]
+
+    def kl(self, other: Dirichlet) -> Array:
+        """KL(self || other), batch-shaped."""
+        gap = self.concentration - other.concentration
+        return (gap * self.expected_statistics[0]).sum(-1) - self.log_normaliser + other.log_normaliser
+
+    def statistics(self, theta: Array) -> Values:
+        """(ln pi,) of points given as ln pi (L, ..., K)."""
+        return (theta,)
+
+    def log_prob(self, theta: Array) -> Array:
+        """Log density (in pi) at points given as ln pi (L, ..., K)."""
+        excess = self.concentration - 1.0
+        xp = namespace(theta)
+        # 0 * -inf is 0 here: a flat prior does not mind an empty component
+        terms = xp.where(excess == 0.0, xp.zeros_like(theta), excess * theta)
+        return terms.sum(-1) - self.log_normaliser
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws, as ln pi (n, ..., K)."""
+        return self.rsample(n, seed)
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws, as ln pi, with implicit reparameterisation gradients (thesis Eq. 5.22)."""
+        log_y = rsample_log_gamma(self.concentration, n, seed)
+        return log_y - logsumexp(log_y)[..., None]
+
+    def fisher_product(self, tangent: Values) -> Values:
+        """F d alpha."""
+        common = trigamma(self.total) * tangent[0].sum(-1)[..., None]
+        return (trigamma(self.concentration) * tangent[0] - common,)
+
+    def fisher_solve(self, cotangent: Values) -> Values:
+        """F^-1 d mu, by Sherman and Morrison."""
+        inverse = 1.0 / trigamma(self.concentration)
+        scaled = inverse * cotangent[0]
+        total = trigamma(self.total)
+        common = total * scaled.sum(-1)[..., None] / (1.0 - total * inverse.sum(-1)[..., None])
+        return (scaled + inverse * common,)
+
+    def gradient_to_unconstrained(self, gradient: Values) -> Values:
+        """dL/d ln alpha_k = alpha_k (g_k psi'(alpha_k) - psi'(sum alpha) sum_j g_j)."""
+        return (self.concentration * self.fisher_product(gradient)[0],)
+
+    def gradient_to_natural(self, gradient: Values) -> Values:
+        """The natural gradient from dL/d ln alpha."""
+        return self.fisher_solve((gradient[0] / self.concentration,))
+
+    def retract(self, tangent: Values) -> Self:
+        """alpha + d + d^2 / (2 alpha), positive for every d."""
+        step = tangent[0]
+        return self.from_natural((self.concentration + step + 0.5 * step**2 / self.concentration,))
+
+
+def _inverse_digamma(y: np.ndarray) -> np.ndarray:
+    """x with psi(x) = y, by Newton's method from Minka's starting point."""
+    x: np.ndarray = np.where(
+        y >= -2.22, np.exp(np.minimum(y, 700.0)) + 0.5, -1.0 / (y - digamma(np.array(1.0)))
+    )
+    for _ in range(6):  # quadratic convergence: five steps reach 1e-14 from this start
+        x = x - (digamma(x) - y) / trigamma(x)
+    return x
+
+
+def _invert_mean(target: np.ndarray) -> np.ndarray:
+    """alpha with psi(alpha_k) - psi(sum alpha) = target: fixed point, then damped Newton."""
+    alpha = np.ones_like(target)
+    for _ in range(20):
+        alpha = _inverse_digamma(digamma(alpha.sum(-1, keepdims=True)) + target)
+    for _ in range(100):
+        q = Dirichlet(alpha)
+        (step,) = q.fisher_solve((target - q.expected_statistics[0],))
+        # a step of more than half of alpha is shortened, so alpha stays positive
+        damping = np.minimum(1.0, 0.5 / np.maximum(np.abs(step / alpha).max(-1, keepdims=True), 1e-300))
+        alpha = alpha + damping * step
+        if np.abs(step / alpha).max() < 1e-13:
+            break
+    return alpha

@@ -1,0 +1,96 @@
+"""What the engine asks of an exponential family.
+
+A distribution over theta in an exponential family has density (thesis Eq. 4.5)
+
+    p(theta) = h(theta) exp(<eta, t(theta)> - A(eta)),
+
+and everything variational inference needs of it factorises into a few maps between coordinates:
+
+    natural parameters eta  --grad A-->  mean parameters mu = E[t]       (`expected_statistics`)
+    natural parameters eta  <------->    unconstrained parameters u      (`unconstrained`)
+
+with two linear maps at a point, exact and in no need of an autodiff graph:
+
+    natural gradient dL/dmu  -->  dL/du          (`gradient_to_unconstrained`, J^T with J = dmu/du)
+    dL/du  -->  natural gradient dL/dmu          (`gradient_to_natural`, its inverse)
+
+and one move that cannot leave the domain, whatever the tangent (`retract`).
+
+The gradient of the ELBO in the mean parameters *is* its natural gradient in eta (thesis Eq. 4.12,
+with F = d mu / d eta), so a conjugate model hands over eta* - eta and a Euclidean method pulls it
+back to u. u has no constraints (logarithms, Cholesky factors): no step can leave the domain.
+
+An instance may hold a batch of distributions: ``log_normaliser``, ``entropy``, ``kl`` and
+``log_prob`` then have the batch shape; parameters and statistics have it in front.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, runtime_checkable
+
+from bqvi.arrays import Array, Seed, Values
+
+
+@runtime_checkable
+class ExponentialFamily(Protocol):
+    """A (batch of) distributions of one exponential family; see the module's docstring."""
+
+    @property
+    def leaf_names(self) -> tuple[str, ...]:
+        """Name of the factor that owns each array of ``natural`` ('' outside a product)."""
+
+    @property
+    def natural(self) -> Values:
+        """Natural parameters eta."""
+
+    @property
+    def expected_statistics(self) -> Values:
+        """Mean parameters mu = E[t(theta)], the gradient of the log normaliser."""
+
+    @property
+    def unconstrained(self) -> Values:
+        """Coordinates u without constraints."""
+
+    @property
+    def log_normaliser(self) -> Array:
+        """A(eta)."""
+
+    @property
+    def entropy(self) -> Array:
+        """-E[ln p(theta)] in nats."""
+
+    def from_natural(self, natural: Values) -> Self:
+        """The distribution of the same structure with natural parameters ``natural``."""
+
+    def from_unconstrained(self, unconstrained: Values) -> Self:
+        """The distribution of the same structure at ``unconstrained``."""
+
+    def kl(self, other: Self) -> Array:
+        """KL(self || other) in nats."""
+
+    def statistics(self, theta: Any) -> Values:
+        """t(theta) of draws (L, ...)."""
+
+    def log_prob(self, theta: Any) -> Array:
+        """Log density of draws (L, ...)."""
+
+    def sample(self, n: int, seed: Seed) -> Any:
+        """``n`` draws, on a new first axis."""
+
+    def rsample(self, n: int, seed: Seed) -> Any:
+        """``n`` draws that carry gradients to torch parameters (reparameterised)."""
+
+    def fisher_product(self, tangent: Values) -> Values:
+        """F(eta) d eta = d mu."""
+
+    def fisher_solve(self, cotangent: Values) -> Values:
+        """F(eta)^-1 d mu = d eta."""
+
+    def gradient_to_unconstrained(self, gradient: Values) -> Values:
+        """dL/du from the natural gradient dL/dmu."""
+
+    def gradient_to_natural(self, gradient: Values) -> Values:
+        """The natural gradient dL/dmu from dL/du."""
+
+    def retract(self, tangent: Values) -> Self:
+        """The distribution at eta + d eta to first order, inside the domain for every d eta."""

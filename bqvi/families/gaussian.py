@@ -1,0 +1,247 @@
+"""Gaussian with any covariance (thesis Table 1).
+
+    eta = (C^-1 m, -C^-1 / 2),   t(x) = (x, x x^T),   mu = (m, C + m m^T),
+    A = m^T C^-1 m / 2 + ln|C| / 2,   h = (2 pi)^(-D/2).
+
+Unconstrained coordinates are u = (m, R): the covariance is C = L L^T with L the lower triangle of R
+but for its diagonal, which is exp of R's. With a natural gradient (g, G), G symmetric,
+
+    dL/dm = g + 2 G m,   dL/dL = tril(2 G L),   and back: G = L^-T S L^-1 / 2, S symmetric with the
+    lower triangle of L^T dL/dL (the strict upper part of 2 G L meets an upper triangular L^T, so it
+    leaves that triangle alone).
+
+The retraction along (d eta_1, d eta_2) takes the precision P, with G = -2 d eta_2, to
+
+    P + G + G C G / 2 = (P + (P + G) C (P + G)) / 2,
+
+positive definite for every G (Lin, Schmidt and Khan 2020), and moves m by C' (d eta_1 + 2 d eta_2 m)
+with the new covariance, as the straight line does.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Self
+
+from bqvi.arrays import (
+    Array,
+    Seed,
+    Values,
+    diagonal,
+    diagonal_matrix,
+    generator,
+    is_torch,
+    matvec,
+    namespace,
+    outer,
+    symmetric_from_lower,
+    to_numpy,
+    transpose,
+)
+from bqvi.checks import require_covariance, require_finite, require_shape
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Gaussian:
+    """A batch of Gaussians N(m, C) over R^D.
+
+    Parameters
+    ----------
+    mean : (..., D)
+    covariance : (..., D, D), symmetric positive definite
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, entries that are not finite, a covariance that is not positive
+        definite.
+    """
+
+    leaf_names = ("", "")
+
+    def __init__(self, mean: Array, covariance: Array) -> None:
+        require_finite("mean", mean)
+        require_shape("covariance", covariance, (*mean.shape, mean.shape[-1]))
+        require_covariance("covariance", covariance)
+        self.mean = mean
+        self.covariance = covariance
+
+    @classmethod
+    def _of(cls, **known: Array | Values) -> Self:
+        """An instance from any one of its representations; the others follow when asked for."""
+        self = object.__new__(cls)
+        self.__dict__.update(known)
+        return self
+
+    @classmethod
+    def from_natural(cls, natural: Values) -> Self:
+        """From eta = ((..., D), (..., D, D)); not checked, for use inside loops."""
+        return cls._of(natural=natural)
+
+    @classmethod
+    def from_scale(cls, mean: Array, scale_tril: Array) -> Self:
+        """From the mean (..., D) and the Cholesky factor (..., D, D) of the covariance."""
+        return cls._of(mean=mean, scale_tril=scale_tril)
+
+    @classmethod
+    def from_unconstrained(cls, unconstrained: Values) -> Self:
+        """From u = (m, R), see the module's docstring."""
+        mean, raw = unconstrained
+        xp = namespace(raw)
+        scale_tril = xp.tril(raw, k=-1) + diagonal_matrix(xp.exp(diagonal(raw)))
+        return cls._of(unconstrained=unconstrained, mean=mean, scale_tril=scale_tril)
+
+    @classmethod
+    def from_expected_statistics(cls, expected: Values) -> Self:
+        """From mu = (E[x], E[x x^T])."""
+        mean, second = expected
+        return cls(mean, second - outer(mean, mean))
+
+    @cached_property
+    def mean(self) -> Array:
+        """m, (..., D)."""
+        return matvec(self.covariance, self.natural[0])
+
+    @cached_property
+    def covariance(self) -> Array:
+        """C, (..., D, D)."""
+        if "scale_tril" in self.__dict__:
+            return self.scale_tril @ transpose(self.scale_tril)
+        return namespace(self.natural[1]).linalg.inv(-2.0 * self.natural[1])
+
+    @cached_property
+    def scale_tril(self) -> Array:
+        """Lower Cholesky factor L of the covariance, (..., D, D)."""
+        return namespace(self.covariance).linalg.cholesky(self.covariance)
+
+    @cached_property
+    def scale_inverse(self) -> Array:
+        """L^-1, (..., D, D)."""
+        return namespace(self.scale_tril).linalg.inv(self.scale_tril)
+
+    @cached_property
+    def precision(self) -> Array:
+        """C^-1, (..., D, D)."""
+        if "natural" in self.__dict__:
+            return -2.0 * self.natural[1]
+        return transpose(self.scale_inverse) @ self.scale_inverse
+
+    @cached_property
+    def natural(self) -> Values:
+        """eta = (C^-1 m, -C^-1 / 2)."""
+        return matvec(self.precision, self.mean), -0.5 * self.precision
+
+    @cached_property
+    def unconstrained(self) -> Values:
+        """u = (m, R)."""
+        xp = namespace(self.scale_tril)
+        log_diagonal = diagonal_matrix(xp.log(diagonal(self.scale_tril)))
+        return self.mean, xp.tril(self.scale_tril, k=-1) + log_diagonal
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return int((self.mean if "mean" in self.__dict__ else self.natural[0]).shape[-1])
+
+    @cached_property
+    def log_determinant(self) -> Array:
+        """ln|C|, batch-shaped."""
+        if "scale_tril" in self.__dict__ or "natural" not in self.__dict__:
+            return 2.0 * namespace(self.scale_tril).log(diagonal(self.scale_tril)).sum(-1)
+        return -namespace(self.precision).linalg.slogdet(self.precision)[1]
+
+    @cached_property
+    def expected_statistics(self) -> Values:
+        """mu = (m, C + m m^T)."""
+        return self.mean, self.covariance + outer(self.mean, self.mean)
+
+    @property
+    def log_normaliser(self) -> Array:
+        """A = (m^T C^-1 m + ln|C|) / 2."""
+        return 0.5 * ((self.natural[0] * self.mean).sum(-1) + self.log_determinant)
+
+    @property
+    def entropy(self) -> Array:
+        """(D ln(2 pi e) + ln|C|) / 2 (thesis Eq. 3.37, with its sign corrected)."""
+        return 0.5 * (self.dimension * (LOG_2PI + 1.0) + self.log_determinant)
+
+    @property
+    def mode(self) -> Array:
+        """The mean."""
+        return self.mean
+
+    def kl(self, other: Gaussian) -> Array:
+        """KL(self || other), batch-shaped."""
+        gap = other.mean - self.mean
+        mahalanobis = (gap * matvec(other.precision, gap)).sum(-1)
+        trace = (other.precision * self.covariance).sum((-2, -1))
+        log_ratio = other.log_determinant - self.log_determinant
+        return 0.5 * (trace + mahalanobis - self.dimension + log_ratio)
+
+    def statistics(self, theta: Array) -> Values:
+        """(x, x x^T) of draws (L, ..., D)."""
+        return theta, outer(theta, theta)
+
+    def log_prob(self, theta: Array) -> Array:
+        """Log density at (L, ..., D)."""
+        whitened = matvec(self.scale_inverse, theta - self.mean)
+        squares = (whitened * whitened).sum(-1)
+        return -0.5 * (squares + self.dimension * LOG_2PI + self.log_determinant)
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws (n, ..., D)."""
+        return self.rsample(n, seed)
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` draws m + L xi (thesis Eq. 5.19), differentiable in torch parameters."""
+        noise = generator(seed).standard_normal((n, *self.mean.shape))
+        return self.mean + matvec(self.scale_tril, like(noise, self.mean))
+
+    def fisher_product(self, tangent: Values) -> Values:
+        """d mu of d eta: dm = C (d1 + 2 d2 m), dC = 2 C d2 C."""
+        mean_step = matvec(self.covariance, tangent[0] + 2.0 * matvec(tangent[1], self.mean))
+        cross = outer(self.mean, mean_step)
+        covariance_step = 2.0 * self.covariance @ tangent[1] @ self.covariance
+        return mean_step, covariance_step + cross + transpose(cross)
+
+    def fisher_solve(self, cotangent: Values) -> Values:
+        """d eta of d mu."""
+        cross = outer(self.mean, cotangent[0])
+        covariance_step = cotangent[1] - cross - transpose(cross)
+        second = 0.5 * self.precision @ covariance_step @ self.precision
+        return matvec(self.precision, cotangent[0]) - 2.0 * matvec(second, self.mean), second
+
+    def gradient_to_unconstrained(self, gradient: Values) -> Values:
+        """(dL/dm, dL/dR) from the natural gradient."""
+        mean_gradient = gradient[0] + 2.0 * matvec(gradient[1], self.mean)
+        xp = namespace(self.scale_tril)
+        lower = xp.tril(2.0 * gradient[1] @ self.scale_tril)
+        log_diagonal = diagonal(lower) * diagonal(self.scale_tril)
+        return mean_gradient, xp.tril(lower, k=-1) + diagonal_matrix(log_diagonal)
+
+    def gradient_to_natural(self, gradient: Values) -> Values:
+        """The natural gradient from (dL/dm, dL/dR)."""
+        mean_gradient, raw = gradient
+        xp = namespace(raw)
+        lower = xp.tril(raw, k=-1) + diagonal_matrix(diagonal(raw) / diagonal(self.scale_tril))
+        symmetric = symmetric_from_lower(transpose(self.scale_tril) @ lower)
+        second = 0.5 * transpose(self.scale_inverse) @ symmetric @ self.scale_inverse
+        return mean_gradient - 2.0 * matvec(second, self.mean), second
+
+    def retract(self, tangent: Values) -> Self:
+        """Along d eta without leaving the domain, see the module's docstring."""
+        change = -(tangent[1] + transpose(tangent[1]))
+        precision = self.precision + change + 0.5 * change @ self.covariance @ change
+        linear = matvec(self.precision, self.mean) + tangent[0]
+        # the mean follows the straight line: P' m' = P m + d eta_1 + (P' - P + 2 d eta_2) m
+        bent = matvec(precision - self.precision - change, self.mean)
+        return self.from_natural((linear + bent, -0.5 * precision))
+
+
+def like(noise: Array, parameter: Array) -> Array:
+    """NumPy noise as the kind of array that ``parameter`` is (dtype, device)."""
+    if is_torch(parameter):
+        return parameter.new_tensor(to_numpy(noise))
+    return noise.astype(parameter.dtype, copy=False)

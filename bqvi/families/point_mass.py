@@ -1,0 +1,125 @@
+"""A Dirac delta in place of q(theta): MAP and EM by the same loop.
+
+A conjugate update needs q only through E[t(theta)]. With q a point mass at the mode of the family that
+the update names, E[t] = t(mode), and
+
+    local step with t(mode)  = the E step,     eta <- eta*, then its mode  = the M step,
+
+so `cavi` is MAP-EM (soft k-means for the mixture with known covariance; maximum likelihood EM
+under flat priors), and `sngd` is the online EM of Cappe and Moulines (2009). The delta's entropy,
+-infinity whatever its place, is left out: ELBO becomes ln p(X, theta), z summed out.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bqvi.arrays import Array, Seed, Values, is_torch, namespace, to_numpy
+from bqvi.families.gaussian import Gaussian
+
+
+class PointMass:
+    """All mass at the mode of ``family`` (a batch of them).
+
+    Raises
+    ------
+    ValueError
+        The family has no mode inside its support (a Dirichlet with some alpha_k < 1).
+    """
+
+    def __init__(self, family: Any) -> None:
+        concentration = getattr(family, "concentration", None)
+        if concentration is not None and to_numpy(concentration).min() < 1.0:
+            raise ValueError(
+                f"a point mass needs Dirichlet concentrations of at least 1 (smallest given: "
+                f"{to_numpy(concentration).min():.3g}): below 1 the density has no mode inside"
+            )
+        self.family = family
+
+    @property
+    def leaf_names(self) -> tuple[str, ...]:
+        """As the family's."""
+        return tuple(self.family.leaf_names)
+
+    @property
+    def natural(self) -> Values:
+        """Natural parameters of the family whose mode this is."""
+        return tuple(self.family.natural)
+
+    def from_natural(self, natural: Values) -> PointMass:
+        """The point mass at the mode of the family at ``natural``."""
+        other = object.__new__(PointMass)
+        other.family = self.family.from_natural(natural)
+        return other
+
+    @cached_property
+    def mode(self) -> Any:
+        """Where the mass is."""
+        return self.family.mode
+
+    @property
+    def mean(self) -> Any:
+        """E[theta]: the mode; of a Dirichlet, as probabilities (its points are ln pi)."""
+        if hasattr(self.family, "concentration"):
+            return namespace(self.mode).exp(self.mode)
+        return self.mode
+
+    @cached_property
+    def expected_statistics(self) -> Values:
+        """t(mode)."""
+        return tuple(t[0] for t in self.family.statistics(self.mode[None]))
+
+    @property
+    def covariance(self) -> Array:
+        """Zero."""
+        return np.zeros((*self.mode.shape, self.mode.shape[-1]))
+
+    @property
+    def entropy(self) -> Array:
+        """Left out: 0 by convention, see the module's docstring."""
+        return self.mode.new_zeros(()) if is_torch(self.mode) else np.zeros(())
+
+    def kl(self, other: Any) -> Array:
+        """-ln p(mode) for ``other``'s density p: KL without the delta's entropy."""
+        prior = other.family if isinstance(other, PointMass) else other
+        return -prior.log_prob(self.mode[None])[0]
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """``n`` copies of the mode."""
+        del seed
+        return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """``n`` copies of the mode, with its gradient."""
+        del seed
+        return self.mode + self.mode.new_zeros((n, *self.mode.shape))
+
+    def log_prob(self, theta: Array) -> Array:
+        """Left out: 0 by convention, as the entropy."""
+        return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)
+
+    @property
+    def unconstrained(self) -> Values:
+        """u = (m, 0): the place of a Gaussian's mode; the second coordinate does not move."""
+        mean, raw = self._gaussian().unconstrained
+        return mean, 0.0 * raw
+
+    def from_unconstrained(self, unconstrained: Values) -> PointMass:
+        """The point mass at m, of a Gaussian family."""
+        return PointMass(self._gaussian().from_unconstrained(unconstrained))
+
+    def gradient_to_unconstrained(self, gradient: Values) -> Values:
+        """d ln p(X, m)/dm = g + 2 G m from the natural gradient; nothing for the second coordinate."""
+        mean_gradient, raw = self._gaussian().gradient_to_unconstrained(gradient)
+        return mean_gradient, 0.0 * raw
+
+    def _gaussian(self) -> Gaussian:
+        if not isinstance(self.family, Gaussian):
+            raise TypeError(
+                f"a point mass on a {type(self.family).__name__} has no Euclidean coordinates here; "
+                "use method 'cavi', 'ngd' or 'sngd' for point estimates"
+            )
+        return self.family

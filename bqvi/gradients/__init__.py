@@ -1,0 +1,33 @@
+"""Estimators of the ELBO's gradient: one a file; `gradient` says what each must give.
+
+The sampling estimators live on torch, which takes seconds to import: they are loaded when asked for,
+so that exact methods never pay for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from bqvi.gradients.conjugate import Conjugate
+from bqvi.gradients.gradient import Batch, Estimator, Gradient
+
+if TYPE_CHECKING:
+    from bqvi.gradients.importance_weighted import IWAE, DReG
+    from bqvi.gradients.pathwise import Pathwise
+    from bqvi.gradients.score import Score
+
+__all__ = ["IWAE", "Batch", "Conjugate", "DReG", "Estimator", "Gradient", "Pathwise", "Score"]
+
+_ON_TORCH = {
+    "DReG": "importance_weighted",
+    "IWAE": "importance_weighted",
+    "Pathwise": "pathwise",
+    "Score": "score",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_ON_TORCH[name]}"), name)

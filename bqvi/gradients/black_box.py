@@ -1,0 +1,114 @@
+"""What the sampling estimators share: q in torch, and the log joint as a function of draws.
+
+The integrand is f(theta) = ln p(X, theta), less ln h(X), weighted to stand for all the data. Two kinds
+of model give it:
+
+- a `LogJointModel` by its two parts;
+- a conjugate model with its E step inside (thesis Section 5.3): q(z) is optimal under q(theta), so
+  f(theta) = E_q(z)[ln p(X, z, theta) - ln q(z)] = ln p(theta) + <S, t(theta)> + H[q(z)]. The data enter
+  through S only, so a draw of theta costs nothing per datum. Its gradient in q with q(z) held
+  fixed is the ELBO's: q(z) is at its optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from bqvi.arrays import Values, inner, to_numpy
+from bqvi.gradients.gradient import Batch
+from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.data import Data
+
+LogJointFunction = Callable[[Any], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class TorchPosterior:
+    """q whose coordinates u are leaves of a graph."""
+
+    q: Any
+    leaves: tuple[torch.Tensor, ...]
+    """u, requiring gradients."""
+
+    @property
+    def stopped(self) -> Any:
+        """q with its parameters held fixed: gradients pass through theta only."""
+        return self.q.from_unconstrained(tuple(leaf.detach() for leaf in self.leaves))
+
+    def gradient(self, objective: torch.Tensor) -> Values:
+        """d objective / du as NumPy arrays; leaves that do not matter get zeros."""
+        found = torch.autograd.grad(objective, self.leaves, allow_unused=True)
+        return tuple(
+            np.zeros(tuple(leaf.shape)) if g is None else to_numpy(g).astype(float, copy=False)
+            for g, leaf in zip(found, self.leaves, strict=True)
+        )
+
+
+def torch_posterior(q: Any, like: torch.Tensor) -> TorchPosterior:
+    """q in torch, with the dtype and on the device of ``like``."""
+    leaves = tuple(
+        torch.as_tensor(u, dtype=like.dtype, device=like.device).requires_grad_() for u in q.unconstrained
+    )
+    return TorchPosterior(q.from_unconstrained(leaves), leaves)
+
+
+def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
+    """An empty tensor with the dtype and device to compute in: the data's, else the model's."""
+    first = rows[0] if isinstance(rows, tuple) else rows
+    if isinstance(first, torch.Tensor):
+        return first.new_empty(0) if first.is_floating_point() else first.new_empty(0).double()
+    device = getattr(model, "device", "cpu")
+    return torch.empty(0, dtype=getattr(model, "dtype", torch.float64), device=device)
+
+
+def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
+    """F as a function of draws (L, ...) of theta, returning (L,)."""
+    like = reference_tensor(model, batch.rows)
+    if isinstance(model, ConjugateModel):
+        return _expected_log_joint(model, q, batch, like)
+    weights = None if batch.weights is None else like.new_tensor(to_numpy(batch.weights))
+
+    def log_joint(theta: Any) -> torch.Tensor:
+        terms = model.log_likelihood_terms(theta, batch.rows)
+        total = terms.sum(-1) if weights is None else terms @ weights
+        value: torch.Tensor = model.log_prior(theta) + total
+        return value
+
+    return log_joint
+
+
+def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch.Tensor) -> LogJointFunction:
+    local = model.local_step(q, batch.rows, batch.weights)
+    entropy = local.bound - float(inner(local.statistics, q.expected_statistics))
+    statistics = tuple(like.new_tensor(s) for s in local.statistics)
+    prior = model.prior.from_natural(tuple(like.new_tensor(e) for e in model.prior.natural))
+
+    def log_joint(theta: Any) -> torch.Tensor:
+        value: torch.Tensor = prior.log_prob(theta) + entropy
+        for s, t in zip(statistics, prior.statistics(theta), strict=True):
+            value = value + (s * t).flatten(1).sum(1)
+        return value
+
+    return log_joint
+
+
+def detached(theta: Any) -> Any:
+    """Draws without their graph."""
+    if isinstance(theta, dict):
+        return {name: draws.detach() for name, draws in theta.items()}
+    return theta.detach()
+
+
+def cost(model: Any, batch: Batch, samples: int) -> int:
+    """Evaluations of one step: per datum, or of the log joint for a model without data.
+
+    A conjugate model looks at each datum once, however many draws of theta follow.
+    """
+    if batch.size == 0:
+        return samples
+    return batch.size if isinstance(model, ConjugateModel) else batch.size * samples

@@ -1,0 +1,62 @@
+"""What an estimator is: (model, q, mini-batch, rng) -> gradient of a bound in q's parameters.
+
+Two kinds of gradients come out, and a geometry takes either:
+
+- *natural*: dL/dmu, the gradient in the mean parameters, which is the natural gradient in eta. Exact
+  methods for conjugate models hand over eta* - eta (thesis Eq. 4.12).
+- *unconstrained*: dL/du in q's coordinates without constraints. Black-box estimators differentiate
+  sampled values there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bqvi.arrays import Array, Values
+from bqvi.models.conjugate import LocalStep
+from bqvi.models.data import Data
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The data an estimator may look at."""
+
+    rows: Data
+    """S rows of the data; all N of them for a full-batch method."""
+    size: int
+    """S."""
+    weights: Array | None = None
+    """(S,); None means all ones: the rows are all the data."""
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A gradient, and what it cost."""
+
+    values: Values
+    """One array for each array of q's parameters."""
+    natural: bool
+    """True: dL/dmu; False: dL/du."""
+    evaluations: int
+    """Per-datum evaluations spent; for a model without data, of the log joint."""
+    samples: int = 0
+    """Draws of theta spent."""
+    bound: float | None = None
+    """The estimator's own value of the bound it ascends, less ln h of the data; None if it has none."""
+    local: LocalStep | None = None
+    """The local step at q over all data, where one was made: the exact ELBO follows without another."""
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """How the gradient is estimated; a frozen record of settings."""
+
+    @property
+    def samples(self) -> int:
+        """L, draws of theta a step; 0 for exact expectations."""
+
+    def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+        """The gradient at q."""

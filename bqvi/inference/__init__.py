@@ -1,0 +1,28 @@
+"""Variational inference: one loop (`loop`), and the choices that make a method of it (`methods`)."""
+
+from bqvi.inference.fit import Fit, FitError, FitInterrupted, fit
+from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian
+from bqvi.inference.loop import Problem, State, Stop
+from bqvi.inference.schedules import Adam, Constant, Exponential, RobbinsMonro, Schedule
+from bqvi.inference.trace import Row, Trace
+
+__all__ = [
+    "Adam",
+    "Constant",
+    "Euclidean",
+    "Exponential",
+    "Fit",
+    "FitError",
+    "FitInterrupted",
+    "Geometry",
+    "Natural",
+    "Problem",
+    "Riemannian",
+    "RobbinsMonro",
+    "Row",
+    "Schedule",
+    "State",
+    "Stop",
+    "Trace",
+    "fit",
+]

@@ -1,0 +1,151 @@
+"""A state on disk: one .npz of plain arrays with a JSON header, no pickles.
+
+A state is nested tuples and records of arrays and numbers. It is written as a flat list of its arrays
+and read back into the shape of a *template*, the state that the same call of `fit` starts from; so a
+file says nothing about code, and reading one runs none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bqvi.inference.geometry import Geometry
+from bqvi.inference.loop import State
+from bqvi.inference.trace import COLUMNS, Row, Trace
+
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds."""
+
+    header: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The choices that the state belongs to."""
+        return dict(self.header["settings"])
+
+
+def write(
+    path: str | Path, state: State, trace: Trace, geometry: Geometry, settings: Mapping[str, str]
+) -> None:
+    """Write atomically: an interrupted write leaves the previous file as it was."""
+    leaves = list(_leaves((geometry.coordinates(state.q), state.schedule, state.minibatch)))
+    arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    arrays |= {f"trace.{name}": trace[name] for name in trace.columns}
+    header = {
+        "format": FORMAT,
+        "settings": dict(settings),
+        "rng": state.rng.bit_generator.state,
+        "leaves": len(leaves),
+        "columns": list(trace.columns),
+        **{name: getattr(state, name) for name in ("iteration", "seconds", "evaluations", "samples")},
+    }
+    target = Path(path)
+    temporary = target.with_name(target.name + ".part")
+    with temporary.open("wb") as file:
+        arrays["header"] = np.array(json.dumps(header, default=_plain))
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    os.replace(temporary, target)
+
+
+def read(path: str | Path) -> Checkpoint:
+    """Read a file that `write` made.
+
+    Raises
+    ------
+    ValueError
+        It is something else, or of another format.
+    """
+    with np.load(Path(path), allow_pickle=False) as stored:
+        if "header" not in stored:
+            raise ValueError(f"{path} is not a saved fit: it has no header")
+        header = json.loads(str(stored["header"]))
+        arrays = {name: stored[name] for name in stored.files if name != "header"}
+    if header.get("format") != FORMAT:
+        raise ValueError(f"{path} has format {header.get('format')}; this version reads {FORMAT}")
+    return Checkpoint(header, arrays)
+
+
+def restore(checkpoint: Checkpoint, template: State, geometry: Geometry) -> tuple[State, Trace]:
+    """The saved state and trace, in the shape of ``template``."""
+    header = checkpoint.header
+    leaves = iter([checkpoint.arrays[f"leaf{i}"] for i in range(header["leaves"])])
+    shape = (geometry.coordinates(template.q), template.schedule, template.minibatch)
+    coordinates, schedule, minibatch = _filled(shape, leaves)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = header["rng"]
+    state = State(
+        q=geometry.at(template.q, coordinates),
+        rng=rng,
+        schedule=schedule,
+        minibatch=minibatch,
+        **{name: header[name] for name in ("iteration", "seconds", "evaluations", "samples")},
+    )
+    return state, _trace(checkpoint)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Arrays and numbers of nested tuples and records, in order."""
+    if value is None:
+        return
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _leaves(getattr(value, field.name))
+    else:
+        yield value
+
+
+def _filled(template: Any, leaves: Iterator[np.ndarray]) -> Any:
+    """``template`` with its arrays and numbers replaced by the next ``leaves``."""
+    if template is None:
+        return None
+    if isinstance(template, tuple):
+        return tuple(_filled(part, leaves) for part in template)
+    if dataclasses.is_dataclass(template) and not isinstance(template, type):
+        names = [field.name for field in dataclasses.fields(template)]
+        parts = {name: _filled(getattr(template, name), leaves) for name in names}
+        return dataclasses.replace(template, **parts)
+    leaf = next(leaves)
+    if isinstance(template, np.ndarray):
+        if leaf.shape != template.shape:
+            raise ValueError(
+                f"the saved state has an array of shape {leaf.shape} where this model and data have "
+                f"{template.shape}; resume with the model and data that it was saved with"
+            )
+        return leaf
+    return type(template)(leaf)
+
+
+def _trace(checkpoint: Checkpoint) -> Trace:
+    columns = {name: checkpoint.arrays[f"trace.{name}"] for name in checkpoint.header["columns"]}
+    if not columns:
+        return Trace()
+    rows = []
+    for i in range(len(columns["iteration"])):
+        values = {name: column[i].item() for name, column in columns.items()}
+        metrics = {name: value for name, value in values.items() if name not in COLUMNS}
+        rows.append(Row(**{name: values[name] for name in COLUMNS}, metrics=metrics))
+    return Trace(tuple(rows))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of a generator's state as JSON."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a state holds {type(value).__name__}, which has no place in a header")

@@ -1,0 +1,130 @@
+"""Where steps are taken: natural or Euclidean.
+
+A geometry factorises a step into the direction it makes of a gradient, and the move along it:
+
+    Natural      direction eta* - eta, move eta + rho (eta* - eta): a convex combination for rho <= 1,
+                 so it stays in the (convex) domain. For the gradients of conjugate models.
+    Riemannian   the natural gradient of any estimator need not point to a place in the domain: it is
+                 followed by the family's retraction, which agrees with the straight line to first
+                 order and never leaves.
+    Euclidean    direction dL/du, move u + increment, u without constraints.
+
+No parameter can leave its domain in any of them, and nothing is clipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from bqvi.arrays import Values, add
+from bqvi.checks import require_above, require_one_of
+from bqvi.gradients.gradient import Gradient
+
+
+@runtime_checkable
+class Geometry(Protocol):
+    """Directions and moves."""
+
+    def direction(self, q: Any, gradient: Gradient) -> Values:
+        """The direction of ascent at q."""
+
+    def move(self, q: Any, increment: Values) -> Any:
+        """q after an increment along a direction."""
+
+    def coordinates(self, q: Any) -> Values:
+        """The coordinates that determine q, for a saved state."""
+
+    def at(self, q: Any, coordinates: Values) -> Any:
+        """The distribution of q's structure at ``coordinates``."""
+
+
+@dataclass(frozen=True)
+class Natural:
+    """Straight lines in the natural parameters, for natural gradients of conjugate models."""
+
+    def direction(self, q: Any, gradient: Gradient) -> Values:
+        """The natural gradient itself."""
+        del q
+        return gradient.values
+
+    def move(self, q: Any, increment: Values) -> Any:
+        """eta + increment."""
+        return q.from_natural(add(q.natural, increment))
+
+    def coordinates(self, q: Any) -> Values:
+        """eta."""
+        natural: Values = q.natural
+        return natural
+
+    def at(self, q: Any, coordinates: Values) -> Any:
+        """q at eta."""
+        return q.from_natural(coordinates)
+
+
+@dataclass(frozen=True)
+class Riemannian:
+    """Natural gradients of any estimator, followed by a retraction."""
+
+    def direction(self, q: Any, gradient: Gradient) -> Values:
+        """The natural gradient."""
+        if gradient.natural:
+            return gradient.values
+        natural: Values = q.gradient_to_natural(gradient.values)
+        return natural
+
+    def move(self, q: Any, increment: Values) -> Any:
+        """The retraction along the increment."""
+        return q.retract(increment)
+
+    def coordinates(self, q: Any) -> Values:
+        """eta."""
+        natural: Values = q.natural
+        return natural
+
+    def at(self, q: Any, coordinates: Values) -> Any:
+        """q at eta."""
+        return q.from_natural(coordinates)
+
+
+@dataclass(frozen=True)
+class Euclidean:
+    """Plain gradients in the unconstrained coordinates.
+
+    Parameters
+    ----------
+    scales : factor name -> multiple of the step for that factor's parameters, > 0; default 1 each
+        (thesis Section 6: 1 for the weights, 1e-3 for the means)
+    """
+
+    scales: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.scales.items():
+            require_above(f"scales[{name!r}]", value, 0.0)
+
+    def direction(self, q: Any, gradient: Gradient) -> Values:
+        """dL/du, scaled factor by factor."""
+        values: Values = gradient.values
+        if gradient.natural:
+            values = q.gradient_to_unconstrained(values)
+        if not self.scales:
+            return values
+        names = q.leaf_names
+        for name in self.scales:
+            require_one_of("scales", name, dict.fromkeys(names))
+        return tuple(self.scales.get(name, 1.0) * g for name, g in zip(names, values, strict=True))
+
+    def move(self, q: Any, increment: Values) -> Any:
+        """u + increment."""
+        return q.from_unconstrained(add(q.unconstrained, increment))
+
+    def coordinates(self, q: Any) -> Values:
+        """U."""
+        unconstrained: Values = q.unconstrained
+        return unconstrained
+
+    def at(self, q: Any, coordinates: Values) -> Any:
+        """q at u."""
+        return q.from_unconstrained(coordinates)

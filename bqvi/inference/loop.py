@@ -1,0 +1,215 @@
+"""The one loop.
+
+    batch    = minibatch.draw(rng)                    which data, with what weights
+    gradient = estimator(model, q, batch, rng)        where q's parameters should go
+    q        = geometry.step(q, gradient, schedule)   natural or Euclidean, and how far
+
+Every method of the package is a choice of these four. Coordinate ascent is the exact natural gradient
+of all the data with step 1 (thesis Eq. 4.12); gradient descent is the same gradient pulled back to
+unconstrained coordinates; a stochastic method is one with a mini-batch strategy, or an estimator that
+samples theta.
+
+A `State` is all that the future of a run depends on. `step` maps one to the next, so a run can be
+driven from outside, stopped, saved and resumed, with the same numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from acquisition.minibatch import Strategy
+from bqvi.arrays import Values
+from bqvi.gradients.gradient import Batch, Estimator, Gradient
+from bqvi.inference.geometry import Geometry
+from bqvi.inference.monitor import Monitor
+from bqvi.inference.schedules import Schedule
+from bqvi.inference.trace import Recorder, Row
+from bqvi.models.data import Data, n_rows, take
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is run: a model, its data, and the four choices."""
+
+    model: Any
+    data: Data
+    estimator: Estimator
+    geometry: Geometry
+    schedule: Schedule
+    minibatch: Strategy | None = None
+    """None: all the data at each step."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands."""
+
+    q: Any
+    rng: np.random.Generator
+    """Live: a copy of the state needs a copy of it (`fork`)."""
+    schedule: Any = None
+    minibatch: Any = None
+    iteration: int = 0
+    seconds: float = 0.0
+    evaluations: int = 0
+    samples: int = 0
+
+    def fork(self) -> State:
+        """A state that shares nothing that changes with this one."""
+        return replace(self, rng=copy.deepcopy(self.rng))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a run ends; None never ends it."""
+
+    steps: int | None = None
+    """Iterations in all."""
+    tolerance: float | None = None
+    """Change of the ELBO between two records that counts as none, nats."""
+    evaluations: int | None = None
+    seconds: float | None = None
+
+    def reached(self, state: State) -> str | None:
+        """Why ``state`` is the last, or None."""
+        if self.steps is not None and state.iteration >= self.steps:
+            return "steps"
+        if self.evaluations is not None and state.evaluations >= self.evaluations:
+            return "evaluations"
+        if self.seconds is not None and state.seconds >= self.seconds:
+            return "seconds"
+        return None
+
+    def settled(self, rows: list[Row]) -> bool:
+        """Whether the last two records agree."""
+        if self.tolerance is None or len(rows) < 2:
+            return False
+        return abs(rows[-1].elbo - rows[-2].elbo) < self.tolerance
+
+
+class NotFiniteError(ArithmeticError):
+    """A gradient that is not finite."""
+
+
+def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
+    """The state before the first step, at q."""
+    coordinates = problem.geometry.coordinates(q)
+    minibatch = None
+    if problem.minibatch is not None:
+        minibatch = problem.minibatch.start(n_rows(problem.data), rng)
+    return State(
+        q=problem.geometry.at(q, coordinates),
+        rng=rng,
+        schedule=problem.schedule.start(coordinates),
+        minibatch=minibatch,
+    )
+
+
+def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Any]:
+    """The gradient of the next mini-batch, and the strategy's state after it."""
+    before = state.rng.bit_generator.state
+    try:
+        batch, minibatch = _next_batch(problem, state)
+        return problem.estimator(problem.model, state.q, batch, state.rng), minibatch
+    except BaseException:
+        state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
+        raise
+
+
+def _next_batch(problem: Problem, state: State) -> tuple[Batch, Any]:
+    if problem.minibatch is None:
+        return Batch(problem.data, n_rows(problem.data)), None
+    selection, minibatch = problem.minibatch.draw(state.minibatch, state.rng)
+    rows = take(problem.data, selection.indices)
+    return Batch(rows, len(selection.indices), selection.weights), minibatch
+
+
+def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) -> State:
+    """The state after a step along ``gradient``."""
+    direction = problem.geometry.direction(state.q, gradient)
+    increment, schedule = problem.schedule.increment(direction, state.schedule, state.iteration)
+    if not all_finite(increment):
+        raise NotFiniteError(_where_not_finite(state, increment))
+    return State(
+        q=problem.geometry.move(state.q, increment),
+        rng=state.rng,
+        schedule=schedule,
+        minibatch=minibatch,
+        iteration=state.iteration + 1,
+        seconds=state.seconds,
+        evaluations=state.evaluations + gradient.evaluations,
+        samples=state.samples + gradient.samples,
+    )
+
+
+def run(
+    problem: Problem, state: State, monitor: Monitor, recorder: Recorder, stop: Stop, rows: list[Row]
+) -> Iterator[tuple[State, str | None]]:
+    """Steps until ``stop``, yielding the state and, at the end, the reason it ended.
+
+    Records are appended to ``rows``. A record is of q *before* the step of its iteration: where the
+    step's gradient needed a local step over all the data, the exact ELBO comes with it for nothing.
+    """
+    reason = stop.reached(state)
+    while reason is None:
+        began = time.perf_counter()
+        gradient, minibatch = gradient_at(problem, state)
+        spent = time.perf_counter() - began
+        if recorder.wants(state.iteration) and not _recorded(rows, state):
+            rows.append(_row(state, monitor, gradient))
+            if stop.settled(rows):
+                reason = "tolerance"
+                break
+        began = time.perf_counter()
+        following = advance(problem, state, gradient, minibatch)
+        spent += time.perf_counter() - began
+        state = replace(following, seconds=state.seconds + spent)
+        reason = stop.reached(state)
+        if reason is None:
+            yield state, None
+    if not _recorded(rows, state):
+        rows.append(_row(state, monitor, None))
+    yield state, reason
+
+
+def all_finite(values: Values) -> bool:
+    """Whether no entry is NaN or infinite."""
+    return all(math.isfinite(float(x.sum())) or bool(np.isfinite(x).all()) for x in values)
+
+
+def _where_not_finite(state: State, increment: Values) -> str:
+    names = [
+        name or type(state.q).__name__
+        for name, x in zip(state.q.leaf_names, increment, strict=True)
+        if not np.isfinite(x).all()
+    ]
+    return (
+        f"the step at iteration {state.iteration} is not finite in {', '.join(dict.fromkeys(names))}: "
+        "the log joint was NaN or infinite at a draw of q, or the step size is too large; "
+        "lower the schedule's scale, or guard the log joint"
+    )
+
+
+def _recorded(rows: list[Row], state: State) -> bool:
+    return bool(rows) and rows[-1].iteration >= state.iteration
+
+
+def _row(state: State, monitor: Monitor, gradient: Gradient | None) -> Row:
+    elbo, error = monitor.elbo(state.q, None if gradient is None else gradient.local)
+    return Row(
+        iteration=state.iteration,
+        seconds=state.seconds,
+        evaluations=state.evaluations,
+        samples=state.samples,
+        elbo=elbo,
+        elbo_se=error,
+        bound=monitor.bound(gradient),
+        metrics=monitor.measure(state.q),
+    )

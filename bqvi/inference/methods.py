@@ -1,0 +1,81 @@
+"""The names that `fit` takes, each a choice of estimator, geometry, schedule and mini-batch.
+
+    name      gradient                      geometry    data          step
+    cavi      eta* - eta                    natural     all           1
+    ngd       eta* - eta                    natural     all           1/2
+    gd        the same, pulled back         Euclidean   all           Adam
+    sngd      eta* - eta of a mini-batch    natural     mini-batch    Robbins-Monro
+    sgd       the same, pulled back         Euclidean   mini-batch    Adam
+    score, pathwise, iwae, dreg             Euclidean   all, or       Adam
+                                                        mini-batch
+
+The schedules are defaults that work untuned; the thesis' are one argument away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bqvi.checks import require_one_of
+from bqvi.gradients import Conjugate, Estimator
+from bqvi.inference.geometry import Euclidean, Geometry, Natural
+from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named choice."""
+
+    estimator: Callable[[int | None], Estimator]
+    """From the number of samples (None: the estimator's own default)."""
+    geometry: Geometry
+    schedule: Schedule
+    batch: str
+    """'all', 'mini-batch', or 'either'."""
+    steps: int
+    """Iterations when neither steps nor another stop is given."""
+    tolerance: float | None = None
+    """The ELBO change that ends the run by default, nats."""
+
+
+def _exact(samples: int | None) -> Estimator:
+    if samples is not None:
+        raise ValueError(
+            f"samples is {samples}, but this method takes exact expectations; leave it out, or use "
+            "'score', 'pathwise', 'iwae' or 'dreg'"
+        )
+    return Conjugate()
+
+
+def _sampling(name: str) -> Callable[[int | None], Estimator]:
+    def make(samples: int | None) -> Estimator:
+        from bqvi import gradients
+
+        kind: Any = getattr(gradients, name)
+        estimator: Estimator = kind() if samples is None else kind(samples=samples)
+        return estimator
+
+    return make
+
+
+METHODS: dict[str, Method] = {
+    "cavi": Method(_exact, Natural(), Constant(1.0), "all", 1000, 1e-6),
+    "ngd": Method(_exact, Natural(), Constant(0.5), "all", 1000, 1e-6),
+    "gd": Method(_exact, Euclidean(), Adam(0.05), "all", 1000, 1e-6),
+    "sngd": Method(_exact, Natural(), RobbinsMonro(0.7, tau=10.0), "mini-batch", 1000),
+    "sgd": Method(_exact, Euclidean(), Adam(0.05, decay=0.01), "mini-batch", 1000),
+    "score": Method(_sampling("Score"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
+    "pathwise": Method(_sampling("Pathwise"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
+    "iwae": Method(_sampling("IWAE"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
+    "dreg": Method(_sampling("DReG"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
+}
+
+EXACT = tuple(name for name, method in METHODS.items() if method.estimator is _exact)
+
+
+def method_named(name: str) -> Method:
+    """The method ``name``; the error for an unknown one offers the near ones."""
+    require_one_of("method", name, METHODS)
+    return METHODS[name]

@@ -1,0 +1,75 @@
+"""The value of q: its ELBO and the caller's metrics, for the record and never for the gradient."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bqvi.arrays import to_numpy
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.inference.trace import Metrics
+from bqvi.models.conjugate import ConjugateModel, LocalStep
+from bqvi.models.data import Data, n_rows
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """Evaluates q on all the data.
+
+    The ELBO is exact for conjugate models and for models with an ``elbo`` of their own. Otherwise it is
+    the mean of ``samples`` draws of ln p(X, theta) - ln q(theta), with its standard error; the
+    draws come from the same noise each time, so that differences are sharper than levels.
+    """
+
+    model: Any
+    data: Data
+    samples: int = 256
+    metrics: Metrics = field(default_factory=dict)
+
+    NOISE = 20210531
+
+    @cached_property
+    def base(self) -> float:
+        """sum_n ln h(x_n), for models that leave it out."""
+        measure = getattr(self.model, "log_base_measure", None)
+        return 0.0 if measure is None else float(measure(self.data))
+
+    def elbo(self, q: Any, local: LocalStep | None = None) -> tuple[float, float]:
+        """ELBO and standard error, nats; ``local`` is q's local step over all data, if at hand."""
+        if isinstance(self.model, ConjugateModel):
+            local = local or self.model.local_step(q, self.data)
+            return local.bound + self.base - float(q.kl(self.model.prior)), 0.0
+        if hasattr(self.model, "elbo"):
+            return self.model.elbo(q, self.data), 0.0
+        return self._sampled(q)
+
+    def bound(self, gradient: Gradient | None) -> float:
+        """The estimator's own bound with the data's constants; NaN if it has none."""
+        if gradient is None or gradient.bound is None:
+            return math.nan
+        return gradient.bound + self.base
+
+    def measure(self, q: Any) -> dict[str, float]:
+        """The caller's metrics of q."""
+        return {name: float(metric(q)) for name, metric in self.metrics.items()}
+
+    def _sampled(self, q: Any) -> tuple[float, float]:
+        import torch
+
+        from bqvi.gradients.black_box import log_joint_function, reference_tensor, torch_posterior
+
+        batch = Batch(self.data, n_rows(self.data))
+        with torch.no_grad():
+            frozen = torch_posterior(q, reference_tensor(self.model, self.data)).stopped
+            log_joint = log_joint_function(self.model, q, batch)
+            rng = np.random.default_rng(self.NOISE)
+            values = []
+            for _ in range(0, self.samples, 32):  # bounds the memory of (draws, data) tables
+                theta = frozen.sample(32, rng)
+                values.append(to_numpy(log_joint(theta) - frozen.log_prob(theta)))
+        drawn = np.concatenate(values)
+        return float(drawn.mean()) + self.base, float(drawn.std(ddof=1) / np.sqrt(len(drawn)))

@@ -1,0 +1,180 @@
+"""How far to step: from a direction to an increment.
+
+A schedule turns the direction that a geometry gives into the increment that the parameters take, with a
+state of its own (Adam has moments; the step sizes rho_t have none). States are tuples of arrays, so
+that a run can be saved.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bqvi.arrays import Values, scale
+from bqvi.checks import require_above, require_at_least
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """From directions to increments."""
+
+    @property
+    def largest(self) -> float | None:
+        """The largest rho_t; None where the increment is no multiple of the direction."""
+
+    def start(self, like: Values) -> Any:
+        """State before the first step, for parameters shaped as ``like``."""
+
+    def increment(self, direction: Values, state: Any, t: int) -> tuple[Values, Any]:
+        """What to add at iteration t = 0, 1, ..., and the state after it."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """rho_t = scale."""
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_above("scale", self.scale, 0.0)
+
+    def __call__(self, t: int) -> float:
+        """rho_t."""
+        del t
+        return self.scale
+
+    @property
+    def largest(self) -> float:
+        """rho_0."""
+        return self.scale
+
+    def start(self, like: Values) -> None:
+        """No state."""
+        del like
+
+    def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
+        """rho_t times the direction."""
+        return (direction if self.scale == 1.0 else scale(direction, self.scale)), state
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """rho_t = scale * exp(-decay t) (thesis Section 6.2).
+
+    The steps sum to scale / (1 - exp(-decay)): whatever is further away than that is not reached.
+    """
+
+    scale: float = 1.0
+    decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        require_above("scale", self.scale, 0.0)
+        require_at_least("decay", self.decay, 0.0)
+
+    def __call__(self, t: int) -> float:
+        """rho_t."""
+        return self.scale * math.exp(-self.decay * t)
+
+    @property
+    def largest(self) -> float:
+        """rho_0."""
+        return self.scale
+
+    def start(self, like: Values) -> None:
+        """No state."""
+        del like
+
+    def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
+        """rho_t times the direction."""
+        return scale(direction, self(t)), state
+
+
+@dataclass(frozen=True)
+class RobbinsMonro:
+    """rho_t = scale * (t + tau)^-kappa: sum rho_t = infinity, sum rho_t^2 < infinity.
+
+    Parameters
+    ----------
+    kappa : in (0.5, 1], which is what the two sums ask (Robbins and Monro 1951)
+    tau : >= 1, slows the first steps
+    scale : > 0
+    """
+
+    kappa: float = 0.7
+    tau: float = 1.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.kappa <= 1.0:
+            raise ValueError(
+                f"kappa is {self.kappa}; Robbins and Monro's conditions hold for kappa in (0.5, 1]"
+            )
+        require_at_least("tau", self.tau, 1.0)
+        require_above("scale", self.scale, 0.0)
+
+    def __call__(self, t: int) -> float:
+        """rho_t."""
+        return float(self.scale * (t + self.tau) ** -self.kappa)
+
+    @property
+    def largest(self) -> float:
+        """rho_0."""
+        return self(0)
+
+    def start(self, like: Values) -> None:
+        """No state."""
+        del like
+
+    def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
+        """rho_t times the direction."""
+        return scale(direction, self(t)), state
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba 2015), ascending, with an optional Robbins-Monro decay of the rate.
+
+    Parameters
+    ----------
+    rate : > 0, about the largest change of a coordinate in one step
+    first, second : decay of the two moments, in [0, 1)
+    decay : rate_t = rate / (1 + decay t); 0 keeps the rate
+    """
+
+    rate: float = 0.05
+    first: float = 0.9
+    second: float = 0.999
+    epsilon: float = 1e-8
+    decay: float = 0.0
+
+    largest = None
+
+    def __post_init__(self) -> None:
+        require_above("rate", self.rate, 0.0)
+        require_at_least("decay", self.decay, 0.0)
+        for name in ("first", "second"):
+            value = getattr(self, name)
+            if not 0.0 <= value < 1.0:
+                raise ValueError(f"{name} is {value}; a decay of moments is in [0, 1)")
+
+    def start(self, like: Values) -> tuple[Values, Values]:
+        """Zero moments."""
+        zeros = tuple(np.zeros(x.shape) for x in like)
+        return zeros, zeros
+
+    def increment(
+        self, direction: Values, state: tuple[Values, Values], t: int
+    ) -> tuple[Values, tuple[Values, Values]]:
+        """The bias-corrected ratio of moments, times the rate."""
+        a, b = self.first, self.second
+        means = tuple(a * m + (1.0 - a) * g for m, g in zip(state[0], direction, strict=True))
+        squares = tuple(b * v + (1.0 - b) * g * g for v, g in zip(state[1], direction, strict=True))
+        rate = self.rate / (1.0 + self.decay * t) / (1.0 - a ** (t + 1))
+        correction = 1.0 - b ** (t + 1)
+        steps = tuple(
+            rate * m / (np.sqrt(v / correction) + self.epsilon) for m, v in zip(means, squares, strict=True)
+        )
+        return steps, (means, squares)

@@ -1,0 +1,87 @@
+"""What a run spent and what it reached, at the iterations that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+COLUMNS = ("iteration", "seconds", "evaluations", "samples", "elbo", "elbo_se", "bound")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record; the cost of making it is not in ``seconds``."""
+
+    iteration: int
+    """Steps taken before it."""
+    seconds: float
+    """Time of those steps, less all recording."""
+    evaluations: int
+    """Per-datum evaluations of those steps (of the log joint for a model without data)."""
+    samples: int
+    """Draws of theta of those steps."""
+    elbo: float
+    """ELBO of q, nats: exact with all its constants, or an estimate if ``elbo_se`` > 0."""
+    elbo_se: float
+    """Standard error of ``elbo``; 0 where it is exact."""
+    bound: float
+    """The estimator's own bound at this iteration (IWAE's L_L, say), nats; NaN where it has none."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The caller's own measures of q."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Rows in order of iteration; columns are read by name, as arrays."""
+
+    rows: tuple[Row, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        """A column (R,): one of COLUMNS, or a metric's name."""
+        if not self.rows or column in COLUMNS:
+            return np.array([getattr(row, column) for row in self.rows])
+        return np.array([row.metrics[column] for row in self.rows])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, metrics last."""
+        return COLUMNS + (tuple(self.rows[0].metrics) if self.rows else ())
+
+    def as_dict(self) -> dict[str, np.ndarray]:
+        """Column -> array; ``pandas.DataFrame(trace.as_dict())`` makes a table."""
+        return {column: self[column] for column in self.columns}
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """When to record: every so many iterations, or at chosen ones; first and last always."""
+
+    every: int = 1
+    chosen: frozenset[int] | None = None
+
+    @classmethod
+    def of(cls, record: int | Iterable[int]) -> Recorder:
+        """From the argument of `fit`."""
+        if isinstance(record, int | np.integer):
+            if record < 1:
+                raise ValueError(f"record is {record}; it must be at least 1, or iterations to record")
+            return cls(every=int(record))
+        return cls(chosen=frozenset(int(t) for t in record))
+
+    def wants(self, iteration: int) -> bool:
+        """Whether ``iteration`` is to be recorded."""
+        if iteration == 0:
+            return True
+        if self.chosen is not None:
+            return iteration in self.chosen
+        return iteration % self.every == 0
+
+
+Metrics = Mapping[str, Callable[[Any], float]]
+"""Name -> function of q, recorded beside the ELBO."""

@@ -1,0 +1,88 @@
+"""What a conditionally conjugate model states, and what follows from it for all of them.
+
+Such a model has global variables theta with a conjugate prior p(theta), eta_0 its natural parameter,
+and local variables z_n, one for each datum, with (Hoffman et al. 2013; thesis Section 4.2)
+
+    ln p(x_n, z_n | theta) = <s(x_n, z_n), t(theta)> + ln h(x_n).
+
+Mean-field VI with q(theta) in the prior's family then factorises into two steps:
+
+    local    q(z_n) optimal given E[t(theta)];   S = sum_n w_n E_q(z)[s(x_n, z_n)]
+    global   eta* = eta_0 + S                     (thesis Eqs 3.24 to 3.26)
+
+and everything else in the package that concerns such a model is one of
+
+    natural gradient     eta* - eta                                              (Eq. 4.12)
+    ELBO                 bound + sum ln h(x_n) - KL(q(theta) || p(theta)),
+                         bound = <S, E[t(theta)]> + H[q(z)], which the local step returns.
+
+A model states its prior and its local step. It knows nothing of the optimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bqvi.arrays import Array, Values, add
+from bqvi.families import ExponentialFamily
+from bqvi.models.data import Data
+
+
+@dataclass(frozen=True)
+class LocalStep:
+    """What one pass over (weighted) data gives the global variables."""
+
+    statistics: Values
+    """S = sum_n w_n E[s(x_n, z_n)], aligned with the prior's natural parameters."""
+    bound: float
+    """sum_n w_n (<E[s], E[t(theta)]> + H[q(z_n)]), nats, up to a constant of the data that is in
+    the model's ``log_base_measure``."""
+
+
+@runtime_checkable
+class ConjugateModel(Protocol):
+    """A conditionally conjugate model; see the module's docstring."""
+
+    @property
+    def prior(self) -> ExponentialFamily:
+        """p(theta)."""
+
+    def check(self, data: Data) -> Data:
+        """``data`` in the form the model works with; ValueError names what is wrong with it."""
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
+        """A starting q(theta): ``how`` is 'k-means++' or 'random'."""
+
+    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """Optimal q(z) of ``rows`` under q(theta), and what follows from it; ``weights`` (S,)."""
+
+    def log_base_measure(self, data: Data) -> float:
+        """sum_n ln h(x_n)."""
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """ln p(X | theta) at a point theta, local variables summed out."""
+
+
+def update_target(model: ConjugateModel, local: LocalStep) -> Values:
+    """eta* = eta_0 + S: natural parameter of the optimal q(theta) given q(z)."""
+    return add(model.prior.natural, local.statistics)
+
+
+def elbo(model: ConjugateModel, q: Any, data: Data) -> float:
+    """The exact ELBO of q with all its constants, nats (thesis Eq. 3.27)."""
+    local = model.local_step(q, data)
+    return local.bound + model.log_base_measure(data) - float(q.kl(model.prior))
+
+
+def log_likelihood_error(model: ConjugateModel, data: Data, q: Any, truth: Mapping[str, Array]) -> float:
+    """ln p(X | truth) - ln p(X | E_q[theta]), nats (thesis Section 6).
+
+    Parameters
+    ----------
+    truth : the generating parameters, as ``model.log_likelihood`` takes them
+    """
+    return model.log_likelihood(data, truth) - model.log_likelihood(data, q.mean)

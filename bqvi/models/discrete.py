@@ -1,0 +1,145 @@
+"""Two other treatments of a mixture's discrete z than its analytic E step.
+
+A mixture model by itself keeps q(z) optimal under q(theta). Wrapped, it becomes a `LogJointModel`
+whose theta is structured:
+
+    Marginal(mixture)   z summed out: ln p(x_n | theta) = logsumexp_k ln p(x_n, z_n = k | theta). A tighter
+                        bound, since q(z | theta) is then exact; draws of theta cost per datum.
+    Relaxed(mixture)    q(z) has parameters of its own, r_nk, learnt through Gumbel-softmax draws
+                        (thesis Section 5.3.3, Eqs 5.27 to 5.29). Biased at temperature > 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from bqvi.arrays import Array, Values, to_numpy
+from bqvi.checks import require_above
+from bqvi.families import Categorical, Product
+from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.data import Data, n_rows
+from bqvi.models.mixture import Affine
+
+
+class Mixture(ConjugateModel, Protocol):
+    """What the wrappers need of a mixture."""
+
+    @property
+    def prior(self) -> Product:
+        """p(theta)."""
+
+    def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
+        """ln p(x_n, z_n = k | theta) - ln h(x_n), (L, S, K)."""
+
+    def responsibilities(self, q: Product, data: Data) -> np.ndarray:
+        """r, (N, K)."""
+
+    def expected_affine(self, q: Product) -> Affine:
+        """rho_nk under q."""
+
+
+class Marginal:
+    """The mixture with z summed out.
+
+    Parameters
+    ----------
+    mixture : a mixture model
+    """
+
+    def __init__(self, mixture: Mixture) -> None:
+        self.mixture = mixture
+
+    def check(self, data: Data) -> Data:
+        """As the mixture, and as a torch tensor."""
+        return _as_tensor(self.mixture.check(data))
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """The mixture's starting q(theta)."""
+        start: Product = self.mixture.initial(to_numpy(data), how, rng)
+        return start
+
+    def log_prior(self, theta: Mapping[str, Array]) -> Array:
+        """ln p(theta), (L,)."""
+        return _prior_like(self.mixture, theta).log_prob(theta)
+
+    def log_likelihood_terms(self, theta: Mapping[str, Array], rows: Data) -> Array:
+        """ln p(x_n | theta) - ln h(x_n), (L, S)."""
+        return self.mixture.component_log_joint(theta, rows).logsumexp(-1)
+
+    def log_base_measure(self, data: Data) -> float:
+        """sum_n ln h(x_n)."""
+        return self.mixture.log_base_measure(to_numpy(data))
+
+
+class Relaxed:
+    """The mixture with explicit responsibilities, learnt by Gumbel-softmax; full batch only.
+
+    Parameters
+    ----------
+    mixture : a mixture model
+    temperature : of the relaxation, > 0; lower is less biased and noisier
+    """
+
+    def __init__(self, mixture: Mixture, temperature: float = 0.5) -> None:
+        require_above("temperature", temperature, 0.0)
+        self.mixture = mixture
+        self.temperature = temperature
+
+    def check(self, data: Data) -> Data:
+        """As the mixture, and as a torch tensor."""
+        return _as_tensor(self.mixture.check(data))
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """The mixture's starting q(theta), and q(z) optimal under it."""
+        host = to_numpy(data)
+        start = self.mixture.initial(host, how, rng)
+        r = self.mixture.responsibilities(start, host)
+        logits = np.log(np.maximum(r, 1e-12))
+        return Product({**start.factors, "assignments": Categorical(logits, self.temperature)})
+
+    def log_prior(self, theta: Mapping[str, Array]) -> Array:
+        """ln p(theta), (L,)."""
+        return _prior_like(self.mixture, theta).log_prob(theta)
+
+    def log_likelihood_terms(self, theta: Mapping[str, Array], rows: Data) -> Array:
+        """sum_k z_nk (ln p(x_n, z_n = k | theta) - ln h(x_n)), (L, N)."""
+        assignments = theta["assignments"]
+        if assignments.shape[1] != n_rows(rows):
+            raise ValueError(
+                f"a mini-batch of {n_rows(rows)} data was given to a model with one assignment for each "
+                f"of {assignments.shape[1]}; Relaxed works on all the data: leave minibatch out"
+            )
+        return (assignments * self.mixture.component_log_joint(theta, rows)).sum(-1)
+
+    def log_base_measure(self, data: Data) -> float:
+        """sum_n ln h(x_n)."""
+        return self.mixture.log_base_measure(to_numpy(data))
+
+    def elbo(self, q: Product, data: Data) -> float:
+        """The exact ELBO of q(theta) q(z), not relaxed, nats."""
+        host = to_numpy(data)
+        affine = self.mixture.expected_affine(q)
+        shifted = host if affine.shift is None else host - affine.shift
+        rho = shifted @ affine.slope.T + affine.offset
+        assignments = q["assignments"]
+        expected = float((to_numpy(assignments.probabilities) * rho).sum())
+        parameters = Product({k: v for k, v in q.factors.items() if k != "assignments"})
+        entropy = float(assignments.entropy.sum())
+        prior_gap = float(parameters.kl(self.mixture.prior))
+        return expected + entropy - prior_gap + self.mixture.log_base_measure(host)
+
+
+def _as_tensor(data: Data) -> Data:
+    import torch
+
+    return data if isinstance(data, torch.Tensor) else torch.from_numpy(np.asarray(data, float))
+
+
+def _prior_like(mixture: Mixture, theta: Mapping[str, Array]) -> Any:
+    """The prior in the kind of arrays that theta has."""
+    like = theta["weights"]
+    natural: Values = tuple(like.new_tensor(e) for e in mixture.prior.natural)
+    return mixture.prior.from_natural(natural)

@@ -1,0 +1,97 @@
+"""Any other model: a log joint density of theta in R^D, differentiable by torch.
+
+It is stated in two parts, so that an estimator can take a mini-batch of the data:
+
+    ln p(X, theta) = log_prior(theta) + sum_n log_likelihood_terms(theta)_n,
+
+and a weighted mini-batch stands for the sum by sum_i w_i (term of datum i). A model without data of its
+own has the first part only. q is a Gaussian: full covariance, or mean field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bqvi.arrays import Array
+from bqvi.checks import require_integer
+from bqvi.families import Gaussian
+from bqvi.models.data import Data
+
+
+@runtime_checkable
+class LogJointModel(Protocol):
+    """A log joint density in torch; theta is (L, D), or a dictionary of draws if q is a product."""
+
+    def check(self, data: Data) -> Data:
+        """``data`` in the form the model works with; ValueError names what is wrong with it."""
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
+        """A starting q(theta); 'random' scatters it."""
+
+    def log_prior(self, theta: Array) -> Array:
+        """(L, D) -> (L,)."""
+
+    def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
+        """(L, D) and S rows -> (L, S)."""
+
+
+class LogJoint:
+    """A log joint density given as a function.
+
+    Parameters
+    ----------
+    log_prob : torch function, (L, D) -> (L,); with ``vectorised=False``, (D,) -> scalar
+    dimension : D >= 1
+    vectorised : whether ``log_prob`` takes many points at once
+    """
+
+    def __init__(
+        self, log_prob: Callable[[Array], Array], dimension: int, *, vectorised: bool = True
+    ) -> None:
+        if not callable(log_prob):
+            raise TypeError(f"log_prob is {log_prob!r}; it must be a function of a torch tensor")
+        self.dimension = require_integer("dimension", dimension, 1)
+        self._log_prob = log_prob
+        self._vectorised = vectorised
+
+    def check(self, data: Data) -> Data:
+        """None: the function holds its data."""
+        if data is not None:
+            raise ValueError(
+                "data was given to a LogJoint, whose function holds its own; pass data=None, "
+                "or write a model with log_likelihood_terms to use mini-batches"
+            )
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
+        """N(0, I), or for 'random' a mean drawn from it."""
+        del data
+        return initial_gaussian(self.dimension, how, rng)
+
+    def log_prior(self, theta: Array) -> Array:
+        """The whole log joint, (L, D) -> (L,)."""
+        if self._vectorised:
+            values = self._log_prob(theta)
+        else:
+            import torch
+
+            values = torch.stack([self._log_prob(point) for point in theta])
+        if tuple(values.shape) != (theta.shape[0],):
+            raise ValueError(
+                f"log_prob returned shape {tuple(values.shape)} for {theta.shape[0]} points; it must "
+                f"return ({theta.shape[0]},), or take one point if vectorised=False"
+            )
+        return values
+
+    def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
+        """None: (L, 0)."""
+        del rows
+        return theta.new_zeros((theta.shape[0], 0))
+
+
+def initial_gaussian(dimension: int, how: str, rng: np.random.Generator) -> Gaussian:
+    """N(0, I), or for 'random' a mean drawn from it."""
+    mean = rng.standard_normal(dimension) if how == "random" else np.zeros(dimension)
+    return Gaussian(mean, np.eye(dimension))

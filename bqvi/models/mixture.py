@@ -1,0 +1,147 @@
+"""The one pass over the data that every mixture shares.
+
+For components in an exponential family the expected log joint of a datum and a component is affine in
+a statistic of the datum (here the datum itself),
+
+    rho_nk = <x_n, W_k> + b_k,      r_n = softmax(rho_n)                     (thesis Eqs 3.12, 3.23)
+
+so the local step is two matrix products around a softmax:
+
+    N_k = sum_n w_n r_nk,   sum_n w_n r_nk x_n,   sum_n w_n logsumexp_k(rho_nk).
+
+The dense pass works through blocks of rows that stay in the processor's cache, components on the first
+axis so that reductions over them are vectorised. The softmax is never normalised: 1 / sum exp is
+moved to the rows of x, which are fewer numbers. Sums over blocks are in float64; inside a block the
+arithmetic has the data's precision. Memory beyond the data is a few blocks, whatever N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.special
+
+from bqvi.arrays import Array, is_torch, to_numpy
+from bqvi.models.data import Data, is_sparse, n_rows
+
+BLOCK_ENTRIES = 1 << 16
+"""Responsibilities held at once (half a MiB in float64): within a core's second-level cache."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """rho_nk = <x_n - shift, slope_k> + offset_k."""
+
+    slope: np.ndarray
+    """W, (K, D)."""
+    offset: np.ndarray
+    """b, (K,)."""
+    shift: np.ndarray | None = None
+    """(D,), taken off the data before the product: keeps digits when the data lie far from 0."""
+
+
+@dataclass(frozen=True)
+class MixtureSums:
+    """What the pass accumulates."""
+
+    counts: np.ndarray
+    """N_k, (K,)."""
+    sums: np.ndarray
+    """sum_n w_n r_nk (x_n - shift), (K, D)."""
+    log_normaliser: float
+    """sum_n w_n logsumexp_k rho_nk."""
+
+
+def mixture_pass(x: Data, affine: Affine, weights: Array | None = None) -> MixtureSums:
+    """Responsibilities of all rows of ``x`` (N, D), summed up; weights (N,) default to one."""
+    if is_torch(x):
+        return _torch_pass(x, affine, weights)
+    if is_sparse(x):
+        return _sparse_pass(x, affine, weights)
+    return _dense_pass(x, affine, weights)
+
+
+def responsibilities(x: Data, affine: Affine) -> np.ndarray:
+    """r, (N, K)."""
+    shifted = x if affine.shift is None else to_numpy(x) - affine.shift
+    return np.asarray(scipy.special.softmax(shifted @ affine.slope.T + affine.offset, axis=1))
+
+
+def blocks(n: int, n_components: int) -> Iterator[slice]:
+    """Slices of rows such that a block of responsibilities has about BLOCK_ENTRIES entries."""
+    step = max(256, BLOCK_ENTRIES // n_components)
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def working_dtype(x: Data) -> np.dtype:
+    """float32 data are worked on in float32, all else in float64."""
+    return np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
+
+
+def _dense_pass(x: np.ndarray, affine: Affine, weights: Array | None) -> MixtureSums:
+    dtype = working_dtype(x)
+    n_components, dimension = affine.slope.shape
+    # the offset rides along as the weight of a column of ones, and that column returns N_k
+    slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
+    totals = np.zeros((n_components, dimension + 1))
+    log_normaliser = 0.0
+    size = min(len(x), max(256, BLOCK_ENTRIES // n_components))
+    rows_buffer = np.empty((size, dimension + 1), dtype)
+    rho_buffer = np.empty((n_components, size), dtype)
+    for rows in blocks(len(x), n_components):
+        width = rows.stop - rows.start
+        block = rows_buffer[:width]
+        if affine.shift is None:
+            block[:, :dimension] = x[rows]
+        else:
+            np.subtract(x[rows], affine.shift, out=block[:, :dimension], casting="same_kind")
+        block[:, dimension] = 1.0
+        rho = rho_buffer[:, :width] if width == size else np.empty((n_components, width), dtype)
+        np.matmul(slope, block.T, out=rho)
+        top = rho.max(axis=0)
+        rho -= top
+        np.exp(rho, out=rho)
+        normaliser = rho.sum(axis=0)
+        top += np.log(normaliser)
+        if weights is None:
+            np.reciprocal(normaliser, out=normaliser)
+            log_normaliser += float(top.sum(dtype=np.float64))
+        else:
+            part = weights[rows]
+            np.divide(part, normaliser, out=normaliser, casting="same_kind")
+            log_normaliser += float(part @ top)
+        block *= normaliser[:, None]
+        totals += rho @ block
+    return MixtureSums(totals[:, dimension], totals[:, :dimension], log_normaliser)
+
+
+def _sparse_pass(x: Data, affine: Affine, weights: Array | None) -> MixtureSums:
+    counts = np.zeros(len(affine.offset))
+    sums = np.zeros(affine.slope.shape)
+    log_normaliser = 0.0
+    for rows in blocks(n_rows(x), len(affine.offset)):
+        part = np.ones(rows.stop - rows.start) if weights is None else weights[rows]
+        rho = x[rows] @ affine.slope.T + affine.offset
+        log_sums = scipy.special.logsumexp(rho, axis=1)
+        weighted = np.exp(rho - log_sums[:, None]) * part[:, None]
+        counts += weighted.sum(axis=0)
+        sums += (x[rows].T @ weighted).T
+        log_normaliser += float(part @ log_sums)
+    return MixtureSums(counts, sums, log_normaliser)
+
+
+def _torch_pass(x: Array, affine: Affine, weights: Array | None) -> MixtureSums:
+    """On the tensor's own device, in one piece: the parameters travel, the data do not."""
+    slope, offset = x.new_tensor(affine.slope), x.new_tensor(affine.offset)
+    shifted = x if affine.shift is None else x - x.new_tensor(affine.shift)
+    rho = shifted @ slope.T + offset
+    log_sums = rho.logsumexp(1)
+    r = (rho - log_sums[:, None]).exp_()
+    if weights is not None:
+        part = x.new_tensor(to_numpy(weights))
+        r, log_sums = r * part[:, None], log_sums * part
+    counts, sums = r.sum(0).double(), (r.T @ shifted).double()
+    return MixtureSums(to_numpy(counts), to_numpy(sums), float(log_sums.double().sum()))

@@ -1,0 +1,21 @@
+"""`python -m experiments` is `bqvi` from a checkout."""
+
+EXTRA = frozenset({"PIL", "jinja2", "joblib", "pandas", "pyarrow", "rich", "threadpoolctl", "typer"})
+
+
+def main() -> None:
+    """Run the command line, or say what to install where its packages are missing."""
+    try:
+        from experiments import cli
+
+        cli.main()
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        raise SystemExit(
+            f'bqvi\'s command line needs {error.name}; install it with: pip install "bqvi[experiments]"'
+        ) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The README's examples run as they stand."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_example_runs(block, capsys):
+    scope = {}
+    exec(compile(block, str(README), "exec"), scope)
+    assert capsys.readouterr().out.strip()
+    assert np.isfinite(scope["fit"].elbo)
+
+
+def test_the_first_example_is_ten_lines_and_finds_the_clusters():
+    lines = [line for line in BLOCKS[0].splitlines() if line.strip()]
+    assert len(lines) <= 10
+    scope = {}
+    exec(BLOCKS[0], scope)
+    weights = np.sort(scope["fit"].q["weights"].mean)[::-1]
+    assert weights[:3].sum() > 0.95  # three clusters were simulated, K is six
+    # every variational bound is below that of coordinate ascent run to the end from the same start
+    assert scope["stochastic"].elbo <= scope["fit"].elbo + 1.0
