@@ -1,6 +1,7 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import kernels, means
+from gp.hyperparameters import Hyperparameters, fit
 from gp.linalg import NotPositiveDefiniteError
 from gp.observations import Gradients, Values
 from gp.paths import Path
@@ -11,10 +12,12 @@ __all__ = [
     "GaussianProcess",
     "GradientMoments",
     "Gradients",
+    "Hyperparameters",
     "NotPositiveDefiniteError",
     "Path",
     "Posterior",
     "Values",
+    "fit",
     "kernels",
     "means",
 ]
