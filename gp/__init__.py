@@ -1,6 +1,7 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import embeddings, kernels, means, measures
+from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral
 from gp.linalg import NotPositiveDefiniteError
 from gp.observations import Gradients, Values
@@ -12,6 +13,7 @@ __all__ = [
     "GaussianProcess",
     "GradientMoments",
     "Gradients",
+    "Hyperparameters",
     "Integral",
     "Integrals",
     "JointIntegral",
@@ -20,6 +22,7 @@ __all__ = [
     "Posterior",
     "Values",
     "embeddings",
+    "fit",
     "kernels",
     "means",
     "measures",

@@ -12,16 +12,9 @@ and finite differences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import gamma, pi
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from scipy.stats import qmc
-
-from gp.arrays import to_numpy
-from gp.embeddings import Parameters, embed
-from gp.kernels import Kernel
 from gp.measures import Measure
 
 SIGMAS = 5.5

@@ -16,7 +16,7 @@ from gp.measures import Measure
 
 def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
     """Return df(x_i)/dx_i, (n, D), of a function of points x (n, D) that acts on each alone."""
-    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+    import torch
 
     keep = is_torch(x)
     with torch.enable_grad():
@@ -36,7 +36,7 @@ def jacobian_in_parameters(function: Callable[[Measure], Array], measure: Measur
 
     Matrices are symmetrised, because only symmetric changes of a covariance mean anything.
     """
-    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+    import torch
 
     given = measure.parameters()
     keep = any(is_torch(value) and value.requires_grad for value in given)
@@ -49,7 +49,7 @@ def jacobian_in_parameters(function: Callable[[Measure], Array], measure: Measur
 
 
 def _batched_gradient(value: Any, leaves: Sequence[Any], keep: bool) -> list[Any]:
-    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+    import torch
 
     shape = tuple(value.shape)
     if not value.requires_grad:
@@ -72,7 +72,7 @@ def _batched_gradient(value: Any, leaves: Sequence[Any], keep: bool) -> list[Any
 
 def _leaf(value: Array) -> Any:
     """A tensor with the numbers of ``value`` from which a new graph starts."""
-    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+    import torch
 
     tensor = value.detach().clone() if is_torch(value) else torch.tensor(value)
     return tensor.requires_grad_()

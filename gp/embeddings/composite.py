@@ -17,7 +17,7 @@ from functools import reduce
 from operator import mul
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.embeddings.embed import KernelEmbedding, added, embed
+from gp.embeddings.embed import added, embed
 from gp.embeddings.registry import (
     DISCRETISE,
     Formulas,

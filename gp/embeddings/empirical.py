@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gp.arrays import Array, as_like, namespace
-from gp.embeddings.registry import Formulas, UnknownPairError, choose, embedding, formulas
+from gp.embeddings.registry import Formulas, choose, embedding, formulas
 from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
 from gp.measures import Empirical, GaussianMixture
 

@@ -31,7 +31,7 @@ def common_arrays(**arguments: Array) -> tuple[Array, ...]:
 
 def _torch_model(tensors: Mapping[str, Array]) -> Array:
     """An empty tensor of the dtype and device that the tensors share."""
-    import torch  # noqa: PLC0415  (torch is imported only where its tensors are given)
+    import torch
 
     devices = {name: str(tensor.device) for name, tensor in tensors.items()}
     if len(set(devices.values())) > 1:
