@@ -4,9 +4,9 @@
     cov(df/dx_j, pi[f])     = dz/dx_j
     cov(pi[f], rho[f])      = C(pi, rho)
 
-with z and C the kernel embedding (:mod:`gp.embeddings`). Registered as functionals, integrals can be
-predicted (Bayesian quadrature, thesis Eqs 7.9 to 7.12; O'Hagan 1991) and observed alike: everything a
-posterior does with them is conditioning.
+with z and C the kernel embedding (:mod:`gp.embeddings`). Registered as functionals, integrals can
+be predicted (Bayesian quadrature, thesis Eqs 7.9 to 7.12; O'Hagan 1991) and observed alike:
+everything a posterior does with them is conditioning.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIn
 
 
 def _without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array:
-    """The covariance, symmetric and with variances that rounding made negative set to zero.
+    """Return the covariance, symmetric and with variances that rounding made negative set to zero.
 
-    What is subtracted from the prior variance carries rounding errors of the triangular solve, n eps
-    times the condition of the factor, which its pivots bound from below.
+    What is subtracted from the prior variance carries rounding errors of the triangular solve, n
+    eps times the condition of the factor, which its pivots bound from below.
     """
     xp = namespace(matrix)
     variance = xp.linalg.diagonal(matrix)
