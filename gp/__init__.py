@@ -1,7 +1,7 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import embeddings, kernels, means, measures
-from gp.integrals import Integral, Integrals, JointIntegral
+from gp.integrals import Integral, Integrals, JointIntegral, integral_gradient
 from gp.linalg import NotPositiveDefiniteError
 from gp.observations import Gradients, Values
 from gp.paths import Path
@@ -20,6 +20,7 @@ __all__ = [
     "Posterior",
     "Values",
     "embeddings",
+    "integral_gradient",
     "kernels",
     "means",
     "measures",

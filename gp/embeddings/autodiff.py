@@ -18,7 +18,7 @@ def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
     """Return df(x_i)/dx_i, (n, D), of a function of points x (n, D) that acts on each alone."""
     import torch
 
-    keep = is_torch(x)
+    keep = is_torch(x) and torch.is_grad_enabled() and function(x).requires_grad
     with torch.enable_grad():
         points = x if keep and x.requires_grad else _leaf(x)
         value = function(points)

@@ -34,7 +34,9 @@ from gp.measures import Measure
 class KernelEmbedding:
     """The integrals of ``kernel`` against ``measure``, and their derivatives.
 
-    What depends on points follows their kind of array; what does not follows the measure's.
+    What depends on points follows their kind of array; what does not follows the measure's. Where
+    the measure holds torch tensors that are differentiated, its graph is shared by all calls: make
+    a new embedding at each step of an optimiser.
     """
 
     kernel: Kernel

@@ -69,12 +69,15 @@ def require_shape(name: str, value: Array, shape: Sequence[int | str]) -> None:
 
 
 def require_weights(weights: Array) -> None:
-    """Raise ValueError unless ``weights`` are non-negative and sum to one within rounding."""
+    """Raise ValueError unless ``weights`` are non-negative and sum to one within 1e-6.
+
+    That is what weights lose that were rounded to float32, wherever they are used afterwards.
+    """
     host = to_numpy(weights)
     if np.any(host < 0):
         raise ValueError(f"weights has negative entries (smallest {host.min():.3g}): give >= 0")
     total = float(host.sum(dtype=np.float64))
-    if abs(total - 1) > np.sqrt(np.finfo(host.dtype).eps):
+    if abs(total - 1) > 1e-6:
         raise ValueError(f"weights sum to {total:.10g}: divide them by their sum")
 
 
