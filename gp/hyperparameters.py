@@ -112,7 +112,7 @@ def fit(
     *,
     method: Literal["map", "evidence"] = "map",
     priors: Priors | None = None,
-    n_starts: int = 3,
+    n_starts: int | None = None,
     max_iterations: int = 200,
     seed: int | np.random.Generator = 0,
 ) -> Posterior:
@@ -132,7 +132,9 @@ def fit(
     method : ``"map"`` maximises evidence times prior, ``"evidence"`` the evidence within the same
         bounds. They differ only outside the plateaus of the priors.
     priors : :class:`gp.priors.Priors`; weak by default.
-    n_starts : how many searches, from the most promising of the starting points.
+    n_starts : how many starting points are tried by a short climb, of which the best goes on. By
+        default 3 up to five dimensions and 3 more for each further one: optima of the evidence
+        multiply with the inputs that may or may not matter.
     max_iterations : of each search.
     seed : of the random starting points.
 
@@ -152,11 +154,12 @@ def fit(
     """
     if method not in ("map", "evidence"):
         raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
+    x = as_points("x", x)
+    n_starts = 3 + 3 * max(0, x.shape[1] - 5) if n_starts is None else n_starts
     if n_starts < 1 or max_iterations < 1:
         raise ValueError(
             f"n_starts = {n_starts}, max_iterations = {max_iterations}: give 1 or more"
         )
-    x = as_points("x", x)
     y = as_values("y", y, int(x.shape[0]), x)
     if x.shape[0] == 0:
         raise ValueError(
