@@ -3,6 +3,7 @@
 from gp import kernels, means
 from gp.hyperparameters import Hyperparameters, fit
 from gp.linalg import NotPositiveDefiniteError
+from gp.marginal import MarginalPosterior, marginalise
 from gp.observations import Gradients, Values
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
@@ -13,11 +14,13 @@ __all__ = [
     "GradientMoments",
     "Gradients",
     "Hyperparameters",
+    "MarginalPosterior",
     "NotPositiveDefiniteError",
     "Path",
     "Posterior",
     "Values",
     "fit",
     "kernels",
+    "marginalise",
     "means",
 ]

@@ -21,6 +21,8 @@ from gp.units import Coordinates
 
 _SCREENING_SIZE = 300
 _FAILED = 1e25
+_STOPPED_BY_ROUNDING = 2
+"""Status of SciPy's L-BFGS-B when its line search finds no lower value."""
 _SHORT = 15
 _FROM_GRID = 2
 _RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
@@ -133,11 +135,16 @@ def _random(coordinates: Coordinates, rng: np.random.Generator) -> Any:
     return np.clip(theta, prior.bounds_lower, prior.bounds_upper)
 
 
-def _value(problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool) -> float:
+def log_evidence(problem: Problem, coordinates: Coordinates, theta: Any) -> float:
+    """Return the log evidence at theta; a huge negative number where K cannot be factorised."""
     try:
-        value = solve(problem, coordinates.vector(theta)).log_evidence
+        return solve(problem, coordinates.vector(theta)).log_evidence
     except NotPositiveDefiniteError:
         return -_FAILED
+
+
+def _value(problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool) -> float:
+    value = log_evidence(problem, coordinates, theta)
     return value + coordinates.prior.log_density(theta)[0] if with_prior else value
 
 
@@ -161,7 +168,9 @@ def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Search
         bounds=list(zip(prior.bounds_lower, prior.bounds_upper, strict=True)),
         options={"maxiter": asked.max_iterations, "ftol": 1e-9, "gtol": 1e-4},
     )
-    # status 2 is a line search that rounding stopped: an optimum, if the gradient says so
-    flat = bool(np.max(np.abs(np.atleast_1d(result.jac))) < 1e-2)
-    converged = bool(result.success) or (result.status == 2 and flat)
+    converged = bool(result.success)
+    if result.status == _STOPPED_BY_ROUNDING:
+        # an optimum if the gradient says so, or if jitter comes and goes and the objective is rough
+        jitter = solve(problem, coordinates.vector(result.x)).jitter
+        converged = jitter > 0 or bool(np.max(np.abs(result.jac)) < 1e-2)
     return Found(result.x, -float(result.fun), converged, str(result.message), int(result.nfev))
