@@ -67,12 +67,12 @@ class Integrals:
             )
         values = [function.expectation(m.mean, m.covariance) for m in self.measures]
         xp = namespace(self.x)
-        return xp.stack([xp.asarray(value) for value in values])
+        return xp.stack(values)
 
     def variance(self, kernel: Kernel) -> Array:
         """Return the prior variances C(pi_i, pi_i), (m,)."""
         xp = namespace(self.x)
-        return xp.stack([xp.asarray(embed(kernel, m).double()) for m in self.measures])
+        return xp.stack([embed(kernel, m).double() for m in self.measures])
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,9 +214,7 @@ def _integrals_integrals(kernel: Kernel, a: Integrals, b: Integrals) -> Array:
     xp = namespace(a.x)
     if a is b:
         return _symmetric(kernel, a)
-    rows = [
-        xp.stack([xp.asarray(embed(kernel, p).double(q)) for q in b.measures]) for p in a.measures
-    ]
+    rows = [xp.stack([embed(kernel, p).double(q) for q in b.measures]) for p in a.measures]
     return xp.stack(rows)
 
 
@@ -224,7 +222,7 @@ def _symmetric(kernel: Kernel, a: Integrals) -> Array:
     """C(pi_i, pi_j) for all i and j, each pair once."""
     xp, size = namespace(a.x), len(a)
     values = {
-        (i, j): xp.asarray(embed(kernel, a.measures[i]).double(a.measures[j]))
+        (i, j): embed(kernel, a.measures[i]).double(a.measures[j])
         for i in range(size)
         for j in range(i, size)
     }
