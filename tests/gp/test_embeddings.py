@@ -555,3 +555,12 @@ def test_large_empirical_measures_go_in_blocks():
     np.testing.assert_allclose(
         pair.mean_gradient(x[:5]), SE.derivatives(x[:5], points).k_x.mean(2), atol=1e-13
     )
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize("lengthscale", [0.5, 6.0])
+def test_intervals_and_gaussians_keep_the_contract(kernel, lengthscale):
+    """Long and short lengthscales take different formulas, whose gradients differ too."""
+    check_embedding(kernel(lengthscale, 1.3), Uniform([-1.0], [0.4]))
+    check_embedding(kernel(lengthscale, 1.3), Gaussian([0.2], [0.7]))
+    check_embedding(kernel(lengthscale, 1.3), GaussianMixture([0.5, 0.5], [[0], [1]], [[1], [0.5]]))
