@@ -45,7 +45,7 @@ class Hyperparameters:
     theta : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
     log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
         coefficients were found in closed form (the scale is 1 where the noise is known).
-    jitter : what the factorisation needed, in output units squared.
+    jitter : what the factorisation needed, as a fraction of each variance.
     converged : whether the search ended at an optimum. message : what it said.
     n_evaluations : of the evidence, over all starts.
     """
@@ -216,7 +216,7 @@ def fit(
         log_evidence=solution.log_evidence,
         scale=solution.scale,
         coefficients=solution.coefficients,
-        jitter=solution.jitter * solution.scale,
+        jitter=solution.jitter,
         converged=found.converged,
         message=found.message,
         n_evaluations=found.n_evaluations,
