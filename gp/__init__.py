@@ -2,6 +2,7 @@
 
 from gp import embeddings, kernels, means, measures
 from gp.integrals import Integral, Integrals, JointIntegral
+from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
 from gp.linalg import NotPositiveDefiniteError
 from gp.observations import Gradients, Values
 from gp.paths import Path
@@ -19,7 +20,11 @@ __all__ = [
     "Path",
     "Posterior",
     "Values",
+    "as_botorch_model",
     "embeddings",
+    "from_botorch",
+    "from_gpytorch",
+    "from_gpytorch_kernel",
     "kernels",
     "means",
     "measures",

@@ -24,8 +24,9 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gp.arrays import Array, is_torch, namespace
 
-_FIRST_JITTER, _LAST_JITTER = 1e2, 1e8
-_SMALLEST_PIVOT = 10.0
+FIRST_JITTER, LAST_JITTER = 1e2, 1e8
+"""Of the jitters that are tried, in units of the rounding error of the largest variance."""
+SMALLEST_PIVOT = 10.0
 """In units of the rounding error of the largest variance: below it a pivot is noise."""
 
 
@@ -77,14 +78,14 @@ def cholesky(matrix: Array, scale: float | None = None) -> Factor:
     largest = float(xp.max(xp.linalg.diagonal(matrix))) if scale is None else scale
     rounding = float(xp.finfo(matrix.dtype).eps) * largest
     jitter, identity = 0.0, None
-    while rounding == 0 or jitter <= _LAST_JITTER * rounding:
+    while rounding == 0 or jitter <= LAST_JITTER * rounding:
         lower = _lower(matrix if identity is None else matrix + jitter * identity)
-        if lower is not None and _smallest_pivot(lower) >= _SMALLEST_PIVOT * rounding:
+        if lower is not None and _smallest_pivot(lower) >= SMALLEST_PIVOT * rounding:
             return Factor(lower, jitter)
         if not largest > 0:
             break
         identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
-        jitter = max(10 * jitter, _FIRST_JITTER * rounding)
+        jitter = max(10 * jitter, FIRST_JITTER * rounding)
     raise NotPositiveDefiniteError(_explanation(matrix, largest, jitter))
 
 
