@@ -37,8 +37,8 @@ class JointPosterior(GPyTorchPosterior):
         self._device, self._dtype = x.device, x.dtype
         self._is_mt = False
 
-    @cached_property  # type: ignore[override]  # BoTorch declares an attribute and only reads it
-    def distribution(self) -> MultivariateNormal:
+    @cached_property
+    def distribution(self) -> MultivariateNormal:  # type: ignore[override]  # BoTorch only reads it
         """The joint distribution of the q points, as GPyTorch writes it."""
         matrix = self._batched.covariance(self._x, self._halves)
         if self._noise is not None:

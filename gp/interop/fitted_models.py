@@ -135,7 +135,7 @@ def _require_plain_forward(model: Any, kernel: Kernel, mean: Mean) -> None:
         if not float(np.max(np.abs(a - b), initial=0.0)) <= tolerance * scale:
             raise TypeError(
                 f"model.forward(x) has another {name} than `covar_module` and `mean_module` have "
-                "at x: a model that transforms its inputs or adds terms in `forward` cannot be taken"
+                "at x: a model that changes its inputs or adds terms in `forward` cannot be taken"
             )
 
 
