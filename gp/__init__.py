@@ -1,9 +1,11 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import embeddings, kernels, means, measures
+from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral
 from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
 from gp.linalg import NotPositiveDefiniteError
+from gp.marginal import MarginalPosterior, marginalise
 from gp.observations import Gradients, Values
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
@@ -13,19 +15,23 @@ __all__ = [
     "GaussianProcess",
     "GradientMoments",
     "Gradients",
+    "Hyperparameters",
     "Integral",
     "Integrals",
     "JointIntegral",
+    "MarginalPosterior",
     "NotPositiveDefiniteError",
     "Path",
     "Posterior",
     "Values",
     "as_botorch_model",
     "embeddings",
+    "fit",
     "from_botorch",
     "from_gpytorch",
     "from_gpytorch_kernel",
     "kernels",
+    "marginalise",
     "means",
     "measures",
 ]
