@@ -2,7 +2,7 @@
 
 from gp import embeddings, kernels, means, measures
 from gp.hyperparameters import Hyperparameters, fit
-from gp.integrals import Integral, Integrals, JointIntegral
+from gp.integrals import Integral, Integrals, JointIntegral, integral_gradient
 from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
 from gp.linalg import NotPositiveDefiniteError
 from gp.marginal import MarginalPosterior, marginalise
@@ -30,6 +30,7 @@ __all__ = [
     "from_botorch",
     "from_gpytorch",
     "from_gpytorch_kernel",
+    "integral_gradient",
     "kernels",
     "marginalise",
     "means",
