@@ -21,7 +21,10 @@ def as_tensors(posterior: Posterior) -> Posterior:
     NumPy arrays come to lie on the CPU, in their dtype; tensors stay where they are.
     """
     if not isinstance(posterior, Posterior):
-        raise TypeError(f"posterior is a {type(posterior).__name__}: give a gp.Posterior")
+        raise TypeError(
+            f"posterior is a {type(posterior).__name__}: give a gp.Posterior (of a marginalised "
+            "one, one of its `posteriors`)"
+        )
     blocks = tuple(_block(block, posterior) for block in posterior.observations.blocks)
     noise = posterior.noise
     return replace(
