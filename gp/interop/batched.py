@@ -76,7 +76,8 @@ class Batched:
         """Return H_0(x), H_1(x), ... for points x (..., q, D)."""
         flat = self._flat(x)
         cross = covariance(self.posterior.kernel, self.posterior.observations, Values(flat))
-        rows = self.posterior.factor.solve(cross).reshape(-1, *x.shape[:-1])  # (n, ..., q)
+        rows = self.posterior.factor.solve(cross)
+        rows = rows.reshape(cross.shape[0], *x.shape[:-1])  # (n, ..., q)
         halves: tuple[Tensor, ...] = (rows.movedim(0, -2),)
         for fantasy in self.fantasies:
             cross = prior_covariance(self.posterior.kernel, fantasy.x, x)
@@ -140,7 +141,8 @@ def prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     if not batch:
         return torch.as_tensor(kernel(x, y))
-    pairs = [part.expand(*batch, *part.shape[-2:]).reshape(-1, *part.shape[-2:]) for part in (x, y)]
+    last = len(batch) - 1
+    pairs = [part.expand(*batch, *part.shape[-2:]).flatten(0, last) for part in (x, y)]
     gram: Tensor = torch.vmap(kernel)(*pairs)
     return gram.reshape(*batch, *gram.shape[-2:])
 
