@@ -120,8 +120,11 @@ class MaternProfile:
         inside = normal_interval((a - mean) / sd, (b - mean) / sd)
         outside = self._signed_tail(b - mean, sd) - self._signed_tail(a - mean, sd)
         average = (2 * self.tail[0] * inside - outside) / self.rate / (b - a)
+        short = b - a <= xp.minimum(sd, self.lengthscale)
+        if not bool(xp.any(short)):
+            return average
         by_rule = gauss_legendre(lambda x: self.gaussian(x, mean, sd)[0], a, b) / (b - a)
-        return xp.where(b - a <= xp.minimum(sd, self.lengthscale), by_rule, average)
+        return xp.where(short, by_rule, average)
 
     def _signed_tail(self, mu: Array, sd: Array) -> Array:
         """Lambda E[sign(D) g(|D|)], D ~ N(mu, sd^2)."""

@@ -31,9 +31,9 @@ from torch import Tensor
 
 from gp.kernels.base import Kernel
 from gp.linalg import (
-    FIRST_JITTER,
-    LAST_JITTER,
-    SMALLEST_PIVOT,
+    _FIRST_JITTER,
+    _LAST_JITTER,
+    _SMALLEST_PIVOT,
     NotPositiveDefiniteError,
 )
 from gp.observations import Values, covariance, require_same_kind
@@ -155,14 +155,14 @@ def cholesky(matrix: Tensor, scale: float) -> Tensor:
     rounding = torch.finfo(matrix.dtype).eps * scale
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     jitter, level = torch.zeros_like(matrix[..., :1, :1].sum(dim=(-2, -1))), 0.0
-    while level <= LAST_JITTER:
+    while level <= _LAST_JITTER:
         lower: Tensor
         lower, info = torch.linalg.cholesky_ex(matrix + jitter[..., None, None] * identity)
         pivots = torch.diagonal(lower.detach(), dim1=-2, dim2=-1) ** 2
-        bad = (info > 0) | (pivots < SMALLEST_PIVOT * rounding).any(dim=-1)
+        bad = (info > 0) | (pivots < _SMALLEST_PIVOT * rounding).any(dim=-1)
         if not bool(bad.any()):
             return lower
-        level = max(10 * level, FIRST_JITTER)
+        level = max(10 * level, _FIRST_JITTER)
         jitter = torch.where(bad, torch.full_like(jitter, level * rounding), jitter)
     raise NotPositiveDefiniteError(
         f"the joint covariance of {matrix.shape[-1]} points is not positive definite, not even "
