@@ -588,3 +588,26 @@ def test_double_integrals_give_the_covariance_of_gradients():
     total = ell**2 * np.eye(2) + 2 * S2
     expected = ell**4 / np.sqrt(np.linalg.det(total)) * np.linalg.inv(total)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize("lengthscale", [0.5, 6.0])
+def test_gradients_at_the_ends_of_an_interval(kernel, lengthscale):
+    """Where the formulas change: nodes on the boundary, and a partner with the same boundary."""
+    kernel, box = kernel(lengthscale, 1.3), Uniform([-1.0], [0.4])
+    x, pair = np.array([[-1.0], [0.4]]), embed(kernel, box)
+
+    def ends(index, step):
+        moved = list(box.parameters())
+        moved[index] = moved[index] + step
+        return embed(kernel, Uniform(*moved))
+
+    h = 1e-5
+    for index in (0, 1):
+        numeric = (ends(index, h).mean(x) - ends(index, -h).mean(x)) / (2 * h)
+        # a third derivative jumps at the boundary: the error is of order h
+        np.testing.assert_allclose(pair.jacobian(x)[0][index][:, 0], numeric, atol=20 * h)
+        partial = (ends(index, h).double(box) - ends(index, -h).double(box)) / (2 * h)
+        found = pair.double_gradient(Uniform([-1.0], [0.4]))[index][0]
+        assert float(found) == pytest.approx(float(partial), abs=20 * h)
+        assert 2 * float(found) == pytest.approx(float(pair.double_gradient()[index][0]), abs=1e-12)
