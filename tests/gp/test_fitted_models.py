@@ -219,15 +219,17 @@ def test_the_integral_of_a_fitted_model(fitted_model, name):
     torch.testing.assert_close(integral.variance, average, rtol=0, atol=1e-8)
 
 
-def test_the_integral_of_a_fitted_model_by_quasi_monte_carlo(fitted_model):
-    measure = INTEGRALS["gaussian"][0]
-    integral = gp.from_botorch(fitted_model).integral(measure)
+@pytest.mark.parametrize("measure", INTEGRALS)
+@pytest.mark.parametrize("name", ["default", "matern, known noise"])
+def test_the_integral_of_a_model_by_quasi_monte_carlo(name, measure):
+    measure, model = INTEGRALS[measure][0], varied(MODELS[name]())
+    integral = gp.from_botorch(model).integral(measure)
     averages = []
     for seed in range(8):
         u = qmc.Sobol(2, seed=seed).random(1024)
         with torch.no_grad():
             nodes = torch.from_numpy(measure.from_unit_cube(u))
-            averages.append(float(fitted_model.posterior(nodes).mean.mean()))
+            averages.append(float(model.posterior(nodes).mean.mean()))
     error = np.std(averages, ddof=1) / np.sqrt(8)
     # a t variable with 7 degrees of freedom is beyond 7 with probability 2e-4
     assert abs(np.mean(averages) - float(integral.mean)) < 7 * error
