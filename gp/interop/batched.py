@@ -33,6 +33,7 @@ from gp.kernels.base import Kernel
 from gp.linalg import (
     _FIRST_JITTER,
     _LAST_JITTER,
+    _LEAST_SCALE,
     _SMALLEST_PIVOT,
     NotPositiveDefiniteError,
 )
@@ -112,17 +113,17 @@ class Batched:
         """
         halves = self.whitened(x)
         matrix = self.covariance(x, halves) + torch.diag_embed(noise.expand(x.shape[:-1]))
-        lower = cholesky(matrix, self.scale(x))
+        lower = cholesky(matrix, self.scale(x)) if x.shape[-2] else matrix
         residual = (y - self.mean(x, halves))[..., None]
         factor = lower.expand(*residual.shape[:-2], *lower.shape[-2:])
         z = torch.linalg.solve_triangular(factor, residual, upper=False)[..., 0]
         return replace(self, fantasies=(*self.fantasies, Fantasy(x, halves, lower, z)))
 
-    def scale(self, x: Tensor) -> float:
-        """Return the largest prior variance at x, which rounding errors are relative to."""
+    def scale(self, x: Tensor) -> Tensor:
+        """Return the prior variances at x (..., q, D), (..., q), without a graph."""
         with torch.no_grad():
-            variance = self.posterior.kernel.diagonal(self._flat(x))
-        return float(variance.max()) if variance.numel() else 1.0
+            variance: Tensor = self.posterior.kernel.diagonal(self._flat(x)).reshape(x.shape[:-1])
+        return variance.detach()
 
     def _flat(self, x: Tensor) -> Tensor:
         """Return points (..., q, D) as one list of points, after checking what they are."""
@@ -147,27 +148,29 @@ def prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     return gram.reshape(*batch, *gram.shape[-2:])
 
 
-def cholesky(matrix: Tensor, scale: float) -> Tensor:
+def cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
     """Factorise each of a batch (..., p, p) with as little jitter as ``gp.linalg.cholesky`` adds.
 
+    ``scale`` (..., p) holds the prior variances, which rounding errors and jitter are relative to.
     Raises NotPositiveDefiniteError where no reasonable jitter helps.
     """
-    rounding = torch.finfo(matrix.dtype).eps * scale
-    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    jitter, level = torch.zeros_like(matrix[..., :1, :1].sum(dim=(-2, -1))), 0.0
+    rounding = torch.finfo(matrix.dtype).eps
+    least = rounding * _SMALLEST_PIVOT * scale
+    scale = torch.maximum(scale, _LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
+    jitter, level = torch.zeros_like(matrix[..., 0]), 0.0
     while level <= _LAST_JITTER:
         lower: Tensor
-        lower, info = torch.linalg.cholesky_ex(matrix + jitter[..., None, None] * identity)
+        lower, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
         pivots = torch.diagonal(lower.detach(), dim1=-2, dim2=-1) ** 2
-        bad = (info > 0) | (pivots < _SMALLEST_PIVOT * rounding).any(dim=-1)
+        bad = (info > 0) | (pivots < least).any(dim=-1)
         if not bool(bad.any()):
             return lower
         level = max(10 * level, _FIRST_JITTER)
-        jitter = torch.where(bad, torch.full_like(jitter, level * rounding), jitter)
+        jitter = torch.where(bad[..., None], level * rounding * scale, jitter)
     raise NotPositiveDefiniteError(
         f"the joint covariance of {matrix.shape[-1]} points is not positive definite, not even "
-        f"with a jitter of {level / 10 * rounding:.3g}: drop points that coincide, or check that "
-        "the kernel is positive semi-definite (gp.testing.check_kernel)"
+        f"with a jitter of {level / 10 * rounding:.3g} of their prior variances: drop points that "
+        "coincide, or check that the kernel is positive semi-definite (gp.testing.check_kernel)"
     )
 
 
