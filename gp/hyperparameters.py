@@ -23,6 +23,7 @@ import numpy as np
 from gp.arrays import Array, as_like, to_numpy
 from gp.checks import as_noise, as_points, as_values
 from gp.evidence import Problem, fitted, solve
+from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.means import Constant, Mean
 from gp.posterior import Posterior, condition
@@ -264,11 +265,12 @@ def _problem(
     values = np.asarray(to_numpy(y), dtype=float)
     known = None if isinstance(noise, str) else to_numpy(as_noise(noise, len(values), y))
     without = known is not None and not np.any(known)
-    kernel = SquaredExponential(units.inputs, units.output**2) if kernel is None else kernel
+    if kernel is None:
+        kernel = SquaredExponential(units.inputs, units.output**2)
     return Problem(
         x=points,
         y=values,
-        kernel=kernel,
+        kernel=as_kernel(kernel),
         mean=Constant() if mean is None else mean,
         noise=None if known is None else known if known.ndim else float(known),
         profiled=(known is None or without) and units.output_varies,

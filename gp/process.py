@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gp.arrays import Array
+from gp.interop import as_kernel
 from gp.kernels.base import Kernel
 from gp.means import Mean, Zero
 from gp.observations import Functional, as_functional, covariance
@@ -22,7 +23,8 @@ class GaussianProcess:
 
     Attributes
     ----------
-    kernel : a covariance function (:mod:`gp.kernels`).
+    kernel : a covariance function (:mod:`gp.kernels`); one of GPyTorch's is converted
+        (:func:`gp.from_gpytorch_kernel`).
     mean : a mean function (:mod:`gp.means`); zero by default.
     noise : the *variance* of the noise, in squared output units: ``None`` or 0 for none, a number
         for all observed values (derivatives are then exact), or an array (n,), one for each
@@ -34,8 +36,7 @@ class GaussianProcess:
     noise: Array | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise TypeError(f"kernel = {self.kernel!r}: give a kernel, such as those of gp.kernels")
+        object.__setattr__(self, "kernel", as_kernel(self.kernel))
         if not isinstance(self.mean, Mean):
             raise TypeError(
                 f"mean = {self.mean!r}: give a mean function, such as those of gp.means"
