@@ -26,7 +26,8 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from gp.arrays import Array, is_torch, namespace
 
 _MOST_ROWS = 64
-_FIRST_JITTER, _LAST_JITTER = 1e2, 1e8
+FIRST_JITTER, LAST_JITTER = 1e2, 1e8
+"""The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
 _SMALLEST_PIVOT = 10.0
 """In rounding errors of the variance of its row: below it a pivot is noise."""
 _LEAST_SCALE = 1e-24
@@ -118,18 +119,18 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
         return Factor(matrix)
     xp = namespace(matrix)
     scale = xp.linalg.diagonal(matrix) if scale is None else scale
-    largest = float(scale.max())
+    largest = float((scale.detach() if is_torch(scale) else scale).max())
     rounding = float(xp.finfo(matrix.dtype).eps)
     least = rounding * _SMALLEST_PIVOT * scale
     jitter = 0.0
-    while jitter <= _LAST_JITTER * rounding:
+    while jitter <= LAST_JITTER * rounding:
         lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
         if lower is not None and bool((xp.linalg.diagonal(lower) ** 2 >= least).all()):
             return Factor(lower, jitter)
         if not largest > 0:
             break
         scale = xp.clip(scale, _LEAST_SCALE * largest, None)
-        jitter = max(10 * jitter, _FIRST_JITTER * rounding)
+        jitter = max(10 * jitter, FIRST_JITTER * rounding)
     raise NotPositiveDefiniteError(_explanation(matrix, largest, jitter))
 
 

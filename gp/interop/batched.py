@@ -31,8 +31,8 @@ from torch import Tensor
 
 from gp.kernels.base import Kernel
 from gp.linalg import (
-    _FIRST_JITTER,
-    _LAST_JITTER,
+    FIRST_JITTER,
+    LAST_JITTER,
     _LEAST_SCALE,
     _SMALLEST_PIVOT,
     NotPositiveDefiniteError,
@@ -158,14 +158,14 @@ def cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
     least = rounding * _SMALLEST_PIVOT * scale
     scale = torch.maximum(scale, _LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
     jitter, level = torch.zeros_like(matrix[..., 0]), 0.0
-    while level <= _LAST_JITTER:
+    while level <= LAST_JITTER:
         lower: Tensor
         lower, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
         pivots = torch.diagonal(lower.detach(), dim1=-2, dim2=-1) ** 2
         bad = (info > 0) | (pivots < least).any(dim=-1)
         if not bool(bad.any()):
             return lower
-        level = max(10 * level, _FIRST_JITTER)
+        level = max(10 * level, FIRST_JITTER)
         jitter = torch.where(bad[..., None], level * rounding * scale, jitter)
     raise NotPositiveDefiniteError(
         f"the joint covariance of {matrix.shape[-1]} points is not positive definite, not even "
