@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from acquisition.minibatch import Strategy
-from bqvi.arrays import Values
+from bqvi.arrays import Values, to_numpy
 from bqvi.gradients.gradient import Batch, Estimator, Gradient
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
@@ -100,7 +100,8 @@ class NotFiniteError(ArithmeticError):
 
 def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     """The state before the first step, at q."""
-    coordinates = problem.geometry.coordinates(q)
+    problem.geometry.check(q)
+    coordinates = tuple(to_numpy(x) for x in problem.geometry.coordinates(q))
     minibatch = None
     if problem.minibatch is not None:
         minibatch = problem.minibatch.start(n_rows(problem.data), rng)
