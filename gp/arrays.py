@@ -1,0 +1,70 @@
+"""What the package knows about arrays: one formula, NumPy or torch.
+
+Formulas are written against the Python array API standard. The kind, dtype and device of the
+*points* decide what is computed and returned; numbers and arrays held by kernels, means and
+measures (lengthscales, variances, ...) are taken to the points' kind when they are used, so one
+kernel serves NumPy and torch, and gradients flow through parameters that are torch tensors.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from array_api_compat import array_namespace, is_torch_array
+
+Array: TypeAlias = Any
+"""A ``numpy.ndarray`` or a ``torch.Tensor`` (or, for a parameter, a number)."""
+
+Namespace: TypeAlias = Any
+"""The module of array functions that belongs to an array's kind (array API standard)."""
+
+
+def namespace(*arrays: Array) -> Namespace:
+    """Return the array-API namespace shared by ``arrays``; raises TypeError where they differ."""
+    return array_namespace(*arrays)
+
+
+def is_torch(array: Array) -> bool:
+    """Tell whether ``array`` is a torch tensor, without importing torch."""
+    return bool(is_torch_array(array))
+
+
+def to_numpy(array: Array) -> Any:
+    """Return ``array`` as a NumPy array on the host, cut off from any autodiff graph."""
+    return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+
+
+def as_like(value: Array, like: Array) -> Array:
+    """Return ``value`` in the kind, dtype and device of ``like``.
+
+    Numbers are returned as they are: they take on the kind of what they are multiplied with. A
+    torch tensor stays in its autodiff graph when ``like`` is one too.
+    """
+    if isinstance(value, int | float):
+        return value
+    if is_torch(like):
+        if is_torch(value):
+            return value.to(dtype=like.dtype, device=like.device)
+        xp = namespace(like)
+        return xp.asarray(np.asarray(value, dtype=float), dtype=like.dtype, device=like.device)
+    return np.asarray(to_numpy(value), dtype=like.dtype)
+
+
+def describe(value: object) -> str:
+    """Say what an argument is, for an error message: kind, shape and dtype."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is None:
+        return repr(value)
+    where = f" on {value.device}" if is_torch(value) else ""  # type: ignore[attr-defined]
+    return f"{type(value).__name__} of shape {tuple(shape)}, dtype {dtype}{where}"
+
+
+def require_positive(name: str, value: Array) -> None:
+    """Raise ValueError unless ``value``, a number or (D,), is finite and positive throughout."""
+    host = to_numpy(value)
+    if host.ndim > 1:
+        raise ValueError(
+            f"{name} has shape {host.shape}: give a number, or an array (D,) with one entry per "
+            "input dimension"
+        )
+    if host.dtype.kind not in "fiu" or not np.all(np.isfinite(host)) or not np.all(host > 0):
+        raise ValueError(f"{name} = {value!r}: it has to be positive and finite")

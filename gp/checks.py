@@ -1,0 +1,82 @@
+"""Checks of what users hand in: each names the argument, what was given, and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gp.arrays import Array, describe, is_torch, namespace
+
+
+def as_points(name: str, x: Array) -> Array:
+    """Return points (n, D) as a floating-point array; raise ValueError where they are not."""
+    x = _floating(name, x)
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise ValueError(
+            f"{name} is a {describe(x)}: give points of shape (n, D); n points on a line are "
+            f"{name}[:, None]"
+        )
+    _require_finite(name, x)
+    return x
+
+
+def as_values(name: str, y: Array, size: int, like: Array) -> Array:
+    """Return ``size`` numbers, one for each functional, as (size,) of the kind of ``like``.
+
+    Lists and NumPy arrays of another dtype are taken to that of NumPy points; anything that would
+    move data between libraries, dtypes of torch or devices is an error.
+    """
+    y = _floating(name, y)
+    if is_torch(y) != is_torch(like) or (
+        is_torch(y) and (y.dtype != like.dtype or y.device != like.device)
+    ):
+        raise TypeError(
+            f"{name} is a {describe(y)}, x is a {describe(like)}: give both as NumPy arrays "
+            "or both as torch tensors, of the same dtype and on the same device"
+        )
+    count = int(np.prod(tuple(y.shape), dtype=int))
+    if count != size:
+        raise ValueError(
+            f"{name} is a {describe(y)}: give {size} of them, one for each observation, shape "
+            f"({size},)"
+        )
+    _require_finite(name, y)
+    y = y.reshape(-1)
+    return y if is_torch(y) else y.astype(like.dtype, copy=False)
+
+
+def as_noise(noise: Array | None, size: int, like: Array) -> Array:
+    """Return noise variances, a number or (size,), after checking that they are >= 0 and finite."""
+    if noise is None:
+        return 0.0
+    if isinstance(noise, int | float):
+        values, noise = np.asarray(noise, dtype=float), float(noise)
+    else:
+        values = noise if noise.ndim == 0 else as_values("noise", noise, size, like)
+        noise = values
+    xp = namespace(values)
+    if not bool(xp.all(xp.isfinite(values) & (values >= 0))):
+        raise ValueError(f"noise = {noise!r}: give variances, finite and not negative")
+    return noise
+
+
+def _floating(name: str, values: Array) -> Array:
+    if is_torch(values):
+        return values if values.is_floating_point() else values.double()
+    if isinstance(values, np.ndarray) and values.dtype in (np.float64, np.float32):
+        return values
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} cannot be read as an array of real numbers: {error}") from None
+
+
+def _require_finite(name: str, values: Array) -> None:
+    xp = namespace(values)
+    finite = xp.isfinite(values)
+    if bool(xp.all(finite)):
+        return
+    bad = [int(i) for i in np.argwhere(~np.asarray(finite.tolist()))[0]]
+    raise ValueError(
+        f"{name}{bad} is {float(values[tuple(bad)])}: every entry has to be finite; leave out "
+        "observations that failed"
+    )

@@ -1,0 +1,30 @@
+"""Kernel embeddings: integrals of kernels against measures, chosen by the pair."""
+
+# The modules register their pairs when they are imported.
+from gp.embeddings import composite, empirical, separable, squared_exponential
+from gp.embeddings.embed import KernelEmbedding, embed
+from gp.embeddings.registry import (
+    Formulas,
+    Parameters,
+    UnknownPairError,
+    choose,
+    embedding,
+    formulas,
+    registered_pairs,
+)
+
+__all__ = [
+    "Formulas",
+    "KernelEmbedding",
+    "Parameters",
+    "UnknownPairError",
+    "choose",
+    "composite",
+    "embed",
+    "embedding",
+    "empirical",
+    "formulas",
+    "registered_pairs",
+    "separable",
+    "squared_exponential",
+]

@@ -1,0 +1,83 @@
+"""Derivatives by automatic differentiation, for pairs that do not bring their own.
+
+Formulas are written once for NumPy and torch; here they run on torch tensors whatever was given, and
+the answer goes back to the kind that came in. Where tensors are given the graph is kept, so that what
+is returned can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gp.arrays import Array, is_torch, to_numpy
+from gp.measures import Measure
+
+
+def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
+    """Return df(x_i)/dx_i, (n, D), of a function of points x (n, D) that acts on each alone."""
+    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+
+    keep = is_torch(x)
+    with torch.enable_grad():
+        points = x if keep and x.requires_grad else _leaf(x)
+        value = function(points)
+        # without a path to x the function is constant in x
+        if not value.requires_grad:
+            return _back(torch.zeros_like(points), x)
+        (gradient,) = torch.autograd.grad(
+            value.sum(), points, create_graph=keep, materialize_grads=True
+        )
+    return _back(gradient, x)
+
+
+def jacobian_in_parameters(function: Callable[[Measure], Array], measure: Measure) -> Any:
+    """Return the gradient of ``function(measure)`` (...) in the parameters, each (..., its own).
+
+    Matrices are symmetrised, because only symmetric changes of a covariance mean anything.
+    """
+    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+
+    given = measure.parameters()
+    keep = any(is_torch(value) and value.requires_grad for value in given)
+    with torch.enable_grad():
+        leaves = [value.clone() if keep else _leaf(value) for value in given]
+        value = function(measure.with_parameters(leaves))
+        gradients = _batched_gradient(value, leaves, keep)
+    named = type(given)._make if hasattr(type(given), "_make") else tuple
+    return named(_back(g, v) for g, v in zip(gradients, given, strict=True))
+
+
+def _batched_gradient(value: Any, leaves: Sequence[Any], keep: bool) -> list[Any]:
+    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+
+    shape = tuple(value.shape)
+    if not value.requires_grad:
+        return [torch.zeros((*shape, *leaf.shape), dtype=leaf.dtype) for leaf in leaves]
+    flat = value.reshape(-1)
+    directions = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
+    gradients = torch.autograd.grad(
+        flat,
+        leaves,
+        grad_outputs=directions,
+        is_grads_batched=True,
+        create_graph=keep,
+        materialize_grads=True,
+    )
+    return [
+        gradient.reshape(*shape, *leaf.shape)
+        for gradient, leaf in zip(gradients, leaves, strict=True)
+    ]
+
+
+def _leaf(value: Array) -> Any:
+    """A tensor with the numbers of ``value`` from which a new graph starts."""
+    import torch  # noqa: PLC0415  (torch is imported only where it is used)
+
+    tensor = value.detach().clone() if is_torch(value) else torch.tensor(value)
+    return tensor.requires_grad_()
+
+
+def _back(gradient: Any, like: Array) -> Array:
+    """``gradient`` in the kind of ``like``."""
+    return gradient if is_torch(like) else to_numpy(gradient)

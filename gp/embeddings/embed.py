@@ -1,0 +1,202 @@
+"""The embedding of a kernel against a measure, as it is used.
+
+:func:`embed` looks up the formulas of the pair and completes them: derivatives that the pair does not
+bring come from automatic differentiation, and double integrals between measures of different classes
+are reduced by what holds for every kernel,
+
+    C(pi, sum_i w_i delta(x_i)) = sum_i w_i z_pi(x_i),
+    C(pi, sum_k w_k rho_k)      = sum_k w_k C(pi, rho_k),
+    C(pi, rho)                  = C(rho, pi).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gp.arrays import Array, as_like, describe, is_torch, namespace
+from gp.embeddings import autodiff
+from gp.embeddings.registry import (
+    Formulas,
+    Parameters,
+    UnknownPairError,
+    dirac_parts,
+    formulas,
+    in_kind_of,
+    weighted_components,
+)
+from gp.kernels import Kernel
+from gp.measures import Measure
+
+
+@dataclass(frozen=True, eq=False)
+class KernelEmbedding:
+    """The integrals of ``kernel`` against ``measure``, and their derivatives.
+
+    What depends on points follows their kind of array; what does not follows the measure's.
+    """
+
+    kernel: Kernel
+    measure: Measure
+
+    @cached_property
+    def _own(self) -> Formulas:
+        return formulas(self.kernel, self.measure)
+
+    def _formulas(self, x: Array) -> Formulas:
+        measure = in_kind_of(self.measure, x)
+        return self._own if measure is self.measure else formulas(self.kernel, measure)
+
+    def _points(self, x: Array) -> Array:
+        if getattr(x, "ndim", None) != 2 or x.shape[1] != self.measure.dimension:
+            raise ValueError(
+                f"x is a {describe(x)}: give points of shape (n, {self.measure.dimension}), the "
+                "dimension of the measure"
+            )
+        floating = x.dtype.is_floating_point if is_torch(x) else x.dtype.kind == "f"
+        return x if floating else as_like(x, self.measure.parameters()[0])
+
+    def mean(self, x: Array) -> Array:
+        """Return z(x) = int k(x, x') pi(dx'), (n,), for points x (n, D)."""
+        x = self._points(x)
+        return self._formulas(x).mean(x)
+
+    def mean_gradient(self, x: Array) -> Array:
+        """Return dz/dx, (n, D): the covariance of the partial derivatives of f at x and pi[f]."""
+        x = self._points(x)
+        own = self._formulas(x)
+        if own.mean_gradient is not None:
+            return own.mean_gradient(x)
+        return autodiff.gradient_in_points(self.mean, x)
+
+    def double(self, other: Measure | None = None) -> Array:
+        """Return C(pi, rho) = int int k dpi drho, (); with itself where ``other`` is not given."""
+        if other is None:
+            return self._cross(self.measure)
+        if other.dimension != self.measure.dimension:
+            raise ValueError(
+                f"other has dimension {other.dimension}, the measure {self.measure.dimension}"
+            )
+        return self._cross(in_kind_of(other, self.measure.parameters()[0]))
+
+    def _cross(self, other: Measure) -> Array:
+        if dirac_parts(other):
+            points, weights = other.parameters()
+            return namespace(points).sum(weights * self.mean(points))
+        if dirac_parts(self.measure):
+            return embed(self.kernel, other).double(self.measure)
+        try:
+            return self._own.cross(other)
+        except UnknownPairError:
+            parts = weighted_components(other)
+            if parts is not None:
+                return sum(weight * self._cross(part) for weight, part in parts)
+            if type(other) is type(self.measure):
+                raise
+            return self._mirrored(other)
+
+    def _mirrored(self, other: Measure) -> Array:
+        parts = weighted_components(self.measure)
+        if parts is not None:
+            return sum(weight * embed(self.kernel, part).double(other) for weight, part in parts)
+        return formulas(self.kernel, other).cross(self.measure)
+
+    def jacobian(self, x: Array) -> tuple[Parameters, Parameters]:
+        """Return the gradients of z(x) and of dz/dx in the parameters of the measure.
+
+        Each is a named tuple like ``measure.parameters()``, its entries with the leading dimensions
+        (n,) and (n, D). The gradient in a covariance is the symmetric G with
+        d z = sum_ij G_ij dS_ij; weights are free (their sum is not held at one).
+        """
+        x = self._points(x)
+        own = self._formulas(x)
+        if own.jacobian is not None:
+            return own.jacobian(x)
+        measure = in_kind_of(self.measure, x)
+        values = autodiff.jacobian_in_parameters(
+            lambda p: embed(self.kernel, p).mean(as_like(x, p.parameters()[0])), measure
+        )
+        gradients = autodiff.jacobian_in_parameters(
+            lambda p: embed(self.kernel, p).mean_gradient(_tracked(x, p)), measure
+        )
+        return values, gradients
+
+    def pullback(
+        self, x: Array, weights: Array, derivative_weights: Array | None = None
+    ) -> Parameters:
+        """Return the gradient, in the measure's parameters, of a weighted sum of z and dz/dx.
+
+        The sum is sum_i weights_i z(x_i) + sum_ij derivative_weights_ij dz/dx_j (x_i), which is the
+        posterior expectation of pi[f] where the weights are those of the posterior mean. This costs
+        one pass, where :meth:`jacobian` holds an array of all gradients.
+
+        Parameters
+        ----------
+        x : (n, D)
+        weights : (n,)
+        derivative_weights : (n, D); zero where not given.
+        """
+        x = self._points(x)
+        weights = as_like(weights, x)
+        slopes = None if derivative_weights is None else as_like(derivative_weights, x)
+        own = self._formulas(x)
+        if own.pullback is not None:
+            return own.pullback(x, weights, namespace(x).zeros_like(x) if slopes is None else slopes)
+
+        def weighted(p: Measure) -> Array:
+            points, pair = _tracked(x, p), embed(self.kernel, p)
+            total = (as_like(weights, points) * pair.mean(points)).sum()
+            if slopes is not None:
+                total = total + (as_like(slopes, points) * pair.mean_gradient(points)).sum()
+            return total
+
+        return autodiff.jacobian_in_parameters(weighted, in_kind_of(self.measure, x))
+
+    def double_gradient(self, other: Measure | None = None) -> Parameters:
+        """Return the gradient of C(pi, rho) in the parameters of pi, rho held fixed.
+
+        Where ``other`` is not given it is the gradient of C(pi, pi), in which pi moves twice.
+        """
+        if self._own.cross_gradient is not None:
+            try:
+                return self._analytic_double_gradient(other)
+            except UnknownPairError:
+                pass  # the analytic gradient knows fewer partners than the double integral
+        return autodiff.jacobian_in_parameters(
+            lambda p: embed(self.kernel, p).double(other), self.measure
+        )
+
+    def _analytic_double_gradient(self, other: Measure | None) -> Parameters:
+        gradient = self._own.cross_gradient
+        assert gradient is not None  # checked by the caller
+        if other is not None:
+            return gradient(in_kind_of(other, self.measure.parameters()[0]))
+        return scaled(2.0, gradient(self.measure))
+
+
+def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
+    """Return the embedding of ``kernel`` against ``measure``.
+
+    Raises
+    ------
+    UnknownPairError
+        when it is first used, where the pair has no formulas; the message lists what there is.
+    """
+    return KernelEmbedding(kernel, measure)
+
+
+def scaled(factor: float, gradient: Parameters) -> Parameters:
+    """Return a gradient times a number."""
+    return type(gradient)._make(factor * value for value in gradient)
+
+
+def added(gradients: Sequence[Parameters]) -> Parameters:
+    """Return the sum of gradients in the parameters of one measure."""
+    return type(gradients[0])._make(sum(values) for values in zip(*gradients, strict=True))
+
+
+def _tracked(x: Array, measure: Measure) -> Array:
+    """Points in the kind of a torch measure, in a graph of their own where they have none."""
+    points = as_like(x, measure.parameters()[0])
+    return points if points.requires_grad else points.detach().requires_grad_()

@@ -1,0 +1,171 @@
+"""Which integral belongs to which (kernel, measure) pair.
+
+The embedding of a kernel k against a measure pi is what a Gaussian process needs to be integrated:
+
+    z(x)        = int k(x, x') pi(dx')               covariance of f(x) and pi[f]
+    dz(x)/dx_j                                       covariance of df/dx_j at x and pi[f]
+    C(pi, rho)  = int int k(x, x') pi(dx) rho(dx')   covariance of pi[f] and rho[f]
+
+Each pair has its own formulas, and a new pair is one function:
+
+    @embedding(MyKernel, MyMeasure)
+    def my_embedding(kernel, measure):
+        return Formulas(mean=..., cross=...)
+
+It is called with the measure in the kind of array that is computed in, and has to follow it, by the
+array API standard: then what it leaves out (the derivatives in x and in the measure's parameters) is
+found by automatic differentiation. The most special function is taken: kernel and measure are
+looked up by their classes from the most derived on, the kernel first; ``object`` stands for any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from gp.arrays import Array, as_like
+from gp.kernels import Kernel
+from gp.measures import Empirical, GaussianMixture, Measure
+
+Parameters: TypeAlias = Any
+"""A named tuple like that of ``measure.parameters()``; in a gradient, each entry has the leading
+dimensions of what is differentiated, then its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Formulas:
+    """The integrals of one kernel against one measure.
+
+    Attributes
+    ----------
+    mean : x (n, D) to z(x), (n,).
+    cross : another measure to C(measure, other), (). It raises :class:`UnknownPairError` for what it
+        does not know (see :func:`choose`); mixtures and empirical measures need not be known.
+    mean_gradient : x (n, D) to dz/dx, (n, D).
+    jacobian : x (n, D) to the gradients of z(x), (n, ...), and of dz/dx, (n, D, ...), in the
+        parameters of the measure.
+    pullback : x (n, D), weights (n,) and (n, D) to the gradient in the parameters of
+        sum_i weight_i z(x_i) + sum_ij weight_ij dz/dx_j (x_i).
+    cross_gradient : another measure to the gradient of C(measure, other) in the measure's
+        parameters, the other held fixed.
+
+    The last four are optional: automatic differentiation stands in.
+    """
+
+    mean: Callable[[Array], Array]
+    cross: Callable[[Measure], Array]
+    mean_gradient: Callable[[Array], Array] | None = None
+    jacobian: Callable[[Array], tuple[Parameters, Parameters]] | None = None
+    pullback: Callable[[Array, Array, Array], Parameters] | None = None
+    cross_gradient: Callable[[Measure], Parameters] | None = None
+
+
+PairFunction: TypeAlias = Callable[[Any, Any], Formulas]
+
+
+class UnknownPairError(TypeError):
+    """A kernel and a measure, or two measures, whose integral is not known in closed form."""
+
+
+_FUNCTIONS: dict[tuple[type, type], PairFunction] = {}
+
+
+def embedding(kernel: type, measure: type) -> Callable[[PairFunction], PairFunction]:
+    """Register a function for a pair of classes; raises ValueError where the pair has one."""
+
+    def register(function: PairFunction) -> PairFunction:
+        if (kernel, measure) in _FUNCTIONS:
+            raise ValueError(f"{_name(kernel)} x {_name(measure)} has an embedding already")
+        _FUNCTIONS[kernel, measure] = function
+        return function
+
+    return register
+
+
+def formulas(kernel: Kernel, measure: Measure) -> Formulas:
+    """Return the integrals of the pair; raises UnknownPairError, which says what there is."""
+    for kernel_type in type(kernel).__mro__:
+        for measure_type in type(measure).__mro__:
+            if (kernel_type, measure_type) in _FUNCTIONS:
+                return _FUNCTIONS[kernel_type, measure_type](kernel, measure)
+    raise UnknownPairError(_what_there_is(type(kernel), type(measure)))
+
+
+def registered_pairs() -> tuple[tuple[str, str], ...]:
+    """Return the names of all pairs that have an embedding, sorted."""
+    return tuple(sorted((_name(kernel), _name(measure)) for kernel, measure in _FUNCTIONS))
+
+
+def choose(
+    kernel: Kernel,
+    measure: Measure,
+    other: Measure,
+    known: Mapping[type, Callable[[Any], Array]],
+) -> Array:
+    """Return C(measure, other) from the functions known for classes of ``other``.
+
+    Raises
+    ------
+    UnknownPairError
+        where ``other`` is none of them.
+    """
+    for measure_type in type(other).__mro__:
+        if measure_type in known:
+            return known[measure_type](other)
+    names = ", ".join(known_type.__name__ for known_type in known)
+    raise UnknownPairError(
+        f"no double integral of {type(kernel).__name__} between {type(measure).__name__} and "
+        f"{type(other).__name__}: known with {type(measure).__name__} are {names} (and mixtures "
+        f"of them, and Empirical). {DISCRETISE}"
+    )
+
+
+def in_kind_of(measure: Measure, like: Array) -> Measure:
+    """Return ``measure`` with its parameters in the kind, dtype and device of ``like``."""
+    given = measure.parameters()
+    wanted = [as_like(value, like) for value in given]
+    unchanged = all(a is b for a, b in zip(given, wanted, strict=True))
+    return measure if unchanged else measure.with_parameters(wanted)
+
+
+def dirac_parts(measure: Measure) -> bool:
+    """Tell whether the measure is a sum of point masses, against which any kernel is a sum."""
+    return isinstance(measure, Empirical)
+
+
+def weighted_components(measure: Measure) -> tuple[tuple[Array, Measure], ...] | None:
+    """Return (weight, component) pairs of a mixture, ``None`` for other measures."""
+    if isinstance(measure, GaussianMixture):
+        return tuple((measure.weights[k], part) for k, part in enumerate(measure.components))
+    return None
+
+
+def refuse_mixture(measure: Measure) -> None:
+    """Raise UnknownPairError for a mixture, so that it is taken component by component."""
+    if isinstance(measure, GaussianMixture):
+        raise UnknownPairError("mixtures are taken component by component")
+
+
+DISCRETISE = (
+    "Any kernel can be integrated against Empirical(measure.from_unit_cube(u)) instead, with u a "
+    "scrambled Sobol set"
+)
+
+
+def _name(registered: type) -> str:
+    return "any" if registered is object else registered.__name__
+
+
+def _what_there_is(kernel: type, measure: type) -> str:
+    for_kernel = sorted({_name(m) for k, m in _FUNCTIONS if k is not object and issubclass(kernel, k)})
+    for_any = sorted({_name(m) for k, m in _FUNCTIONS if k is object})
+    for_measure = sorted(
+        {_name(k) for k, m in _FUNCTIONS if m is not object and issubclass(measure, m)}
+    )
+    return (
+        f"no embedding of {kernel.__name__} against {measure.__name__}. {kernel.__name__} has one "
+        f"against: {', '.join([*for_kernel, *for_any])}. {measure.__name__} has one with: "
+        f"{', '.join(for_measure) or 'no kernel'}. Add the pair with "
+        f"@gp.embeddings.embedding({kernel.__name__}, {measure.__name__}). {DISCRETISE}"
+    )

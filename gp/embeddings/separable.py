@@ -1,0 +1,117 @@
+"""Kernels that are products over columns, against measures with independent columns.
+
+The integral of a product of functions of one column each is the product of their integrals, so a
+profile (:mod:`gp.embeddings.profiles`) gives an embedding against a box or a Gaussian with diagonal
+covariance:
+
+    z(x) = variance prod_d z_d(x_d),     dz/dx_j = variance z_j'(x_j) prod_(d != j) z_d(x_d).
+
+The squared exponential kernel is such a product in any dimension. A Matern kernel of D > 1 columns
+is a function of the norm of the scaled difference, has no closed form, and is refused here; the
+product of one-dimensional Matern kernels, one per column, is what is meant most of the time.
+"""
+
+from __future__ import annotations
+
+from gp.arrays import Array, as_like, namespace
+from gp.embeddings.matern_profile import matern_profile
+from gp.embeddings.profiles import Profile, squared_exponential_profile
+from gp.embeddings.registry import DISCRETISE, Formulas, UnknownPairError, choose, embedding
+from gp.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
+from gp.measures import Gaussian, Measure, Uniform
+
+
+def box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> Formulas:
+    """Return the integrals of a product over columns against a box."""
+    lower, upper = measure.parameters()
+    variance = as_like(kernel.variance, lower)
+    known = {
+        Uniform: lambda other: profile.two_intervals(lower, upper, *other.parameters()),
+        Gaussian: lambda other: profile.gaussian_interval(
+            *_independent(kernel, measure, other), lower, upper
+        ),
+    }
+    return Formulas(
+        mean=lambda x: variance * _product(profile.interval(x, lower, upper)[0]),
+        mean_gradient=lambda x: variance * _gradient(*profile.interval(x, lower, upper)),
+        cross=lambda other: variance * _product(choose(kernel, measure, other, known)),
+    )
+
+
+def gaussian_by_column(kernel: Stationary, profile: Profile, measure: Gaussian) -> Formulas:
+    """Return the integrals of a product over columns against independent Gaussians."""
+    xp = namespace(measure.mean)
+    mean, sd = _independent(kernel, measure, measure)
+    variance = as_like(kernel.variance, mean)
+
+    def with_gaussian(other: Gaussian) -> Array:
+        other_mean, other_sd = _independent(kernel, measure, other)
+        return profile.gaussian(mean, other_mean, xp.sqrt(sd**2 + other_sd**2))[0]
+
+    known = {
+        Gaussian: with_gaussian,
+        Uniform: lambda other: profile.gaussian_interval(mean, sd, *other.parameters()),
+    }
+    return Formulas(
+        mean=lambda x: variance * _product(profile.gaussian(x, mean, sd)[0]),
+        mean_gradient=lambda x: variance * _gradient(*profile.gaussian(x, mean, sd)),
+        cross=lambda other: variance * _product(choose(kernel, measure, other, known)),
+    )
+
+
+@embedding(SquaredExponential, Uniform)
+def squared_exponential_box(kernel: SquaredExponential, measure: Uniform) -> Formulas:
+    """Return the integrals of the squared exponential kernel against a box."""
+    return box_by_column(kernel, squared_exponential_profile(kernel, measure.lower), measure)
+
+
+@embedding(Matern12, Uniform)
+@embedding(Matern32, Uniform)
+@embedding(Matern52, Uniform)
+def matern_box(kernel: Stationary, measure: Uniform) -> Formulas:
+    """Return the integrals of a one-dimensional Matern kernel against an interval."""
+    _require_one_column(kernel, measure)
+    return box_by_column(kernel, matern_profile(kernel, measure.lower), measure)
+
+
+@embedding(Matern12, Gaussian)
+@embedding(Matern32, Gaussian)
+@embedding(Matern52, Gaussian)
+def matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
+    """Return the integrals of a one-dimensional Matern kernel against a Gaussian."""
+    _require_one_column(kernel, measure)
+    return gaussian_by_column(kernel, matern_profile(kernel, measure.mean), measure)
+
+
+def _require_one_column(kernel: Stationary, measure: Measure) -> None:
+    name = type(kernel).__name__
+    if measure.dimension > 1:
+        raise UnknownPairError(
+            f"{name} of {measure.dimension} columns is a function of their norm and has no closed "
+            f"form against {type(measure).__name__}: use the product over columns, "
+            f"Product(tuple(Columns({name}(l), (d,)) for d, l in enumerate(lengthscales))). "
+            f"{DISCRETISE}"
+        )
+
+
+def _independent(kernel: Stationary, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:
+    """Means and standard deviations of a Gaussian's columns, which have to be independent."""
+    if not gaussian.is_diagonal:
+        raise UnknownPairError(
+            f"no integral of {type(kernel).__name__} between {type(measure).__name__} and a "
+            "Gaussian with a full covariance: give one with a diagonal covariance. " + DISCRETISE
+        )
+    xp = namespace(gaussian.mean)
+    return gaussian.mean, xp.sqrt(xp.linalg.diagonal(gaussian.covariance))
+
+
+def _product(factors: Array) -> Array:
+    return namespace(factors).prod(factors, axis=-1)
+
+
+def _gradient(values: Array, slopes: Array) -> Array:
+    """Replace one factor after the other by its slope, (n, D): no division by a factor of zero."""
+    xp = namespace(values)
+    dimension = values.shape[-1]
+    own = xp.eye(dimension, dtype=xp.bool, device=values.device)
+    return xp.prod(xp.where(own, slopes[..., None, :], values[..., None, :]), axis=-1)

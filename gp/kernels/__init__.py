@@ -1,0 +1,42 @@
+"""Kernels: covariance functions of Gaussian processes, their sums, products and restrictions."""
+
+from gp.kernels.base import (
+    Derivatives,
+    DiagonalDerivatives,
+    DifferentiableKernel,
+    Kernel,
+    Parameter,
+)
+from gp.kernels.composite import Columns, Product, Sum
+from gp.kernels.matern import Matern12, Matern32, Matern52
+from gp.kernels.parameters import pack, scaled, unpack
+from gp.kernels.periodic import Periodic
+from gp.kernels.polynomial import Constant, Linear
+from gp.kernels.rational_quadratic import RationalQuadratic
+from gp.kernels.squared_exponential import SquaredExponential
+from gp.kernels.stationary import Stationary
+from gp.kernels.white import White
+
+__all__ = [
+    "Columns",
+    "Constant",
+    "Derivatives",
+    "DiagonalDerivatives",
+    "DifferentiableKernel",
+    "Kernel",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Parameter",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "SquaredExponential",
+    "Stationary",
+    "Sum",
+    "White",
+    "pack",
+    "scaled",
+    "unpack",
+]

@@ -1,0 +1,156 @@
+"""What a kernel is to the rest of the package, and the algebra of kernels.
+
+A kernel k(x, y) is the covariance of f(x) and f(y). Whoever uses one asks for
+
+- its values k(x_i, y_j) and its diagonal k(x_i, x_i);
+- its *parameters* (values, units, and whether they live on a log scale), a copy of itself with
+  others, and the *pull-back* of a Gram matrix: given weights W, the gradient of
+  sum_ij W_ij k(x_i, x_j) in the parameters. The gradient of the log evidence is such a pull-back
+  with W = (a a^T - K^-1) / 2, so sums and products of kernels have exact evidence gradients by the
+  rules of sums and products, and no kernel needs to know what an evidence is;
+- where f is differentiable (:class:`DifferentiableKernel`), the covariances of f and of its partial
+  derivatives, which are the derivatives of k in either argument.
+
+Units are stated as powers of the unit of the inputs and of the outputs: a lengthscale has (1, 0), a
+variance (0, 2), a linear kernel's weight variance (-2, 2). Priors and starting points are therefore
+numbers without a unit, and fits do not depend on the scale of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, runtime_checkable
+
+from gp.arrays import Array
+
+if TYPE_CHECKING:
+    from gp.kernels.composite import Product, Sum
+
+Kind: TypeAlias = Literal["lengthscale", "variance", "noise", "period", "shape", "location"]
+Pullback: TypeAlias = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A hyperparameter: its name, value, and what a fit has to know about it.
+
+    Attributes
+    ----------
+    name : path to it from the kernel, such as ``"terms[0].lengthscale"``.
+    value : a number or an array (D,).
+    kind : what it does, which decides its prior.
+    input_power, output_power : powers of the inputs' and the outputs' unit in its unit.
+    positive : whether it is fitted on the log scale.
+    columns : the input columns it refers to; ``None`` for all.
+    """
+
+    name: str
+    value: Array
+    kind: Kind
+    input_power: int = 0
+    output_power: int = 0
+    positive: bool = True
+    columns: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Derivatives:
+    """A kernel and its first derivatives in both arguments, between n and m points in D dimensions.
+
+    An axis of partial derivatives stands right after the axis of the points it belongs to, so that
+    ``k_xy.reshape(n * D, m * D)`` is the covariance matrix of the two sets of gradients.
+
+    Attributes
+    ----------
+    k : (n, m), k(x_i, y_j)
+    k_x : (n, D, m), the derivative in x_id: covariance of df/dx_d at x_i and f at y_j
+    k_y : (n, m, D), the derivative in y_je
+    k_xy : (n, D, m, D), the mixed second derivative: covariance of the two partial derivatives
+    """
+
+    k: Array
+    k_x: Array
+    k_y: Array
+    k_xy: Array
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalDerivatives:
+    """The same at pairs of equal points, x_i = y_i, after differentiation.
+
+    Attributes
+    ----------
+    k : (n,), k_x : (n, D), k_y : (n, D), k_xy : (n, D, D)
+    """
+
+    k: Array
+    k_x: Array
+    k_y: Array
+    k_xy: Array
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """A covariance function on points in R^D."""
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m), for points x (n, D) and y (m, D)."""
+        ...
+
+    def diagonal(self, x: Array) -> Array:
+        """Return k(x_i, x_i), (n,)."""
+        ...
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the hyperparameters in a fixed order."""
+        ...
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values, in the order and the shapes of :meth:`parameters`."""
+        ...
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x), (n, n), and its pull-back.
+
+        The pull-back takes symmetric weights W (n, n) to the gradient (P,) of
+        sum_ij W_ij k(x_i, x_j) in the P entries of all parameters, those that are positive taken
+        on the log scale. NumPy only.
+        """
+        ...
+
+
+@runtime_checkable
+class DifferentiableKernel(Kernel, Protocol):
+    """A kernel whose functions have first derivatives in mean square."""
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return k and its first derivatives in both arguments between x (n, D) and y (m, D)."""
+        ...
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return the same at the pairs (x_i, x_i)."""
+        ...
+
+
+class Algebra:
+    """``k1 + k2`` and ``k1 * k2`` for every kernel that inherits it; nothing else."""
+
+    def __add__(self, other: Kernel) -> Sum:
+        from gp.kernels.composite import Sum
+
+        return Sum((*_parts(self, Sum, "terms"), *_parts(other, Sum, "terms")))
+
+    def __mul__(self, other: Kernel) -> Product:
+        from gp.kernels.composite import Product
+
+        return Product((*_parts(self, Product, "factors"), *_parts(other, Product, "factors")))
+
+
+def _parts(kernel: object, composite: type, field: str) -> tuple[Kernel, ...]:
+    """Terms of a sum or factors of a product, so that a + b + c is one sum of three."""
+    if isinstance(kernel, composite):
+        return tuple(getattr(kernel, field))
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"a kernel can be combined with another kernel only, not with {kernel!r}")
+    return (kernel,)

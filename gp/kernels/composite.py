@@ -1,0 +1,263 @@
+"""Kernels made of kernels: sums, products, and a kernel that sees some of the columns only.
+
+Sum:      k = sum_t k_t            f is a sum of independent functions
+Product:  k = prod_t k_t
+Columns:  k(x, y) = k_0(x[:, columns], y[:, columns])
+
+The derivatives and the pull-back of a composite kernel are those of its parts, put together by the
+rules of sums and products: factor t of a product is pulled back with the weights W times the other
+factors. A product has one output unit only, so the variances of its second and later factors are
+numbers without a unit (and not identified beside that of the first: their prior decides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add, mul
+from typing import Self
+
+import numpy as np
+
+from gp.arrays import Array, namespace
+from gp.kernels.base import (
+    Algebra,
+    Derivatives,
+    DiagonalDerivatives,
+    DifferentiableKernel,
+    Kernel,
+    Parameter,
+    Pullback,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Algebra):
+    """The sum of ``terms``; also written ``k1 + k2``."""
+
+    terms: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", _checked("terms", self.terms))
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m)."""
+        return reduce(add, (term(x, y) for term in self.terms))
+
+    def diagonal(self, x: Array) -> Array:
+        """Return k(x_i, x_i), (n,)."""
+        return reduce(add, (term.diagonal(x) for term in self.terms))
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters of all terms, in order."""
+        return _joined("terms", self.terms)
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values."""
+        return replace(self, terms=_distributed(self.terms, values))
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x) and its pull-back: those of the terms, one after the other."""
+        grams, pullbacks = zip(*(term.with_pullback(x) for term in self.terms), strict=True)
+        return reduce(add, grams), lambda weights: np.concatenate(
+            [pullback(weights) for pullback in pullbacks]
+        )
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return the sums of the terms' derivatives."""
+        return reduce(_sum, (_differentiable(term).derivatives(x, y) for term in self.terms))
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return the sums of the terms' derivatives at equal points."""
+        return reduce(
+            _diagonal_sum, (_differentiable(term).diagonal_derivatives(x) for term in self.terms)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Algebra):
+    """The product of ``factors``; also written ``k1 * k2``."""
+
+    factors: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factors", _checked("factors", self.factors))
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m)."""
+        return reduce(mul, (factor(x, y) for factor in self.factors))
+
+    def diagonal(self, x: Array) -> Array:
+        """Return k(x_i, x_i), (n,)."""
+        return reduce(mul, (factor.diagonal(x) for factor in self.factors))
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters of all factors; only the first has output units."""
+        size = len(self.factors[0].parameters())
+        parameters = _joined("factors", self.factors)
+        return parameters[:size] + tuple(replace(p, output_power=0) for p in parameters[size:])
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values."""
+        return replace(self, factors=_distributed(self.factors, values))
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x) and its pull-back: each factor's, with the others in the weights."""
+        grams, pullbacks = zip(*(factor.with_pullback(x) for factor in self.factors), strict=True)
+
+        def pullback(weights: Array) -> Array:
+            parts = []
+            for index, pull in enumerate(pullbacks):
+                others = (*grams[:index], *grams[index + 1 :])
+                parts.append(pull(reduce(mul, others, weights)))
+            return np.concatenate(parts)
+
+        return reduce(mul, grams), pullback
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return the factors' derivatives, by the product rule."""
+        return reduce(
+            _product, (_differentiable(factor).derivatives(x, y) for factor in self.factors)
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return the factors' derivatives at equal points, by the product rule."""
+        return reduce(
+            _diagonal_product,
+            (_differentiable(factor).diagonal_derivatives(x) for factor in self.factors),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Columns(Algebra):
+    """``kernel`` on the input columns ``columns``, distinct and counted from 0; blind to others."""
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        columns = tuple(int(column) for column in np.atleast_1d(self.columns))
+        if not columns or min(columns) < 0 or len(set(columns)) < len(columns):
+            raise ValueError(f"columns = {self.columns!r}: give distinct indices counted from 0")
+        object.__setattr__(self, "columns", columns)
+
+    def _seen(self, x: Array) -> Array:
+        if x.ndim != 2 or max(self.columns) >= x.shape[1]:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}, the kernel reads columns {self.columns}"
+            )
+        return x[:, list(self.columns)]
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m)."""
+        return self.kernel(self._seen(x), self._seen(y))
+
+    def diagonal(self, x: Array) -> Array:
+        """Return k(x_i, x_i), (n,)."""
+        return self.kernel.diagonal(self._seen(x))
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the kernel's parameters, with the columns they refer to."""
+        return tuple(
+            replace(
+                p, columns=tuple(self.columns[c] for c in p.columns or range(len(self.columns)))
+            )
+            for p in self.kernel.parameters()
+        )
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values."""
+        return replace(self, kernel=self.kernel.with_parameters(values))
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x) and its pull-back."""
+        return self.kernel.with_pullback(self._seen(x))
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return the kernel's derivatives; those in unseen columns are zero."""
+        d = _differentiable(self.kernel).derivatives(self._seen(x), self._seen(y))
+        spread = self._spread(x.shape[1])
+        return Derivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 2), spread(spread(d.k_xy, 1), 3))
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return the kernel's derivatives at equal points; those in unseen columns are zero."""
+        d = _differentiable(self.kernel).diagonal_derivatives(self._seen(x))
+        spread = self._spread(x.shape[1])
+        return DiagonalDerivatives(
+            d.k, spread(d.k_x, 1), spread(d.k_y, 1), spread(spread(d.k_xy, 1), 2)
+        )
+
+    def _spread(self, dimension: int) -> Callable[[Array, int], Array]:
+        """Return a function that puts an axis over the seen columns among zeros for the others."""
+
+        def spread(values: Array, axis: int) -> Array:
+            xp = namespace(values)
+            parts = xp.unstack(values, axis=axis)
+            zero = xp.zeros_like(parts[0])
+            place = dict(zip(self.columns, parts, strict=True))
+            return xp.stack([place.get(column, zero) for column in range(dimension)], axis=axis)
+
+        return spread
+
+
+def _checked(name: str, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    kernels = tuple(kernels)
+    if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+        raise TypeError(f"{name} = {kernels!r}: give one kernel or more")
+    return kernels
+
+
+def _joined(field: str, kernels: Sequence[Kernel]) -> tuple[Parameter, ...]:
+    return tuple(
+        replace(parameter, name=f"{field}[{index}].{parameter.name}")
+        for index, kernel in enumerate(kernels)
+        for parameter in kernel.parameters()
+    )
+
+
+def _distributed(kernels: Sequence[Kernel], values: Sequence[Array]) -> tuple[Kernel, ...]:
+    changed, start = [], 0
+    for kernel in kernels:
+        stop = start + len(kernel.parameters())
+        changed.append(kernel.with_parameters(values[start:stop]))
+        start = stop
+    return tuple(changed)
+
+
+def _differentiable(kernel: Kernel) -> DifferentiableKernel:
+    if not isinstance(kernel, DifferentiableKernel):
+        raise TypeError(f"{type(kernel).__name__} has no derivatives")
+    return kernel
+
+
+def _sum(a: Derivatives, b: Derivatives) -> Derivatives:
+    return Derivatives(a.k + b.k, a.k_x + b.k_x, a.k_y + b.k_y, a.k_xy + b.k_xy)
+
+
+def _diagonal_sum(a: DiagonalDerivatives, b: DiagonalDerivatives) -> DiagonalDerivatives:
+    return DiagonalDerivatives(a.k + b.k, a.k_x + b.k_x, a.k_y + b.k_y, a.k_xy + b.k_xy)
+
+
+def _product(a: Derivatives, b: Derivatives) -> Derivatives:
+    return Derivatives(
+        k=a.k * b.k,
+        k_x=a.k_x * b.k[:, None, :] + a.k[:, None, :] * b.k_x,
+        k_y=a.k_y * b.k[:, :, None] + a.k[:, :, None] * b.k_y,
+        k_xy=a.k_xy * b.k[:, None, :, None]
+        + a.k[:, None, :, None] * b.k_xy
+        + a.k_x[:, :, :, None] * b.k_y[:, None, :, :]
+        + b.k_x[:, :, :, None] * a.k_y[:, None, :, :],
+    )
+
+
+def _diagonal_product(a: DiagonalDerivatives, b: DiagonalDerivatives) -> DiagonalDerivatives:
+    return DiagonalDerivatives(
+        k=a.k * b.k,
+        k_x=a.k_x * b.k[:, None] + a.k[:, None] * b.k_x,
+        k_y=a.k_y * b.k[:, None] + a.k[:, None] * b.k_y,
+        k_xy=a.k_xy * b.k[:, None, None]
+        + a.k[:, None, None] * b.k_xy
+        + a.k_x[:, :, None] * b.k_y[:, None, :]
+        + b.k_x[:, :, None] * a.k_y[:, None, :],
+    )

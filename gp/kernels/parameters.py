@@ -1,0 +1,60 @@
+"""A kernel's parameters as one vector, for whoever fits them: positive ones on the log scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from gp.arrays import Array, to_numpy
+from gp.kernels.base import Kernel, Parameter
+
+
+class Parametrised(Protocol):
+    """What has parameters and can be copied with others: a kernel, a mean."""
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters in a fixed order."""
+        ...
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values."""
+        ...
+
+
+P = TypeVar("P", bound=Parametrised)
+
+
+def pack(parametrised: Parametrised) -> Any:
+    """Return all parameters as one NumPy vector (P,); positive ones as logarithms."""
+    parts = [
+        np.log(np.ravel(to_numpy(p.value))) if p.positive else np.ravel(to_numpy(p.value))
+        for p in parametrised.parameters()
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def unpack(parametrised: P, vector: Any) -> P:
+    """Return a copy with the parameters of ``vector``, laid out as by :func:`pack`."""
+    values: list[Array] = []
+    start = 0
+    for parameter in parametrised.parameters():
+        shape = np.shape(to_numpy(parameter.value))
+        size = int(np.prod(shape, dtype=int))
+        part = np.reshape(vector[start : start + size], shape)
+        part = np.exp(part) if parameter.positive else part
+        values.append(part if shape else float(part))
+        start += size
+    return parametrised.with_parameters(values)
+
+
+def scaled(kernel: Kernel, factor: Array) -> Kernel:
+    """Return ``factor`` times the kernel, its parameters scaled by their powers of output units."""
+    parameters = kernel.parameters()
+    return kernel.with_parameters(
+        [
+            p.value * factor ** (p.output_power / 2) if p.output_power else p.value
+            for p in parameters
+        ]
+    )

@@ -1,0 +1,129 @@
+"""The periodic kernel (MacKay 1998; Rasmussen & Williams 2006, Eq. 4.31), one factor per dimension.
+
+k(x, y) = variance * exp(-2 sum_d sin^2(pi (x_d - y_d) / period_d) / lengthscale_d^2).
+
+It is the squared exponential of points wound around circles, u(x) = (cos, sin)(2 pi x / period) /
+lengthscale, since |u(x) - u(y)|^2 = 4 sin^2(pi (x - y) / period) / lengthscale^2: computed so, and
+positive semi-definite in any dimension for that reason. The lengthscale has no unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import pi
+from typing import Any, Self
+
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace, require_positive
+from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
+from gp.kernels.stationary import (
+    contract_squared_differences,
+    diagonal_matrix,
+    squared_distance,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Periodic(Algebra):
+    """Functions that repeat after ``period``.
+
+    Attributes
+    ----------
+    lengthscale : a positive number or (D,), without a unit (1 is half a radius of the circle).
+    period : a positive number or (D,), in the unit of the inputs.
+    variance : a positive number, in squared output units.
+    """
+
+    lengthscale: Array = 1.0
+    period: Array = 1.0
+    variance: Array = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("lengthscale", "period", "variance"):
+            require_positive(name, getattr(self, name))
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m)."""
+        s = squared_distance(self._wound(x), self._wound(y))
+        return as_like(self.variance, x) * namespace(x).exp(-0.5 * s)
+
+    def diagonal(self, x: Array) -> Array:
+        """Return the variance, (n,)."""
+        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
+
+    def _wound(self, x: Array) -> Array:
+        """Return the points on their circles, (n, 2 D)."""
+        xp = namespace(x)
+        angle = 2 * pi / as_like(self.period, x) * x
+        lengthscale = as_like(self.lengthscale, x)
+        return xp.concat([xp.cos(angle) / lengthscale, xp.sin(angle) / lengthscale], axis=1)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return lengthscale, period and variance."""
+        return (
+            Parameter("lengthscale", self.lengthscale, "shape"),
+            Parameter("period", self.period, "period", input_power=1),
+            Parameter("variance", self.variance, "variance", output_power=2),
+        )
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values."""
+        return replace(self, lengthscale=values[0], period=values[1], variance=values[2])
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x) and its pull-back to the logs of lengthscale, period and variance."""
+        k, wound = self(x, x), self._wound(x)
+        dimension = x.shape[1]
+
+        def pullback(weights: Array) -> Array:
+            weighted = weights * k
+            squares = contract_squared_differences(weighted, wound)
+            lengthscale = squares[:dimension] + squares[dimension:]
+            period = 2 * pi * _contract_winding(weighted, x, wound) / self.period
+            return np.concatenate(
+                [
+                    lengthscale if np.size(self.lengthscale) > 1 else [lengthscale.sum()],
+                    period if np.size(self.period) > 1 else [period.sum()],
+                    [weighted.sum()],
+                ]
+            )
+
+        return k, pullback
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
+        xp = namespace(x, y)
+        rate = xp.ones_like(x[0, :]) * (2 * pi / as_like(self.period, x))  # (D,)
+        inverse = 1 / as_like(self.lengthscale, x) ** 2
+        angle = rate * (x[:, None, :] - y[None, :, :])  # (n, m, D)
+        k = self(x, y)
+        log_y = rate * inverse * xp.sin(angle)  # d log k / dy
+        k_y = k[:, :, None] * log_y
+        log_x = -xp.permute_dims(log_y, (0, 2, 1))  # (n, D, m)
+        identity = diagonal_matrix(xp.ones_like(x[0, :]))[:, None, :]  # (D, 1, D)
+        bend = (rate**2 * inverse) * xp.cos(angle) * k[:, :, None]  # (n, m, D)
+        k_xy = log_x[:, :, :, None] * k_y[:, None, :, :] + bend[:, None, :, :] * identity
+        return Derivatives(k=k, k_x=k[:, None, :] * log_x, k_y=k_y, k_xy=k_xy)
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
+        xp = namespace(x)
+        rate = 2 * pi / as_like(self.period, x) / as_like(self.lengthscale, x)
+        diagonal = self.diagonal(x)
+        k_xy = diagonal[:, None, None] * diagonal_matrix(xp.ones_like(x[0, :]) * rate**2)
+        zero = xp.zeros_like(x)
+        return DiagonalDerivatives(k=diagonal, k_x=zero, k_y=zero, k_xy=k_xy)
+
+
+def _contract_winding(weights: Any, x: Any, wound: Any) -> Any:
+    """sum_ij W_ij (x_id - x_jd) sin(2 pi (x_id - x_jd) / period_d) / lengthscale_d^2, (D,).
+
+    By the addition theorem of the sine and the symmetry of W, without an (n, n, D) array. Half the
+    derivative of the squared distance in the logarithm of the period, but for 2 pi / period.
+    """
+    x = x - x.mean(axis=0)
+    cosine, sine = wound[:, : x.shape[1]], wound[:, x.shape[1] :]
+    product = x * sine * (weights @ cosine) - x * cosine * (weights @ sine)
+    return 2 * product.sum(axis=0)

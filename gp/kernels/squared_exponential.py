@@ -1,0 +1,30 @@
+"""The squared exponential kernel (thesis Eq. 7.4; Rasmussen & Williams 2006, Eq. 4.9).
+
+k(x, y) = variance * exp(-s / 2),   s = sum_d (x_d - y_d)^2 / lengthscale_d^2.
+
+Its functions are infinitely differentiable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gp.arrays import Array, namespace
+from gp.kernels.stationary import Stationary
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredExponential(Stationary):
+    """variance * exp(-s / 2); lengthscale a number or (D,), variance a number."""
+
+    def profile(self, s: Array) -> Array:
+        """Return exp(-s / 2)."""
+        return namespace(s).exp(-0.5 * s)
+
+    def slope(self, s: Array) -> Array:
+        """Return -exp(-s / 2) / 2."""
+        return -0.5 * self.profile(s)
+
+    def curvature(self, s: Array) -> Array:
+        """Return exp(-s / 2) / 4."""
+        return 0.25 * self.profile(s)

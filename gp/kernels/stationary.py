@@ -1,0 +1,172 @@
+"""What the radial stationary kernels share.
+
+k(x, y) = variance * phi(s),   s = sum_d (x_d - y_d)^2 / lengthscale_d^2,
+
+so a kernel of this family is its profile phi with phi(0) = 1, and everything else follows from phi'
+and phi'' (derivatives in s). With D_d = (x_d - y_d) / lengthscale_d^2,
+
+    dk/dx_d                =  2 variance phi' D_d  =  -dk/dy_d
+    d2k/dx_d dy_e          = -2 variance phi' [d = e] / lengthscale_d^2 - 4 variance phi'' D_d D_e
+    dk/d log lengthscale_d = -2 variance phi' (x_d - y_d)^2 / lengthscale_d^2
+
+One lengthscale per dimension ("automatic relevance determination") or one for all.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from gp.arrays import Array, as_like, describe, is_torch, namespace, require_positive
+from gp.kernels.base import (
+    Algebra,
+    Derivatives,
+    DiagonalDerivatives,
+    Parameter,
+    Pullback,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Stationary(Algebra):
+    """The family: final kernels add the profile, its slope and its curvature.
+
+    Attributes
+    ----------
+    lengthscale : a positive number, or (D,), in the unit of the inputs.
+    variance : a positive number, the prior variance of f (sigma_s^2), in squared output units.
+    """
+
+    lengthscale: Array = 1.0
+    variance: Array = 1.0
+
+    def __post_init__(self) -> None:
+        require_positive("lengthscale", self.lengthscale)
+        require_positive("variance", self.variance)
+
+    @abstractmethod
+    def profile(self, s: Array) -> Array:
+        """Return phi(s) for squared scaled distances s of any shape."""
+
+    @abstractmethod
+    def slope(self, s: Array) -> Array:
+        """Return phi'(s)."""
+
+    @abstractmethod
+    def curvature(self, s: Array) -> Array:
+        """Return phi''(s)."""
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m)."""
+        return as_like(self.variance, x) * self.profile(self.squared_distance(x, y))
+
+    def diagonal(self, x: Array) -> Array:
+        """Return the variance, (n,)."""
+        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
+
+    def squared_distance(self, x: Array, y: Array) -> Array:
+        """Return s between x (n, D) and y (m, D), shape (n, m)."""
+        self.check_dimension(x)
+        lengthscale = as_like(self.lengthscale, x)
+        return squared_distance(x / lengthscale, y / lengthscale)
+
+    def check_dimension(self, x: Array) -> None:
+        """Raise ValueError where the number of lengthscales is not that of the columns of x."""
+        shape = getattr(self.lengthscale, "shape", ())
+        if x.ndim != 2 or (shape and shape[0] not in (1, x.shape[1])):
+            raise ValueError(
+                f"x is a {describe(x)}, lengthscale has shape {tuple(shape)}: give points of shape "
+                "(n, D) and one lengthscale, or D of them"
+            )
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the lengthscale and the variance."""
+        return (
+            Parameter("lengthscale", self.lengthscale, "lengthscale", input_power=1),
+            Parameter("variance", self.variance, "variance", output_power=2),
+        )
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with another lengthscale and variance."""
+        return replace(self, lengthscale=values[0], variance=values[1])
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x) and its pull-back to log lengthscale and log variance."""
+        s = self.squared_distance(x, x)
+        k = self.variance * self.profile(s)
+
+        def pullback(weights: Array) -> Array:
+            by_dimension = contract_squared_differences(
+                weights * self.slope(s), x / self.lengthscale
+            )
+            lengthscale = -2 * self.variance * by_dimension
+            if np.size(self.lengthscale) == 1:
+                lengthscale = lengthscale.sum(keepdims=True)
+            return np.append(lengthscale, np.vdot(weights, k))
+
+        return k, pullback
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
+        self.check_dimension(x)
+        xp = namespace(x, y)
+        variance = as_like(self.variance, x)
+        inverse = xp.ones_like(x[0, :]) / as_like(self.lengthscale, x)
+        scaled = (x[:, None, :] - y[None, :, :]) * inverse  # (n, m, D)
+        s = xp.sum(scaled**2, axis=-1)
+        gradient = scaled * inverse  # (n, m, D)
+        slope, curvature = 2 * variance * self.slope(s), 4 * variance * self.curvature(s)
+        k_y = -slope[:, :, None] * gradient
+        transposed = xp.permute_dims(gradient, (0, 2, 1))
+        k_xy = (
+            -(curvature[:, None, :] * transposed)[:, :, :, None] * gradient[:, None, :, :]
+            - slope[:, None, :, None] * diagonal_matrix(inverse**2)[:, None, :]
+        )
+        return Derivatives(
+            k=variance * self.profile(s), k_x=slope[:, None, :] * transposed, k_y=k_y, k_xy=k_xy
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
+        self.check_dimension(x)
+        xp = namespace(x)
+        zero, none = xp.zeros_like(x), xp.zeros_like(x[:, 0])
+        inverse = xp.ones_like(x[0, :]) / as_like(self.lengthscale, x)
+        slope = 2 * as_like(self.variance, x) * self.slope(none)
+        k_xy = -slope[:, None, None] * diagonal_matrix(inverse**2)
+        return DiagonalDerivatives(k=self.diagonal(x), k_x=zero, k_y=zero, k_xy=k_xy)
+
+
+def squared_distance(x: Array, y: Array) -> Array:
+    """Return sum_d (x_id - y_jd)^2, (n, m), exact for close points, twice differentiable in torch.
+
+    The differences are formed explicitly: |x|^2 + |y|^2 - 2 x.y loses all digits of the distance
+    of close points, and the Matern 1/2 profile would turn that error into its square root.
+    """
+    if is_torch(x):
+        return ((x[:, None, :] - y[None, :, :]) ** 2).sum(dim=-1)
+    return cdist(x, y, "sqeuclidean").astype(x.dtype, copy=False)
+
+
+def contract_squared_differences(weights: Any, x: Any) -> Any:
+    """Return sum_ij W_ij (x_id - x_jd)^2, (D,), for symmetric W, without an (n, n, D) array."""
+    x = x - x.mean(axis=0)
+    return 2 * (weights.sum(axis=1) @ x**2 - np.einsum("id,id->d", x, weights @ x))
+
+
+def safe_sqrt(s: Array) -> Array:
+    """Return the root of s >= 0 with a derivative of zero, not infinity, at 0."""
+    xp = namespace(s)
+    return xp.sqrt(xp.maximum(s, xp.full_like(s, 1e-36)))
+
+
+def diagonal_matrix(values: Array) -> Array:
+    """Return the matrix (D, D) with ``values`` (D,) on its diagonal, differentiable in torch."""
+    xp = namespace(values)
+    identity = xp.eye(values.shape[0], dtype=values.dtype, device=values.device)
+    return identity * values

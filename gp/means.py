@@ -1,0 +1,250 @@
+"""Prior means: zero, constant, linear, and the negative quadratic of VBMC.
+
+A mean is m(x) = offset(x) + sum_j basis_j(x) coefficient_j. The coefficients enter linearly, so a
+fit finds them in closed form by generalised least squares; what else a mean has (the location and
+scale of a quadratic) are parameters like a kernel's. All of these means are polynomials of degree
+two at most, so their expectation under a measure needs that measure's mean and covariance only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace, require_positive
+from gp.kernels.base import Parameter
+
+
+@runtime_checkable
+class Mean(Protocol):
+    """What a prior mean is to the rest of the package."""
+
+    def __call__(self, x: Array) -> Array:
+        """Return m(x_i), (n,), for points x (n, D)."""
+        ...
+
+    def gradient(self, x: Array) -> Array:
+        """Return dm/dx at x_i, (n, D)."""
+        ...
+
+    def basis(self, x: Array) -> Array:
+        """Return the functions that enter linearly, (n, p); p may be 0."""
+        ...
+
+    def with_coefficients(self, coefficients: Array) -> Mean:
+        """Return a copy whose linear coefficients are (p,)."""
+        ...
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the other parameters."""
+        ...
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values of those."""
+        ...
+
+    def pullback(self, x: Array, weights: Array) -> Array:
+        """Return the gradient of sum_i w_i m(x_i) in the parameters (log if positive). NumPy."""
+        ...
+
+    def expectation(self, location: Array, covariance: Array) -> Array:
+        """Return the expectation under a measure with this mean (D,) and covariance (D, D)."""
+        ...
+
+
+class _WithoutParameters:
+    """A mean with nothing to fit but its coefficients."""
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return no parameters."""
+        return ()
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return the mean itself."""
+        return self
+
+    def pullback(self, x: Array, weights: Array) -> Array:
+        """Return an empty gradient."""
+        return np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Zero(_WithoutParameters):
+    """m(x) = 0."""
+
+    def __call__(self, x: Array) -> Array:
+        """Return zeros, (n,)."""
+        return namespace(x).zeros_like(x[:, 0])
+
+    def gradient(self, x: Array) -> Array:
+        """Return zeros, (n, D)."""
+        return namespace(x).zeros_like(x)
+
+    def basis(self, x: Array) -> Array:
+        """Return (n, 0)."""
+        return x[:, :0]
+
+    def with_coefficients(self, coefficients: Array) -> Zero:
+        """Return the mean itself."""
+        return self
+
+    def expectation(self, location: Array, covariance: Array) -> Array:
+        """Return 0."""
+        return 0.0 * location[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(_WithoutParameters):
+    """m(x) = value, in output units."""
+
+    value: Array = 0.0
+
+    def __call__(self, x: Array) -> Array:
+        """Return the value, (n,)."""
+        return as_like(self.value, x) * namespace(x).ones_like(x[:, 0])
+
+    def gradient(self, x: Array) -> Array:
+        """Return zeros, (n, D)."""
+        return namespace(x).zeros_like(x)
+
+    def basis(self, x: Array) -> Array:
+        """Return ones, (n, 1)."""
+        return namespace(x).ones_like(x[:, :1])
+
+    def with_coefficients(self, coefficients: Array) -> Constant:
+        """Return the constant coefficients[0]."""
+        return Constant(coefficients[0])
+
+    def expectation(self, location: Array, covariance: Array) -> Array:
+        """Return the value."""
+        return as_like(self.value, location) + 0.0 * location[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(_WithoutParameters):
+    """m(x) = intercept + slope . x; slope a number (for every dimension) or (D,)."""
+
+    intercept: Array = 0.0
+    slope: Array = 0.0
+
+    def __call__(self, x: Array) -> Array:
+        """Return m(x_i), (n,)."""
+        return namespace(x).sum(as_like(self.slope, x) * x, axis=1) + as_like(self.intercept, x)
+
+    def gradient(self, x: Array) -> Array:
+        """Return the slope, (n, D)."""
+        return as_like(self.slope, x) * namespace(x).ones_like(x)
+
+    def basis(self, x: Array) -> Array:
+        """Return (1, x), (n, 1 + D)."""
+        xp = namespace(x)
+        return xp.concat([xp.ones_like(x[:, :1]), x], axis=1)
+
+    def with_coefficients(self, coefficients: Array) -> Linear:
+        """Return the linear function with intercept coefficients[0] and the others as slope."""
+        return Linear(coefficients[0], coefficients[1:])
+
+    def expectation(self, location: Array, covariance: Array) -> Array:
+        """Return m(location)."""
+        return self(location[None, :])[0]
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeQuadratic:
+    """m(x) = maximum - sum_d (x_d - location_d)^2 / (2 scale_d^2): falls off to all sides.
+
+    The mean of VBMC's Gaussian process for a log joint (Acerbi 2018, Eq. 4), which makes the
+    exponential of the surrogate integrable.
+
+    Attributes
+    ----------
+    maximum : a number, in output units.
+    location : a number or (D,), in input units.
+    scale : a positive number or (D,), in input units per root of the output unit.
+    """
+
+    maximum: Array = 0.0
+    location: Array = 0.0
+    scale: Array = 1.0
+
+    def __post_init__(self) -> None:
+        require_positive("scale", self.scale)
+
+    def _standardised(self, x: Array) -> Array:
+        return (x - as_like(self.location, x)) / as_like(self.scale, x)
+
+    def __call__(self, x: Array) -> Array:
+        """Return m(x_i), (n,)."""
+        squares = namespace(x).sum(self._standardised(x) ** 2, axis=1)
+        return as_like(self.maximum, x) - 0.5 * squares
+
+    def gradient(self, x: Array) -> Array:
+        """Return dm/dx, (n, D)."""
+        return -self._standardised(x) / as_like(self.scale, x)
+
+    def basis(self, x: Array) -> Array:
+        """Return ones, (n, 1): the maximum enters linearly."""
+        return namespace(x).ones_like(x[:, :1])
+
+    def with_coefficients(self, coefficients: Array) -> NegativeQuadratic:
+        """Return a copy with the maximum coefficients[0]."""
+        return replace(self, maximum=coefficients[0])
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return location and scale."""
+        return (
+            Parameter("location", self.location, "location", input_power=1, positive=False),
+            Parameter("scale", self.scale, "lengthscale", input_power=1, output_power=-1),
+        )
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with another location and scale."""
+        return replace(self, location=values[0], scale=values[1])
+
+    def pullback(self, x: Array, weights: Array) -> Array:
+        """Return the gradient of sum_i w_i m(x_i) in location and log scale."""
+        standardised = self._standardised(x)
+        location = weights @ (standardised / self.scale)
+        scale = weights @ standardised**2
+        return np.concatenate(
+            [
+                location if np.size(self.location) > 1 else [location.sum()],
+                scale if np.size(self.scale) > 1 else [scale.sum()],
+            ]
+        )
+
+    def expectation(self, location: Array, covariance: Array) -> Array:
+        """Return m(location) - sum_d covariance_dd / (2 scale_d^2)."""
+        xp = namespace(location, covariance)
+        spread = xp.linalg.diagonal(covariance) / as_like(self.scale, location) ** 2
+        return self(location[None, :])[0] - 0.5 * xp.sum(spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(_WithoutParameters):
+    """``mean`` as it is: a fit leaves it alone."""
+
+    mean: Mean
+
+    def __call__(self, x: Array) -> Array:
+        """Return m(x_i), (n,)."""
+        return self.mean(x)
+
+    def gradient(self, x: Array) -> Array:
+        """Return dm/dx, (n, D)."""
+        return self.mean.gradient(x)
+
+    def basis(self, x: Array) -> Array:
+        """Return (n, 0): nothing to fit."""
+        return x[:, :0]
+
+    def with_coefficients(self, coefficients: Array) -> Fixed:
+        """Return the mean itself."""
+        return self
+
+    def expectation(self, location: Array, covariance: Array) -> Array:
+        """Return that of the mean."""
+        return self.mean.expectation(location, covariance)

@@ -1,0 +1,22 @@
+"""Measures: what a function is integrated against."""
+
+from gp.measures.base import AffineMap, Measure, Seed, Standardised
+from gp.measures.empirical import Empirical, EmpiricalParameters
+from gp.measures.gaussian import Gaussian, GaussianParameters
+from gp.measures.mixture import GaussianMixture, MixtureParameters
+from gp.measures.uniform import Uniform, UniformParameters
+
+__all__ = [
+    "AffineMap",
+    "Empirical",
+    "EmpiricalParameters",
+    "Gaussian",
+    "GaussianMixture",
+    "GaussianParameters",
+    "Measure",
+    "MixtureParameters",
+    "Seed",
+    "Standardised",
+    "Uniform",
+    "UniformParameters",
+]

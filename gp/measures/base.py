@@ -1,0 +1,121 @@
+"""What a measure is to the rest of the package.
+
+A measure pi is what a function f on R^D is integrated against: pi[f] = int f(x) pi(dx), a
+probability measure here. Whoever uses one asks for
+
+- its *parameters*, a copy of itself with others, so that integrals can be differentiated in them;
+- its mean and covariance, which is all that linear and quadratic functions need;
+- ways to *carry points through it*: random ones (:meth:`Measure.sample`) or those of the unit cube
+  (:meth:`Measure.from_unit_cube`), so that any quadrature rule on the cube is one for the measure;
+- its density, where it has one;
+- its marginal on some of the columns;
+- an affine map to *standard coordinates*, in which its mean is zero and its covariance is the
+  identity, so that nothing above depends on the units of the inputs.
+
+What is computed is of the kind, dtype and device of the measure's parameters, except that a method
+given points follows the points (see :mod:`gp.arrays`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace
+from gp.linear_maps import lower_solve
+
+Seed: TypeAlias = int | np.random.Generator
+"""Where random numbers come from: the same seed gives the same numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class AffineMap:
+    """The map x = shift + scale u between standard coordinates u and those of the measure.
+
+    Attributes
+    ----------
+    shift : (D,)
+    scale : (D, D), lower triangular with a positive diagonal.
+    """
+
+    shift: Array
+    scale: Array
+
+    def to_standard(self, x: Array) -> Array:
+        """Return u = scale^-1 (x - shift), (n, D), for points x (n, D)."""
+        return lower_solve(as_like(self.scale, x), (x - as_like(self.shift, x)).T).T
+
+    def from_standard(self, u: Array) -> Array:
+        """Return x = shift + scale u, (n, D), for standard points u (n, D)."""
+        return as_like(self.shift, u) + u @ as_like(self.scale, u).T
+
+    @property
+    def log_determinant(self) -> Array:
+        """log |det scale|: what a log density gains from x to u."""
+        xp = namespace(self.scale)
+        return xp.sum(xp.log(xp.linalg.diagonal(self.scale)))
+
+
+@dataclass(frozen=True, eq=False)
+class Standardised:
+    """A measure in standard coordinates, and the map back.
+
+    Attributes
+    ----------
+    measure : the measure of u, with mean zero and covariance the identity.
+    map : x = map.from_standard(u) follows the original measure.
+    """
+
+    measure: Measure
+    map: AffineMap
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """A probability measure on R^D."""
+
+    @property
+    def dimension(self) -> int:
+        """The number D of columns of its points."""
+        ...
+
+    @property
+    def mean(self) -> Array:
+        """Its mean, (D,)."""
+        ...
+
+    @property
+    def covariance(self) -> Array:
+        """Its covariance, (D, D)."""
+        ...
+
+    def parameters(self) -> tuple[Array, ...]:
+        """Return its parameters as a named tuple, in the order of its constructor."""
+        ...
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other parameters, in the order and shapes of :meth:`parameters`."""
+        ...
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """Return n independent points, (n, D); the same numbers for NumPy and torch."""
+        ...
+
+    def log_density(self, x: Array) -> Array:
+        """Return its log density at x (n, D), (n,); raises TypeError where there is none."""
+        ...
+
+    def from_unit_cube(self, u: Array) -> Array:
+        """Return points (n, D) that follow the measure where u (n, D) is uniform on [0, 1]^D."""
+        ...
+
+    def marginal(self, columns: Sequence[int]) -> Measure:
+        """Return the measure of the columns ``columns``."""
+        ...
+
+    def standardise(self) -> Standardised:
+        """Return the measure in coordinates where its mean is 0 and its covariance I."""
+        ...

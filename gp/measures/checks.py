@@ -1,0 +1,123 @@
+"""Checks of what a measure is made from, shared by all measures.
+
+Each raises ValueError (TypeError for what is not an array of numbers) that names the argument, says
+what was given and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gp.arrays import Array, as_like, describe, is_torch, namespace, to_numpy
+
+
+def common_arrays(**arguments: Array) -> tuple[Array, ...]:
+    """Return the arguments as floating arrays of one kind, dtype and device, all finite.
+
+    They are torch tensors where one of them is, in the widest floating dtype among those given as
+    arrays (float64 where none is).
+    """
+    tensors = {name: value for name, value in arguments.items() if is_torch(value)}
+    if tensors:
+        like = _torch_model(tensors)
+    else:
+        dtypes = [a.dtype for a in arguments.values() if getattr(a, "dtype", None) is not None]
+        floating = [dtype for dtype in dtypes if dtype.kind == "f"]
+        like = np.empty(0, np.result_type(*floating) if floating else np.float64)
+    return tuple(_finite(name, value, like) for name, value in arguments.items())
+
+
+def _torch_model(tensors: Mapping[str, Array]) -> Array:
+    """An empty tensor of the dtype and device that the tensors share."""
+    import torch  # noqa: PLC0415  (torch is imported only where its tensors are given)
+
+    devices = {name: str(tensor.device) for name, tensor in tensors.items()}
+    if len(set(devices.values())) > 1:
+        raise ValueError(f"the arguments are on different devices, {devices}: move them to one")
+    dtype = next(iter(tensors.values())).dtype
+    for tensor in tensors.values():
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    if not dtype.is_floating_point:
+        dtype = torch.float64
+    return torch.empty(0, dtype=dtype, device=next(iter(tensors.values())).device)
+
+
+def _finite(name: str, value: Array, like: Array) -> Array:
+    try:
+        host = np.asarray(to_numpy(value), dtype=float)
+    except (TypeError, ValueError) as failure:
+        raise TypeError(f"{name} = {value!r}: give an array of numbers") from failure
+    if not np.all(np.isfinite(host)):
+        raise ValueError(f"{name} has {np.sum(~np.isfinite(host))} entries that are NaN or infinite")
+    return as_like(value if is_torch(value) else host, like)
+
+
+def require_shape(name: str, value: Array, shape: Sequence[int | str]) -> None:
+    """Raise ValueError unless ``value`` has ``shape``; a string stands for any positive size."""
+    given = tuple(value.shape)
+    fits = len(given) == len(shape) and all(
+        size == wanted or (isinstance(wanted, str) and size > 0)
+        for size, wanted in zip(given, shape, strict=True)
+    )
+    if not fits:
+        allowed = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
+        raise ValueError(f"{name} is a {describe(value)}: give shape ({allowed})")
+
+
+def require_weights(weights: Array) -> None:
+    """Raise ValueError unless ``weights`` are non-negative and sum to one within rounding."""
+    host = to_numpy(weights)
+    if np.any(host < 0):
+        raise ValueError(f"weights has negative entries (smallest {host.min():.3g}): give >= 0")
+    total = float(host.sum(dtype=np.float64))
+    if abs(total - 1) > np.sqrt(np.finfo(host.dtype).eps):
+        raise ValueError(f"weights sum to {total:.10g}: divide them by their sum")
+
+
+def full_covariance(name: str, given: Array) -> Array:
+    """Return symmetric matrices (..., D, D) from matrices, as they are checked to be symmetric.
+
+    The mean of the matrix and its transpose is taken, so that gradients in it are symmetric.
+    """
+    xp = namespace(given)
+    transposed = xp.matrix_transpose(given)
+    host = to_numpy(given)
+    gap = np.abs(host - np.swapaxes(host, -1, -2))
+    root = np.sqrt(np.abs(np.diagonal(host, axis1=-2, axis2=-1)))
+    scale = root[..., :, None] * root[..., None, :]
+    if np.any(gap > np.sqrt(np.finfo(host.dtype).eps) * scale):
+        raise ValueError(f"{name} is not symmetric (entries differ by up to {gap.max():.3g})")
+    return (given + transposed) / 2
+
+
+def diagonal_covariance(name: str, variances: Array) -> Array:
+    """Return diagonal matrices (..., D, D) from variances (..., D), checked to be positive."""
+    host = to_numpy(variances)
+    if np.any(host <= 0):
+        raise ValueError(f"{name} has a variance of {host.min():.3g}: give positive variances")
+    xp = namespace(variances)
+    eye = xp.eye(variances.shape[-1], dtype=variances.dtype, device=variances.device)
+    return eye * variances[..., None, :]
+
+
+def require_cube(u: Array, dimension: int) -> None:
+    """Raise ValueError unless u (n, D) lies in the unit cube."""
+    require_shape("u", u, ("n", dimension))
+    host = to_numpy(u)
+    if not np.all((host >= 0) & (host <= 1)):
+        raise ValueError(f"u has entries in [{host.min():.3g}, {host.max():.3g}]: give [0, 1]")
+
+
+def require_count(n: int) -> None:
+    """Raise ValueError unless n is a number of points."""
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n = {n!r}: give a positive number of points")
+
+
+def open_interval(u: Array) -> Array:
+    """Return u moved off 0 and 1 by the precision of its dtype, so that quantiles are finite."""
+    xp = namespace(u)
+    eps = float(xp.finfo(u.dtype).eps)
+    return xp.clip(u, eps, 1 - eps)

@@ -1,0 +1,122 @@
+"""The empirical measure sum_i w_i delta(x_i) of a finite set of points.
+
+An integral against it is a weighted sum, so every kernel has an embedding: k(., X) w. It has no
+density. A point u of the unit cube is carried by the quantile function of the first coordinate: the
+points are sorted by their first column and u_1 chooses one by cumulative weight; the other
+coordinates of u are not used, because the sorted point determines the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.linear_maps import cholesky
+from gp.measures import checks
+from gp.measures.base import AffineMap, Seed, Standardised
+
+
+class EmpiricalParameters(NamedTuple):
+    """Points (..., N, D) and weights (..., N) of an empirical measure, or gradients in them."""
+
+    points: Array
+    weights: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Empirical:
+    """sum_i weights_i delta(points_i).
+
+    Attributes
+    ----------
+    points : (N, D)
+    weights : (N,), non-negative, with sum one; equal where they are not given.
+
+    Raises
+    ------
+    ValueError
+        where shapes disagree, an entry is NaN, or weights are negative or do not sum to one.
+    """
+
+    points: Array
+    weights: Array = None
+
+    def __post_init__(self) -> None:
+        (points,) = checks.common_arrays(points=self.points)
+        checks.require_shape("points", points, ("N", "D"))
+        weights = self.weights
+        if weights is None:
+            weights = namespace(points).ones_like(points[:, 0]) / points.shape[0]
+        points, weights = checks.common_arrays(points=points, weights=weights)
+        checks.require_shape("weights", weights, (points.shape[0],))
+        checks.require_weights(weights)
+        object.__setattr__(self, "points", points)
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def dimension(self) -> int:
+        """The number D of columns of its points."""
+        return int(self.points.shape[1])
+
+    @property
+    def mean(self) -> Array:
+        """Weighted mean of the points, (D,)."""
+        return self.weights @ self.points
+
+    @property
+    def covariance(self) -> Array:
+        """Weighted covariance of the points (divided by N where weights are equal), (D, D)."""
+        centred = self.points - self.mean
+        return (self.weights[:, None] * centred).T @ centred
+
+    def parameters(self) -> EmpiricalParameters:
+        """Return points and weights."""
+        return EmpiricalParameters(self.points, self.weights)
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other points and weights."""
+        return type(self)(*values)
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """Return n points drawn with replacement, (n, D)."""
+        checks.require_count(n)
+        host = to_numpy(self.weights).astype(np.float64)
+        index = np.random.default_rng(seed).choice(len(host), size=n, p=host / host.sum())
+        return self.points[index]
+
+    def log_density(self, x: Array) -> Array:
+        """Raise TypeError: a finite set of points has no density."""
+        raise TypeError(
+            "Empirical has no density: fit a Gaussian or a GaussianMixture to its points, or ask "
+            "for integrals against it, which are weighted sums"
+        )
+
+    def from_unit_cube(self, u: Array) -> Array:
+        """Return points (n, D) chosen by the first column of u (n, D), by sorted first column."""
+        checks.require_cube(u, self.dimension)
+        order = np.argsort(to_numpy(self.points)[:, 0], kind="stable")
+        sorted_weights = to_numpy(self.weights).astype(np.float64)[order]
+        edges = np.cumsum(sorted_weights) / sorted_weights.sum()
+        first = to_numpy(u)[:, 0].astype(np.float64)
+        last = int(np.flatnonzero(sorted_weights)[-1])  # rounding may leave 1 beyond the last edge
+        index = order[np.minimum(np.searchsorted(edges, first, side="right"), last)]
+        return as_like(self.points, u)[index]
+
+    def marginal(self, columns: Sequence[int]) -> Empirical:
+        """Return the empirical measure of the columns ``columns``."""
+        return Empirical(self.points[:, list(columns)], self.weights)
+
+    def standardise(self) -> Standardised:
+        """Return the points in coordinates where their mean is 0 and their covariance I.
+
+        Raises
+        ------
+        ValueError
+            where the points span fewer than D dimensions.
+        """
+        to_x = AffineMap(self.mean, cholesky("covariance of points", self.covariance))
+        return Standardised(Empirical(to_x.to_standard(self.points), self.weights), to_x)

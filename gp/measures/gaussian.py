@@ -1,0 +1,118 @@
+"""The Gaussian measure N(m, S), with any covariance.
+
+Standard coordinates u = L^-1 (x - m) with S = L L^T, in which the measure is N(0, I); everything
+here goes through them: a sample is m + L e, a point of the unit cube is carried by the normal
+quantile of each coordinate, and the log density is -|u|^2/2 - sum log L_dd - (D/2) log 2 pi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log, pi
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.linear_maps import cholesky, log_diagonal_sum
+from gp.measures import checks
+from gp.measures.base import AffineMap, Seed, Standardised
+from gp.special import special
+
+
+class GaussianParameters(NamedTuple):
+    """Mean (..., D) and covariance (..., D, D) of a Gaussian, or gradients in them."""
+
+    mean: Array
+    covariance: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """N(mean, covariance).
+
+    Attributes
+    ----------
+    mean : (D,)
+    covariance : (D, D), symmetric and positive definite; given as (D,), the variances of
+        independent coordinates. It is always held as a matrix.
+    factor : (D, D), its lower Cholesky factor.
+
+    Raises
+    ------
+    ValueError
+        where shapes disagree, an entry is NaN, or the covariance is not positive definite.
+    """
+
+    mean: Array
+    covariance: Array
+    factor: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        mean, covariance = checks.common_arrays(mean=self.mean, covariance=self.covariance)
+        checks.require_shape("mean", mean, ("D",))
+        dimension = mean.shape[0]
+        if covariance.ndim == 1:
+            checks.require_shape("covariance", covariance, (dimension,))
+            covariance = checks.diagonal_covariance("covariance", covariance)
+        else:
+            checks.require_shape("covariance", covariance, (dimension, dimension))
+            covariance = checks.full_covariance("covariance", covariance)
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "covariance", covariance)
+        object.__setattr__(self, "factor", cholesky("covariance", covariance))
+
+    @property
+    def dimension(self) -> int:
+        """The number D of columns of its points."""
+        return int(self.mean.shape[0])
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether its coordinates are independent."""
+        host = to_numpy(self.covariance)
+        return bool(np.all(host == np.diag(np.diag(host))))
+
+    def parameters(self) -> GaussianParameters:
+        """Return mean and covariance."""
+        return GaussianParameters(self.mean, self.covariance)
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with another mean and covariance."""
+        return type(self)(*values)
+
+    @property
+    def map(self) -> AffineMap:
+        """The map from N(0, I) to this measure."""
+        return AffineMap(self.mean, self.factor)
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """Return n independent points, (n, D), differentiable in the parameters."""
+        checks.require_count(n)
+        normals = np.random.default_rng(seed).standard_normal((n, self.dimension))
+        return self.map.from_standard(as_like(normals, self.mean))
+
+    def log_density(self, x: Array) -> Array:
+        """Return the log density at x (n, D), (n,)."""
+        checks.require_shape("x", x, ("n", self.dimension))
+        xp = namespace(x)
+        u = self.map.to_standard(x)
+        constant = log_diagonal_sum(as_like(self.factor, x)) + 0.5 * self.dimension * log(2 * pi)
+        return -0.5 * xp.sum(u**2, axis=1) - constant
+
+    def from_unit_cube(self, u: Array) -> Array:
+        """Return m + L Phi^-1(u), (n, D), for points u (n, D) of the unit cube."""
+        checks.require_cube(u, self.dimension)
+        return self.map.from_standard(special(u).ndtri(checks.open_interval(u)))
+
+    def marginal(self, columns: Sequence[int]) -> Gaussian:
+        """Return the Gaussian of the columns ``columns``."""
+        index = list(columns)
+        return Gaussian(self.mean[index], self.covariance[index, :][:, index])
+
+    def standardise(self) -> Standardised:
+        """Return N(0, I) and the map u -> m + L u."""
+        xp = namespace(self.mean)
+        standard = Gaussian(xp.zeros_like(self.mean), xp.ones_like(self.mean))
+        return Standardised(standard, self.map)

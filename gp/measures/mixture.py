@@ -1,0 +1,174 @@
+"""The mixture of Gaussians sum_k w_k N(m_k, S_k).
+
+Everything is linear in the components: an integral against the mixture is the weighted sum of those
+against its components, its mean is m = sum_k w_k m_k and its covariance is
+sum_k w_k (S_k + (m_k - m)(m_k - m)^T). All K components are handled at once, as arrays with a
+leading dimension K.
+
+A point u of the unit cube has D coordinates, while a draw needs D + 1: which component, and where
+in it. The first coordinate is spent twice: component k is the one whose interval of cumulative
+weights [c_(k-1), c_k) holds u_1, and (u_1 - c_(k-1)) / w_k, which is uniform given k, takes the
+place of u_1. The points follow the mixture exactly, and a low-discrepancy set in the cube remains
+one in each component, with component counts within one of n w_k for stratified first coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log, pi
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.linear_maps import cholesky, log_diagonal_sum, lower_inverse, lower_solve
+from gp.measures import checks
+from gp.measures.base import AffineMap, Seed, Standardised
+from gp.measures.gaussian import Gaussian
+from gp.special import special
+
+
+class MixtureParameters(NamedTuple):
+    """Weights (..., K), means (..., K, D), covariances (..., K, D, D), or gradients in them."""
+
+    weights: Array
+    means: Array
+    covariances: Array
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMixture:
+    """sum_k weights_k N(means_k, covariances_k).
+
+    Attributes
+    ----------
+    weights : (K,), non-negative, with sum one.
+    means : (K, D)
+    covariances : (K, D, D); given as (K, D), the variances of independent coordinates. They are
+        always held as matrices.
+    factors : (K, D, D), their lower Cholesky factors.
+
+    Raises
+    ------
+    ValueError
+        where shapes disagree, an entry is NaN, the weights are negative or do not sum to one, or
+        a covariance is not positive definite.
+    """
+
+    weights: Array
+    means: Array
+    covariances: Array
+    factors: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        weights, means, covariances = checks.common_arrays(
+            weights=self.weights, means=self.means, covariances=self.covariances
+        )
+        checks.require_shape("means", means, ("K", "D"))
+        count, dimension = means.shape
+        checks.require_shape("weights", weights, (count,))
+        checks.require_weights(weights)
+        if covariances.ndim == 2:
+            checks.require_shape("covariances", covariances, (count, dimension))
+            covariances = checks.diagonal_covariance("covariances", covariances)
+        else:
+            checks.require_shape("covariances", covariances, (count, dimension, dimension))
+            covariances = checks.full_covariance("covariances", covariances)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "means", means)
+        object.__setattr__(self, "covariances", covariances)
+        object.__setattr__(self, "factors", cholesky("covariances", covariances))
+
+    @property
+    def dimension(self) -> int:
+        """The number D of columns of its points."""
+        return int(self.means.shape[1])
+
+    @property
+    def components(self) -> tuple[Gaussian, ...]:
+        """The K Gaussians, without their weights."""
+        count = self.means.shape[0]
+        return tuple(Gaussian(self.means[k], self.covariances[k]) for k in range(count))
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the mixture, (D,)."""
+        return self.weights @ self.means
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the mixture, (D, D): within and between the components."""
+        xp = namespace(self.means)
+        centred = self.means - self.mean
+        within = xp.sum(self.weights[:, None, None] * self.covariances, axis=0)
+        return within + (self.weights[:, None] * centred).T @ centred
+
+    def parameters(self) -> MixtureParameters:
+        """Return weights, means and covariances."""
+        return MixtureParameters(self.weights, self.means, self.covariances)
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other parameters."""
+        return type(self)(*values)
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """Return n independent points, (n, D), differentiable in means and covariances."""
+        checks.require_count(n)
+        rng = np.random.default_rng(seed)
+        host = to_numpy(self.weights).astype(np.float64)
+        index = rng.choice(len(host), size=n, p=host / host.sum())
+        normals = as_like(rng.standard_normal((n, self.dimension)), self.means)
+        return self._carried(index, normals)
+
+    def _carried(self, index: Array, normals: Array) -> Array:
+        """Standard normal points (n, D) into the components ``index`` (n,)."""
+        means, factors = as_like(self.means, normals), as_like(self.factors, normals)
+        return means[index] + (factors[index] @ normals[:, :, None])[:, :, 0]
+
+    def log_density(self, x: Array) -> Array:
+        """Return the log density at x (n, D), (n,)."""
+        checks.require_shape("x", x, ("n", self.dimension))
+        xp = namespace(x)
+        factors, means = as_like(self.factors, x), as_like(self.means, x)
+        u = lower_solve(factors, xp.matrix_transpose(x - means[:, None, :]))  # (K, D, n)
+        constant = log_diagonal_sum(factors) + 0.5 * self.dimension * log(2 * pi)
+        weights = as_like(self.weights, x)
+        present = weights > 0
+        log_weights = xp.log(xp.where(present, weights, xp.ones_like(weights)))
+        logs = (log_weights - constant)[:, None] - 0.5 * xp.sum(u**2, axis=1)  # (K, n)
+        logs = xp.where(present[:, None], logs, xp.full_like(logs, -xp.inf))
+        top = xp.max(logs, axis=0)
+        return top + xp.log(xp.sum(xp.exp(logs - top), axis=0))
+
+    def from_unit_cube(self, u: Array) -> Array:
+        """Return points (n, D) of the mixture for points u (n, D) of the unit cube.
+
+        The first coordinate chooses the component and, rescaled, the place in it (see the module).
+        """
+        checks.require_cube(u, self.dimension)
+        xp = namespace(u)
+        weights = to_numpy(self.weights).astype(np.float64)
+        edges = np.cumsum(weights) / weights.sum()
+        first = to_numpy(u)[:, 0].astype(np.float64)
+        last = int(np.flatnonzero(weights)[-1])  # rounding may leave 1 beyond the last edge
+        index = np.minimum(np.searchsorted(edges, first, side="right"), last)
+        inside = (first - (edges - weights)[index]) / weights[index]
+        first = as_like(np.clip(inside, 0.0, 1.0), u)
+        cube = xp.concat([first[:, None], u[:, 1:]], axis=1)
+        return self._carried(index, special(u).ndtri(checks.open_interval(cube)))
+
+    def marginal(self, columns: Sequence[int]) -> GaussianMixture:
+        """Return the mixture of the columns ``columns``."""
+        index = list(columns)
+        return GaussianMixture(
+            self.weights, self.means[:, index], self.covariances[:, index, :][:, :, index]
+        )
+
+    def standardise(self) -> Standardised:
+        """Return the mixture in coordinates where its overall mean is 0 and its covariance I."""
+        to_x = AffineMap(self.mean, cholesky("covariance", self.covariance))
+        inverse = lower_inverse(to_x.scale)
+        covariances = inverse @ self.covariances @ inverse.T
+        standard = GaussianMixture(self.weights, to_x.to_standard(self.means), covariances)
+        return Standardised(standard, to_x)

@@ -1,0 +1,251 @@
+"""What a Gaussian process is observed through, and predicted at: linear functionals of f.
+
+    Values(x)                  f(x_i)
+    Gradients(x, dimensions)   df/dx_d at x_i, for all dimensions or some
+
+A linear functional of a Gaussian process is a Gaussian variable, and the covariance of two is the
+kernel with one applied to each argument. That is all conditioning needs, so observations and
+predictions are of the same kind, and a posterior never asks which functional it has before it.
+:class:`Observations` puts several blocks one after the other. A further kind of functional is a
+class with these methods and its covariances, registered with :func:`register_covariance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from gp.arrays import Array, describe, namespace
+from gp.checks import as_points
+from gp.kernels.base import DifferentiableKernel, Kernel
+
+
+class Differentiable(Protocol):
+    """A function with a gradient: a prior mean, a sample path."""
+
+    def __call__(self, x: Array) -> Array:
+        """Return f(x_i), (n,)."""
+        ...
+
+    def gradient(self, x: Array) -> Array:
+        """Return df/dx at x_i, (n, D)."""
+        ...
+
+
+@runtime_checkable
+class Functional(Protocol):
+    """A block of n linear functionals of a function on R^D."""
+
+    @property
+    def x(self) -> Array:
+        """Points they belong to; their kind, dtype and device are those of what is computed."""
+        ...
+
+    def __len__(self) -> int:
+        """Return their number n."""
+        ...
+
+    def apply(self, function: Differentiable) -> Array:
+        """Return their values for a known function, (n,)."""
+        ...
+
+    def variance(self, kernel: Kernel) -> Array:
+        """Return their prior variances, (n,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """f(x_i) at points x (n, D)."""
+
+    x: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", as_points("x", self.x))
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
+
+    def apply(self, function: Differentiable) -> Array:
+        """Return the function's values, (n,)."""
+        return function(self.x)
+
+    def variance(self, kernel: Kernel) -> Array:
+        """Return k(x_i, x_i), (n,)."""
+        return kernel.diagonal(self.x)
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Partial derivatives df/dx_d at points x (n, D), point by point: n times d of them.
+
+    Attributes
+    ----------
+    x : (n, D)
+    dimensions : which d, counted from 0; ``None`` for all. For different dimensions at different
+        points give several blocks.
+    """
+
+    x: Array
+    dimensions: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", as_points("x", self.x))
+        if self.dimensions is None:
+            return
+        dimensions = tuple(int(d) for d in self.dimensions)
+        width = self.x.shape[1]
+        if not dimensions or len(set(dimensions)) < len(dimensions):
+            raise ValueError(f"dimensions = {self.dimensions!r}: give one or more, each once")
+        if min(dimensions) < 0 or max(dimensions) >= width:
+            raise ValueError(f"dimensions = {self.dimensions!r}: x has columns 0 to {width - 1}")
+        object.__setattr__(self, "dimensions", dimensions)
+
+    def __len__(self) -> int:
+        width = self.x.shape[1] if self.dimensions is None else len(self.dimensions)
+        return int(self.x.shape[0]) * width
+
+    def take(self, derivatives: Array, axis: int) -> Array:
+        """Return the entries of an axis of partial derivatives that are meant."""
+        if self.dimensions is None:
+            return derivatives
+        index: list[Any] = [slice(None)] * derivatives.ndim
+        index[axis] = list(self.dimensions)
+        return derivatives[tuple(index)]
+
+    def apply(self, function: Differentiable) -> Array:
+        """Return the function's partial derivatives, (n d,)."""
+        return self.take(function.gradient(self.x), 1).reshape(-1)
+
+    def variance(self, kernel: Kernel) -> Array:
+        """Return the variances of the partial derivatives, (n d,)."""
+        xp = namespace(self.x)
+        k_xy = _smooth(kernel).diagonal_derivatives(self.x).k_xy
+        return self.take(xp.linalg.diagonal(k_xy), 1).reshape(-1)
+
+
+Covariance: TypeAlias = Callable[[Kernel, Any, Any], Array]
+_COVARIANCES: dict[tuple[type, type], Covariance] = {}
+
+
+def register_covariance(first: type, second: type, function: Covariance) -> None:
+    """Say how two kinds of functionals covary: ``function(kernel, a, b)`` returns (n, m)."""
+    _COVARIANCES[first, second] = function
+    if first is not second:
+        _COVARIANCES[second, first] = lambda kernel, a, b: function(kernel, b, a).T
+
+
+def covariance(kernel: Kernel, a: Functional, b: Functional) -> Array:
+    """Return the prior covariance of two blocks of functionals, (n, m).
+
+    Raises TypeError for a pair of kinds that nobody has registered.
+    """
+    if isinstance(a, Observations):
+        return _concatenated([covariance(kernel, block, b) for block in a.blocks], 0)
+    if isinstance(b, Observations):
+        return _concatenated([covariance(kernel, a, block) for block in b.blocks], 1)
+    function = _COVARIANCES.get((type(a), type(b)))
+    if function is None:
+        known = ", ".join(f"{p.__name__} x {q.__name__}" for p, q in _COVARIANCES)
+        raise TypeError(
+            f"no covariance of {type(a).__name__} and {type(b).__name__} is registered; there is "
+            f"{known}. Add one with gp.observations.register_covariance"
+        )
+    return function(kernel, a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Several blocks of functionals, one after the other."""
+
+    blocks: tuple[Functional, ...]
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise ValueError("blocks is empty: give at least one block (it may have no points)")
+        for a, b in pairwise(self.blocks):
+            if a.x.shape[1] != b.x.shape[1]:
+                raise ValueError(
+                    f"the blocks' points have {a.x.shape[1]} and {b.x.shape[1]} columns: "
+                    "they have to be points of the same space"
+                )
+            require_same_kind("x of one block", a.x, "x of another", b.x)
+
+    @property
+    def x(self) -> Array:
+        """Points of the first block; with ``Values`` only, all points there are."""
+        return self.blocks[0].x
+
+    def __len__(self) -> int:
+        return sum(len(block) for block in self.blocks)
+
+    def apply(self, function: Differentiable) -> Array:
+        """Return the functionals' values for a known function, (n,)."""
+        return _concatenated([block.apply(function) for block in self.blocks], 0)
+
+    def variance(self, kernel: Kernel) -> Array:
+        """Return their prior variances, (n,)."""
+        return _concatenated([block.variance(kernel) for block in self.blocks], 0)
+
+    def and_also(self, block: Functional) -> Observations:
+        """Return these and those of ``block`` after them."""
+        added = block.blocks if isinstance(block, Observations) else (block,)
+        last = self.blocks[-1]
+        if isinstance(last, Values) and isinstance(added[0], Values):
+            require_same_kind("x of one block", last.x, "x of another", added[0].x)
+            both = Values(_concatenated([last.x, added[0].x], 0))
+            return Observations((*self.blocks[:-1], both, *added[1:]))
+        return Observations((*self.blocks, *added))
+
+
+def as_functional(x: Array | Functional | Sequence[Functional]) -> Functional:
+    """Return points as :class:`Values`, a list of blocks as :class:`Observations`."""
+    if isinstance(x, Functional):
+        return x
+    if isinstance(x, list | tuple) and x and all(isinstance(block, Functional) for block in x):
+        return Observations(tuple(x))
+    return Values(x)
+
+
+def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
+    """Raise TypeError unless two arrays share their kind, dtype and device."""
+    if type(a) is type(b) and a.dtype == b.dtype and getattr(a, "device", None) == b.device:
+        return
+    raise TypeError(
+        f"{name} is a {describe(a)}, {other} is a {describe(b)}: give both as NumPy arrays or both "
+        "as torch tensors, of the same dtype and on the same device"
+    )
+
+
+def _concatenated(parts: Sequence[Array], axis: int) -> Array:
+    return parts[0] if len(parts) == 1 else namespace(*parts).concat(list(parts), axis=axis)
+
+
+def _smooth(kernel: Kernel) -> DifferentiableKernel:
+    if not isinstance(kernel, DifferentiableKernel):
+        raise TypeError(
+            f"{type(kernel).__name__} has no derivatives: use a kernel that does, such as "
+            "SquaredExponential or Matern52"
+        )
+    return kernel
+
+
+def _values_values(kernel: Kernel, a: Values, b: Values) -> Array:
+    return kernel(a.x, b.x)
+
+
+def _values_gradients(kernel: Kernel, a: Values, b: Gradients) -> Array:
+    k_y = b.take(_smooth(kernel).derivatives(a.x, b.x).k_y, 2)
+    return k_y.reshape((len(a), len(b)))
+
+
+def _gradients_gradients(kernel: Kernel, a: Gradients, b: Gradients) -> Array:
+    k_xy = a.take(b.take(_smooth(kernel).derivatives(a.x, b.x).k_xy, 3), 1)
+    return k_xy.reshape((len(a), len(b)))
+
+
+register_covariance(Values, Values, _values_values)
+register_covariance(Values, Gradients, _values_gradients)
+register_covariance(Gradients, Gradients, _gradients_gradients)

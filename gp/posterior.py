@@ -1,0 +1,338 @@
+"""A Gaussian process given linear functionals of f (thesis Eqs 7.5 to 7.8).
+
+With observations y = L f + e, prior mean m, kernel k, and noise e ~ N(0, Sigma), write
+K = L k L^T + Sigma = C C^T for the covariance of y, and k_* for that of what is predicted with L f:
+
+    mean        m_* + k_* w,                 w = K^-1 (y - L m) = C^-T z,   z = C^-1 (y - L m)
+    covariance  k_** - V^T V,                V = C^-1 k_*^T
+    evidence    log N(y; L m, K) = -|z|^2 / 2 - sum log C_ii - n/2 log 2 pi
+
+Everything is C, z and the covariances of functionals; more observations extend C and z by their
+rows. What is predicted may be values, or any other functional of f (:class:`gp.Gradients`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log, pi
+from typing import overload
+
+import numpy as np
+
+from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
+from gp.checks import as_noise, as_values
+from gp.integrals import Integral, JointIntegral, joint_integral
+from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.linalg import Factor, cholesky, extend
+from gp.means import Mean
+from gp.measures import Measure
+from gp.observations import (
+    Functional,
+    Gradients,
+    Observations,
+    Values,
+    as_functional,
+    covariance,
+    require_same_kind,
+)
+from gp.paths import Path, draw_path
+from gp.sampling import sample_gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class GradientMoments:
+    """The Gaussian distribution of the gradient of f at m points.
+
+    Attributes
+    ----------
+    mean : (m, D), covariance : (m, D, D), of the D partial derivatives at each point.
+    """
+
+    mean: Array
+    covariance: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """A Gaussian process conditioned on observations; made by ``GaussianProcess.condition``.
+
+    Attributes
+    ----------
+    kernel, mean_function : the prior.
+    observations : the n linear functionals that were observed.
+    y : (n,), their values.
+    noise : the noise variances, a number (of values; derivatives are exact) or (n,).
+    factor : Cholesky factor of the covariance of y, with the jitter that it needed.
+    whitened : (n,), z = C^-1 (y - m).
+    """
+
+    kernel: Kernel
+    mean_function: Mean
+    observations: Observations
+    y: Array
+    noise: Array
+    factor: Factor
+    whitened: Array
+
+    @property
+    def x(self) -> Array:
+        """Points of the observations, (n, D) if all are values (else those of the first block)."""
+        return self.observations.x
+
+    @property
+    def jitter(self) -> float:
+        """Variance added to the diagonal so that it could be factorised; 0 if none was needed."""
+        return self.factor.jitter
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weights w = K^-1 (y - m), (n,)."""
+        return self.factor.solve(self.whitened, transposed=True)
+
+    @property
+    def log_marginal_likelihood(self) -> Array:
+        """The log evidence log p(y | kernel, mean, noise), a number."""
+        n = self.y.shape[0]
+        squares = namespace(self.whitened).sum(self.whitened**2)
+        return -0.5 * (squares + self.factor.log_determinant + n * log(2 * pi))
+
+    def mean(self, x: Array | Functional) -> Array:
+        """Return the posterior mean at points (m, D), or of other functionals: (m,)."""
+        at = self._predicted(x)
+        return at.apply(self.mean_function) + self._cross(at) @ self.weights
+
+    def variance(self, x: Array | Functional) -> Array:
+        """Return the posterior variance of f (without noise), (m,), never negative."""
+        return self.mean_and_variance(x)[1]
+
+    def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
+        """Return both, (m,) and (m,), for little more than the variance alone."""
+        at = self._predicted(x)
+        cross = self._cross(at)
+        mean = at.apply(self.mean_function) + cross @ self.weights
+        half = self.factor.solve(cross.T)
+        xp = namespace(half)
+        explained = np.einsum("ij,ij->j", half, half) if not is_torch(half) else (half**2).sum(0)
+        return mean, xp.clip(at.variance(self.kernel) - explained, 0.0, None)
+
+    def covariance(self, x: Array | Functional, x2: Array | Functional | None = None) -> Array:
+        """Return the posterior covariance of f at x (m, D) and at x2 (m2, D), (m, m2).
+
+        Without ``x2``, that of f at x with itself.
+        """
+        at = self._predicted(x)
+        half = self.factor.solve(self._cross(at).T)
+        if x2 is None:
+            return covariance(self.kernel, at, at) - half.T @ half
+        other = self._predicted(x2)
+        other_half = self.factor.solve(self._cross(other).T)
+        return covariance(self.kernel, at, other) - half.T @ other_half
+
+    def gradient(self, x: Array) -> GradientMoments:
+        """Return mean (m, D) and covariance (m, D, D) of df/dx at points x (m, D)."""
+        at = Gradients(x)
+        m, dimension = at.x.shape
+        mean = self.mean(at).reshape((m, dimension))
+        half = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
+        prior = self._smooth().diagonal_derivatives(at.x).k_xy
+        explained = namespace(half).einsum("nmd,nme->mde", half, half)
+        return GradientMoments(mean, prior - explained)
+
+    def variance_gradient(self, x: Array) -> Array:
+        """Return the gradient in x of the posterior variance, (m, D), at points x (m, D).
+
+        d/dx (k(x, x) - k_* K^-1 k_*^T), which is twice the covariance of f and df/dx at x.
+        """
+        at = Gradients(x)
+        m, dimension = at.x.shape
+        xp = namespace(at.x)
+        half = self.factor.solve(self._cross(Values(at.x)).T)  # (n, m)
+        half_x = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
+        prior = self._smooth().diagonal_derivatives(at.x)
+        return prior.k_x + prior.k_y - 2 * xp.sum(half[:, :, None] * half_x, axis=0)
+
+    @overload
+    def integral(self, measure: Measure) -> Integral: ...
+
+    @overload
+    def integral(self, measure: Sequence[Measure]) -> JointIntegral: ...
+
+    def integral(self, measure: Measure | Sequence[Measure]) -> Integral | JointIntegral:
+        """Return the distribution of the integral of f (without noise) against a measure.
+
+        Parameters
+        ----------
+        measure : a measure (:mod:`gp.measures`), or a sequence of m of them, for whose integrals
+            the joint Gaussian is returned: mean (m,) and covariance (m, m).
+
+        Raises
+        ------
+        gp.embeddings.UnknownPairError
+            where the kernel has no embedding against the measure; the message says what has one.
+        """
+        if isinstance(measure, Measure):
+            joint = joint_integral(self, (measure,))
+            return Integral(joint.mean[0], joint.covariance[0, 0])
+        return joint_integral(self, measure)
+
+    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
+        """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""
+        at = self._predicted(x)
+        scale = float(np.max(to_numpy(at.variance(self.kernel)), initial=0.0))
+        return sample_gaussian(self.mean(at), self.covariance(at), n, seed, scale)
+
+    def sample_path(self, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
+        """Return one function drawn from the posterior, to be evaluated anywhere later.
+
+        Pathwise conditioning (Wilson et al. 2020, "Efficiently sampling functions from Gaussian
+        process posteriors", Eq. 12): a prior path of random features, plus the update
+        k_* K^-1 (y - L path - e) that makes it agree with the observations. The prior path is
+        exact for linear and constant kernels and otherwise right in mean and covariance, Gaussian
+        as ``n_features`` grows. Raises TypeError for a kernel without random features.
+        """
+        rng = np.random.default_rng(seed)
+        path = draw_path(self.kernel, self.mean_function, self.x, n_features, rng)
+        noise = _noise_variances(self.observations, self.noise) + self.factor.jitter
+        sd = namespace(noise).sqrt(noise)
+        errors = sd * as_like(rng.standard_normal(self.y.shape[0]), self.y)
+        residual = self.y - self.observations.apply(path) - errors
+        solved = self.factor.solve(self.factor.solve(residual), transposed=True)
+        return path.updated(self.observations, solved)
+
+    def extend(self, x: Array | Functional, y: Array, noise: Array | None = None) -> Posterior:
+        """Return the posterior with m more observations, in O(n^2 m): equal to a refit.
+
+        Parameters
+        ----------
+        x : points (m, D), or functionals.
+        y : (m,), their values.
+        noise : their noise variances, a number or (m,); by default the number the process has.
+
+        Raises
+        ------
+        ValueError
+            If the process has a noise for each observation and ``noise`` is not given.
+        """
+        added = self._predicted(x)
+        y = as_values("y", y, len(added), self.y)
+        if noise is None and getattr(self.noise, "ndim", 0) == 1:
+            raise ValueError(
+                "noise = None, but the process has a noise for each observation: give the noise "
+                "of the new ones"
+            )
+        noise = self.noise if noise is None else as_noise(noise, len(added), self.y)
+        corner = covariance(self.kernel, added, added)
+        factor = extend(self.factor, self._cross(added).T, with_noise(corner, added, noise))
+        known = self.y.shape[0]
+        xp = namespace(y)
+        residual = y - added.apply(self.mean_function)
+        residual = residual - factor.lower[known:, :known] @ self.whitened
+        whitened = Factor(factor.lower[known:, known:]).solve(residual)
+        return Posterior(
+            kernel=self.kernel,
+            mean_function=self.mean_function,
+            observations=self.observations.and_also(added),
+            y=xp.concat([self.y, y]),
+            noise=_joined_noise(self.noise, noise, self.observations, added),
+            factor=factor,
+            whitened=xp.concat([self.whitened, whitened]),
+        )
+
+    def _predicted(self, x: Array | Functional) -> Functional:
+        at = as_functional(x)
+        if at.x.shape[1] != self.x.shape[1]:
+            raise ValueError(
+                f"x has {at.x.shape[1]} columns, the observations have {self.x.shape[1]}: give "
+                "points of the same space"
+            )
+        require_same_kind("x", at.x, "the observations' x", self.x)
+        return at
+
+    def _cross(self, at: Functional) -> Array:
+        """Prior covariance of what is predicted with what was observed, (m, n)."""
+        return covariance(self.kernel, at, self.observations)
+
+    def _smooth(self) -> DifferentiableKernel:
+        if not isinstance(self.kernel, DifferentiableKernel):
+            raise TypeError(f"{type(self.kernel).__name__} has no derivatives")
+        return self.kernel
+
+
+def condition(
+    kernel: Kernel, mean: Mean, x: Array | Functional | Sequence[Functional], y: Array, noise: Array
+) -> Posterior:
+    """Condition a Gaussian process on observations; see ``GaussianProcess.condition``."""
+    observed = as_functional(x)
+    if not isinstance(observed, Observations):
+        observed = Observations((observed,))
+    y = as_values("y", _flat(y), len(observed), observed.x)
+    noise = as_noise(noise, len(observed), observed.x)
+    factor = cholesky(with_noise(covariance(kernel, observed, observed), observed, noise))
+    if factor.jitter > 0:
+        _refuse_contradictions(observed, y, factor.jitter, noise)
+    whitened = factor.solve(y - observed.apply(mean))
+    return Posterior(kernel, mean, observed, y, noise, factor, whitened)
+
+
+def with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
+    """Return the covariance of the observations from that of the functionals, (n, n)."""
+    if isinstance(noise, float) and noise == 0:
+        return matrix
+    variances = _noise_variances(observed, noise)
+    if not is_torch(matrix):
+        matrix = matrix.copy() if not matrix.flags.writeable else matrix
+        np.einsum("ii->i", matrix)[:] += variances
+        return matrix
+    return matrix + namespace(matrix).eye(
+        matrix.shape[0], dtype=matrix.dtype, device=matrix.device
+    ) * as_like(variances, matrix)
+
+
+def _noise_variances(observed: Functional, noise: Array) -> Array:
+    """Return the noise variances, (n,): a common number is that of values only."""
+    if getattr(noise, "ndim", 0) == 1:
+        return noise
+    blocks = observed.blocks if isinstance(observed, Observations) else (observed,)
+    xp = namespace(observed.x)
+    parts = []
+    for block in blocks:
+        ones = xp.ones(len(block), dtype=block.x.dtype, device=block.x.device)
+        parts.append((as_like(noise, ones) if isinstance(block, Values) else 0.0) * ones)
+    return parts[0] if len(parts) == 1 else xp.concat(parts)
+
+
+def _joined_noise(known: Array, new: Array, observed: Functional, added: Functional) -> Array:
+    if new is known:
+        return known
+    parts = [_noise_variances(observed, known), _noise_variances(added, new)]
+    return namespace(*parts).concat(parts)
+
+
+def _flat(y: Array | Sequence[Array]) -> Array:
+    """One vector from a list of arrays, one for each block."""
+    if isinstance(y, list | tuple) and y and all(hasattr(part, "ndim") for part in y):
+        xp = namespace(*y)
+        return xp.concat([part.reshape(-1) for part in y])
+    return y
+
+
+def _refuse_contradictions(observed: Observations, y: Array, jitter: float, noise: Array) -> None:
+    """Raise ValueError where one point has two values and no noise to explain them."""
+    if len(observed.blocks) > 1 or not isinstance(observed.blocks[0], Values):
+        return
+    variances, values = to_numpy(_noise_variances(observed, noise)), to_numpy(y)
+    _, inverse = np.unique(to_numpy(observed.x), axis=0, return_inverse=True)
+    order = np.argsort(inverse.reshape(-1), kind="stable")
+    same = np.diff(inverse.reshape(-1)[order]) == 0
+    gap = np.abs(np.diff(values[order]))
+    allowed = 10 * np.sqrt(jitter + variances[order][:-1] + variances[order][1:])
+    bad = np.flatnonzero(same & (gap > allowed))
+    if bad.size:
+        i, j = order[bad[0]], order[bad[0] + 1]
+        raise ValueError(
+            f"x[{i}] and x[{j}] are the same point, y[{i}] = {values[i]:.6g} and "
+            f"y[{j}] = {values[j]:.6g} differ, and there is no noise that could explain it: give "
+            "`noise`, or keep one value for each point"
+        )

@@ -1,0 +1,91 @@
+"""The prior: a Gaussian process, before it has seen anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gp.arrays import Array, to_numpy
+from gp.kernels.base import Kernel
+from gp.means import Mean, Zero
+from gp.observations import Functional, as_functional, covariance
+from gp.paths import Path, draw_path
+from gp.posterior import Posterior, condition
+from gp.sampling import sample_gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProcess:
+    """f ~ GP(mean, kernel), observed with independent Gaussian noise.
+
+    Attributes
+    ----------
+    kernel : a covariance function (:mod:`gp.kernels`).
+    mean : a mean function (:mod:`gp.means`); zero by default.
+    noise : the *variance* of the noise, in squared output units: ``None`` or 0 for none, a number
+        for all observed values (derivatives are then exact), or an array (n,), one for each
+        observation that will be conditioned on.
+    """
+
+    kernel: Kernel
+    mean: Mean = field(default_factory=Zero)
+    noise: Array | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(f"kernel = {self.kernel!r}: give a kernel, such as those of gp.kernels")
+        if not isinstance(self.mean, Mean):
+            raise TypeError(
+                f"mean = {self.mean!r}: give a mean function, such as those of gp.means"
+            )
+
+    def condition(
+        self,
+        x: Array | Functional | Sequence[Functional],
+        y: Array | Sequence[Array],
+        noise: Array | None = None,
+    ) -> Posterior:
+        """Return the posterior given observations.
+
+        Parameters
+        ----------
+        x : points (n, D), NumPy or torch; or functionals (:class:`gp.Gradients`); or a list of
+            blocks of functionals, such as ``[Values(x), Gradients(x)]``. No points are allowed:
+            the posterior is the prior then.
+        y : (n,), what was observed; for several blocks, a list with one array each. Gradients are
+            (n, D), or flat in that order.
+        noise : overrides the noise of the process for these observations.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For entries that are not finite, shapes that do not fit, arrays of different kinds,
+            and for a point with two values but no noise.
+        NotPositiveDefiniteError
+            If no small jitter makes the covariance positive definite.
+        """
+        return condition(self.kernel, self.mean, x, y, self.noise if noise is None else noise)
+
+    def covariance(self, x: Array | Functional, x2: Array | Functional | None = None) -> Array:
+        """Return the prior covariance of f at x (m, D) and x2 (m2, D), (m, m2)."""
+        at = as_functional(x)
+        return covariance(self.kernel, at, at if x2 is None else as_functional(x2))
+
+    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
+        """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""
+        at = as_functional(x)
+        scale = float(np.max(to_numpy(at.variance(self.kernel)), initial=0.0))
+        return sample_gaussian(at.apply(self.mean), self.covariance(at), n, seed, scale)
+
+    def sample_path(
+        self, like: Array, seed: int | np.random.Generator, n_features: int = 1024
+    ) -> Path:
+        """Return one function drawn from the prior, to be evaluated anywhere later.
+
+        ``like`` holds points (any number, also 0) of the kind and dimension the path will be
+        evaluated at. See :meth:`gp.Posterior.sample_path`.
+        """
+        points = as_functional(like).x
+        return draw_path(self.kernel, self.mean, points, n_features, np.random.default_rng(seed))

@@ -1,0 +1,23 @@
+"""Special functions of the normal distribution for NumPy and torch under one name.
+
+``scipy.special`` and ``torch.special`` agree on the names used here: ``ndtr`` (the standard normal
+distribution function), ``log_ndtr``, ``ndtri`` (its inverse) and ``erfcx`` (exp(x^2) erfc(x)).
+"""
+
+from typing import Any, TypeAlias
+
+import scipy.special
+
+from gp.arrays import Array, is_torch
+
+SpecialFunctions: TypeAlias = Any
+"""A module with ``ndtr``, ``log_ndtr``, ``ndtri`` and ``erfcx``."""
+
+
+def special(array: Array) -> SpecialFunctions:
+    """Return the module of special functions that belongs to ``array``'s kind."""
+    if is_torch(array):
+        import torch  # noqa: PLC0415  (torch is imported only where its tensors are given)
+
+        return torch.special
+    return scipy.special

@@ -1,0 +1,267 @@
+"""Kernels: the contract, peers at fixed parameters, and one formula for NumPy and torch."""
+
+from dataclasses import dataclass
+
+import gpytorch
+import numpy as np
+import pytest
+import sklearn.gaussian_process.kernels as sk
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gp.kernels import (
+    Columns,
+    Constant,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    SquaredExponential,
+    Sum,
+    White,
+    pack,
+    scaled,
+)
+from gp.testing import check_kernel
+
+ARD = np.array([0.7, 1.6])
+SMOOTH = {
+    "se": SquaredExponential(ARD, 1.7),
+    "se-scalar": SquaredExponential(0.8),
+    "matern32": Matern32(ARD, 0.4),
+    "matern52": Matern52(ARD, 2.0),
+    "rq": RationalQuadratic(ARD, variance=1.3, alpha=0.6),
+    "periodic": Periodic(ARD, np.array([1.1, 2.3]), 0.9),
+    "periodic-scalar": Periodic(0.9, 1.4),
+    "linear": Linear(np.array([0.5, 2.0]), np.array([0.3, -1.0])),
+    "linear-scalar": Linear(0.5, 0.2),
+    "constant": Constant(0.7),
+    "columns": Columns(Matern52(0.6, 2.0), (1,)),
+    "sum": SquaredExponential(ARD) + Linear(0.5) + Constant(2.0),
+    "product": SquaredExponential(ARD, 1.5) * Periodic(1.2, 1.1) * Columns(Linear(0.7), (0,)),
+    "nested": (Matern52(ARD) + Constant(1.0)) * (Columns(Periodic(1.0, 2.0), (1,)) + Linear(0.3)),
+}
+ROUGH = {
+    "matern12": Matern12(ARD, 1.2),
+    "white": White(0.3),
+    "rough-sum": Matern12(0.9) + White(0.2) + SquaredExponential(1.0),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_kernels_keep_the_contract(name):
+    check_kernel(SMOOTH[name])
+
+
+@pytest.mark.parametrize("name", ROUGH)
+def test_rough_kernels_keep_the_contract(name):
+    check_kernel(ROUGH[name], differentiable=False)
+    x = np.zeros((1, 2))
+    with pytest.raises(TypeError, match="no derivatives"):
+        ROUGH[name].derivatives(x, x)
+    with pytest.raises(TypeError, match="no derivatives"):
+        ROUGH[name].diagonal_derivatives(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Asymmetric(SquaredExponential):
+    def __call__(self, x, y):
+        return super().__call__(x, y) + 0.1 * x[:, :1]
+
+
+@dataclass(frozen=True, eq=False)
+class Indefinite(SquaredExponential):
+    def profile(self, s):
+        return np.maximum(0.0, 1 - s) - 0.3 * (s > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class WrongDiagonal(SquaredExponential):
+    def diagonal(self, x):
+        return 2 * super().diagonal(x)
+
+
+@dataclass(frozen=True, eq=False)
+class WrongSlope(SquaredExponential):
+    def slope(self, s):
+        return -self.profile(s)
+
+
+@dataclass(frozen=True, eq=False)
+class WrongCurvature(SquaredExponential):
+    def curvature(self, s):
+        return -0.25 * self.profile(s)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (Asymmetric(), "symmetric"),
+        (Indefinite(), "positive semi-definite"),
+        (WrongDiagonal(), "diagonal"),
+        (WrongSlope(), "pull-back"),
+        (WrongCurvature(), "k_xy"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_contract_sees_a_broken_kernel(broken, message):
+    with pytest.raises(AssertionError, match=message):
+        check_kernel(broken)
+
+
+PEERS = {
+    "se": (SquaredExponential(ARD, 1.7), 1.7 * sk.RBF(ARD)),
+    "matern12": (Matern12(ARD, 1.2), 1.2 * sk.Matern(ARD, nu=0.5)),
+    "matern32": (Matern32(ARD, 0.4), 0.4 * sk.Matern(ARD, nu=1.5)),
+    "matern52": (Matern52(ARD, 2.0), 2.0 * sk.Matern(ARD, nu=2.5)),
+    "rq": (RationalQuadratic(0.8, alpha=0.6), sk.RationalQuadratic(0.8, alpha=0.6)),
+    "linear": (Linear(1.0) + Constant(0.49), sk.DotProduct(0.7)),
+    "periodic": (Periodic(0.9, 1.4), sk.ExpSineSquared(0.9, 1.4)),
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_values_agree_with_scikit_learn(name):
+    kernel, peer = PEERS[name]
+    rng = np.random.default_rng(1)
+    dimension = 1 if name == "periodic" else 2  # theirs is positive definite in one dimension only
+    x, y = rng.normal(size=(7, dimension)), rng.normal(size=(5, dimension))
+    np.testing.assert_allclose(kernel(x, y), peer(x, y), rtol=0, atol=1e-14)
+
+
+def test_values_agree_with_gpytorch():
+    x = torch.from_numpy(np.random.default_rng(2).normal(size=(6, 2)))
+    peer = gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=2).double()
+    peer.lengthscale = torch.tensor(ARD)
+    np.testing.assert_allclose(
+        Matern52(ARD)(x, x).numpy(), peer(x).to_dense().detach().numpy(), rtol=0, atol=1e-10
+    )  # gpytorch expands |x - y|^2, which costs it digits
+
+
+@pytest.mark.parametrize("name", SMOOTH | ROUGH)
+def test_torch_and_numpy_agree(name):
+    kernel = (SMOOTH | ROUGH)[name]
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(5, 2)), rng.normal(size=(4, 2))
+    tx, ty = torch.from_numpy(x), torch.from_numpy(y)
+    np.testing.assert_allclose(kernel(tx, ty).numpy(), kernel(x, y), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(kernel.diagonal(tx).numpy(), kernel.diagonal(x), atol=1e-13)
+    if name in SMOOTH:
+        for field in ("k", "k_x", "k_y", "k_xy"):
+            ours = getattr(kernel.derivatives(tx, ty), field).numpy()
+            np.testing.assert_allclose(ours, getattr(kernel.derivatives(x, y), field), atol=1e-13)
+            ours = getattr(kernel.diagonal_derivatives(tx), field).numpy()
+            theirs = getattr(kernel.diagonal_derivatives(x), field)
+            np.testing.assert_allclose(ours, theirs, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", SMOOTH | ROUGH)
+def test_float32_stays_float32(name):
+    kernel = (SMOOTH | ROUGH)[name]
+    x = np.random.default_rng(4).normal(size=(5, 2)).astype(np.float32)
+    for points in (x, torch.from_numpy(x)):
+        assert kernel(points, points).dtype == points.dtype
+        assert kernel.diagonal(points).dtype == points.dtype
+        if name in SMOOTH:
+            assert kernel.derivatives(points, points).k_xy.dtype == points.dtype
+            assert kernel.diagonal_derivatives(points).k_xy.dtype == points.dtype
+
+
+@pytest.mark.parametrize("name", ["se", "matern52", "periodic", "nested"])
+def test_derivatives_agree_with_autodiff(name):
+    kernel = SMOOTH[name]
+    rng = np.random.default_rng(5)
+    x, y = torch.from_numpy(rng.normal(size=(1, 2))), torch.from_numpy(rng.normal(size=(1, 2)))
+    derivatives = kernel.derivatives(x, y)
+    first = torch.autograd.functional.jacobian(lambda a: kernel(a, y)[0, 0], x)
+    np.testing.assert_allclose(derivatives.k_x[0, :, 0], first[0], atol=1e-13)
+    mixed = torch.autograd.functional.jacobian(
+        lambda b: torch.autograd.functional.jacobian(
+            lambda a: kernel(a, b)[0, 0], x, create_graph=True
+        )[0],
+        y,
+    )
+    np.testing.assert_allclose(derivatives.k_xy[0, :, 0, :], mixed[:, 0, :], atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+def test_autodiff_in_x_is_finite_at_equal_points(kernel):
+    x = torch.zeros((2, 2), dtype=torch.float64, requires_grad=True)
+    kernel(1.0)(x, torch.zeros((1, 2), dtype=torch.float64)).sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+def test_gradients_flow_to_torch_parameters():
+    lengthscale = torch.tensor([0.7, 1.6], dtype=torch.float64, requires_grad=True)
+    x = torch.from_numpy(np.random.default_rng(6).normal(size=(5, 2)))
+    SquaredExponential(lengthscale, 1.7)(x, x).sum().backward()
+    _, pullback = SquaredExponential(ARD, 1.7).with_pullback(x.numpy())
+    expected = pullback(np.ones((5, 5)))[:2] / ARD
+    np.testing.assert_allclose(lengthscale.grad.numpy(), expected, rtol=1e-12)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    name=st.sampled_from(sorted(SMOOTH | ROUGH)),
+    points=st.lists(st.tuples(st.floats(-50, 50), st.floats(-50, 50)), min_size=1, max_size=8),
+)
+def test_gram_matrices_are_symmetric_positive_semidefinite(name, points):
+    gram = (SMOOTH | ROUGH)[name](np.array(points), np.array(points))
+    np.testing.assert_allclose(gram, gram.T, rtol=1e-15)  # a product's factors round in order
+    eigenvalues = np.linalg.eigvalsh(gram)
+    assert eigenvalues[0] >= -1e-13 * max(eigenvalues[-1], 1.0)  # n eps with room for k's rounding
+
+
+@pytest.mark.parametrize("name", SMOOTH | ROUGH)
+def test_scaling_multiplies_the_kernel(name):
+    kernel = (SMOOTH | ROUGH)[name]
+    x = np.random.default_rng(7).normal(size=(4, 2))
+    np.testing.assert_allclose(scaled(kernel, 3.7)(x, x), 3.7 * kernel(x, x), rtol=1e-12)
+
+
+def test_sums_and_products_are_flat():
+    a, b, c = SquaredExponential(), Matern12(), White()
+    assert (a + b + c).terms == (a, b, c)
+    assert (a * b * c).factors == (a, b, c)
+    assert [p.name for p in (a + b * c).parameters()] == [
+        "terms[0].lengthscale",
+        "terms[0].variance",
+        "terms[1].factors[0].lengthscale",
+        "terms[1].factors[0].variance",
+        "terms[1].factors[1].variance",
+    ]
+    assert len(pack(a + b * c)) == 5
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: SquaredExponential(0.0), "lengthscale"),
+        (lambda: SquaredExponential(np.ones((2, 2))), "lengthscale"),
+        (lambda: Matern52(1.0, -1.0), "variance"),
+        (lambda: RationalQuadratic(alpha=float("nan")), "alpha"),
+        (lambda: Periodic(period=0), "period"),
+        (lambda: Linear(offset=float("inf")), "offset"),
+        (lambda: White(variance=-1), "variance"),
+        (lambda: Columns(White(), (0, 0)), "columns"),
+        (lambda: Columns(White(), ()), "columns"),
+        (lambda: SquaredExponential(np.ones(3))(np.ones((4, 2)), np.ones((4, 2))), "lengthscale"),
+        (lambda: Columns(White(), (2,))(np.ones((4, 2)), np.ones((4, 2))), "columns"),
+    ],
+)
+def test_bad_arguments_are_named(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_what_is_not_a_kernel_is_refused():
+    with pytest.raises(TypeError, match="kernel"):
+        SquaredExponential() + 2.0
+    with pytest.raises(TypeError, match="terms"):
+        Sum(())
+    with pytest.raises(TypeError, match="factors"):
+        Product((1.0,))

@@ -1,0 +1,500 @@
+"""Posteriors: against peers and closed forms, derivatives, extension, sampling, bad input."""
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+
+import gp
+from gp.kernels import (
+    Columns,
+    Constant,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    RationalQuadratic,
+    SquaredExponential,
+    White,
+)
+
+ARD = np.array([0.7, 1.6])
+KERNELS = {
+    "se": SquaredExponential(ARD, 1.7),
+    "matern52": Matern52(ARD, 2.0),
+    "sum": SquaredExponential(ARD, 0.5) + Linear(0.4) + Constant(0.3),
+    "product": Matern52(ARD) * Columns(Periodic(1.2, 1.1), (0,)),
+}
+
+
+def f(x):
+    return np.sin(2 * x[:, 0]) + x[:, 1] ** 2
+
+
+def f_gradient(x):
+    return np.stack([2 * np.cos(2 * x[:, 0]), 2 * x[:, 1]], axis=1)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    x, at = rng.normal(size=(12, 2)), rng.normal(size=(7, 2))
+    return x, f(x), at
+
+
+def test_agrees_with_scikit_learn(data):
+    import sklearn.gaussian_process.kernels as sk
+
+    x, y, at = data
+    noise = np.linspace(0.01, 0.2, 12)
+    ours = gp.GaussianProcess(KERNELS["se"], noise=noise).condition(x, y)
+    peer = GaussianProcessRegressor(1.7 * sk.RBF(ARD), alpha=noise, optimizer=None).fit(x, y)
+    mean, covariance = peer.predict(at, return_cov=True)
+    np.testing.assert_allclose(ours.mean(at), mean, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours.covariance(at), covariance, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours.variance(at), np.diag(covariance), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ours.log_marginal_likelihood, peer.log_marginal_likelihood_value_, rtol=1e-12
+    )
+
+
+class ExactGP(gpytorch.models.ExactGP):
+    def __init__(self, x, y, likelihood):
+        super().__init__(x, y, likelihood)
+        self.mean_module = gpytorch.means.ConstantMean()
+        matern = gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=2)
+        self.covar_module = gpytorch.kernels.ScaleKernel(matern)
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def test_agrees_with_gpytorch(data):
+    x, y, at = (torch.from_numpy(part) for part in data)
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    model = ExactGP(x, y, likelihood).double()
+    likelihood.noise, model.covar_module.outputscale, model.mean_module.constant = 0.05, 2.0, 0.4
+    model.covar_module.base_kernel.lengthscale = torch.tensor(ARD)
+    model.eval()
+    ours = gp.GaussianProcess(KERNELS["matern52"], gp.means.Constant(0.4), 0.05).condition(x, y)
+    with torch.no_grad():
+        peer = model(at)
+    np.testing.assert_allclose(ours.mean(at), peer.mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(ours.covariance(at), peer.covariance_matrix, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_torch_and_numpy_agree(name, data):
+    x, y, at = data
+    process = gp.GaussianProcess(KERNELS[name], gp.means.Linear(0.2, 0.3), noise=0.1)
+    ours = process.condition(x, y)
+    theirs = process.condition(torch.from_numpy(x), torch.from_numpy(y))
+    points = torch.from_numpy(at)
+    for method in ("mean", "variance", "covariance", "variance_gradient"):
+        result = getattr(theirs, method)(points)
+        assert isinstance(result, torch.Tensor)
+        np.testing.assert_allclose(result, getattr(ours, method)(at), rtol=0, atol=1e-11)
+    assert isinstance(theirs.sample(points, 3, seed=0), torch.Tensor)
+    if name != "product":  # a periodic kernel has no random features
+        theirs_path, ours_path = theirs.sample_path(seed=0), ours.sample_path(seed=0)
+        np.testing.assert_allclose(theirs_path(points), ours_path(at), rtol=0, atol=1e-9)
+    extended = theirs.extend(points[:2], torch.from_numpy(f(at[:2])))
+    np.testing.assert_allclose(
+        extended.mean(points), ours.extend(at[:2], f(at[:2])).mean(at), rtol=0, atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("make", [np.float32, torch.float32])
+def test_float32_stays_float32(make, data):
+    x, y, at = data
+    if make is torch.float32:
+        x, y, at = (torch.from_numpy(part).float() for part in data)
+    else:
+        x, y, at = (part.astype(make) for part in data)
+    posterior = gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(x, y)
+    for result in (
+        posterior.mean(at),
+        posterior.variance(at),
+        posterior.sample(at, 2, seed=0),
+        posterior.sample_path(seed=0)(at),
+        posterior.gradient(at).covariance,
+        posterior.extend(at, y[:7]).mean(at),
+        posterior.log_marginal_likelihood,
+    ):
+        assert result.dtype == make
+
+
+def test_gradients_flow_through_a_torch_posterior(data):
+    x, y, at = data
+    posterior = gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(
+        torch.from_numpy(x), torch.from_numpy(y)
+    )
+    points = torch.from_numpy(at).requires_grad_()
+    posterior.mean(points).sum().backward()
+    np.testing.assert_allclose(points.grad, posterior.gradient(points).mean.detach(), atol=1e-12)
+    points.grad = None
+    posterior.variance(points).sum().backward()
+    np.testing.assert_allclose(
+        points.grad, posterior.variance_gradient(points).detach(), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gradient_moments_are_those_of_differences(name, data):
+    x, y, at = data
+    posterior = gp.GaussianProcess(KERNELS[name], gp.means.NegativeQuadratic(1.0), 0.1).condition(
+        x, y
+    )
+    gradient = posterior.gradient(at)
+    step = (
+        1e-4  # a central difference is off by step^2 / 6 times a third derivative, here up to 300
+    )
+    steps = step * np.eye(2)
+    for d in range(2):
+        ahead, behind = at + steps[d], at - steps[d]
+        mean = (posterior.mean(ahead) - posterior.mean(behind)) / (2 * step)
+        np.testing.assert_allclose(gradient.mean[:, d], mean, atol=2e-6)
+        variance = (posterior.variance(ahead) - posterior.variance(behind)) / (2 * step)
+        np.testing.assert_allclose(posterior.variance_gradient(at)[:, d], variance, atol=1e-6)
+        both = np.concatenate([ahead, behind])
+        covariance = posterior.covariance(both)
+        m = len(at)
+        difference = covariance[:m, :m] - covariance[:m, m:] - covariance[m:, :m]
+        difference = np.diag(difference + covariance[m:, m:]) / (2 * step) ** 2
+        np.testing.assert_allclose(gradient.covariance[:, d, d], difference, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_derivative_observations_are_the_limit_of_close_values(name, data):
+    x, _, at = data
+    step = 1e-3
+    shift = np.array([0, step / 2])
+    ahead, behind = x[:4] + shift, x[:4] - shift
+    rest = x[4:]
+    process = gp.GaussianProcess(KERNELS[name])
+    pairs = np.concatenate([rest, ahead, behind])
+    close = process.condition(pairs, f(pairs))
+    slopes = (f(ahead) - f(behind)) / step
+    means = (f(ahead) + f(behind)) / 2
+    exact = process.condition(
+        [gp.Values(rest), gp.Values(x[:4]), gp.Gradients(x[:4], (1,))], [f(rest), means, slopes]
+    )
+    # sum and difference of a pair are value and derivative up to step^2 / 8 times a second
+    # derivative of the interpolant; Matern 5/2 has no fourth derivative and loses one order
+    np.testing.assert_allclose(exact.mean(at), close.mean(at), atol=1e-3)
+    np.testing.assert_allclose(exact.variance(at), close.variance(at), atol=1e-3)
+    assert np.all(exact.variance(at) < process.condition(x, f(x)).variance(at) + 1e-9)
+    np.testing.assert_allclose(exact.mean(gp.Gradients(x[:4], (1,))), slopes, atol=1e-6)
+    np.testing.assert_allclose(exact.mean(rest), f(rest), atol=1e-6)
+
+
+def test_derivative_observations_determine_a_quadratic():
+    """Values at one point and the gradient at two make a quadratic kernel's function known."""
+    kernel = (Linear(1.0) + Constant(1.0)) * (Linear(1.0) + Constant(1.0))
+    x, at = np.array([[0.3], [-1.2]]), np.linspace(-2, 2, 5)[:, None]
+    posterior = gp.GaussianProcess(kernel).condition(
+        [gp.Values(x[:1]), gp.Gradients(x)], [2 + 3 * x[:1, 0] - x[:1, 0] ** 2, 3 - 2 * x]
+    )
+    np.testing.assert_allclose(posterior.mean(at), 2 + 3 * at[:, 0] - at[:, 0] ** 2, atol=1e-10)
+    np.testing.assert_allclose(posterior.variance(at), 0, atol=1e-10)
+
+
+def test_every_subset_of_dimensions_is_a_part_of_the_gradient(data):
+    x, _, at = data
+    process = gp.GaussianProcess(KERNELS["matern52"])
+    whole = process.covariance(gp.Gradients(x), gp.Gradients(at)).reshape(12, 2, 7, 2)
+    part = process.covariance(gp.Gradients(x, (1,)), gp.Gradients(at, (1, 0)))
+    np.testing.assert_array_equal(part.reshape(12, 7, 2), whole[:, 1, :, ::-1])
+    np.testing.assert_array_equal(
+        process.covariance(gp.Gradients(at, (0,)), x),
+        process.covariance(x, gp.Gradients(at, (0,))).T,
+    )
+
+
+@pytest.mark.parametrize("noise", [None, 0.05, "per point"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_extension_equals_a_refit(name, noise, data):
+    x, y, at = data
+    variances = np.linspace(0.01, 0.2, 12) if noise == "per point" else noise
+    process = gp.GaussianProcess(KERNELS[name], gp.means.Constant(0.7), variances)
+    refit = process.condition(x, y)
+    first = process.condition(x[:5], y[:5], variances[:5] if noise == "per point" else None)
+    steps = [slice(5, 6), slice(6, 11), slice(11, 12)]
+    extended = first
+    for part in steps:
+        more = {"noise": variances[part]} if noise == "per point" else {}
+        extended = extended.extend(x[part], y[part], **more)
+    np.testing.assert_allclose(extended.mean(at), refit.mean(at), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(extended.covariance(at), refit.covariance(at), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-8
+    )
+    np.testing.assert_allclose(
+        first.mean(at),
+        process.condition(x[:5], y[:5], variances[:5] if noise == "per point" else None).mean(at),
+    )
+
+
+def test_extension_by_gradients_equals_a_refit(data):
+    x, y, at = data
+    process = gp.GaussianProcess(KERNELS["se"], noise=0.01)
+    blocks = [gp.Values(x), gp.Gradients(at, (1,)), gp.Values(at)]
+    values = [y, f_gradient(at)[:, 1], f(at)]
+    refit = process.condition(blocks, values)
+    extended = process.condition(x, y).extend(blocks[1], values[1]).extend(blocks[2], values[2])
+    points = x + 0.3
+    np.testing.assert_allclose(extended.mean(points), refit.mean(points), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(extended.variance(points), refit.variance(points), atol=1e-10)
+
+
+points_2d = st.lists(
+    st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=2, max_size=8, unique=True
+)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(points=points_2d, name=st.sampled_from(sorted(KERNELS)))
+def test_conditioning_never_raises_the_variance(points, name):
+    x = np.array(points)
+    at = np.random.default_rng(0).normal(size=(5, 2))
+    posterior = gp.GaussianProcess(KERNELS[name], noise=1e-4).condition(x[:0], x[:0, 0])
+    variance = posterior.variance(at)
+    np.testing.assert_allclose(variance, KERNELS[name].diagonal(at), rtol=1e-14)
+    for i in range(len(x)):
+        posterior = posterior.extend(x[i : i + 1], f(x[i : i + 1]))
+        smaller = posterior.variance(at)
+        assert np.all(smaller <= variance + 1e-11)  # rounding, with a condition number of 1e5
+        variance = smaller
+    gram = posterior.covariance(at)
+    np.testing.assert_allclose(gram, gram.T, atol=1e-12)
+    assert np.linalg.eigvalsh(gram)[0] > -1e-10
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(points=points_2d, name=st.sampled_from(sorted(KERNELS)))
+def test_all_at_once_is_one_by_one(points, name):
+    x = np.array(points)
+    at = np.random.default_rng(1).normal(size=(5, 2))
+    process = gp.GaussianProcess(KERNELS[name], noise=1e-3)
+    at_once, one_by_one = process.condition(x, f(x)), process.condition(x[:1], f(x[:1]))
+    for i in range(1, len(x)):
+        one_by_one = one_by_one.extend(x[i : i + 1], f(x[i : i + 1]))
+    np.testing.assert_allclose(one_by_one.mean(at), at_once.mean(at), atol=1e-8)
+    np.testing.assert_allclose(one_by_one.covariance(at), at_once.covariance(at), atol=1e-8)
+
+
+def mahalanobis_p_value(draws, mean, covariance):
+    """Probability of a mean and covariance this far off, were the draws from the Gaussian."""
+    n, m = draws.shape
+    white = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
+    mean_p = stats.chi2.sf(n * np.sum(white.mean(axis=1) ** 2), m)
+    squares = np.sum(white**2)
+    spread_p = 2 * min(stats.chi2.sf(squares, n * m), stats.chi2.cdf(squares, n * m))
+    return min(mean_p, spread_p)
+
+
+FALSE_ALARM = 1e-4  # for each of the two statistics; the seeds are fixed
+
+
+def test_samples_have_the_posterior_moments(data):
+    x, y, at = data
+    process = gp.GaussianProcess(KERNELS["matern52"], noise=0.05)
+    posterior = process.condition(x, y)
+    draws = posterior.sample(at, 4000, seed=1)
+    assert mahalanobis_p_value(draws, posterior.mean(at), posterior.covariance(at)) > FALSE_ALARM
+    prior = process.sample(at, 4000, seed=2)
+    assert mahalanobis_p_value(prior, np.zeros(7), process.covariance(at)) > FALSE_ALARM
+    np.testing.assert_array_equal(draws, posterior.sample(at, 4000, seed=1))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        SquaredExponential(ARD, 1.7),
+        Matern12(ARD, 1.7),
+        Matern32(ARD, 1.7),
+        Matern52(0.9, 1.7),
+        RationalQuadratic(ARD, 1.3, alpha=0.8),
+        SquaredExponential(ARD) * Columns(Matern52(0.5), (1,)) * Constant(1.3),
+        Linear(0.6, 0.2) + Constant(0.4) + Columns(Linear(0.3), (1,)) + SquaredExponential(0.8),
+    ],
+    ids=lambda kernel: type(kernel).__name__,
+)
+def test_paths_have_the_posterior_moments(kernel, data):
+    x, y, at = data
+    posterior = gp.GaussianProcess(kernel, gp.means.Constant(0.3), noise=0.05).condition(x, y)
+    paths = np.stack([posterior.sample_path(seed, n_features=256)(at) for seed in range(1500)])
+    assert mahalanobis_p_value(paths, posterior.mean(at), posterior.covariance(at)) > FALSE_ALARM
+
+
+def test_a_path_is_one_function_and_has_a_gradient(data):
+    x, y, at = data
+    posterior = gp.GaussianProcess(KERNELS["se"] + Linear(0.3)).condition(
+        [gp.Values(x), gp.Gradients(at)], [y, f_gradient(at)]
+    )
+    path = posterior.sample_path(seed=3)
+    np.testing.assert_allclose(path(x), y, atol=1e-6)  # no noise: it passes through the data
+    np.testing.assert_allclose(path.gradient(at), f_gradient(at), atol=1e-6)
+    np.testing.assert_allclose(path(at)[:3], path(at[:3]), atol=1e-12)
+    step = np.array([1e-5, 0.0])
+    slope = (path(x + step) - path(x - step)) / 2e-5
+    np.testing.assert_allclose(path.gradient(x)[:, 0], slope, atol=1e-6)
+    prior = gp.GaussianProcess(KERNELS["se"]).sample_path(at[:0], seed=0)
+    assert prior(at).shape == (7,)
+    assert prior.gradient(at).shape == (7, 2)
+
+
+def test_kernels_without_features_say_so(data):
+    x, y, _ = data
+    with pytest.raises(TypeError, match="sample\\(x, n, seed\\)"):
+        gp.GaussianProcess(Periodic()).condition(x, y, 0.1).sample_path(seed=0)
+
+
+def test_jitter_is_zero_unless_needed_and_reported(data):
+    x, y, at = data
+    assert gp.GaussianProcess(KERNELS["se"]).condition(x, y).jitter == 0
+    twice = np.concatenate([x, x])
+    posterior = gp.GaussianProcess(KERNELS["se"]).condition(twice, np.concatenate([y, y]))
+    assert 0 < posterior.jitter < 1e-10
+    np.testing.assert_allclose(
+        posterior.mean(at), gp.GaussianProcess(KERNELS["se"]).condition(x, y).mean(at), atol=1e-8
+    )
+    extended = gp.GaussianProcess(KERNELS["se"]).condition(x, y).extend(x[:1], y[:1])
+    assert 0 < extended.jitter < 1e-10
+
+
+def test_one_point_with_two_values_needs_noise(data):
+    x, y, at = data
+    twice, values = np.concatenate([x, x[3:4]]), np.append(y, y[3] + 0.5)
+    with pytest.raises(ValueError, match=r"x\[3\] and x\[12\] are the same point"):
+        gp.GaussianProcess(KERNELS["se"]).condition(twice, values)
+    noisy = gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(twice, values)
+    assert np.all(np.isfinite(noisy.mean(at)))
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-3, 1e8])
+def test_the_unit_of_the_data_does_not_matter(scale, data):
+    x, y, at = data
+    kernel = SquaredExponential(ARD * scale, 1.7 / scale**2)
+    ours = gp.GaussianProcess(kernel).condition(x * scale, y / scale)
+    reference = gp.GaussianProcess(KERNELS["se"]).condition(x, y)
+    np.testing.assert_allclose(ours.mean(at * scale) * scale, reference.mean(at), rtol=1e-8)
+    np.testing.assert_allclose(
+        ours.variance(at * scale) * scale**2, reference.variance(at), atol=1e-8
+    )
+
+
+def test_no_point_and_one_point():
+    at = np.ones((3, 2))
+    none = gp.GaussianProcess(KERNELS["se"], gp.means.Constant(2.0)).condition(at[:0], at[:0, 0])
+    np.testing.assert_array_equal(none.mean(at), 2.0)
+    assert none.log_marginal_likelihood == 0
+    assert none.sample(at, 2, seed=0).shape == (2, 3)
+    assert none.sample_path(seed=0)(at).shape == (3,)
+    one = none.extend(at[:1], np.array([1.0]))
+    np.testing.assert_allclose(one.mean(at), 1.0)
+    empty = torch.ones((0, 2), dtype=torch.float64)
+    torch_none = gp.GaussianProcess(KERNELS["se"]).condition(empty, empty[:, 0])
+    assert torch_none.variance(torch.ones((3, 2), dtype=torch.float64)).shape == (3,)
+
+
+BAD = {
+    "NaN in y": (lambda x, y: (x, np.where(np.arange(12) == 4, np.nan, y)), ValueError, r"y\[4\]"),
+    "inf in x": (lambda x, y: (np.where(x == x[2, 1], np.inf, x), y), ValueError, r"x\[2, 1\]"),
+    "one column": (lambda x, y: (x[:, 0], y), ValueError, r"x\[:, None\]"),
+    "too few y": (lambda x, y: (x, y[:-1]), ValueError, "y is a ndarray of shape"),
+    "mixed kinds": (lambda x, y: (torch.from_numpy(x), y), TypeError, "y is a ndarray"),
+    "mixed dtypes": (
+        lambda x, y: (torch.from_numpy(x), torch.from_numpy(y).float()),
+        TypeError,
+        "float32",
+    ),
+    "text": (lambda x, y: (x, ["a"] * 12), TypeError, "y cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_observations_are_named(name, data):
+    x, y, _ = data
+    change, error, message = BAD[name]
+    with pytest.raises(error, match=message):
+        gp.GaussianProcess(KERNELS["se"]).condition(*change(x, y))
+
+
+@pytest.mark.parametrize("noise", [-1.0, np.nan, np.full(12, -1.0), np.ones(5)])
+def test_bad_noise_is_named(noise, data):
+    x, y, _ = data
+    with pytest.raises(ValueError, match="noise"):
+        gp.GaussianProcess(KERNELS["se"], noise=noise).condition(x, y)
+
+
+def test_other_bad_arguments_are_named(data):
+    x, y, at = data
+    posterior = gp.GaussianProcess(KERNELS["se"], noise=np.ones(12)).condition(x, y)
+    with pytest.raises(ValueError, match="noise of the new ones"):
+        posterior.extend(at, f(at))
+    with pytest.raises(ValueError, match="columns"):
+        posterior.mean(at[:, :1])
+    with pytest.raises(TypeError, match="same device"):
+        posterior.mean(torch.from_numpy(at))
+    with pytest.raises(ValueError, match="dimensions"):
+        gp.Gradients(x, (2,))
+    with pytest.raises(TypeError, match="derivatives"):
+        gp.GaussianProcess(White()).condition(gp.Gradients(x), f_gradient(x))
+    with pytest.raises(TypeError, match="kernel"):
+        gp.GaussianProcess("rbf")
+    with pytest.raises(TypeError, match="mean"):
+        gp.GaussianProcess(White(), "zero")
+
+
+class Indefinite(SquaredExponential):
+    def profile(self, s):
+        return -1.0 + 0 * s
+
+
+def test_a_covariance_that_is_none_is_refused(data):
+    x, y, _ = data
+    with pytest.raises(gp.NotPositiveDefiniteError, match="check_kernel"):
+        gp.GaussianProcess(Indefinite()).condition(x, y)
+
+
+MEANS = [
+    gp.means.Zero(),
+    gp.means.Constant(1.3),
+    gp.means.Linear(0.3, np.array([1.0, -2.0])),
+    gp.means.NegativeQuadratic(1.0, np.array([0.2, -0.3]), np.array([0.8, 1.7])),
+    gp.means.Fixed(gp.means.NegativeQuadratic(1.0)),
+]
+
+
+@pytest.mark.parametrize("mean", MEANS, ids=lambda mean: type(mean).__name__)
+def test_means(mean, data):
+    from gp.kernels import pack, unpack
+
+    x, _, at = data
+    points = torch.from_numpy(x).requires_grad_()
+    value = mean(points)
+    np.testing.assert_allclose(value.detach(), mean(x), rtol=1e-14)
+    (value.sum() + 0 * points.sum()).backward()
+    np.testing.assert_allclose(points.grad, mean.gradient(x), atol=1e-14)
+    location, root = at[0], np.array([[0.6, 0.0], [0.3, 1.1]])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(5)  # exact to degree 9
+    grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2) @ root.T + location
+    weights = np.outer(weights, weights).ravel() / (2 * np.pi)
+    np.testing.assert_allclose(
+        mean.expectation(location, root @ root.T), weights @ mean(grid), atol=1e-12
+    )
+    basis = mean.basis(x)
+    ones = np.ones(basis.shape[1])
+    offset = mean.with_coefficients(0 * ones)(x)
+    np.testing.assert_allclose(mean.with_coefficients(ones)(x), offset + basis @ ones)
+    vector, w = pack(mean), np.linspace(-1, 2, 12)
+    for i, entry in enumerate(mean.pullback(x, w)):
+        step = 1e-5 * np.eye(len(vector))[i]
+        ahead, behind = unpack(mean, vector + step)(x), unpack(mean, vector - step)(x)
+        np.testing.assert_allclose(entry, w @ (ahead - behind) / 2e-5, rtol=1e-7)
