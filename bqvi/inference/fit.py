@@ -318,12 +318,24 @@ def _resumed(job: _Job, resume: Fit | str | Path, template: State) -> tuple[Stat
                 "model, data and choices"
             )
     if isinstance(stored, Fit):
+        checkpoint.require_shapes(stored.state.q.natural, template.q.natural)
         return stored.state.fork(), stored.trace
     return checkpoint.restore(stored, template, job.problem.geometry)
 
 
 def _best_of(job: _Job, states: list[State]) -> Fit:
-    fits = [_drive(job, state, Trace()) for state in states]
+    fits: list[Fit] = []
+    for state in states:
+        try:
+            fits.append(_drive(job, state, Trace()))
+        except FitInterrupted as interrupt:
+            raise FitInterrupted(_best([*fits, interrupt.fit])) from interrupt
+        except FitError as error:
+            raise FitError(str(error), _best([*fits, error.fit])) from error
+    return _best(fits)
+
+
+def _best(fits: list[Fit]) -> Fit:
     best = max(fits, key=lambda found: found.elbo if np.isfinite(found.elbo) else -np.inf)
     return replace(best, starts=tuple(found.elbo for found in fits))
 
@@ -331,15 +343,15 @@ def _best_of(job: _Job, states: list[State]) -> Fit:
 def _drive(job: _Job, state: State, trace: Trace) -> Fit:
     """Run to the end, and keep what was reached whatever happens."""
     rows = list(trace.rows)
-    if rows and rows[-1].iteration == state.iteration and not job.recorder.wants(state.iteration):
-        rows.pop()  # the closing record of a run that now goes on
+    if rows and rows[-1].iteration == state.iteration:
+        rows.pop()  # the closing record of a run that now goes on: it had no gradient, hence no bound
     reason: str | None = None
     reached = state
     with _bar(job, state.iteration) as bar:
         try:
             steps = run(job.problem, state, job.monitor, job.recorder, job.stop, rows)
             for reached, reason in steps:  # noqa: B007 (both are wanted when the loop is cut short)
-                bar.update()
+                bar.update(reason is None)
         except KeyboardInterrupt as interrupt:
             raise FitInterrupted(_finish(job, reached, rows, "interrupted")) from interrupt
         except NotFiniteError as error:
