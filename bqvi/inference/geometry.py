@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from bqvi.arrays import Values, add
 from bqvi.checks import require_above, require_one_of
 from bqvi.families import ExponentialFamily, Product
@@ -137,8 +139,9 @@ class Euclidean:
         return tuple(self.scales.get(name, 1.0) * g for name, g in zip(q.leaf_names, values, strict=True))
 
     def move(self, q: Any, increment: Values) -> Any:
-        """u + increment."""
-        return q.from_unconstrained(add(q.unconstrained, increment))
+        """u + increment; FloatingPointError where exp(u) is 0 or infinity in floating point."""
+        with np.errstate(over="raise", under="raise"):
+            return q.from_unconstrained(add(q.unconstrained, increment))
 
     def coordinates(self, q: Any) -> Values:
         """U."""

@@ -95,7 +95,7 @@ class Stop:
 
 
 class NotFiniteError(ArithmeticError):
-    """A gradient that is not finite."""
+    """A gradient that is not finite, or parameters beyond what a float holds."""
 
 
 def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
@@ -134,7 +134,7 @@ def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) 
     increment, schedule = problem.schedule.increment(direction, state.schedule, state.iteration)
     _require_finite(state, increment)
     return State(
-        q=problem.geometry.move(state.q, increment),
+        q=_moved(problem.geometry, state, increment),
         rng=state.rng,
         schedule=schedule,
         minibatch=minibatch,
@@ -143,6 +143,16 @@ def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) 
         evaluations=state.evaluations + gradient.evaluations,
         samples=state.samples + gradient.samples,
     )
+
+
+def _moved(geometry: Geometry, state: State, increment: Values) -> Any:
+    try:
+        return geometry.move(state.q, increment)
+    except FloatingPointError as overflow:
+        raise NotFiniteError(
+            f"the step at iteration {state.iteration} is so large that parameters overflow; lower the "
+            "schedule's scale"
+        ) from overflow
 
 
 def run(
