@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from bqvi.arrays import Values, add, inner, scale, subtract, to_numpy
+from bqvi.arrays import Values, add, inner, scale, subtract
+from gp.arrays import to_numpy
 
 _SIGMAS = 6.0
 

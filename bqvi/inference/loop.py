@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from acquisition.minibatch import Strategy
-from bqvi.arrays import Values, to_numpy
+from bqvi.arrays import Values
 from bqvi.gradients.gradient import Batch, Estimator, Gradient
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Recorder, Row
 from bqvi.models.data import Data, n_rows, take
+from gp.arrays import to_numpy
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse
 
-from bqvi.arrays import is_torch
+from gp.arrays import is_torch
 
 Data: TypeAlias = Any
 

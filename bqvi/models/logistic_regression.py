@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bqvi.arrays import Array, is_torch, to_numpy
 from bqvi.checks import require_above, require_finite, require_integer
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.data import Data, as_numbers
 from bqvi.models.log_joint import initial_gaussian
 from bqvi.models.log_sigmoid import expected_log_sigmoid
+from gp.arrays import Array, is_torch, to_numpy
 
 
 class LogisticRegression:

@@ -21,9 +21,9 @@ def test_robbins_monro_sums(kappa, tau, scale):
     steps = np.array([rho(i) for i in t])
     np.testing.assert_allclose(steps, scale / (t + tau) ** kappa, rtol=1e-12)
     end = 2000.0 + tau
-    integral = (
-        math.log(end / tau) if kappa == 1.0 else (end ** (1 - kappa) - tau ** (1 - kappa)) / (1 - kappa)
-    )
+    ratio = math.log(end / tau)  # the integral of (t + tau)^-kappa without cancellation near kappa = 1
+    power = 1.0 - kappa
+    integral = ratio if power == 0.0 else tau**power * math.expm1(power * ratio) / power
     assert steps.sum() >= scale * integral * (1.0 - 1e-9)
     assert (steps**2).sum() <= scale**2 * (tau ** (-2 * kappa) + tau ** (1 - 2 * kappa) / (2 * kappa - 1))
     assert rho.largest == steps.max() == steps[0]
