@@ -205,6 +205,15 @@ def test_unbiased_for_the_importance_weighted_bound(estimator):
     assert_unbiased(draws, expected)
 
 
+def test_the_baseline_is_of_the_other_draws():
+    """With two draws, one that held the draw itself would halve the gradient."""
+    q = Gaussian(np.array([1.5]), np.array([[0.5]]))
+    expected = flat(differences(lambda u: iwae_bound_by_product_rule(u, 1), q.unconstrained, 1e-3))
+    draws = repeated(Score(2), LogJoint(quartic, 1), q, Batch(None, 0), n=1000)
+    assert_unbiased(draws, expected)
+    assert z_scores(draws, 0.5 * expected).max() > 10.0  # the test would see it
+
+
 def test_dreg_follows_the_mean_of_iwae_at_many_draws_with_less_variance():
     """Means by Welch's test at 1e-6; Rainforth et al. 2018: IWAE's relative noise grows with L."""
     model, n = LogJoint(quartic, 1), 700

@@ -51,6 +51,18 @@ def test_gaussian_mixture_pass_is_the_loop(seed, n, k, d, weighted):
     assert local.bound == pytest.approx(bound, rel=1e-10, abs=1e-8)
 
 
+def test_tensors_are_weighted_as_arrays_are():
+    rng = np.random.default_rng(7)
+    weights = rng.uniform(0.0, 5.0, 30)
+    for x, model, q in (gaussian_case(rng, 30, 3, 2), multinomial_case(rng, 30, 3, 4)):
+        expected = model.local_step(q, x, weights)
+        for given_weights in (weights, torch.tensor(weights)):
+            found = model.local_step(q, torch.tensor(x), given_weights)
+            assert found.bound == pytest.approx(expected.bound, rel=1e-12)
+            for a, b in zip(found.statistics, expected.statistics, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_many_blocks_are_one_pass(monkeypatch, weighted):
     rng = np.random.default_rng(0)
@@ -130,6 +142,7 @@ def test_sparse_counts_are_the_dense_ones(seed, n, v, weighted):
     for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array):
         sparse = model.check(kind(x))
         found = model.local_step(q, sparse, weights)
+        assert found.bound == pytest.approx(dense.bound, rel=1e-11, abs=1e-10)
         for a, b in zip(found.statistics, dense.statistics, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
         assert elbo(model, q, sparse) == pytest.approx(elbo(model, q, x), rel=1e-11, abs=1e-10)
