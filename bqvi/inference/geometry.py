@@ -144,7 +144,7 @@ class Euclidean:
             return q.from_unconstrained(add(q.unconstrained, increment))
 
     def coordinates(self, q: Any) -> Values:
-        """U."""
+        """u."""
         unconstrained: Values = q.unconstrained
         return unconstrained
 
