@@ -17,14 +17,14 @@ from bqvi.arrays import Seed, generator
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.gradients import Estimator
 from bqvi.inference import checkpoint, starting
-from bqvi.inference.geometry import Geometry, Natural
+from bqvi.inference.geometry import Geometry, Natural, Riemannian
 from bqvi.inference.loop import NotFiniteError, Problem, State, Stop, run, start
 from bqvi.inference.methods import EXACT, METHODS, Method, method_named
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Metrics, Recorder, Row, Trace, require_metrics
 from bqvi.models.conjugate import ConjugateModel
-from bqvi.models.data import Data, n_rows
+from bqvi.models.data import Data, fingerprint, n_rows
 from bqvi.models.log_joint import LogJointModel
 
 
@@ -219,8 +219,7 @@ def _problem(
             f"schedule is {schedule!r}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
             "or have their methods"
         )
-    if isinstance(geometry, Natural):
-        _check_natural(estimator, schedule)
+    _check_natural(estimator, geometry, schedule)
     strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
     if strategy is not None and getattr(model, "full_batch", False):
         raise ValueError(
@@ -230,16 +229,18 @@ def _problem(
     return Problem(model, data, estimator, geometry, schedule, strategy)
 
 
-def _check_natural(estimator: Estimator, schedule: Schedule) -> None:
-    if estimator.samples > 0:
+def _check_natural(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
+    straight = isinstance(geometry, Natural)
+    if straight and estimator.samples > 0:
         raise ValueError(
             "geometry is Natural, whose straight lines need a conjugate model's gradient; use "
             "Riemannian with a sampling estimator"
         )
-    if schedule.largest is None or schedule.largest > 1.0:
+    largest = schedule.largest
+    if isinstance(geometry, Natural | Riemannian) and (largest > 1.0 if largest is not None else straight):
         raise ValueError(
             f"schedule is {schedule}; a natural step must not exceed 1, which lands on eta* "
-            "(coordinate ascent): beyond it parameters can leave their domain"
+            "(coordinate ascent): beyond it parameters overshoot, and can leave their domain"
         )
 
 
@@ -292,7 +293,9 @@ def _settings(problem: Problem, family: str) -> dict[str, str]:
     """The choices that a saved state belongs to."""
     return {
         "model": type(problem.model).__name__,
+        "prior": fingerprint(getattr(getattr(problem.model, "prior", None), "natural", None)),
         "rows": str(n_rows(problem.data)),
+        "data": fingerprint(problem.data),
         "estimator": repr(problem.estimator),
         "geometry": repr(problem.geometry),
         "schedule": repr(problem.schedule),
@@ -325,19 +328,27 @@ def _resumed(job: _Job, resume: Fit | str | Path, template: State) -> tuple[Stat
 
 def _best_of(job: _Job, states: list[State]) -> Fit:
     fits: list[Fit] = []
+    failures: list[FitError] = []
     for state in states:
         try:
             fits.append(_drive(job, state, Trace()))
         except FitInterrupted as interrupt:
             raise FitInterrupted(_best([*fits, interrupt.fit])) from interrupt
         except FitError as error:
-            raise FitError(str(error), _best([*fits, error.fit])) from error
+            failures.append(error)
+            fits.append(error.fit)
+    if len(failures) == len(states):
+        raise FitError(f"every start failed; the first: {failures[0]}", _best(fits)) from failures[0]
     return _best(fits)
 
 
 def _best(fits: list[Fit]) -> Fit:
-    best = max(fits, key=lambda found: found.elbo if np.isfinite(found.elbo) else -np.inf)
+    best = max(fits, key=lambda found: found.elbo if _is_sound(found) else -np.inf)
     return replace(best, starts=tuple(found.elbo for found in fits))
+
+
+def _is_sound(found: Fit) -> bool:
+    return found.stopped != "failed" and bool(np.isfinite(found.elbo))
 
 
 def _drive(job: _Job, state: State, trace: Trace) -> Fit:

@@ -125,9 +125,7 @@ class Relaxed:
     def elbo(self, q: Product, data: Data) -> float:
         """The exact ELBO of q(theta) q(z), not relaxed, nats."""
         host = to_numpy(data)
-        affine = self.mixture.expected_affine(q)
-        shifted = host if affine.shift is None else host - affine.shift
-        rho = shifted @ affine.slope.T + affine.offset
+        rho = self.mixture.expected_affine(q).rho(host)
         assignments = q["assignments"]
         expected = float((to_numpy(assignments.probabilities) * rho).sum())
         parameters = Product({k: v for k, v in q.factors.items() if k != "assignments"})

@@ -8,8 +8,9 @@
     W_k = Sigma^-1 (m_k - m_0),
 
 which is Eq. 3.12 less -(x_n - m_0)^T Sigma^-1 (x_n - m_0) / 2: that term and the normalising constant
-depend on no parameter and form the base measure ln h(x_n). Working relative to m_0 keeps digits
-when the data lie far from the origin: put m_0 near them.
+depend on no parameter and form the base measure ln h(x_n). In the pass over the data m_0 gives way to the
+centre of the means, which keeps digits when the data lie far from it; what that changes is common to
+all components and put right in the sums.
 
 What the data add to the natural parameters: N_k to alpha_k, Sigma^-1 sum_n r_nk x_n and -N_k Sigma^-1 / 2
 to those of mu_k (Eqs 3.24 to 3.26).
@@ -124,8 +125,9 @@ class GaussianMixture:
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
         """Responsibilities of ``rows`` (S, D) and their statistics; see the module's docstring."""
-        sums = mixture_pass(rows, self.expected_affine(q), weights)
-        absolute = sums.sums + sums.counts[:, None] * self.prior_mean
+        affine = self.expected_affine(q)
+        sums = mixture_pass(rows, affine, weights)
+        absolute = sums.sums + sums.counts[:, None] * affine.shift
         linear = absolute @ self.precision
         quadratic = -0.5 * sums.counts[:, None, None] * self.precision
         return LocalStep((sums.counts, linear, quadratic), sums.log_normaliser)
@@ -160,7 +162,7 @@ class GaussianMixture:
 
         theta = {'weights': ln pi (L, K), 'means': mu (L, K, D)}; torch tensors carry gradients.
         """
-        slope, offset = self._slope_offset(theta["weights"], theta["means"])
+        slope, offset = self._slope_offset(theta["weights"], theta["means"], self.prior_mean)
         shifted = rows - self._like(self.prior_mean, rows)
         return shifted @ transpose(slope) + offset[:, None, :]
 
@@ -171,11 +173,16 @@ class GaussianMixture:
         return self._affine(log_weights - 0.5 * spread, q["means"].mean)
 
     def _affine(self, log_weights: np.ndarray, means: np.ndarray) -> Affine:
-        slope, offset = self._slope_offset(log_weights, means)
-        return Affine(slope, offset, self.prior_mean if self.prior_mean.any() else None)
+        """rho relative to the centre of the means, where float32 data keep most digits."""
+        shares = np.exp(log_weights - log_weights.max())
+        centre = shares @ means / shares.sum()
+        slope, offset = self._slope_offset(log_weights, means, centre)
+        tilt = self.precision @ (centre - self.prior_mean)
+        level = 0.5 * float(tilt @ (centre - self.prior_mean))
+        return Affine(slope, offset, centre, tilt, level)
 
-    def _slope_offset(self, log_weights: Array, means: Array) -> tuple[Array, Array]:
-        gap = means - self._like(self.prior_mean, means)
+    def _slope_offset(self, log_weights: Array, means: Array, centre: np.ndarray) -> tuple[Array, Array]:
+        gap = means - self._like(centre, means)
         slope = gap @ self._like(self.precision, means)
         return slope, log_weights - 0.5 * (gap * slope).sum(-1)
 

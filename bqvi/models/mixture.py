@@ -18,7 +18,7 @@ arithmetic has the data's precision. Memory beyond the data is a few blocks, wha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.special
@@ -32,7 +32,11 @@ BLOCK_ENTRIES = 1 << 16
 
 @dataclass(frozen=True)
 class Affine:
-    """rho_nk = <x_n - shift, slope_k> + offset_k."""
+    """rho_nk = <x_n - shift, slope_k + tilt> + offset_k + level.
+
+    What all components share (tilt, level) changes no responsibility; it is added to the sums, where it
+    costs no digits.
+    """
 
     slope: np.ndarray
     """W, (K, D)."""
@@ -40,6 +44,20 @@ class Affine:
     """b, (K,)."""
     shift: np.ndarray | None = None
     """(D,), taken off the data before the product: keeps digits when the data lie far from 0."""
+    tilt: np.ndarray | None = None
+    """(D,)."""
+    level: float = 0.0
+
+    def common(self, total: np.ndarray, count: float) -> float:
+        """What is shared, summed over data whose sum of x - shift is ``total`` and number ``count``."""
+        return 0.0 if self.tilt is None else float(self.tilt @ total + self.level * count)
+
+    def rho(self, x: np.ndarray) -> np.ndarray:
+        """rho, (N, K)."""
+        shifted = x if self.shift is None else x - self.shift
+        shared = 0.0 if self.tilt is None else (shifted @ self.tilt)[:, None] + self.level
+        table: np.ndarray = shifted @ self.slope.T + self.offset + shared
+        return table
 
 
 @dataclass(frozen=True)
@@ -52,21 +70,26 @@ class MixtureSums:
     """sum_n w_n r_nk (x_n - shift), (K, D)."""
     log_normaliser: float
     """sum_n w_n logsumexp_k rho_nk."""
+    total: np.ndarray
+    """sum_n w_n (x_n - shift), (D,): in float64 whatever the data, since ``tilt`` multiplies it."""
 
 
 def mixture_pass(x: Data, affine: Affine, weights: Array | None = None) -> MixtureSums:
     """Responsibilities of all rows of ``x`` (N, D), summed up; weights (N,) default to one."""
     if is_torch(x):
-        return _torch_pass(x, affine, weights)
-    if is_sparse(x):
-        return _sparse_pass(x, affine, weights)
-    return _dense_pass(x, affine, weights)
+        sums = _torch_pass(x, affine, weights)
+    elif is_sparse(x):
+        sums = _sparse_pass(x, affine, weights)
+    else:
+        sums = _dense_pass(x, affine, weights)
+    count = n_rows(x) if weights is None else float(weights.sum())
+    shared = affine.common(sums.total, count)
+    return replace(sums, log_normaliser=sums.log_normaliser + shared)
 
 
 def responsibilities(x: Data, affine: Affine) -> np.ndarray:
     """r, (N, K)."""
-    shifted = x if affine.shift is None else to_numpy(x) - affine.shift
-    return np.asarray(scipy.special.softmax(shifted @ affine.slope.T + affine.offset, axis=1))
+    return np.asarray(scipy.special.softmax(affine.rho(x), axis=1))
 
 
 def blocks(n: int, n_components: int) -> Iterator[slice]:
@@ -88,6 +111,7 @@ def _dense_pass(x: np.ndarray, affine: Affine, weights: Array | None) -> Mixture
     slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
     totals = np.zeros((n_components, dimension + 1))
     log_normaliser = 0.0
+    total = np.zeros(dimension)
     size = min(len(x), max(256, BLOCK_ENTRIES // n_components))
     rows_buffer = np.empty((size, dimension + 1), dtype)
     rho_buffer = np.empty((n_components, size), dtype)
@@ -109,13 +133,15 @@ def _dense_pass(x: np.ndarray, affine: Affine, weights: Array | None) -> Mixture
         if weights is None:
             np.reciprocal(normaliser, out=normaliser)
             log_normaliser += float(top.sum(dtype=np.float64))
+            total += block[:, :dimension].sum(axis=0, dtype=np.float64)
         else:
             part = weights[rows]
             np.divide(part, normaliser, out=normaliser, casting="same_kind")
             log_normaliser += float(part @ top)
+            total += part @ block[:, :dimension]
         block *= normaliser[:, None]
         totals += rho @ block
-    return MixtureSums(totals[:, dimension], totals[:, :dimension], log_normaliser)
+    return MixtureSums(totals[:, dimension], totals[:, :dimension], log_normaliser, total)
 
 
 def _sparse_pass(x: Data, affine: Affine, weights: Array | None) -> MixtureSums:
@@ -130,7 +156,7 @@ def _sparse_pass(x: Data, affine: Affine, weights: Array | None) -> MixtureSums:
         counts += weighted.sum(axis=0)
         sums += (x[rows].T @ weighted).T
         log_normaliser += float(part @ log_sums)
-    return MixtureSums(counts, sums, log_normaliser)
+    return MixtureSums(counts, sums, log_normaliser, sums.sum(0))
 
 
 def _torch_pass(x: Array, affine: Affine, weights: Array | None) -> MixtureSums:
@@ -144,4 +170,6 @@ def _torch_pass(x: Array, affine: Affine, weights: Array | None) -> MixtureSums:
         part = x.new_tensor(to_numpy(weights))
         r, log_sums = r * part[:, None], log_sums * part
     counts, sums = r.sum(0).double(), (r.T @ shifted).double()
-    return MixtureSums(to_numpy(counts), to_numpy(sums), float(log_sums.double().sum()))
+    total = shifted.double().sum(0) if weights is None else part.double() @ shifted.double()
+    log_normaliser = float(log_sums.double().sum())
+    return MixtureSums(to_numpy(counts), to_numpy(sums), log_normaliser, to_numpy(total))

@@ -143,6 +143,11 @@ BAD_CHOICES = [
     ({"schedule": 0.1}, TypeError, "schedule is 0.1; it must be one of Constant, Exponential"),
     ({"schedule": bqvi.Constant(1.5)}, ValueError, "schedule is Constant.*a natural step must not exceed 1"),
     ({"schedule": bqvi.Adam()}, ValueError, "schedule is Adam.*a natural step must not exceed 1"),
+    (
+        {"schedule": bqvi.Constant(1.5), "geometry": bqvi.Riemannian(), "method": "pathwise"},
+        ValueError,
+        "schedule is Constant.*a natural step must not exceed 1",
+    ),
     ({"geometry": "natural"}, TypeError, "geometry is 'natural'; it must be one of Natural"),
     (
         {"geometry": bqvi.Natural(), "method": "score"},

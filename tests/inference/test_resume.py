@@ -222,9 +222,9 @@ def test_resuming_something_else_is_refused(tmp_path):
         bqvi.fit(MIXTURE, X[1:], "sngd", minibatch=4, steps=9, resume=half)
     half.save(tmp_path / "s.npz")
     other = GaussianMixture(4, np.eye(2))
-    with pytest.raises(ValueError, match="resume with the model and data that it was saved with"):
+    with pytest.raises(ValueError, match="the fit to resume had prior"):
         bqvi.fit(other, X, "sngd", minibatch=4, steps=9, resume=tmp_path / "s.npz")
-    with pytest.raises(ValueError, match="resume with the model and data that it was saved with"):
+    with pytest.raises(ValueError, match="the fit to resume had prior"):
         bqvi.fit(other, X, "sngd", minibatch=4, steps=9, resume=half)
     with pytest.raises(TypeError, match="resume is 3; it must be a Fit or the path"):
         run("sngd", resume=3)
@@ -248,3 +248,29 @@ def test_a_saved_fit_is_plain_arrays_and_an_older_one_survives_a_failed_write(tm
     with pytest.raises(OSError, match="disk full"):
         run("gd", steps=4).save(path)
     assert path.read_bytes() == before
+
+
+def test_other_data_of_the_same_shape_are_refused():
+    half = run("sngd", steps=5)
+    with pytest.raises(ValueError, match="the fit to resume had data"):
+        bqvi.fit(MIXTURE, X + 1.0, "sngd", minibatch=4, steps=9, resume=half)
+
+
+def test_a_start_that_fails_leaves_the_others(monkeypatch):
+    broken = {"calls": 0}
+
+    def fails_once(q):
+        broken["calls"] += 1
+        if broken["calls"] == 1:
+            raise RuntimeError("the first start's first record")
+        return 0.0
+
+    found = bqvi.fit(MIXTURE, X, steps=5, starts=3, seed=4, metrics={"m": fails_once})
+    assert len(found.starts) == 3
+    assert np.isnan(found.starts[0])
+    assert found.elbo == max(found.starts[1:])
+
+
+def test_an_error_when_every_start_fails():
+    with pytest.raises(bqvi.FitError, match="every start failed; the first: iteration 0 failed"):
+        bqvi.fit(MIXTURE, X, steps=5, starts=2, seed=4, metrics={"m": lambda q: 1 / 0})
