@@ -1,8 +1,10 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import embeddings, kernels, means, measures
-from gp.integrals import Integral, Integrals, JointIntegral
+from gp.hyperparameters import Hyperparameters, fit
+from gp.integrals import Integral, Integrals, JointIntegral, integral_gradient
 from gp.linalg import NotPositiveDefiniteError
+from gp.marginal import MarginalPosterior, marginalise
 from gp.observations import Gradients, Values
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
@@ -12,15 +14,20 @@ __all__ = [
     "GaussianProcess",
     "GradientMoments",
     "Gradients",
+    "Hyperparameters",
     "Integral",
     "Integrals",
     "JointIntegral",
+    "MarginalPosterior",
     "NotPositiveDefiniteError",
     "Path",
     "Posterior",
     "Values",
     "embeddings",
+    "fit",
+    "integral_gradient",
     "kernels",
+    "marginalise",
     "means",
     "measures",
 ]

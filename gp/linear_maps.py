@@ -15,7 +15,7 @@ from gp.arrays import Array, is_torch, namespace, to_numpy
 def lower_solve(lower: Array, right: Array) -> Array:
     """Return X with lower X = right, for lower triangular (..., D, D) and right (..., D, m)."""
     if is_torch(lower):
-        import torch  # noqa: PLC0415  (torch is imported only where its tensors are given)
+        import torch
 
         return torch.linalg.solve_triangular(lower, right, upper=False)
     if lower.ndim == 2 and right.ndim == 2:

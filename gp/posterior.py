@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, pi
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from gp.observations import (
 )
 from gp.paths import Path, draw_path
 from gp.sampling import sample_gaussian
+
+if TYPE_CHECKING:
+    from gp.hyperparameters import Hyperparameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,7 @@ class Posterior:
     noise : the noise variances, a number (of values; derivatives are exact) or (n,).
     factor : Cholesky factor of the covariance of y, with the jitter that it needed.
     whitened : (n,), z = C^-1 (y - m).
+    hyperparameters : how ``gp.fit`` found kernel, mean and noise; ``None`` where they were given.
     """
 
     kernel: Kernel
@@ -75,6 +79,7 @@ class Posterior:
     noise: Array
     factor: Factor
     whitened: Array
+    hyperparameters: Hyperparameters | None = None
 
     @property
     def x(self) -> Array:
@@ -238,6 +243,7 @@ class Posterior:
             noise=_joined_noise(self.noise, noise, self.observations, added),
             factor=factor,
             whitened=xp.concat([self.whitened, whitened]),
+            hyperparameters=self.hyperparameters,
         )
 
     def _predicted(self, x: Array | Functional) -> Functional:

@@ -17,7 +17,7 @@ SpecialFunctions: TypeAlias = Any
 def special(array: Array) -> SpecialFunctions:
     """Return the module of special functions that belongs to ``array``'s kind."""
     if is_torch(array):
-        import torch  # noqa: PLC0415  (torch is imported only where its tensors are given)
+        import torch
 
         return torch.special
     return scipy.special

@@ -1,0 +1,147 @@
+"""The log evidence of a Gaussian process as a function of its hyperparameters, and its gradient.
+
+y ~ N(o + H b, s K) with basis functions H (n, p) of the mean, offset o, covariance
+K = k(x, x) + noise, and overall scale s. With K = C C^T, Z = C^-1 H, u = C^-1 (y - o):
+
+    b = argmin |u - Z b|,   r = u - Z b,   s = r^T r / n
+
+maximise the likelihood in closed form. What is left to search is (Rasmussen & Williams 2006, Eqs
+5.8 and 5.9 with these put in; by the envelope theorem they count as constants in the gradient)
+
+    log p = -n/2 (1 + log 2 pi s) - 1/2 log det K
+    d log p / dt = 1/2 tr((w w^T / s - K^-1) dK/dt),   w = C^-T r.
+
+The trace is a pull-back through the kernel, so its cost is O(n^2) for all parameters together.
+The scale is fixed to 1 where the noise is known, since it would scale the noise as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log, pi
+from typing import Any
+
+import numpy as np
+
+from gp.kernels.base import Kernel
+from gp.kernels.parameters import pack, scaled, unpack
+from gp.linalg import Factor, cholesky, inverse
+from gp.means import Mean
+
+_SMALLEST_SCALE = 1e-8
+"""For targets that the mean explains altogether; in variances of the targets."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What hyperparameters are sought for. NumPy only.
+
+    Attributes
+    ----------
+    x : (n, D), y : (n,)
+    kernel, mean : the model, whose parameters are replaced.
+    noise : known noise variances, a number or (n,); ``None`` if the noise is learnt.
+    profiled : whether the overall scale is found in closed form.
+    """
+
+    x: Any
+    y: Any
+    kernel: Kernel
+    mean: Mean
+    noise: Any
+    profiled: bool
+
+    def pack(self) -> Any:
+        """Return the vector of the model's own parameters; the logarithm of the noise is last.
+
+        A noise to be learnt has no value yet: a hundredth of the kernel's largest variance.
+        """
+        parts = [pack(self.kernel), pack(self.mean)]
+        if self.noise is None:
+            parts.append(np.array([log(0.01 * np.max(self.kernel.diagonal(self.x)))]))
+        return np.concatenate(parts)
+
+    def unpack(self, vector: Any) -> tuple[Kernel, Mean, Any]:
+        """Return kernel, mean and noise for a vector of parameters."""
+        split = len(pack(self.kernel))
+        stop = split + len(pack(self.mean))
+        noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
+        return unpack(self.kernel, vector[:split]), unpack(self.mean, vector[split:stop]), noise
+
+    def subset(self, index: Any) -> Problem:
+        """Return the same problem for some of the data."""
+        noise = self.noise[index] if np.ndim(self.noise) == 1 else self.noise
+        return replace(self, x=self.x[index], y=self.y[index], noise=noise)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What is found in closed form at given parameters.
+
+    Attributes
+    ----------
+    log_evidence : a number.
+    scale : s. coefficients : (p,), b. jitter : added to K, before scaling.
+    """
+
+    log_evidence: float
+    scale: float
+    coefficients: Any
+    jitter: float
+
+
+def solve(problem: Problem, vector: Any) -> Solution:
+    """Return the log evidence at a vector of parameters, without its gradient."""
+    kernel, mean, noise = problem.unpack(vector)
+    return _solve(problem, kernel(problem.x, problem.x), mean, noise)[0]
+
+
+def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
+    """Return the log evidence and its gradient (P,) in the vector of parameters."""
+    kernel, mean, noise = problem.unpack(vector)
+    gram, pullback = kernel.with_pullback(problem.x)
+    solution, factor, residual = _solve(problem, gram, mean, noise)
+    w = factor.solve(residual, transposed=True)
+    weights = inverse(factor)
+    weights *= -0.5
+    weights += np.outer(0.5 / solution.scale * w, w)
+    parts = [pullback(weights), mean.pullback(problem.x, w / solution.scale)]
+    if problem.noise is None:
+        parts.append(np.array([noise * np.trace(weights)]))
+    return solution, np.concatenate(parts)
+
+
+def fitted(problem: Problem, vector: Any, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
+    """Return kernel, mean and noise with what is found in closed form put in.
+
+    ``factor`` multiplies the scale.
+    """
+    solution = solve(problem, vector)
+    kernel, mean, noise = problem.unpack(vector)
+    coefficients = solution.coefficients
+    mean = mean.with_coefficients(coefficients) if coefficients.size else mean
+    if not problem.profiled:
+        return kernel, mean, noise
+    scale = factor * solution.scale
+    return scaled(kernel, scale), mean, scale * noise
+
+
+def _solve(problem: Problem, gram: Any, mean: Mean, noise: Any) -> tuple[Solution, Factor, Any]:
+    index = np.arange(gram.shape[0])
+    diagonal = gram[index, index]
+    gram[index, index] += noise
+    factor = cholesky(gram)
+    gram[index, index] = diagonal  # the pull-back still reads it
+    basis = mean.basis(problem.x)
+    offset = mean.with_coefficients(np.zeros(basis.shape[1]))(problem.x)
+    residual = factor.solve(problem.y - offset)
+    coefficients = np.zeros(basis.shape[1])
+    if coefficients.size:
+        whitened = factor.solve(basis)
+        coefficients = np.linalg.lstsq(whitened, residual, rcond=None)[0]
+        residual = residual - whitened @ coefficients
+    n = len(problem.y)
+    squares = float(residual @ residual)
+    scale = max(squares / n, _SMALLEST_SCALE) if problem.profiled else 1.0
+    value = -0.5 * (n * log(2 * pi * scale) + squares / scale + float(factor.log_determinant))
+    return Solution(value, scale, coefficients, factor.jitter), factor, residual

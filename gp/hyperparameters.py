@@ -1,0 +1,258 @@
+"""Hyperparameters: where the evidence (times a weak prior) is largest, and how sure that is.
+
+A fit is: parameters counted in units of the data (so that nothing depends on its scale) x an
+objective (log evidence, or log posterior) x a search. What can be had in closed form is: the linear
+coefficients of the mean, and the overall scale of the kernel where the noise is learnt or absent
+(:mod:`gp.evidence`). The rest is searched by L-BFGS-B with exact gradients, from the most promising
+of many starting points, and kept from collapsing by priors and bounds (:mod:`gp.priors`).
+
+Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum, by
+differences of exact gradients, plus one over the prior's variance. What the data do not determine,
+by that standard deviation or because an end of the prior would do as well, the result names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from gp.arrays import Array, as_like, to_numpy
+from gp.checks import as_noise, as_points, as_values
+from gp.evidence import Problem, fitted, solve
+from gp.kernels import Kernel, SquaredExponential
+from gp.means import Constant, Mean
+from gp.posterior import Posterior, condition
+from gp.priors import Priors
+from gp.search import Search, curvature, log_evidence, search
+from gp.units import Coordinates, Units
+
+_UNDETERMINED = 0.7
+_OPEN_ENDED = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Hyperparameters:
+    """What a fit found, and how sure it is. ``print`` it.
+
+    Attributes
+    ----------
+    problem : the data and the model.
+    coordinates : names, units and priors of the P parameters that were searched.
+    theta : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
+    log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
+        coefficients were found in closed form (the scale is 1 where the noise is known).
+    jitter : what the factorisation needed, in output units squared.
+    converged : whether the search ended at an optimum. message : what it said.
+    n_evaluations : of the evidence, over all starts.
+    """
+
+    problem: Problem
+    coordinates: Coordinates
+    theta: Any
+    log_evidence: float
+    scale: float
+    coefficients: Any
+    jitter: float
+    converged: bool
+    message: str
+    n_evaluations: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the P parameters."""
+        return self.coordinates.names
+
+    @property
+    def values(self) -> Any:
+        """Values (P,) of the parameters in the user's units."""
+        return self.coordinates.values(self.theta, self.scale)
+
+    @cached_property
+    def precision(self) -> Any:
+        """Laplace precision (P, P) of theta: curvature of the log evidence and of the prior.
+
+        Directions in which the evidence is not concave count as flat. Costs 2 P evaluations of the
+        evidence, once.
+        """
+        values, vectors = np.linalg.eigh(curvature(self.problem, self.coordinates, self.theta))
+        prior = np.diag(self.coordinates.prior.sd**-2)
+        return (vectors * np.maximum(values, 0.0)) @ vectors.T + prior
+
+    @cached_property
+    def sd(self) -> Any:
+        """Laplace standard deviations (P,) of theta: relative errors of positive parameters."""
+        return np.sqrt(np.diag(np.linalg.inv(self.precision)))
+
+    @cached_property
+    def undetermined(self) -> tuple[str, ...]:
+        """Names of the parameters that the data do not determine.
+
+        Those whose standard deviation is more than 70 % of the prior's; those outside the plateau
+        of their prior, where it is the prior that stopped them; and those that could as well be at
+        an end of it (infinite or zero, for all the data know), which costs less than 2 nats with
+        the others as they are.
+        """
+        prior = self.coordinates.prior
+        vague = self.sd > _UNDETERMINED * prior.sd
+        outside = (self.theta < prior.lower) | (self.theta > prior.upper)
+        names = np.array(self.names)[vague | outside | self._open_ended()]
+        return tuple(names.tolist())
+
+    def _open_ended(self) -> Any:
+        """Return which parameters, (P,), the data do not keep from an end of their prior."""
+        prior, found = self.coordinates.prior, []
+        for index in range(len(self.theta)):
+            values = []
+            for end in (prior.lower[index], prior.upper[index]):
+                theta = self.theta.copy()
+                theta[index] = end
+                values.append(log_evidence(self.problem, self.coordinates, theta))
+            found.append(max(values) > self.log_evidence - _OPEN_ENDED)
+        return np.array(found, dtype=bool)
+
+    def __str__(self) -> str:
+        values = self.values
+        undetermined = set(self.undetermined)
+        lines = [
+            f"log evidence {self.log_evidence:.4f}, jitter {self.jitter:.3g}, "
+            f"{'converged' if self.converged else 'NOT converged: ' + self.message}, "
+            f"{self.n_evaluations} evaluations"
+        ]
+        for name, value, sd in zip(self.names, values, self.sd, strict=True):
+            note = "  not determined by the data" if name in undetermined else ""
+            lines.append(f"  {name:32s} {value:12.5g}   sd of log (or in units) {sd:.3g}{note}")
+        return "\n".join(lines)
+
+
+def fit(
+    x: Array,
+    y: Array,
+    kernel: Kernel | None = None,
+    mean: Mean | None = None,
+    noise: Array | Literal["learn"] | None = "learn",
+    *,
+    method: Literal["map", "evidence"] = "map",
+    priors: Priors | None = None,
+    n_starts: int | None = None,
+    max_iterations: int = 200,
+    seed: int | np.random.Generator = 0,
+) -> Posterior:
+    """Fit a Gaussian process's hyperparameters to values and condition it on them.
+
+    Parameters
+    ----------
+    x : points (n, D), NumPy or torch, n >= 1. Their scale does not matter.
+    y : (n,), observed values.
+    kernel : what to fit; its present values are one of the starting points. By default a squared
+        exponential with one lengthscale per dimension. An array of lengthscales is fitted entry
+        by entry, a number as one for all dimensions.
+    mean : its linear coefficients are found in closed form. A constant by default; wrap it in
+        ``gp.means.Fixed`` to leave it as it is.
+    noise : ``"learn"`` a common noise variance; ``None`` for none; or known variances, a number or
+        (n,). Known noise fixes the scale, which is then searched like the rest.
+    method : ``"map"`` maximises evidence times prior, ``"evidence"`` the evidence within the same
+        bounds. They differ only outside the plateaus of the priors.
+    priors : :class:`gp.priors.Priors`; weak by default.
+    n_starts : how many starting points are tried by a short climb, of which the best goes on. By
+        default 3 up to five dimensions and 3 more for each further one: optima of the evidence
+        multiply with the inputs that may or may not matter.
+    max_iterations : of each search.
+    seed : of the random starting points.
+
+    Returns
+    -------
+    A posterior of the kind of ``x``; its ``hyperparameters`` (:class:`Hyperparameters`) hold the
+    evidence, the uncertainty of each parameter and which ones the data do not determine.
+
+    Warns
+    -----
+    RuntimeWarning : if the search did not converge.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For entries that are not finite, no data, or arguments that are not among those above.
+    """
+    if method not in ("map", "evidence"):
+        raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
+    x = as_points("x", x)
+    n_starts = 3 + 3 * max(0, x.shape[1] - 5) if n_starts is None else n_starts
+    if n_starts < 1 or max_iterations < 1:
+        raise ValueError(
+            f"n_starts = {n_starts}, max_iterations = {max_iterations}: give 1 or more"
+        )
+    y = as_values("y", y, int(x.shape[0]), x)
+    if x.shape[0] == 0:
+        raise ValueError(
+            "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
+            "use GaussianProcess(kernel).condition(x, y), which works without"
+        )
+    if isinstance(noise, str) and noise != "learn":
+        raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
+    units = Units.of(to_numpy(x), to_numpy(y))
+    problem = _problem(x, y, kernel, mean, noise, units=units)
+    coordinates = Coordinates.of(problem, units, priors or Priors())
+    limits = Search(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
+    found = search(problem, coordinates, limits)
+    solution = solve(problem, coordinates.vector(found.theta))
+    hyperparameters = Hyperparameters(
+        problem=problem,
+        coordinates=coordinates,
+        theta=found.theta,
+        log_evidence=solution.log_evidence,
+        scale=solution.scale,
+        coefficients=solution.coefficients,
+        jitter=solution.jitter * solution.scale,
+        converged=found.converged,
+        message=found.message,
+        n_evaluations=found.n_evaluations,
+    )
+    if not hyperparameters.converged:
+        warnings.warn(
+            f"the hyperparameters did not converge ({hyperparameters.message}): raise "
+            "max_iterations, or simplify the kernel",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return posterior_at(hyperparameters, hyperparameters.theta, x, y)
+
+
+def posterior_at(
+    hyperparameters: Hyperparameters, theta: Any, x: Array, y: Array, factor: float = 1.0
+) -> Posterior:
+    """Return the posterior at other hyperparameters theta (P,), given the data of the fit.
+
+    ``factor`` multiplies the overall scale of kernel and noise.
+    """
+    vector = hyperparameters.coordinates.vector(theta)
+    kernel, mean, noise = fitted(hyperparameters.problem, vector, factor)
+    noise = as_like(noise, y) if np.ndim(noise) == 1 else noise
+    return replace(condition(kernel, mean, x, y, noise), hyperparameters=hyperparameters)
+
+
+def _problem(
+    x: Array,
+    y: Array,
+    kernel: Kernel | None,
+    mean: Mean | None,
+    noise: Array | str | None,
+    *,
+    units: Units,
+) -> Problem:
+    points = np.asarray(to_numpy(x), dtype=float)
+    values = np.asarray(to_numpy(y), dtype=float)
+    known = None if isinstance(noise, str) else to_numpy(as_noise(noise, len(values), y))
+    without = known is not None and not np.any(known)
+    kernel = SquaredExponential(units.inputs, units.output**2) if kernel is None else kernel
+    return Problem(
+        x=points,
+        y=values,
+        kernel=kernel,
+        mean=Constant() if mean is None else mean,
+        noise=None if known is None else known if known.ndim else float(known),
+        profiled=(known is None or without) and units.output_varies,
+    )

@@ -1,0 +1,142 @@
+"""Weak priors of hyperparameters: flat over the plausible decades, falling off outside.
+
+Hyperparameters are counted in *units of the data*: a lengthscale in standard deviations of its
+input column, a variance in variances of the targets; no prior depends on the unit of anything.
+On the logarithm of that number the prior is flat between two values and Gaussian beyond them:
+
+    log p(t) = -(max(lower - t, 0, t - upper) / shoulder)^2 / 2 + constant.
+
+Within the plateau the posterior mode is the maximum of the evidence: the prior costs nothing.
+Beyond it the prior ends what the evidence would not: the ridge along which a lengthscale runs off
+to zero or infinity. The search never goes further than ``WIDTH`` shoulders out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from gp.kernels.base import Kind
+
+WIDTH = 4.0
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """Flat from ``lower`` to ``upper`` (positive, in units of the data) on the log scale.
+
+    Attributes
+    ----------
+    lower, upper : ends of the plateau.
+    shoulder : standard deviation, on the log scale, of the Gaussian fall-off beyond them.
+    """
+
+    lower: float
+    upper: float
+    shoulder: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (0 < self.lower < self.upper < np.inf and self.shoulder > 0):
+            raise ValueError(
+                f"{self!r}: 0 < lower < upper < infinity and shoulder > 0 have to hold"
+            )
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the plateau on the log scale."""
+        return log(self.lower), log(self.upper)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """How far a search goes, on the log scale."""
+        lower, upper = self.ends
+        return lower - WIDTH * self.shoulder, upper + WIDTH * self.shoulder
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The same for a location, on the linear scale: symmetric about the centre of the inputs."""
+
+    half_width: float
+    shoulder: float = 1.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the plateau, in standard deviations of the input column from its mean."""
+        return -self.half_width, self.half_width
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """How far a search goes."""
+        reach = self.half_width + WIDTH * self.shoulder
+        return -reach, reach
+
+
+@dataclass(frozen=True)
+class Priors:
+    """One prior for each kind of hyperparameter.
+
+    Attributes
+    ----------
+    lengthscale : in standard deviations of the input column: from a hundredth (finer than any but a
+        large data set resolves) to a thousand (where an input no longer matters).
+    variance : of a part of the kernel, in variances of the targets. The overall scale of the kernel
+        has a flat prior where it is found in closed form.
+    noise : variance of the noise, in units of the overall scale of the kernel where that is found
+        in closed form, else in variances of the targets.
+    period : in standard deviations of the input column.
+    shape : without a unit: the mixing parameter of a rational quadratic, the lengthscale of a
+        periodic kernel.
+    location : in standard deviations of the input column from its mean.
+    """
+
+    lengthscale: Plateau = field(default=Plateau(1e-2, 1e3))
+    variance: Plateau = field(default=Plateau(1e-4, 1e4))
+    noise: Plateau = field(default=Plateau(1e-7, 1e2))
+    period: Plateau = field(default=Plateau(1e-2, 10.0))
+    shape: Plateau = field(default=Plateau(2e-2, 50.0))
+    location: Interval = field(default=Interval(5.0))
+
+    def of(self, kind: Kind) -> Plateau | Interval:
+        """Return the prior of a kind."""
+        prior: Plateau | Interval = getattr(self, kind)
+        return prior
+
+
+@dataclass(frozen=True, eq=False)
+class JointPrior:
+    """Independent priors of P unit-free parameters.
+
+    Attributes
+    ----------
+    lower, upper : (P,), ends of the plateaus; shoulder : (P,).
+    bounds_lower, bounds_upper : (P,), how far a search goes.
+    """
+
+    lower: Any
+    upper: Any
+    shoulder: Any
+    bounds_lower: Any
+    bounds_upper: Any
+
+    @staticmethod
+    def of(priors: list[Plateau | Interval]) -> JointPrior:
+        """Collect the priors of P parameters."""
+        ends = np.array([prior.ends for prior in priors]).reshape(-1, 2)
+        bounds = np.array([prior.bounds for prior in priors]).reshape(-1, 2)
+        shoulder = np.array([prior.shoulder for prior in priors])
+        return JointPrior(ends[:, 0], ends[:, 1], shoulder, bounds[:, 0], bounds[:, 1])
+
+    @property
+    def sd(self) -> Any:
+        """Standard deviations of the plateaus, (P,): what a parameter has without any data."""
+        return (self.upper - self.lower) / sqrt(12) + self.shoulder
+
+    def log_density(self, theta: Any) -> tuple[float, Any]:
+        """Return the log density, up to a constant, and its gradient (P,)."""
+        excess = theta - np.clip(theta, self.lower, self.upper)
+        scaled = excess / self.shoulder
+        return float(-0.5 * scaled @ scaled), -scaled / self.shoulder

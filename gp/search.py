@@ -1,0 +1,176 @@
+"""The search for hyperparameters: starting points x a screening x L-BFGS-B.
+
+Many starting points are screened on a subset of the data, where an evaluation is cheap; from the
+best few, L-BFGS-B makes a short climb with exact gradients, and from the best end of these a long
+one, on all data. All random choices come from the generator that is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from math import log
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from gp.evidence import Problem, solve, solve_with_gradient
+from gp.linalg import NotPositiveDefiniteError
+from gp.units import Coordinates
+
+_SCREENING_SIZE = 300
+_FAILED = 1e25
+_STOPPED_BY_ROUNDING = 2
+"""Status of SciPy's L-BFGS-B when its line search finds no lower value."""
+_SHORT = 15
+_FROM_GRID = 2
+_RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
+"""Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What a search is asked for.
+
+    Attributes
+    ----------
+    with_prior : whether the prior counts. n_starts, max_iterations : limits.
+    rng : of the random starting points and the screening's subset.
+    """
+
+    with_prior: bool
+    n_starts: int
+    max_iterations: int
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Where a search ended: theta (P,), the objective there, and how it went."""
+
+    theta: Any
+    value: float
+    converged: bool
+    message: str
+    n_evaluations: int
+
+
+def log_posterior(
+    problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool = True
+) -> tuple[float, Any]:
+    """Return log evidence (plus log prior, if asked) and its gradient (P,) in theta."""
+    solution, gradient = solve_with_gradient(problem, coordinates.vector(theta))
+    value, gradient = solution.log_evidence, coordinates.pull_back(gradient)
+    if with_prior:
+        prior, prior_gradient = coordinates.prior.log_density(theta)
+        value, gradient = value + prior, gradient + prior_gradient
+    return value, gradient
+
+
+def search(problem: Problem, coordinates: Coordinates, asked: Search) -> Found:
+    """Return the best optimum found."""
+    n = len(problem.y)
+    small = problem
+    if n > _SCREENING_SIZE:
+        small = problem.subset(np.sort(asked.rng.choice(n, _SCREENING_SIZE, replace=False)))
+    starts = _starts(small, coordinates, asked)
+    first = starts[0]
+    spent = len(starts)
+    if len(starts) > 1:
+        short = replace(asked, max_iterations=min(_SHORT, asked.max_iterations))
+        ends = [_climb(small, coordinates, start, short) for start in starts]
+        first = max(ends, key=lambda end: end.value).theta
+        spent = sum(end.n_evaluations for end in ends)
+    best = _climb(problem, coordinates, first, asked)
+    return replace(best, n_evaluations=spent + best.n_evaluations)
+
+
+def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
+    """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients."""
+    step = 1e-3
+    rows = []
+    for direction in step * np.eye(len(theta)):
+        _, ahead = log_posterior(problem, coordinates, theta + direction, with_prior=False)
+        _, behind = log_posterior(problem, coordinates, theta - direction, with_prior=False)
+        rows.append((behind - ahead) / (2 * step))
+    hessian = np.array(rows).reshape(len(theta), len(theta))
+    return (hessian + hessian.T) / 2
+
+
+def _starts(problem: Problem, coordinates: Coordinates, asked: Search) -> list[Any]:
+    """Return the starting points: the best of a grid, then random ones.
+
+    Short random lengthscales, different in each dimension: from there a climb can find out which
+    dimensions matter, while a lengthscale that is long has no gradient to come back by.
+    """
+    grid = _grid(problem, coordinates)
+    values = [_value(problem, coordinates, theta, asked.with_prior) for theta in grid]
+    best = [grid[i] for i in np.argsort(values)[::-1][:_FROM_GRID]]
+    n_random = max(0, asked.n_starts - len(best))
+    moved = [_random(coordinates, asked.rng) for _ in range(n_random)]
+    return [*best, *moved][: asked.n_starts]
+
+
+def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
+    """Return the present values, and combinations of common lengthscales and noises."""
+    kinds = np.array(coordinates.kinds)
+    points = [coordinates.theta(problem.pack())]
+    for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
+        theta = np.zeros(len(kinds))
+        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.x.shape[1])
+        theta[kinds == "noise"] = noise
+        points.append(theta)
+    return points
+
+
+def _random(coordinates: Coordinates, rng: np.random.Generator) -> Any:
+    """Return a random starting point."""
+    kinds, prior = np.array(coordinates.kinds), coordinates.prior
+    theta = rng.standard_normal(len(kinds))
+    for kind, (lower, upper) in _RANDOM_RANGES.items():
+        theta[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
+    periods = kinds == "period"
+    theta[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
+    return np.clip(theta, prior.bounds_lower, prior.bounds_upper)
+
+
+def log_evidence(problem: Problem, coordinates: Coordinates, theta: Any) -> float:
+    """Return the log evidence at theta; a huge negative number where K cannot be factorised."""
+    try:
+        return solve(problem, coordinates.vector(theta)).log_evidence
+    except NotPositiveDefiniteError:
+        return -_FAILED
+
+
+def _value(problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool) -> float:
+    value = log_evidence(problem, coordinates, theta)
+    return value + coordinates.prior.log_density(theta)[0] if with_prior else value
+
+
+def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Search) -> Found:
+    if len(start) == 0:
+        return Found(start, _value(problem, coordinates, start, False), True, "nothing to fit", 1)
+
+    def objective(theta: Any) -> tuple[float, Any]:
+        try:
+            value, gradient = log_posterior(problem, coordinates, theta, asked.with_prior)
+        except NotPositiveDefiniteError:
+            return _FAILED, np.zeros_like(theta)
+        return -value, -gradient
+
+    prior = coordinates.prior
+    result: Any = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(prior.bounds_lower, prior.bounds_upper, strict=True)),
+        options={"maxiter": asked.max_iterations, "ftol": 1e-9, "gtol": 1e-4},
+    )
+    converged = bool(result.success)
+    if result.status == _STOPPED_BY_ROUNDING:
+        # an optimum if the gradient says so, or if jitter comes and goes and the objective is rough
+        jitter = solve(problem, coordinates.vector(result.x)).jitter
+        converged = jitter > 0 or bool(np.max(np.abs(result.jac)) < 1e-2)
+    return Found(result.x, -float(result.fun), converged, str(result.message), int(result.nfev))

@@ -1,0 +1,168 @@
+"""Hyperparameters counted in units of the data.
+
+theta, (P,), is what is searched: for a positive parameter the logarithm of its ratio to its unit,
+for a location its distance from the mean of the inputs in units. The unit of a parameter is
+
+    (standard deviation of its input column)^input_power x (that of the targets)^output_power
+
+(for a parameter that several columns share, the geometric mean of theirs). Data in any unit then
+make the same problem, with the same priors and starting points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gp.arrays import to_numpy
+from gp.evidence import Problem
+from gp.kernels.base import Kind, Parameter
+from gp.priors import JointPrior, Priors
+
+_CONSTANT = 1e-12
+"""Relative spread below which numbers are the same number, up to their rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What the data are counted in.
+
+    Attributes
+    ----------
+    centre : (D,), means of the input columns. inputs : (D,), their standard deviations.
+    output : standard deviation of the targets. output_varies : whether they differ at all.
+
+    A column, or targets, without spread are counted in their own size, or in 1 if they are zero.
+    """
+
+    centre: Any
+    inputs: Any
+    output: float
+    output_varies: bool
+
+    @staticmethod
+    def of(x: Any, y: Any) -> Units:
+        """Return the units of points (n, D) and targets (n,), n >= 1."""
+        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+        inputs, _ = _spread(x)
+        output, varies = _spread(y[:, None])
+        return Units(x.mean(axis=0), inputs, float(output[0]), bool(varies[0]))
+
+
+def _spread(values: Any) -> tuple[Any, Any]:
+    largest = np.abs(values).max(axis=0)
+    size = np.where(largest > 0, largest, 1.0)
+    spread = (values / size).std(axis=0)  # sizes of 1e200 have no squares
+    varies = spread > _CONSTANT
+    return np.where(varies, spread, 1.0) * size, varies
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """The map from theta to the parameters of the model.
+
+    Attributes
+    ----------
+    names, kinds : of the P entries of theta.
+    free : (P,), their places among all entries of the model's vector.
+    origin, step : of all entries: vector = origin + step * theta.
+    positive : (P,), whether theta is a logarithm. output_powers : (P,), of their units.
+    prior : of theta.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    free: Any
+    origin: Any
+    step: Any
+    positive: Any
+    output_powers: Any
+    prior: JointPrior
+
+    @staticmethod
+    def of(problem: Problem, units: Units, priors: Priors) -> Coordinates:
+        """Return the coordinates of a problem's free parameters.
+
+        Where the scale is found in closed form, the first variance stays at its unit.
+        """
+        entries = _entries(problem, units)
+        reference = _reference(entries) if problem.profiled else None
+        free = np.array([i for i in range(len(entries)) if i != reference], dtype=int)
+        return Coordinates(
+            names=tuple(entries[i].name for i in free),
+            kinds=tuple(entries[i].parameter.kind for i in free),
+            free=free,
+            origin=np.array([entry.origin for entry in entries]),
+            step=np.array([entry.step for entry in entries]),
+            positive=np.array([entries[i].parameter.positive for i in free], dtype=bool),
+            output_powers=np.array([entries[i].parameter.output_power for i in free]),
+            prior=JointPrior.of([priors.of(entries[i].parameter.kind) for i in free]),
+        )
+
+    def vector(self, theta: Any) -> Any:
+        """Return the model's vector for theta (P,)."""
+        full = np.zeros(len(self.origin))
+        full[self.free] = theta
+        return self.origin + self.step * full
+
+    def theta(self, vector: Any) -> Any:
+        """Return theta (P,) for a vector of the model, moved into the bounds of the search."""
+        theta = ((vector - self.origin) / self.step)[self.free]
+        return np.clip(theta, self.prior.bounds_lower, self.prior.bounds_upper)
+
+    def pull_back(self, gradient: Any) -> Any:
+        """Return a gradient in theta for one in the model's vector."""
+        return (gradient * self.step)[self.free]
+
+    def values(self, theta: Any, scale: float) -> Any:
+        """Return the parameters (P,) in the units of the user, for an overall scale of K."""
+        natural = self.vector(theta)[self.free]
+        positive = np.exp(np.where(self.positive, natural, 0.0)) * scale ** (self.output_powers / 2)
+        return np.where(self.positive, positive, natural)
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    name: str
+    parameter: Parameter
+    origin: float
+    step: float
+
+
+def _entries(problem: Problem, units: Units) -> list[_Entry]:
+    """One entry for each number among the parameters, in the order of the model's vector."""
+    parameters = [*problem.kernel.parameters(), *problem.mean.parameters()]
+    if problem.noise is None:
+        parameters.append(Parameter("noise", 1.0, "noise", output_power=2))
+    return [entry for parameter in parameters for entry in _entries_of(parameter, units)]
+
+
+def _entries_of(parameter: Parameter, units: Units) -> list[_Entry]:
+    columns = list(parameter.columns or range(len(units.inputs)))
+    shape = np.shape(to_numpy(parameter.value))
+    size = int(np.prod(shape, dtype=int))
+    if shape and size not in (1, len(columns)):
+        raise ValueError(
+            f"{parameter.name} has {size} entries and x has {len(columns)} columns: give one "
+            "number, or one for each column"
+        )
+    groups = [[column] for column in columns] if size > 1 else [columns]
+    labels = [f"{parameter.name}[{i}]" for i in range(size)] if shape else [parameter.name]
+    output = units.output**parameter.output_power
+    entries = []
+    for label, group in zip(labels, groups, strict=True):
+        spread = float(np.exp(np.mean(np.log(units.inputs[group]))))
+        unit = spread**parameter.input_power * output
+        if parameter.positive:
+            entries.append(_Entry(label, parameter, float(np.log(unit)), 1.0))
+        else:
+            entries.append(_Entry(label, parameter, float(np.mean(units.centre[group])), unit))
+    return entries
+
+
+def _reference(entries: list[_Entry]) -> int | None:
+    variances = (i for i, entry in enumerate(entries) if entry.parameter.output_power == 2)
+    place = next(variances, None)
+    return None if place is None or entries[place].name == "noise" else place
