@@ -28,6 +28,7 @@ class PointwiseAcquisitionFunction(AcquisitionFunction):
         super().__init__(model=GenericDeterministicModel(_mean_of(acquisition)))
         self.acquisition = acquisition
         self._given_all = acquisition
+        super().set_X_pending(None)
         self._log = acquisition.criterion.logarithmic
 
     def set_X_pending(self, X_pending: torch.Tensor | None = None) -> None:

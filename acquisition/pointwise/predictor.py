@@ -107,9 +107,9 @@ class Predictor:
             pulled = pulled + partials.log_density[:, None] * slope
         if isinstance(through, float):
             return pulled
-        return pulled + self._through_kernel(x, posterior.factor.solve(through, transposed=True).T)
+        return pulled + self.through_kernel(x, posterior.factor.solve(through, transposed=True).T)
 
-    def _through_kernel(self, x: Array, weights: Array) -> Array:
+    def through_kernel(self, x: Array, weights: Array) -> Array:
         """Return sum_i weights_mi d cov(f(x_m), observation i)/dx_m, (m, D)."""
         kernel, observations = self.posterior.kernel, self.posterior.observations
         if self.values_only:

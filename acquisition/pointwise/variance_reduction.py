@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acquisition.pointwise.criterion import Moments, Partials, Targets
-from acquisition.pointwise.floors import at_least, positive
+from acquisition.pointwise.floors import at_most, positive
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
@@ -141,7 +141,7 @@ def _correlation(at: Moments) -> Array:
     reduction = positive(_reduction(at))
     xp = namespace(reduction)
     slack = max(_MOST_CORRELATED, 10 * float(xp.finfo(reduction.dtype).eps))
-    return 1 - at_least(1 - reduction, slack)
+    return at_most(reduction, 1 - slack)
 
 
 def _partials_of_log(at: Moments) -> Partials:
