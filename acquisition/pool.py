@@ -9,7 +9,10 @@ and takes all moments along in O(N n),
 
     v <- v - h^2
     m <- m + h (y - m_j) / sqrt(v_j + s)
-    signals <- signals - h signals_j / sqrt(v_j + s)
+    signals <- signals - h u,      u = signals_j / sqrt(v_j + s).
+
+Signals that are relative to the targets' covariance, I in their units, are made relative to what is left
+of it, I - u u^T, whose inverse root is I + ((1 - |u|^2)^(-1/2) - 1) u u^T / |u|^2.
 
 So choosing n of N points costs O(N n^2) together: a pivoted Cholesky factorisation whose pivots are
 chosen by the criterion.
@@ -23,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from acquisition.pointwise.acquisition import Acquisition, checked_points
-from acquisition.pointwise.criterion import Criterion
+from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.floors import at_least
 from gp.arrays import Array, namespace, to_numpy
 from gp.kernels import Kernel
@@ -137,7 +140,10 @@ class Pool:
         is_open[index] = False
         signals = self.signals
         if signals is not None:
-            signals = signals - row[:, None] * (signals[index, :] / root)
+            told = signals[index, :] / root
+            signals = signals - row[:, None] * told
+            if isinstance(self.criterion, Informative) and self.criterion.relative:
+                signals = _relative_to_what_is_left(signals, told)
         return replace(
             self,
             half=xp.concat([self.half, row[None, :]], axis=0),
@@ -168,6 +174,16 @@ class Pool:
         is_open = self.open.copy()
         is_open[list(indices)] = False
         return replace(self, open=is_open)
+
+
+def _relative_to_what_is_left(signals: Array, told: Array) -> Array:
+    """Return signals (N, r) times (I - u u^T)^(-1/2), for u (r,) of length below 1."""
+    xp = namespace(signals)
+    square = float(xp.sum(told**2))
+    if square == 0:
+        return signals
+    left = max(1 - square, float(xp.finfo(signals.dtype).eps))
+    return signals + (signals @ told)[:, None] * told * ((left**-0.5 - 1) / square)
 
 
 def _log_density(acquisition: Acquisition, points: Array) -> Array | None:

@@ -54,6 +54,7 @@ class IntegralVarianceReduction:
     weights: Array | None = None
 
     logarithmic = True
+    relative = False
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = W, (J, r); raises ValueError for weights that do not fit."""
@@ -81,6 +82,7 @@ class SquaredCorrelation:
     targets: Functional | None = None
 
     logarithmic = True
+    relative = True
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = S^-1, (J, J)."""
@@ -107,6 +109,7 @@ class MutualInformation:
     targets: Functional | None = None
 
     logarithmic = True
+    relative = True
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = S^-1, (J, J)."""

@@ -301,3 +301,24 @@ def test_an_empirical_measure_has_no_density_to_weigh_with():
 def test_records_are_values():
     assert aq.UncertaintySampling() == aq.UncertaintySampling(2.0)
     assert replace(aq.UpperConfidenceBound(1.0), weight=2.0).weight == 2.0
+
+
+def test_a_variance_of_nothing_but_rounding_can_still_be_conditioned_on():
+    """Far out, 30 noise-free nodes of a smooth process leave rounding for a variance, or less."""
+    x = np.random.default_rng(0).normal(size=(30, 1))
+    process = gp.GaussianProcess(SquaredExponential(4.0, 16.0)).condition(x[:12], f(x[:12]))
+    bound = aq.bind(aq.IntegralVarianceReduction(), process, Gaussian(np.zeros(1), np.ones(1)))
+    for point in (4.0, -4.0, 3.9, 4.1, -3.8):
+        bound = bound.given(np.array([[point]]))
+    assert np.all(np.isfinite(bound.score(np.linspace(-4, 4, 50)[:, None])))
+
+
+def test_an_extension_that_fails_is_a_refit(monkeypatch):
+    bound = aq.bind(aq.IntegralVarianceReduction(), posterior(), MEASURES["gaussian"])
+    expected = bound.given(X[:1]).score(X[1:])
+
+    def failing(*args, **kwargs):
+        raise gp.NotPositiveDefiniteError("rounding")
+
+    monkeypatch.setattr(gp.Posterior, "extend", failing)
+    np.testing.assert_allclose(bound.given(X[:1]).score(X[1:]), expected, rtol=1e-10)
