@@ -1,21 +1,19 @@
-"""What NumPy arrays and torch tensors have in common, and the special functions they do not.
+"""Parameters as tuples of arrays, and the small linear algebra and special functions of families.
 
-Formulas are written once against the array API. NumPy arrays are served by NumPy itself (version 2
-is an array-API namespace, and skipping the look-up saves microseconds in the loops), torch tensors
-by ``array_api_compat``; torch is imported only when a tensor is seen.
+Formulas are written once for NumPy arrays and torch tensors, as in `gp.arrays`. NumPy arrays are served
+by NumPy itself (version 2 is an array-API namespace, and skipping the look-up saves microseconds in the
+loops).
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.special
-from array_api_compat import array_namespace
 
-Array: TypeAlias = Any
-"""A NumPy array or a torch tensor. (The two share no static type: this alias marks the places.)"""
+from gp.arrays import Array, is_torch
+from gp.arrays import namespace as shared_namespace
 
 Values: TypeAlias = tuple[Array, ...]
 """One array for each sufficient statistic of a family: natural parameters, gradients, steps."""
@@ -24,19 +22,8 @@ Seed: TypeAlias = int | np.random.Generator
 
 
 def namespace(x: Array) -> Any:
-    """Array-API namespace of ``x``."""
-    return np if isinstance(x, np.ndarray | np.generic | float | int) else array_namespace(x)
-
-
-def is_torch(x: object) -> bool:
-    """Whether ``x`` is a torch tensor (without importing torch)."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
-
-
-def to_numpy(x: Array) -> np.ndarray:
-    """``x`` as a NumPy array on the host, detached from any graph."""
-    return np.asarray(x.detach().cpu()) if is_torch(x) else np.asarray(x)
+    """Array-API namespace of ``x``; NumPy's own where it serves, for speed."""
+    return np if isinstance(x, np.ndarray | np.generic | float | int) else shared_namespace(x)
 
 
 def generator(seed: Seed) -> np.random.Generator:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from bqvi.arrays import Array, is_torch, to_numpy
+from gp.arrays import Array, is_torch, to_numpy
 
 
 def require_finite(name: str, x: Array) -> None:

@@ -17,9 +17,10 @@ from typing import Self
 
 import numpy as np
 
-from bqvi.arrays import Array, Seed, Values, generator, logsumexp, namespace, to_numpy
+from bqvi.arrays import Seed, Values, generator, logsumexp, namespace
 from bqvi.checks import require_above, require_finite
 from bqvi.families.gaussian import like
+from gp.arrays import Array, to_numpy
 
 
 class Categorical:

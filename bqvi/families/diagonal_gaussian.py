@@ -10,9 +10,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Self
 
-from bqvi.arrays import Array, Seed, Values, diagonal_matrix, generator, namespace
+from bqvi.arrays import Seed, Values, diagonal_matrix, generator, namespace
 from bqvi.checks import require_finite, require_positive, require_shape
 from bqvi.families.gaussian import LOG_2PI, like
+from gp.arrays import Array
 
 
 class DiagonalGaussian:

@@ -17,9 +17,10 @@ from typing import Self
 
 import numpy as np
 
-from bqvi.arrays import Array, Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
+from bqvi.arrays import Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
 from bqvi.checks import require_positive
 from bqvi.families.gamma import rsample_log_gamma
+from gp.arrays import Array
 
 
 class Dirichlet:

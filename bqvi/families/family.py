@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self, runtime_checkable
 
-from bqvi.arrays import Array, Seed, Values
+from bqvi.arrays import Seed, Values
+from gp.arrays import Array
 
 
 @runtime_checkable

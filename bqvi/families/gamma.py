@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from bqvi.arrays import Array, Seed, generator, is_torch, to_numpy
+from bqvi.arrays import Seed, generator
+from gp.arrays import Array, is_torch, to_numpy
 
 _SMALL = np.log(1e-12)
 

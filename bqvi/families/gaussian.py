@@ -25,21 +25,19 @@ from functools import cached_property
 from typing import Self
 
 from bqvi.arrays import (
-    Array,
     Seed,
     Values,
     diagonal,
     diagonal_matrix,
     generator,
-    is_torch,
     matvec,
     namespace,
     outer,
     symmetric_from_lower,
-    to_numpy,
     transpose,
 )
 from bqvi.checks import require_covariance, require_finite, require_shape
+from gp.arrays import Array, is_torch, to_numpy
 
 LOG_2PI = math.log(2.0 * math.pi)
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.arrays import Array, Seed, Values, is_torch, namespace, to_numpy
+from bqvi.arrays import Seed, Values, namespace
 from bqvi.families.gaussian import Gaussian
+from gp.arrays import Array, is_torch, to_numpy
 
 
 class PointMass:

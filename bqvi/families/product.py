@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bqvi.arrays import Array, Seed, Values, generator
+from bqvi.arrays import Seed, Values, generator
 from bqvi.families.family import ExponentialFamily
+from gp.arrays import Array
 
 
 class Product:

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from bqvi.arrays import Values, inner, to_numpy
+from bqvi.arrays import Values, inner
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.data import Data
+from gp.arrays import to_numpy
 
 LogJointFunction = Callable[[Any], torch.Tensor]
 

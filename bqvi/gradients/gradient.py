@@ -15,9 +15,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.arrays import Array, Values
+from bqvi.arrays import Values
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
+from gp.arrays import Array
 
 
 @dataclass(frozen=True)

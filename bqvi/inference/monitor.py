@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.arrays import to_numpy
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.inference.trace import Metrics
 from bqvi.models.conjugate import ConjugateModel, LocalStep
 from bqvi.models.data import Data, n_rows
+from gp.arrays import to_numpy
 
 
 @dataclass(frozen=True)

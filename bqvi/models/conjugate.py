@@ -27,9 +27,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.arrays import Array, Values, add
+from bqvi.arrays import Values, add
 from bqvi.families import ExponentialFamily
 from bqvi.models.data import Data
+from gp.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bqvi.arrays import Array, Values, to_numpy
+from bqvi.arrays import Values
 from bqvi.checks import require_above
 from bqvi.families import Categorical, Product
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.data import Data, n_rows
 from bqvi.models.mixture import Affine
+from gp.arrays import Array, to_numpy
 
 
 class Mixture(ConjugateModel, Protocol):

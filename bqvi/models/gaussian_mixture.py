@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from bqvi.arrays import Array, generator, is_torch, to_numpy, transpose
+from bqvi.arrays import generator, transpose
 from bqvi.checks import (
     require_columns,
     require_covariance,
@@ -38,6 +38,7 @@ from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.mixture import Affine, blocks, mixture_pass, responsibilities
 from bqvi.models.starts import sample_rows, starting_centres
+from gp.arrays import Array, is_torch, to_numpy
 
 
 class GaussianMixture:

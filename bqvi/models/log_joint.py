@@ -15,10 +15,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.arrays import Array
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
+from gp.arrays import Array
 
 
 @runtime_checkable

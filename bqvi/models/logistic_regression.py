@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bqvi.arrays import Array, is_torch, to_numpy
 from bqvi.checks import require_above, require_finite, require_integer
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.data import Data
 from bqvi.models.log_joint import initial_gaussian
+from gp.arrays import Array, is_torch, to_numpy
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.special
 
-from bqvi.arrays import Array, is_torch, to_numpy
 from bqvi.models.data import Data, is_sparse, n_rows
+from gp.arrays import Array, is_torch, to_numpy
 
 BLOCK_ENTRIES = 1 << 16
 """Responsibilities held at once (half a MiB in float64): within a core's second-level cache."""

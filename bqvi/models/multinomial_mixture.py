@@ -17,13 +17,14 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from bqvi.arrays import Array, is_torch, to_numpy, transpose
+from bqvi.arrays import transpose
 from bqvi.checks import require_columns, require_finite, require_integer, require_positive
 from bqvi.families import Dirichlet, Product
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, is_sparse, n_rows, take
 from bqvi.models.mixture import Affine, mixture_pass, responsibilities
 from bqvi.models.starts import sample_rows, starting_centres
+from gp.arrays import Array, is_torch, to_numpy
 
 
 class MultinomialMixture:
