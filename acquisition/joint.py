@@ -29,7 +29,8 @@ from acquisition.pool import Pool
 from acquisition.search import Seed, domain_of
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.contraction import contracted_gradient
-from gp.linalg import cholesky
+from gp.kernels.stationary import diagonal_matrix
+from gp.linalg import NotPositiveDefiniteError, cholesky
 
 _RESOLUTION = 1e-12
 """Share of the variance before, below which what is left is rounding."""
@@ -101,7 +102,11 @@ def refine_jointly(
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         x = as_like(domain.points(flat.reshape(shape)), nodes)
-        gain, slope = _gain(predictor, targets, x)
+        try:
+            gain, slope = _gain(predictor, targets, x)
+        except NotPositiveDefiniteError:
+            # nodes so close, or so far out, that rounding is all there is: the line search turns back
+            return float(np.log(total)), np.zeros(flat.shape)
         left = max(total - gain, _RESOLUTION * total)
         return float(np.log(left)), (-slope @ domain.map.scale).reshape(-1) / left
 
@@ -121,9 +126,8 @@ def _gain(predictor: Predictor, targets: PosteriorTargets, x: Array) -> tuple[fl
     """By how much observations at x (q, D) reduce the targets' variance, and its gradient (q, D)."""
     kernel, at = predictor.posterior.kernel, predictor.moments(x)
     xp, half, signals = namespace(x), at.half, at.signals
-    identity = xp.eye(x.shape[0], dtype=x.dtype, device=x.device)
-    extra = predictor.extra_variance + predictor.rounding
-    factor = cholesky(kernel(x, x) - half.T @ half + extra * identity)
+    extra = diagonal_matrix(at.extra + predictor.rounding)
+    factor = cholesky(kernel(x, x) - half.T @ half + extra, at.prior + at.extra)
     solved = factor.solve(factor.solve(signals), transposed=True)  # U, (q, r)
     earlier = predictor.posterior.factor.solve(predictor.solved_targets - half @ solved, transposed=True)
     slope = (

@@ -74,7 +74,7 @@ class Pool:
     signals : (N, r), covariances with the targets; ``None`` where the criterion has none.
     log_density : (N,), log p at the points, the log weights for an empirical measure; ``None``
         where the criterion asks for none.
-    noise : variance of the next observation beyond that of f.
+    extra : (N,), variance of an observation beyond that of f: noise, and jitter.
     rounding : variance that is rounding.
     open : (N,), False for what has been chosen.
     """
@@ -87,7 +87,7 @@ class Pool:
     variance: Array
     signals: Array | None
     log_density: Array | None
-    noise: float
+    extra: Array
     rounding: float
     open: np.ndarray
 
@@ -113,7 +113,7 @@ class Pool:
             variance=at.variance - predictor.rounding,
             signals=None if predictor.targets is None else at.signals,
             log_density=log_density,
-            noise=predictor.extra_variance,
+            extra=at.extra,
             rounding=predictor.rounding,
             open=np.ones(points.shape[0], bool),
         )
@@ -122,7 +122,7 @@ class Pool:
     def moments(self) -> PoolMoments:
         """The moments at all points."""
         variance = at_least(self.variance, 0.0) + self.rounding
-        return PoolMoments(self.mean, variance, variance + self.noise, self.signals, self.log_density)
+        return PoolMoments(self.mean, variance, variance + self.extra, self.signals, self.log_density)
 
     def scores(self) -> np.ndarray:
         """Return the scores (N,), -inf for points that were chosen."""
@@ -132,7 +132,7 @@ class Pool:
     def given(self, index: int, y: float | None = None) -> Pool:
         """Return the pool once f has been seen at point ``index``; without ``y``, as expected."""
         xp = namespace(self.points)
-        spread = at_least(self.variance, 0.0)[index] + self.rounding + self.noise
+        spread = at_least(self.variance, 0.0)[index] + self.rounding + self.extra[index]
         root = xp.sqrt(spread)
         cross = self.kernel(self.points[index : index + 1, :], self.points)[0, :]
         row = (cross - self.half[:, index] @ self.half) / root

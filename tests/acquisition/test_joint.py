@@ -114,3 +114,12 @@ def test_a_criterion_without_targets_cannot_be_planned_with():
     bound = aq.bind(aq.UncertaintySampling(), posterior(), MEASURES["gaussian"])
     with pytest.raises(TypeError, match="IntegralVarianceReduction"):
         aq.plan(bound, 3, seed=0)
+
+
+def test_nodes_that_coincide_are_planned_apart_or_left():
+    """Equal nodes without noise have a singular covariance: no error, and no worse than one node."""
+    bound = aq.bind(aq.IntegralVarianceReduction(), posterior(noise=0.0), MEASURES["gaussian"])
+    start = np.tile(NODES[:1], (3, 1))
+    moved = aq.refine_jointly(bound, start)
+    gain, _ = _gain(bound.predictor, bound.predictor.targets, moved)
+    assert gain >= bound.value(start)[0] * (1 - 1e-9)

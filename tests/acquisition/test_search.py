@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from cases import CRITERIA, MEASURES, f, posterior
 
@@ -11,8 +12,9 @@ import gp
 from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import bind
 from acquisition.search import THOROUGH
+from gp.interop import from_botorch
 from gp.kernels import SquaredExponential
-from gp.measures import Empirical, Gaussian
+from gp.measures import Empirical, Gaussian, Uniform
 
 
 def grid(domain, size=161):
@@ -60,6 +62,19 @@ def test_botorch_batches_condition_on_pending_points():
     np.testing.assert_allclose(function(at).numpy(), bound.score(np.zeros((3, 2))))
     with pytest.raises(ValueError, match="points together"):
         function(torch.zeros(3, 2, 2, dtype=torch.float64))
+
+
+def test_a_fitted_botorch_model_is_searched_with_ours():
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.uniform(size=(15, 2)))
+    model = SingleTaskGP(x, torch.sin(5 * x[:, :1]) + x[:, 1:])
+    measure = Uniform(np.zeros(2), np.ones(2))
+    bound = bind(aq.UncertaintySampling(density_power=0.0), from_botorch(model), measure)
+    at = torch.tensor(rng.uniform(size=(5, 2)))
+    variance = model.posterior(at[:, None, :]).variance[:, 0, 0].detach()
+    # float64 by two routes; BoTorch standardises the outputs in between
+    np.testing.assert_allclose(bound.value(at).numpy(), variance.numpy(), rtol=1e-5)
+    assert bound.botorch().model.posterior(at).mean.shape == (5, 1)
 
 
 def test_botorch_gradient_is_the_closed_form():
