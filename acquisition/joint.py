@@ -10,8 +10,9 @@ them. With signals s (q, r), posterior covariance K (q, q) with noise, and U = K
 with o the n earlier observations, whose quadrature weights are w = C^-T (C^-1 Z - H U). One evaluation
 costs O(n^2 q + n q^2 + q^3), less than one search for a single node, and a quasi-Newton descent of
 log V needs some tens of them. So :func:`plan` places *all nodes that are still to come* for a fraction
-of what as many greedy searches cost, and leaves less variance. When hyperparameters have changed, what
-is left of the plan is the start of the next one.
+of what as many greedy searches cost, and leaves less variance under that kernel. How much of this is
+seen in the error of an integral depends on how well the kernel is known: when it has been fitted again,
+what is left of the plan is the start of the next one.
 """
 
 from __future__ import annotations
