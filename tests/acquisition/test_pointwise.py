@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cases import CRITERIA, MEASURES, f, numeric_gradient, posterior
+from acquisition_cases import CRITERIA, MEASURES, f, numeric_gradient, posterior
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from cases import MEASURES, posterior
+from acquisition_cases import MEASURES, posterior
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog

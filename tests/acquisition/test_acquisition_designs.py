@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from cases import MEASURES
+from acquisition_cases import MEASURES
 from scipy import stats
 
 import gp

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from cases import CRITERIA, MEASURES, f, posterior
+from acquisition_cases import CRITERIA, MEASURES, f, posterior
 
 import acquisition as aq
 import gp

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from acquisition_cases import CRITERIA, MEASURES, f, posterior
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
-from cases import CRITERIA, MEASURES, f, posterior
 
 import acquisition as aq
 import gp

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from cases import MEASURES, posterior
+from acquisition_cases import MEASURES, posterior
 from scipy.optimize import minimize
 
 import acquisition as aq
