@@ -28,9 +28,9 @@ from gp.arrays import Array, is_torch, namespace
 _MOST_ROWS = 64
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
-_SMALLEST_PIVOT = 10.0
+SMALLEST_PIVOT = 10.0
 """In rounding errors of the variance of its row: below it a pivot is noise."""
-_LEAST_SCALE = 1e-24
+LEAST_SCALE = 1e-24
 """Of the largest variance: for rows without any, such as a linear kernel at its offset."""
 
 
@@ -121,7 +121,7 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
     scale = xp.linalg.diagonal(matrix) if scale is None else scale
     largest = float((scale.detach() if is_torch(scale) else scale).max())
     rounding = float(xp.finfo(matrix.dtype).eps)
-    least = rounding * _SMALLEST_PIVOT * scale
+    least = rounding * SMALLEST_PIVOT * scale
     jitter = 0.0
     while jitter <= LAST_JITTER * rounding:
         lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
@@ -129,7 +129,7 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
             return Factor(lower, jitter)
         if not largest > 0:
             break
-        scale = xp.clip(scale, _LEAST_SCALE * largest, None)
+        scale = xp.clip(scale, LEAST_SCALE * largest, None)
         jitter = max(10 * jitter, FIRST_JITTER * rounding)
     raise NotPositiveDefiniteError(_explanation(matrix, largest, jitter))
 

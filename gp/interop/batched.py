@@ -33,8 +33,8 @@ from gp.kernels.base import Kernel
 from gp.linalg import (
     FIRST_JITTER,
     LAST_JITTER,
-    _LEAST_SCALE,
-    _SMALLEST_PIVOT,
+    LEAST_SCALE,
+    SMALLEST_PIVOT,
     NotPositiveDefiniteError,
 )
 from gp.observations import Values, covariance, require_same_kind
@@ -155,8 +155,8 @@ def cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
     Raises NotPositiveDefiniteError where no reasonable jitter helps.
     """
     rounding = torch.finfo(matrix.dtype).eps
-    least = rounding * _SMALLEST_PIVOT * scale
-    scale = torch.maximum(scale, _LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
+    least = rounding * SMALLEST_PIVOT * scale
+    scale = torch.maximum(scale, LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
     jitter, level = torch.zeros_like(matrix[..., 0]), 0.0
     while level <= LAST_JITTER:
         lower: Tensor
