@@ -1,0 +1,160 @@
+"""Several quasi-Newton ascents in a box, climbed together.
+
+Each of M points has its own inverse Hessian (BFGS), its own step length and its own fate; what they
+share is the evaluation of the function, which for a Gaussian process costs little more for M points
+than for one. A trial that does not gain enough is tried again nearer, in the same evaluation as the
+next steps of the others. Coordinates at a bound whose gradient points outwards are held there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+Vector: TypeAlias = np.ndarray
+Function: TypeAlias = Callable[[Vector], tuple[Vector, Vector]]
+
+_SUFFICIENT = 1e-4
+"""A step has to gain this share of what the gradient promises (Armijo)."""
+_SHORTER = 0.3
+_CURVED = 1e-10
+"""Least cosine between step and change of gradient for an update of the inverse Hessian."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent:
+    """Where M ascents ended.
+
+    Attributes
+    ----------
+    points : (M, D)
+    values : (M,)
+    evaluations : how often the function was called.
+    """
+
+    points: Vector
+    values: Vector
+    evaluations: int
+
+
+def ascend(
+    function: Function,
+    starts: Vector,
+    lower: Vector,
+    upper: Vector,
+    *,
+    first_step: float,
+    tolerance: float,
+    max_evaluations: int,
+) -> Ascent:
+    """Return local maxima of a function in a box, one for each start.
+
+    Parameters
+    ----------
+    function : points (M, D) to values (M,) and gradients (M, D).
+    starts : (M, D), in the box.
+    lower, upper : (D,), the box.
+    first_step : length of the first step, about the scale on which the function changes.
+    tolerance : an ascent ends when its next step promises to gain less than this.
+    max_evaluations : of the function, all M points at once counted as one.
+    """
+    state = _start(function, starts, first_step)
+    direction, length = _directions(state, lower, upper), np.ones((len(starts), 1))
+    for evaluations in range(1, max_evaluations):
+        trial = np.minimum(np.maximum(state.points + length * direction, lower), upper)
+        step = trial - state.points
+        promised = _dot(state.gradients, step)
+        if not promised.max() > tolerance:
+            return Ascent(state.points, state.values, evaluations)
+        values, gradients = function(trial)
+        gained = (values >= state.values + _SUFFICIENT * promised) & (promised > 0)
+        _learn(state, gained, step, state.gradients - gradients)
+        if gained.all():
+            state.points, state.values, state.gradients = trial, values, gradients
+            direction, length = _directions(state, lower, upper), np.ones((len(starts), 1))
+            continue
+        moved = gained[:, None]
+        state.points = np.where(moved, trial, state.points)
+        state.values = np.where(gained, values, state.values)
+        state.gradients = np.where(moved, gradients, state.gradients)
+        direction = np.where(moved, _directions(state, lower, upper), direction)
+        length = np.where(moved, 1.0, _SHORTER * length)
+    return Ascent(state.points, state.values, max_evaluations)
+
+
+@dataclass(eq=False)
+class _State:
+    """M ascents on their way: points, values, gradients (M, D), inverse Hessians (M, D, D)."""
+
+    points: Vector
+    values: Vector
+    gradients: Vector
+    hessians: Vector
+    longest: Vector
+    """(M, 1), no step is longer."""
+    fresh: Vector
+    """(M,), whether the inverse Hessian is still a guess."""
+
+
+def _start(function: Function, starts: Vector, first_step: float) -> _State:
+    """Return ascents whose first step is ``first_step`` long, in the direction of the gradient."""
+    values, gradients = function(starts)
+    count, dimension = starts.shape
+    norm = np.sqrt(_dot(gradients, gradients)) + np.finfo(float).tiny
+    hessians = (first_step / norm)[:, None, None] * np.eye(dimension)
+    longest = np.full((count, 1), 10 * first_step)
+    return _State(starts, values, gradients, hessians, longest, np.ones(count, bool))
+
+
+def _directions(state: _State, lower: Vector, upper: Vector) -> Vector:
+    """Quasi-Newton directions (M, D), uphill and not too long."""
+    g, points = state.gradients, state.points
+    outside = ((points <= lower) & (g < 0)) | ((points >= upper) & (g > 0))
+    held = outside.any()
+    if held:
+        g = np.where(outside, 0.0, g)
+    direction = (state.hessians @ g[:, :, None])[:, :, 0]
+    if held:
+        # with coordinates held the direction may point downhill, their gradient does not
+        direction = np.where(outside, 0.0, direction)
+        downhill = _dot(direction, g) <= 0
+        direction = np.where(downhill[:, None], g, direction)
+    norm = np.sqrt(_dot(direction, direction))[:, None]
+    shortened: Vector = direction * (state.longest / np.maximum(norm, state.longest))
+    return shortened
+
+
+def _learn(state: _State, gained: Vector, step: Vector, change: Vector) -> None:
+    """BFGS: the inverse Hessian nearest to the old one that maps the change to the step.
+
+    ``change`` (M, D) is that of the gradient of -f. Where f was not seen to be concave along the
+    step, or not gained, nothing is learnt.
+    """
+    curvature, square = _dot(step, change), _dot(change, change)
+    learnt = gained & (curvature > _CURVED * np.sqrt(square * _dot(step, step)))
+    if not learnt.any():
+        return
+    if not learnt.all():
+        step, change = (np.where(learnt[:, None], part, 0.0) for part in (step, change))
+    guessed = learnt & state.fresh
+    if guessed.any():
+        # the curvature along the first step is a better guess of the others than the step's length
+        scale = np.where(guessed, curvature / np.maximum(square, np.finfo(float).tiny), 1.0)
+        ones = np.eye(step.shape[1]) * scale[:, None, None]
+        state.hessians = np.where(guessed[:, None, None], ones, state.hessians)
+        state.fresh = state.fresh & ~guessed
+    inverse = np.where(learnt, 1 / np.where(learnt, curvature, 1.0), 0.0)
+    mapped = (state.hessians @ change[:, :, None])[:, :, 0]
+    along = inverse * (1 + inverse * _dot(change, mapped))
+    outer = step[:, :, None] * (along[:, None] * step - inverse[:, None] * mapped)[:, None, :]
+    cross = (inverse[:, None] * mapped)[:, :, None] * step[:, None, :]
+    state.hessians = state.hessians + outer - cross
+
+
+def _dot(a: Vector, b: Vector) -> Vector:
+    """Inner products of rows, (M,)."""
+    products: Vector = np.einsum("md,md->m", a, b)
+    return products
