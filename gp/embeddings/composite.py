@@ -97,7 +97,7 @@ def product_of_kernels(kernel: Product, measure: Gaussian | Uniform) -> Formulas
 
 
 def _independent_factors(kernel: Product, measure: Measure) -> list[Kernel]:
-    """The factors, those of the same columns merged, checked to be independent of each other."""
+    """Return the factors, those of the same columns merged, once they are known independent."""
     groups: dict[tuple[int, ...], list[Kernel]] = {}
     for factor in kernel.factors:
         groups.setdefault(_columns_seen(factor, measure.dimension), []).append(factor)
