@@ -71,9 +71,8 @@ def _floating(name: str, values: Array) -> Array:
 
 
 def _require_finite(name: str, values: Array) -> None:
-    xp = namespace(values)
-    finite = xp.isfinite(values)
-    if bool(xp.all(finite)):
+    finite = namespace(values).isfinite(values)
+    if bool(finite.all()):
         return
     bad = [int(i) for i in np.argwhere(~np.asarray(finite.tolist()))[0]]
     raise ValueError(

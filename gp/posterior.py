@@ -230,11 +230,8 @@ class Posterior:
         noise = self.noise if noise is None else as_noise(noise, len(added), self.y)
         corner = covariance(self.kernel, added, added)
         factor = extend(self.factor, self._cross(added).T, with_noise(corner, added, noise))
-        known = self.y.shape[0]
         xp = namespace(y)
-        residual = y - added.apply(self.mean_function)
-        residual = residual - factor.lower[known:, :known] @ self.whitened
-        whitened = Factor(factor.lower[known:, known:]).solve(residual)
+        whitened = factor.continue_solution(self.whitened, y - added.apply(self.mean_function))
         return Posterior(
             kernel=self.kernel,
             mean_function=self.mean_function,
