@@ -1,0 +1,146 @@
+"""A criterion at work: bound to a posterior and a measure, a function of points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from acquisition.pointwise.criterion import Criterion, Informative
+from acquisition.pointwise.predictor import Predictor
+from acquisition.pointwise.targets import posterior_targets
+from gp.arrays import Array, namespace
+from gp.checks import as_points
+from gp.embeddings.registry import in_kind_of
+from gp.integrals import Integrals
+from gp.measures import Measure
+from gp.posterior import Posterior
+
+if TYPE_CHECKING:
+    from botorch.acquisition import AcquisitionFunction
+
+
+@dataclass(frozen=True, eq=False)
+class Acquisition:
+    """A function of points, to be maximised; made by :func:`bind`.
+
+    Points are of the posterior's kind, NumPy or torch, and so is what is returned; torch gradients
+    flow through :meth:`score` and :meth:`value`.
+    """
+
+    criterion: Criterion
+    predictor: Predictor
+
+    @property
+    def posterior(self) -> Posterior:
+        """The Gaussian process given what has been observed."""
+        return self.predictor.posterior
+
+    @property
+    def measure(self) -> Measure:
+        """The measure that f is integrated against."""
+        return self.predictor.measure
+
+    def value(self, x: Array) -> Array:
+        """Return the criterion itself at points x (m, D), (m,)."""
+        score = self.score(x)
+        return namespace(score).exp(score) if self.criterion.logarithmic else score
+
+    def score(self, x: Array) -> Array:
+        """Return the criterion or its logarithm (whichever is searched), (m,)."""
+        return self.criterion.score(self.predictor.moments(x))
+
+    def score_and_gradient(self, x: Array) -> tuple[Array, Array]:
+        """Return the scores (m,) and their gradients in x (m, D), in closed form."""
+        at = self.predictor.moments(x)
+        score = self.criterion.score(at)
+        return score, self.predictor.pullback(at, self.criterion.partials(at))
+
+    def given(self, x: Array, y: Array | None = None) -> Acquisition:
+        """Return the same function once f has been seen at x (m, D).
+
+        Without ``y`` (m,), what would be seen is taken to be the posterior mean: variances do not
+        depend on it, so for a criterion of variances alone this is exact.
+        """
+        posterior = self.posterior
+        y = posterior.mean(x) if y is None else y
+        one_each = getattr(posterior.noise, "ndim", 0) == 1
+        noise = namespace(y).ones_like(y) * self.predictor.noise if one_each else None
+        return self.moved_to(posterior.extend(x, y, noise=noise))
+
+    def moved_to(self, posterior: Posterior) -> Acquisition:
+        """Return the same criterion, measure and noise with another posterior.
+
+        Cheaper than :func:`bind` where the kernel is the same object: its integrals are kept.
+        """
+        predictor = replace(self.predictor, posterior=posterior)
+        if predictor.targets is not None:
+            assert isinstance(self.criterion, Informative)  # it was bound with targets
+            targets = predictor.targets.given(posterior)
+            combination = self.criterion.combination(targets)
+            predictor = replace(predictor, targets=targets, combination=combination)
+        return Acquisition(self.criterion, predictor)
+
+    def botorch(self) -> AcquisitionFunction:
+        """Return it as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
+        from acquisition.pointwise.botorch import as_botorch
+
+        return as_botorch(self)
+
+
+def bind(
+    criterion: Criterion, posterior: Posterior, measure: Measure, *, noise: float | None = None
+) -> Acquisition:
+    """Return ``criterion`` as a function of points.
+
+    Parameters
+    ----------
+    criterion : what is gained by seeing f at a point, such as ``IntegralVarianceReduction()``.
+    posterior : of f given what has been observed; there may be no observations yet.
+    measure : what f is integrated against.
+    noise : noise variance of the next observation; by default the number the posterior has.
+
+    Raises
+    ------
+    ValueError
+        If dimensions differ, or the posterior has a noise for each observation and ``noise`` is
+        not given.
+    UnknownPairError
+        When it is first used, if the kernel has no embedding against the measure and the criterion
+        asks for the integral.
+    """
+    if measure.dimension != posterior.x.shape[1]:
+        raise ValueError(
+            f"measure has dimension {measure.dimension}, the posterior's points have "
+            f"{posterior.x.shape[1]} columns: give a measure on the same space"
+        )
+    measure = in_kind_of(measure, posterior.x)
+    predictor = Predictor(posterior, measure, _next_noise(posterior, noise))
+    if isinstance(criterion, Informative):
+        functional = Integrals((measure,)) if criterion.targets is None else criterion.targets
+        targets = posterior_targets(posterior, functional)
+        combination = criterion.combination(targets)
+        predictor = replace(predictor, targets=targets, combination=combination)
+    return Acquisition(criterion, predictor)
+
+
+def _next_noise(posterior: Posterior, noise: float | None) -> float:
+    if noise is not None:
+        if not 0 <= noise < float("inf"):
+            raise ValueError(f"noise = {noise!r}: give a variance, finite and not negative")
+        return float(noise)
+    if getattr(posterior.noise, "ndim", 0) == 1:
+        raise ValueError(
+            "noise = None, but the posterior has a noise for each observation: give that of the "
+            "next one"
+        )
+    return float(posterior.noise)
+
+
+def checked_points(acquisition: Acquisition, x: Any) -> Array:
+    """Return points (m, D) of the posterior's space; raise ValueError where they are not."""
+    x = as_points("x", x)
+    if x.shape[1] != acquisition.measure.dimension:
+        raise ValueError(
+            f"x has {x.shape[1]} columns, the measure has dimension {acquisition.measure.dimension}"
+        )
+    return x

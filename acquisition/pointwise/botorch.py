@@ -1,0 +1,87 @@
+"""An acquisition as a BoTorch ``AcquisitionFunction``, which ``optimize_acqf`` maximises.
+
+With a torch posterior, autodiff goes through the formulas; with a NumPy posterior the closed-form
+gradient is handed to autograd (once: it cannot be differentiated again). What BoTorch sees is the
+score, the logarithm where the criterion is positive, as its own ``Log...`` functions do.
+
+One point at a time (q = 1). For batches, ``optimize_acqf(..., q=q, sequential=True)`` sets pending
+points, on which the acquisition conditions with its own mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.deterministic import GenericDeterministicModel
+from botorch.utils.transforms import t_batch_mode_transform
+
+from acquisition.pointwise.acquisition import Acquisition
+from gp.arrays import as_like, is_torch
+
+
+class PointwiseAcquisitionFunction(AcquisitionFunction):
+    """The score of an :class:`Acquisition` at points X (..., 1, D), shape (...)."""
+
+    def __init__(self, acquisition: Acquisition) -> None:
+        super().__init__(model=GenericDeterministicModel(_mean_of(acquisition)))
+        self.acquisition = acquisition
+        self._given_all = acquisition
+        self._log = acquisition.criterion.logarithmic
+
+    def set_X_pending(self, X_pending: torch.Tensor | None = None) -> None:
+        """Condition on points (m, D) whose values are on their way; ``None`` forgets them."""
+        super().set_X_pending(X_pending)
+        if X_pending is None or X_pending.shape[0] == 0:
+            self._given_all = self.acquisition
+            return
+        points = as_like(X_pending.detach(), self.acquisition.posterior.x)
+        self._given_all = self.acquisition.given(points)
+
+    @t_batch_mode_transform(expected_q=1)
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Return the score at X (..., 1, D), (...)."""
+        points = X.reshape(-1, X.shape[-1])
+        score: torch.Tensor
+        if is_torch(self.acquisition.posterior.x):
+            score = self._given_all.score(points)
+        else:
+            score = _ClosedForm.apply(points, self._given_all)
+        return score.reshape(X.shape[:-2])
+
+
+class _ClosedForm(torch.autograd.Function):
+    """A NumPy score with its closed-form gradient, as one node of a torch graph."""
+
+    @staticmethod
+    def forward(ctx: Any, points: torch.Tensor, acquisition: Acquisition) -> torch.Tensor:
+        x = as_like(points.detach(), acquisition.posterior.x)
+        if ctx.needs_input_grad[0]:
+            score, gradient = acquisition.score_and_gradient(x)
+            ctx.save_for_backward(as_like(gradient, points))
+        else:
+            score = acquisition.score(x)
+        return as_like(score, points).detach()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *upstream: Any) -> tuple[torch.Tensor, None]:
+        (gradient,) = ctx.saved_tensors
+        return upstream[0][:, None] * gradient, None
+
+
+def _mean_of(acquisition: Acquisition) -> Any:
+    """The posterior mean for BoTorch, (..., m, D) to (..., m, 1)."""
+    posterior = acquisition.posterior
+
+    def mean(X: torch.Tensor) -> torch.Tensor:
+        flat = as_like(X.reshape(-1, X.shape[-1]), posterior.x)
+        return as_like(posterior.mean(flat), X).reshape(*X.shape[:-1], 1)
+
+    return mean
+
+
+def as_botorch(acquisition: Acquisition) -> PointwiseAcquisitionFunction:
+    """Return ``acquisition`` as a BoTorch acquisition function."""
+    return PointwiseAcquisitionFunction(acquisition)

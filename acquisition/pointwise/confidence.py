@@ -1,0 +1,44 @@
+"""The upper confidence bound, as the thesis writes it (Section 7.3.4).
+
+    a(x) = lambda m(x) + Var(f(x))
+
+lambda = 0 is pure exploration: uncertainty sampling of f. Bayesian optimisation usually writes
+m + beta sd; here the variance enters, in the same units as lambda m when lambda carries those of f.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.pointwise.criterion import Moments, Partials
+from gp.arrays import Array, namespace
+
+
+@dataclass(frozen=True)
+class UpperConfidenceBound:
+    """lambda m(x) + v(x).
+
+    Attributes
+    ----------
+    weight : lambda, in units of f; 0 gives pure exploration, larger ones look where f is large,
+        negative ones where it is small.
+    """
+
+    weight: float = 1.0
+
+    logarithmic = False
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.weight):
+            raise ValueError(f"weight = {self.weight!r}: give a finite number")
+
+    def score(self, at: Moments) -> Array:
+        """Return lambda m + v, (m,)."""
+        return self.weight * at.mean + at.variance
+
+    def partials(self, at: Moments) -> Partials:
+        """Return lambda and 1."""
+        ones = namespace(at.variance).ones_like(at.variance)
+        return Partials(mean=self.weight * ones, variance=ones)

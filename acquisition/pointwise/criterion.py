@@ -1,0 +1,122 @@
+"""What a pointwise acquisition function is: a criterion of the moments of f at a point.
+
+An acquisition function factorises into three parts, each of which varies alone:
+
+    x  --predictor-->  moments of f(x)  --criterion-->  score  --search-->  the next x
+
+- The *moments* at x are what a Gaussian process says of f(x) before it is seen: its mean m, its
+  variance v, its covariances s with what one wants to know (integrals, as a rule), and log p(x).
+- A *criterion* is a formula in these, and its partial derivatives. It knows no kernel, no measure
+  and no array library, so one formula serves NumPy and torch, points of a domain and of a pool.
+- A *search* (:mod:`acquisition.search`, :mod:`acquisition.pool`) maximises the score.
+
+The gradient in x is the chain rule: the criterion's partials, pulled back through the predictor.
+
+Criteria that are positive give their *logarithm* as the score. It has the same maximum, it does
+not underflow where p(x) does, and several points with very different values can be climbed from
+together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from gp.arrays import Array
+from gp.observations import Functional
+
+
+class Moments(Protocol):
+    """What is known of f at m points before it is seen there."""
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean, (m,)."""
+        ...
+
+    @property
+    def variance(self) -> Array:
+        """Posterior variance of f, (m,); positive: at least what rounding leaves of it."""
+        ...
+
+    @property
+    def predictive_variance(self) -> Array:
+        """Variance of the next observation, noise included, (m,)."""
+        ...
+
+    @property
+    def signals(self) -> Array:
+        """Covariances of f(x) with r combinations of the targets, (m, r)."""
+        ...
+
+    @property
+    def log_density(self) -> Array:
+        """log p(x), (m,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Partials:
+    """Derivatives of a score in the moments; ``None`` for those that it does not depend on.
+
+    Attributes
+    ----------
+    mean, variance, log_density : (m,). That in the variance holds the one in the predictive
+        variance too, which moves with it.
+    signals : (m, r)
+    """
+
+    mean: Array | None = None
+    variance: Array | None = None
+    signals: Array | None = None
+    log_density: Array | None = None
+
+
+@runtime_checkable
+class Criterion(Protocol):
+    """How much is gained by seeing f at a point."""
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the score is the logarithm of the criterion."""
+        ...
+
+    def score(self, at: Moments) -> Array:
+        """Return the criterion or its logarithm, (m,)."""
+        ...
+
+    def partials(self, at: Moments) -> Partials:
+        """Return the derivatives of the score in the moments."""
+        ...
+
+
+class Targets(Protocol):
+    """What one wants to know: J linear functionals of f, given the observations."""
+
+    def __len__(self) -> int:
+        """Return J."""
+        ...
+
+    @property
+    def covariance(self) -> Array:
+        """Their posterior covariance, (J, J)."""
+        ...
+
+    @property
+    def like(self) -> Array:
+        """An array of the kind, dtype and device that is computed in."""
+        ...
+
+
+@runtime_checkable
+class Informative(Criterion, Protocol):
+    """A criterion of what f(x) tells about targets."""
+
+    @property
+    def targets(self) -> Functional | None:
+        """What one wants to know; ``None`` for the integral against the measure."""
+        ...
+
+    def combination(self, targets: Targets) -> Array:
+        """Return R, (J, r): the signals are the covariances of f(x) with R^T targets."""
+        ...

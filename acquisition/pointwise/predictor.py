@@ -1,0 +1,153 @@
+"""The moments of f at points, and the way back from derivatives in them to derivatives in x.
+
+With K = C C^T the covariance of the observations, k_* that of f(x) with them, Z their covariance
+with the targets (prior, R-combined), and h = C^-1 k_*^T,
+
+    mean      m0(x) + h^T C^-1 (y - m0)
+    variance  k(x, x) - h^T h
+    signals   z(x) R - h^T C^-1 Z R
+
+Everything hangs on h, so one triangular solve serves all moments and a second one all gradients:
+derivatives a_m, a_v, a_s of a score in the moments give
+
+    d score / d k_*  =  C^-T (C^-1 (y - m0) a_m - 2 h a_v - C^-1 Z R a_s),
+
+which is contracted with the derivatives of the kernel without forming an array of them. Batches of
+points cost one matrix product each, whatever the criterion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from acquisition.pointwise.criterion import Partials
+from acquisition.pointwise.density import log_density_gradient
+from acquisition.pointwise.targets import PosteriorTargets
+from gp.arrays import Array, is_torch, namespace, to_numpy
+from gp.kernels.contraction import contracted_gradient, diagonal_gradient
+from gp.measures import Measure
+from gp.observations import Gradients, Values, covariance
+from gp.posterior import Posterior
+
+_ROUNDING = 100
+"""A variance below this many times n rounding errors of the prior variance is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A posterior, what one wants to know of it, and the measure, ready for many points.
+
+    Attributes
+    ----------
+    posterior : the Gaussian process given what has been observed.
+    measure : whose density p(x) is.
+    noise : the noise variance of the next observation.
+    targets : what one wants to know; ``None`` where a criterion does not ask.
+    combination : (J, r), R; the signals are covariances with R^T targets.
+    """
+
+    posterior: Posterior
+    measure: Measure
+    noise: float = 0.0
+    targets: PosteriorTargets | None = None
+    combination: Array = None
+
+    @cached_property
+    def solved_targets(self) -> Array:
+        """C^-1 Z R, (n, r)."""
+        assert self.targets is not None  # asked for only where there are targets
+        return self.posterior.factor.solve(self.targets.observed @ self.combination)
+
+    @cached_property
+    def extra_variance(self) -> float:
+        """What the next observation has beyond the variance of f: noise and jitter."""
+        return float(self.noise) + self.posterior.jitter
+
+    def moments(self, x: Array) -> PredictedMoments:
+        """Return the moments of f at points x (m, D), each computed when it is asked for."""
+        return PredictedMoments(self, x)
+
+    def pullback(self, at: PredictedMoments, partials: Partials) -> Array:
+        """Return the gradient in x, (m, D), of a score with these derivatives in the moments."""
+        posterior, x = self.posterior, at.x
+        pulled = namespace(x).zeros_like(x)
+        through: Array = 0.0  # derivative in h, (n, m)
+        if partials.mean is not None:
+            through = posterior.whitened[:, None] * partials.mean
+            pulled = pulled + partials.mean[:, None] * posterior.mean_function.gradient(x)
+        if partials.variance is not None:
+            through = through - 2 * at.half * partials.variance
+            pulled = pulled + partials.variance[:, None] * diagonal_gradient(posterior.kernel, x)
+        if partials.signals is not None:
+            assert self.targets is not None  # the score depends on them
+            through = through - self.solved_targets @ partials.signals.T
+            weights = partials.signals @ self.combination.T
+            pulled = pulled + self.targets.contracted_gradient(x, weights)
+        if partials.log_density is not None:
+            slope = log_density_gradient(self.measure, x)
+            pulled = pulled + partials.log_density[:, None] * slope
+        if isinstance(through, float):
+            return pulled
+        return pulled + self._through_kernel(x, posterior.factor.solve(through, transposed=True).T)
+
+    def _through_kernel(self, x: Array, weights: Array) -> Array:
+        """Return sum_i weights_mi d cov(f(x_m), observation i)/dx_m, (m, D)."""
+        kernel, observations = self.posterior.kernel, self.posterior.observations
+        if len(observations.blocks) == 1 and isinstance(observations.blocks[0], Values):
+            return contracted_gradient(kernel, x, observations.x, weights)
+        m, dimension = x.shape
+        slopes = covariance(kernel, Gradients(x), observations).reshape((m, dimension, -1))
+        return namespace(x).sum(slopes * weights[:, None, :], axis=2)
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedMoments:
+    """The moments of f at points x (m, D); see :class:`criterion.Moments`."""
+
+    predictor: Predictor
+    x: Array
+
+    @cached_property
+    def half(self) -> Array:
+        """h = C^-1 k_*^T, (n, m)."""
+        posterior = self.predictor.posterior
+        cross = covariance(posterior.kernel, Values(self.x), posterior.observations)
+        return posterior.factor.solve(cross.T)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Posterior mean, (m,)."""
+        posterior = self.predictor.posterior
+        return posterior.mean_function(self.x) + posterior.whitened @ self.half
+
+    @cached_property
+    def variance(self) -> Array:
+        """Posterior variance plus what rounding makes of zero, (m,)."""
+        prior = self.predictor.posterior.kernel.diagonal(self.x)
+        half = self.half
+        explained = (half**2).sum(0) if is_torch(half) else np.einsum("nm,nm->m", half, half)
+        xp = namespace(prior)
+        floor = _ROUNDING * max(half.shape[0], 1) * float(xp.finfo(prior.dtype).eps)
+        return xp.clip(prior - explained, 0.0, None) + floor * float(np.max(to_numpy(prior)))
+
+    @cached_property
+    def predictive_variance(self) -> Array:
+        """Variance of the next observation, (m,)."""
+        return self.variance + self.predictor.extra_variance
+
+    @cached_property
+    def signals(self) -> Array:
+        """Posterior covariances of f(x) with the combined targets, (m, r)."""
+        predictor = self.predictor
+        if predictor.targets is None:
+            raise ValueError("the criterion asks for signals but names no targets")
+        prior = predictor.targets.cross(self.x) @ predictor.combination
+        return prior - self.half.T @ predictor.solved_targets
+
+    @cached_property
+    def log_density(self) -> Array:
+        """log p(x), (m,)."""
+        return self.predictor.measure.log_density(self.x)

@@ -1,0 +1,89 @@
+"""What one wants to know of f, as a search needs it: covariances with f(x), and their gradient.
+
+    cov(f(x), T_j)          prior, (m, J): for an integral the kernel mean z_j(x)
+    d cov(f(x), T_j)/dx     (m, D, J)
+
+Every functional that gp knows will do. Integrals against measures, which are searched with most,
+keep their embeddings between the steps of a search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gp.arrays import Array, namespace
+from gp.embeddings import KernelEmbedding, embed
+from gp.embeddings.registry import in_kind_of
+from gp.integrals import Integrals
+from gp.observations import Functional, Gradients, Values, covariance
+from gp.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorTargets:
+    """Functionals of a Gaussian process given observations; see :class:`criterion.Targets`.
+
+    Attributes
+    ----------
+    posterior : the Gaussian process.
+    functional : J of its functionals.
+    pairs : their embeddings, J of them, where the functionals are integrals.
+    """
+
+    posterior: Posterior
+    functional: Functional
+    pairs: tuple[KernelEmbedding, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.functional)
+
+    @property
+    def like(self) -> Array:
+        """An array of the kind, dtype and device that is computed in."""
+        return self.posterior.x
+
+    def given(self, posterior: Posterior) -> PosteriorTargets:
+        """Return the same functionals of another posterior; embeddings stay if its kernel does."""
+        if posterior.kernel is self.posterior.kernel:
+            return replace(self, posterior=posterior)
+        return posterior_targets(posterior, self.functional)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Their posterior covariance, (J, J)."""
+        if isinstance(self.functional, Integrals):
+            return self.posterior.integral(self.functional.measures).covariance
+        return self.posterior.covariance(self.functional)
+
+    @cached_property
+    def observed(self) -> Array:
+        """Prior covariances of the n observations with the targets, (n, J)."""
+        observations = self.posterior.observations
+        if len(observations.blocks) == 1 and isinstance(observations.blocks[0], Values):
+            return self.cross(observations.x)
+        return covariance(self.posterior.kernel, observations, self.functional)
+
+    def cross(self, x: Array) -> Array:
+        """Return the prior covariances of f(x) with the targets, (m, J)."""
+        if self.pairs is None:
+            return covariance(self.posterior.kernel, Values(x), self.functional)
+        return namespace(x).stack([pair.mean(x) for pair in self.pairs], axis=1)
+
+    def contracted_gradient(self, x: Array, weights: Array) -> Array:
+        """Return sum_j weights_ij d cov(f(x_i), T_j)/dx_i, (m, D), for weights (m, J)."""
+        if self.pairs is None:
+            m, dimension = x.shape
+            slopes = covariance(self.posterior.kernel, Gradients(x), self.functional)
+            slopes = slopes.reshape((m, dimension, len(self)))
+            return namespace(x).sum(slopes * weights[:, None, :], axis=2)
+        return sum(weights[:, j, None] * pair.mean_gradient(x) for j, pair in enumerate(self.pairs))
+
+
+def posterior_targets(posterior: Posterior, functional: Functional) -> PosteriorTargets:
+    """Return functionals as targets; integrals with their embeddings."""
+    pairs = None
+    if isinstance(functional, Integrals):
+        measures = (in_kind_of(measure, posterior.x) for measure in functional.measures)
+        pairs = tuple(embed(posterior.kernel, measure) for measure in measures)
+    return PosteriorTargets(posterior, functional, pairs)

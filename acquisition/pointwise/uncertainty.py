@@ -1,0 +1,60 @@
+"""Uncertainty sampling: look where the integrand is least known.
+
+Thesis Eq. 7.18 (Gunter et al. 2014): argmax Var[f(x) p(x)] = v(x) p(x)^2. With the density to the
+power 0 it is the posterior variance alone, as thesis 7.3.4 considers for mini-batches. Where f is a
+log density that q = p approximates, exp(m) says where the mass will be found: prospective
+uncertainty sampling (Acerbi 2018, Eq. 8), v(x) p(x) exp(m(x)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.pointwise.criterion import Moments, Partials
+from gp.arrays import Array, namespace
+
+
+@dataclass(frozen=True)
+class UncertaintySampling:
+    """v(x) p(x)^a, a = ``density_power``: 2 for the variance of the integrand, 0 for that of f."""
+
+    density_power: float = 2.0
+
+    logarithmic = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.density_power < np.inf:
+            raise ValueError(
+                f"density_power = {self.density_power!r}: give 0 (posterior variance), 2 (variance "
+                "of f p) or another finite number that is not negative"
+            )
+
+    def score(self, at: Moments) -> Array:
+        """Return log v + a log p."""
+        score = namespace(at.variance).log(at.variance)
+        return score + self.density_power * at.log_density if self.density_power else score
+
+    def partials(self, at: Moments) -> Partials:
+        """Return 1 / v, and a."""
+        if not self.density_power:
+            return Partials(variance=1 / at.variance)
+        ones = namespace(at.variance).ones_like(at.variance)
+        return Partials(variance=1 / at.variance, log_density=self.density_power * ones)
+
+
+@dataclass(frozen=True)
+class ProspectiveSampling:
+    """v(x) p(x) exp(m(x)), for f the logarithm of an unnormalised density."""
+
+    logarithmic = True
+
+    def score(self, at: Moments) -> Array:
+        """Return log v + log p + m."""
+        return namespace(at.variance).log(at.variance) + at.log_density + at.mean
+
+    def partials(self, at: Moments) -> Partials:
+        """Return 1 / v, 1 and 1."""
+        ones = namespace(at.variance).ones_like(at.variance)
+        return Partials(mean=ones, variance=1 / at.variance, log_density=ones)

@@ -1,0 +1,187 @@
+"""What seeing f(x) tells about integrals: variance reduction, correlation, information.
+
+Let T be J targets, linear functionals of f such as its integral against a measure, with posterior
+covariance S and posterior covariances c(x) with f(x). An observation of f(x) with noise changes S
+by a matrix of rank one, whatever its value:
+
+    S  ->  S - c c^T / (v + noise).
+
+Three criteria are one quantity, the squared length of signals R^T c relative to the predictive
+variance, in three metrics R R^T:
+
+    reduction       c^T W c / (v + noise)            expected variance, thesis Eq. 7.17, weights W
+    correlation     c^T S^-1 c / (v + noise)         squared (multiple) correlation, in [0, 1]
+    information     -log(1 - correlation) / 2        mutual information of f(x) + e and T, in nats
+
+For one target they are increasing functions of each other: the node is the same.
+
+Minimising the expected variance of the integral is due to Osborne et al. 2012 ("Active learning of
+model evidence using Bayesian quadrature"); where hyperparameters are fixed there is nothing to
+expect, because the variance does not depend on what will be seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.pointwise.criterion import Moments, Partials, Targets
+from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.linear_maps import lower_inverse
+from gp.observations import Functional
+
+_MOST_CORRELATED = 1e-12
+"""1 - correlation is no smaller than this: beyond it, it is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegralVarianceReduction:
+    """c^T W c / (v + noise): how much the variance of the integral falls (thesis Eq. 7.17).
+
+    Attributes
+    ----------
+    targets : J functionals (:class:`gp.Integrals`, ...); by default the integral against the
+        measure that is bound.
+    weights : what is reduced: (J,), non-negative, for the weighted sum of the targets' variances
+        (by default all 1); or (J, r), R, for the sum of the variances of the r combinations
+        R^T T, such as one signed sum of many integrals.
+    """
+
+    targets: Functional | None = None
+    weights: Array | None = None
+
+    logarithmic = True
+
+    def combination(self, targets: Targets) -> Array:
+        """Return R with R R^T = W, (J, r); raises ValueError for weights that do not fit."""
+        return _root_of_weights(self.weights, targets)
+
+    def score(self, at: Moments) -> Array:
+        """Return its logarithm, (m,)."""
+        return namespace(at.variance).log(_reduction(at))
+
+    def partials(self, at: Moments) -> Partials:
+        """Return 2 s / |s|^2 in the signals, -1 / (v + noise) in the variance."""
+        return _partials_of_log(at)
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredCorrelation:
+    """c^T S^-1 c / (v + noise): the share of a target's variance that f(x) explains.
+
+    Attributes
+    ----------
+    targets : J functionals; by default the integral against the measure that is bound. For
+        several, the square of their multiple correlation with f(x).
+    """
+
+    targets: Functional | None = None
+
+    logarithmic = True
+
+    def combination(self, targets: Targets) -> Array:
+        """Return R with R R^T = S^-1, (J, J)."""
+        return _root_of_precision(targets)
+
+    def score(self, at: Moments) -> Array:
+        """Return its logarithm, (m,)."""
+        return namespace(at.variance).log(_reduction(at))
+
+    def partials(self, at: Moments) -> Partials:
+        """Return 2 s / |s|^2 in the signals, -1 / (v + noise) in the variance."""
+        return _partials_of_log(at)
+
+
+@dataclass(frozen=True, eq=False)
+class MutualInformation:
+    """-log(1 - squared correlation) / 2: what f(x) tells about the targets, in nats.
+
+    Attributes
+    ----------
+    targets : J functionals; by default the integral against the measure that is bound.
+    """
+
+    targets: Functional | None = None
+
+    logarithmic = True
+
+    def combination(self, targets: Targets) -> Array:
+        """Return R with R R^T = S^-1, (J, J)."""
+        return _root_of_precision(targets)
+
+    def score(self, at: Moments) -> Array:
+        """Return its logarithm, (m,)."""
+        xp = namespace(at.variance)
+        return xp.log(-0.5 * xp.log1p(-_correlation(at)))
+
+    def partials(self, at: Moments) -> Partials:
+        """Return those of the squared correlation times d log(information) / d log(it)."""
+        xp, inner = namespace(at.variance), _partials_of_log(at)
+        correlation = _correlation(at)
+        factor = correlation / ((correlation - 1) * xp.log1p(-correlation))
+        assert inner.signals is not None  # they are what it is made of
+        return Partials(variance=factor * inner.variance, signals=factor[:, None] * inner.signals)
+
+
+def _squared_signals(at: Moments) -> Array:
+    """|s|^2, kept above zero where rounding or symmetry makes it vanish, (m,)."""
+    xp = namespace(at.signals)
+    squares = xp.sum(at.signals**2, axis=1)
+    return xp.clip(squares, float(xp.finfo(squares.dtype).tiny), None)
+
+
+def _reduction(at: Moments) -> Array:
+    """|s|^2 / (v + noise), (m,)."""
+    return _squared_signals(at) / at.predictive_variance
+
+
+def _correlation(at: Moments) -> Array:
+    """The same as a squared correlation, below 1 by more than rounding, (m,)."""
+    reduction = _reduction(at)
+    xp = namespace(reduction)
+    tiny = float(xp.finfo(reduction.dtype).tiny)
+    slack = max(_MOST_CORRELATED, 10 * float(xp.finfo(reduction.dtype).eps))
+    return xp.clip(reduction, tiny, 1 - slack)
+
+
+def _partials_of_log(at: Moments) -> Partials:
+    return Partials(
+        variance=-1 / at.predictive_variance,
+        signals=2 * at.signals / _squared_signals(at)[:, None],
+    )
+
+
+def _root_of_weights(weights: Array | None, targets: Targets) -> Array:
+    count, like = len(targets), targets.like
+    xp = namespace(like)
+    if weights is None:
+        return xp.eye(count, dtype=like.dtype, device=like.device)
+    host = to_numpy(weights).astype(float)
+    if not np.all(np.isfinite(host)) or not np.any(host):
+        raise ValueError(f"weights = {weights!r}: give finite numbers that are not all zero")
+    if host.shape == (count,) and np.all(host >= 0):
+        return as_like(np.diag(np.sqrt(host)), like)
+    if host.ndim == 2 and host.shape[0] == count:
+        return as_like(weights, like)
+    raise ValueError(
+        f"weights has shape {host.shape}, smallest entry {host.min():.3g}, and there are {count} "
+        f"targets: give ({count},) that are not negative, or combinations ({count}, r)"
+    )
+
+
+def _root_of_precision(targets: Targets) -> Array:
+    """R = D^-1 C^-T for S = D C C^T D, where D are the targets' standard deviations."""
+    covariance = targets.covariance
+    xp = namespace(covariance)
+    variances = xp.linalg.diagonal(covariance)
+    if not bool(xp.all(variances > 0)):
+        raise ValueError(
+            "a target has no variance left, so nothing can be learnt about it: leave it out, or "
+            "stop"
+        )
+    sd = xp.sqrt(variances)
+    from gp.linalg import cholesky
+
+    lower = cholesky(covariance / sd[:, None] / sd[None, :]).lower
+    return lower_inverse(lower).T / sd[:, None]

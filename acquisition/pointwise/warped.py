@@ -1,0 +1,66 @@
+"""Uncertainty sampling of a warped process f = offset + g^2 / 2 with g Gaussian (WSABI).
+
+The posterior is that of g (Gunter et al. 2014, "Sampling for inference in probabilistic models with
+fast Bayesian quadrature"); p(x) f(x) is uncertain by p(x)^2 Var[f(x)], and for g ~ N(m, v)
+
+    linearised at m    f ~ offset + m^2/2 + m (g - m)     Var = m^2 v             (WSABI-L)
+    moments matched    the exact variance of g^2 / 2      Var = v^2 / 2 + m^2 v   (WSABI-M)
+
+Linearised, nothing is uncertain where m = 0; WSABI-M still looks there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acquisition.pointwise.criterion import Moments, Partials
+from gp.arrays import Array, namespace
+
+
+@dataclass(frozen=True)
+class LinearisedWarpedUncertainty:
+    """m(x)^2 v(x) p(x)^2: the variance of the integrand of WSABI-L."""
+
+    logarithmic = True
+
+    def score(self, at: Moments) -> Array:
+        """Return its logarithm, (m,)."""
+        xp = namespace(at.variance)
+        return xp.log(_square(at.mean)) + xp.log(at.variance) + 2 * at.log_density
+
+    def partials(self, at: Moments) -> Partials:
+        """Return 2 / m, 1 / v and 2."""
+        xp = namespace(at.variance)
+        return Partials(
+            mean=2 * at.mean / _square(at.mean),
+            variance=1 / at.variance,
+            log_density=2 * xp.ones_like(at.variance),
+        )
+
+
+@dataclass(frozen=True)
+class MatchedWarpedUncertainty:
+    """(v(x)^2 / 2 + m(x)^2 v(x)) p(x)^2: the variance of the integrand of WSABI-M."""
+
+    logarithmic = True
+
+    def score(self, at: Moments) -> Array:
+        """Return its logarithm, (m,)."""
+        xp = namespace(at.variance)
+        spread = at.variance / 2 + at.mean**2
+        return xp.log(at.variance) + xp.log(spread) + 2 * at.log_density
+
+    def partials(self, at: Moments) -> Partials:
+        """Return those of log v + log(v / 2 + m^2) + 2 log p."""
+        spread = at.variance / 2 + at.mean**2
+        return Partials(
+            mean=2 * at.mean / spread,
+            variance=1 / at.variance + 0.5 / spread,
+            log_density=2 * namespace(at.variance).ones_like(at.variance),
+        )
+
+
+def _square(mean: Array) -> Array:
+    """m^2, kept above zero, (m,)."""
+    xp = namespace(mean)
+    return xp.clip(mean**2, float(xp.finfo(mean.dtype).tiny), None)

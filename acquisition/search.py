@@ -1,0 +1,212 @@
+"""Where on a continuous domain an acquisition is largest.
+
+1. *Candidates* where the measure has its mass: a low-discrepancy set carried through the measure,
+   shifted afresh in each search, and some around the nodes there are (a surrogate of a peak that
+   the measure hardly hits is refined from its own nodes). The best ones of previous searches can be
+   handed on: a local maximum that was not taken is often the next one.
+2. *Ascent* from the best few, which are kept apart from each other, together, with gradients in
+   closed form (:mod:`acquisition.ascent`).
+
+Both work in the measure's standard coordinates u, in which its mean is 0 and its covariance I, in a
+box: that of a uniform measure, otherwise ``radius`` standard deviations around what there is. The
+box is what keeps the search out of the tails, where a stationary surrogate knows nothing and the
+measure needs nothing (searching ten standard deviations wide costs two orders of magnitude in
+accuracy in ten dimensions).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from scipy.stats import qmc
+
+from acquisition.ascent import ascend
+from acquisition.pointwise.acquisition import Acquisition
+from gp.arrays import Array, as_like, to_numpy
+from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
+
+Seed: TypeAlias = int | np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The result of a search.
+
+    Attributes
+    ----------
+    x : (1, D), the best point, of the posterior's kind of array.
+    score : its score.
+    others : (m, D), the ends of the other ascents, best first: starts for the next search.
+    """
+
+    x: Array
+    score: float
+    others: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A box in the measure's standard coordinates, and the way to points.
+
+    Attributes
+    ----------
+    map : x = map.from_standard(u)
+    lower, upper : (D,), in standard coordinates.
+    corners : lower and upper corner (D,) in x, where the domain is a box there; else ``None``.
+    """
+
+    map: AffineMap
+    lower: np.ndarray
+    upper: np.ndarray
+    corners: tuple[np.ndarray, np.ndarray] | None = None
+
+    def points(self, u: np.ndarray) -> np.ndarray:
+        """Return the points x (m, D) of standard coordinates u (m, D)."""
+        x: np.ndarray = self.map.shift + u @ self.map.scale.T
+        return x if self.corners is None else np.clip(x, *self.corners)
+
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """Return the standard coordinates (m, D) of points x, moved into the box."""
+        return np.clip(self.map.to_standard(x), self.lower, self.upper)
+
+
+def domain_of(measure: Measure, radius: float = 4.0) -> Domain:
+    """Return where a measure is searched: its box, or ``radius`` standard deviations around it."""
+    if isinstance(measure, Empirical):
+        return _hull(measure)
+    standard = measure.standardise()
+    to_x = AffineMap(to_numpy(standard.map.shift), to_numpy(standard.map.scale))
+    one = np.ones(measure.dimension)
+    if isinstance(measure, Uniform):
+        corners = (to_numpy(measure.lower), to_numpy(measure.upper))
+        return Domain(to_x, -np.sqrt(3) * one, np.sqrt(3) * one, corners)
+    if isinstance(standard.measure, GaussianMixture):
+        means = to_numpy(standard.measure.means)
+        variances = np.diagonal(to_numpy(standard.measure.covariances), axis1=1, axis2=2)
+        reach = radius * np.sqrt(variances)
+        return Domain(to_x, (means - reach).min(axis=0), (means + reach).max(axis=0))
+    return Domain(to_x, -radius * one, radius * one)
+
+
+def _hull(measure: Empirical) -> Domain:
+    """The smallest box around finitely many points, which may lie in a subspace."""
+    points = to_numpy(measure.points)
+    lower, upper = points.min(axis=0), points.max(axis=0)
+    sd = np.sqrt(np.diagonal(to_numpy(measure.covariance)))
+    scale = np.where(sd > 0, sd, 1.0)
+    mean = to_numpy(measure.mean)
+    to_x = AffineMap(mean, np.diag(scale))
+    return Domain(to_x, (lower - mean) / scale, (upper - mean) / scale, (lower, upper))
+
+
+@dataclass(frozen=True)
+class ContinuousSearch:
+    """Settings of a search; call :meth:`maximise`.
+
+    Attributes
+    ----------
+    candidates : points scored at first.
+    near_nodes : the share of them around nodes.
+    ascents : how many are climbed from.
+    max_evaluations : of the acquisition and its gradient, all ascents at once counted as one.
+    tolerance : an ascent ends when it promises less gain in score than this. Scores are logarithms,
+        mostly: then this is a relative gain. For others it is in units of the score.
+    radius : how many standard deviations of the measure are searched.
+    """
+
+    candidates: int = 192
+    near_nodes: float = 0.25
+    ascents: int = 3
+    max_evaluations: int = 12
+    tolerance: float = 1e-2
+    radius: float = 4.0
+    first_step: float = field(default=0.2, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in (("candidates", 1), ("ascents", 1), ("max_evaluations", 1)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} = {getattr(self, name)!r}: give {least} or more")
+        if not 0 <= self.near_nodes <= 1:
+            raise ValueError(f"near_nodes = {self.near_nodes!r}: give a share in [0, 1]")
+        for name in ("tolerance", "radius", "first_step"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name} = {getattr(self, name)!r}: give a positive number")
+
+    def maximise(
+        self, acquisition: Acquisition, seed: Seed, *, starts: Array | None = None
+    ) -> Found:
+        """Return the best point found.
+
+        Parameters
+        ----------
+        acquisition : what is maximised.
+        seed : of the candidates; the same seed gives the same point.
+        starts : (m, D), points to score beside the candidates, such as ``Found.others``.
+        """
+        rng, domain = np.random.default_rng(seed), domain_of(acquisition.measure, self.radius)
+        like = acquisition.posterior.x
+        u = self._candidates(acquisition, domain, rng, starts)
+        scores = to_numpy(acquisition.score(as_like(domain.points(u), like)))
+        scores = np.where(np.isnan(scores), -np.inf, scores)
+        chosen = _best_apart(u, scores, self.ascents)
+
+        def climbed(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            score, gradient = acquisition.score_and_gradient(as_like(domain.points(u), like))
+            return to_numpy(score), to_numpy(gradient) @ domain.map.scale
+
+        ends = ascend(
+            climbed,
+            u[chosen],
+            domain.lower,
+            domain.upper,
+            first_step=self.first_step,
+            tolerance=self.tolerance,
+            max_evaluations=self.max_evaluations,
+        )
+        order = np.argsort(-ends.values, kind="stable")
+        points = as_like(domain.points(ends.points[order]), like)
+        return Found(points[:1, :], float(ends.values[order[0]]), points[1:, :])
+
+    def _candidates(
+        self, acquisition: Acquisition, domain: Domain, rng: np.random.Generator, starts: Array | None
+    ) -> np.ndarray:
+        """Standard coordinates (m, D) of the candidates and starts, in the box."""
+        measure, nodes = acquisition.measure, to_numpy(acquisition.posterior.x)
+        local = round(self.near_nodes * self.candidates) if len(nodes) else 0
+        spread = max(self.candidates - local, 1)
+        cube = (_low_discrepancy(spread, measure.dimension) + rng.random(measure.dimension)) % 1.0
+        carried = to_numpy(measure.from_unit_cube(as_like(cube, measure.mean)))
+        parts = [domain.coordinates(carried)]
+        if local:
+            centres = domain.coordinates(nodes[rng.integers(len(nodes), size=local)])
+            reach = np.exp(rng.uniform(np.log(0.05), np.log(1.0), size=(local, 1)))
+            parts.append(centres + reach * rng.standard_normal(centres.shape))
+        if starts is not None and len(starts):
+            parts.append(domain.coordinates(to_numpy(starts)))
+        return np.clip(np.concatenate(parts), domain.lower, domain.upper)
+
+
+@lru_cache(maxsize=64)
+def _low_discrepancy(n: int, dimension: int) -> np.ndarray:
+    """n points of one Sobol set in the unit cube, (n, D); searches shift it at random."""
+    exponent = int(np.ceil(np.log2(n)))
+    points = qmc.Sobol(dimension, scramble=False).random_base2(exponent)[:n]
+    points.flags.writeable = False
+    return points
+
+
+def _best_apart(u: np.ndarray, scores: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the ``count`` best of well separated candidates: two close ones climb one hill."""
+    order = np.argsort(-scores, kind="stable")[: 8 * count]
+    chosen = [int(order[0])]
+    apart = 0.25 * np.sqrt(u.shape[1])
+    for index in order[1:]:
+        if len(chosen) == count:
+            break
+        gaps = u[chosen] - u[index]
+        if np.min(np.einsum("md,md->m", gaps, gaps)) > apart**2:
+            chosen.append(int(index))
+    return np.array(chosen)

@@ -1,0 +1,126 @@
+"""Gradients in points, contracted: what ascent in x needs of a kernel, without an (n, m, D) array.
+
+For weights A, the gradient of sum_ij A_ij k(x_i, y_j) in x_i is
+
+    g_i = sum_j A_ij dk(x_i, y_j)/dx_i.
+
+A radial kernel has dk/dx = 2 variance phi'(s) (x - y) / l^2, so that with B = 2 variance A phi'(s)
+
+    g_i = (x_i sum_j B_ij - sum_j B_ij y_j) / l^2,
+
+two matrix products. Sums add up; in a product each factor is contracted with the others in the
+weights; a kernel of some columns contributes to those. Any other kernel goes through its array of
+derivatives. A new kernel with a shorter way registers it: ``@contracted_gradient.register``.
+"""
+
+from __future__ import annotations
+
+from functools import reduce, singledispatch
+from operator import mul
+
+from gp.arrays import Array, as_like, namespace
+from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.kernels.composite import Columns, Product, Sum
+from gp.kernels.stationary import Stationary
+from gp.kernels.white import White
+
+
+@singledispatch
+def contracted_gradient(kernel: Kernel, x: Array, y: Array, weights: Array) -> Array:
+    """Return g_i = sum_j weights_ij dk(x_i, y_j)/dx_i, (n, D).
+
+    Parameters
+    ----------
+    kernel : differentiable, or radial (whose gradient exists but at x = y, where it is taken as 0).
+    x : (n, D), y : (m, D)
+    weights : (n, m)
+    """
+    k_x = _differentiable(kernel).derivatives(x, y).k_x
+    return namespace(x).sum(weights[:, None, :] * k_x, axis=2)
+
+
+@singledispatch
+def diagonal_gradient(kernel: Kernel, x: Array) -> Array:
+    """Return the gradient of k(x_i, x_i) in x_i, (n, D)."""
+    prior = _differentiable(kernel).diagonal_derivatives(x)
+    return prior.k_x + prior.k_y
+
+
+@contracted_gradient.register
+def _radial(kernel: Stationary, x: Array, y: Array, weights: Array) -> Array:
+    b = weights * kernel.slope(kernel.squared_distance(x, y))
+    centre = y[:1, :]  # differences near the points, not near the origin, keep their digits
+    total = namespace(x).sum(b, axis=1)[:, None]
+    pulled = (x - centre) * total - b @ (y - centre)
+    return 2 * as_like(kernel.variance, x) * pulled / as_like(kernel.lengthscale, x) ** 2
+
+
+@diagonal_gradient.register(Stationary)
+@diagonal_gradient.register(White)
+def _constant_diagonal(kernel: Stationary | White, x: Array) -> Array:
+    return namespace(x).zeros_like(x)
+
+
+@contracted_gradient.register
+def _white(kernel: White, x: Array, y: Array, weights: Array) -> Array:
+    return namespace(x).zeros_like(x)
+
+
+@contracted_gradient.register
+def _sum(kernel: Sum, x: Array, y: Array, weights: Array) -> Array:
+    return sum(contracted_gradient(term, x, y, weights) for term in kernel.terms)
+
+
+@diagonal_gradient.register
+def _sum_diagonal(kernel: Sum, x: Array) -> Array:
+    return sum(diagonal_gradient(term, x) for term in kernel.terms)
+
+
+@contracted_gradient.register
+def _product(kernel: Product, x: Array, y: Array, weights: Array) -> Array:
+    values = [factor(x, y) for factor in kernel.factors]
+    return sum(
+        contracted_gradient(factor, x, y, reduce(mul, _without(values, t), weights))
+        for t, factor in enumerate(kernel.factors)
+    )
+
+
+@diagonal_gradient.register
+def _product_diagonal(kernel: Product, x: Array) -> Array:
+    one = namespace(x).ones_like(x[:, 0])
+    values = [factor.diagonal(x) for factor in kernel.factors]
+    return sum(
+        reduce(mul, _without(values, t), one)[:, None] * diagonal_gradient(factor, x)
+        for t, factor in enumerate(kernel.factors)
+    )
+
+
+@contracted_gradient.register
+def _columns(kernel: Columns, x: Array, y: Array, weights: Array) -> Array:
+    seen = list(kernel.columns)
+    inner = contracted_gradient(kernel.kernel, x[:, seen], y[:, seen], weights)
+    return _spread(inner, kernel.columns, x)
+
+
+@diagonal_gradient.register
+def _columns_diagonal(kernel: Columns, x: Array) -> Array:
+    inner = diagonal_gradient(kernel.kernel, x[:, list(kernel.columns)])
+    return _spread(inner, kernel.columns, x)
+
+
+def _spread(inner: Array, columns: tuple[int, ...], x: Array) -> Array:
+    """Put the gradient in some columns among zeros for the others."""
+    xp = namespace(x)
+    zero = xp.zeros_like(x[:, 0])
+    place = {column: inner[:, i] for i, column in enumerate(columns)}
+    return xp.stack([place.get(d, zero) for d in range(x.shape[1])], axis=1)
+
+
+def _without(values: list[Array], index: int) -> list[Array]:
+    return [*values[:index], *values[index + 1 :]]
+
+
+def _differentiable(kernel: Kernel) -> DifferentiableKernel:
+    if not isinstance(kernel, DifferentiableKernel):
+        raise TypeError(f"{type(kernel).__name__} has no derivatives")
+    return kernel
