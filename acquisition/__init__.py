@@ -1,5 +1,64 @@
-"""Where to evaluate next: points for quadrature, mini-batches of a data set."""
+"""Where to evaluate next: points for quadrature, mini-batches of a data set.
 
-from acquisition import minibatch
+For quadrature, a criterion says what is gained by seeing f at a point, and a search finds the best:
 
-__all__ = ["minibatch"]
+    criterion = acquisition.IntegralVarianceReduction()
+    found = acquisition.ContinuousSearch().maximise(
+        acquisition.bind(criterion, posterior, measure), seed=0
+    )
+    found.x                                    # (1, D)
+
+How the parts meet is told in :mod:`acquisition.pointwise.criterion`.
+"""
+
+from acquisition import designs, minibatch, pointwise
+from acquisition.batches import Batch, sequential_batch
+from acquisition.pointwise import (
+    Acquisition,
+    IntegralVarianceReduction,
+    LinearisedWarpedUncertainty,
+    MatchedWarpedUncertainty,
+    MutualInformation,
+    ProspectiveSampling,
+    SquaredCorrelation,
+    UncertaintySampling,
+    UpperConfidenceBound,
+    bind,
+)
+from acquisition.pool import Chosen, Pool
+from acquisition.recombination import (
+    Recombined,
+    WeightedBatch,
+    kernel_recombination,
+    recombine,
+)
+from acquisition.search import THOROUGH, ContinuousSearch, Domain, Found, domain_of
+
+__all__ = [
+    "THOROUGH",
+    "Acquisition",
+    "Batch",
+    "Chosen",
+    "ContinuousSearch",
+    "Domain",
+    "Found",
+    "IntegralVarianceReduction",
+    "LinearisedWarpedUncertainty",
+    "MatchedWarpedUncertainty",
+    "MutualInformation",
+    "Pool",
+    "ProspectiveSampling",
+    "Recombined",
+    "SquaredCorrelation",
+    "UncertaintySampling",
+    "UpperConfidenceBound",
+    "WeightedBatch",
+    "bind",
+    "designs",
+    "domain_of",
+    "kernel_recombination",
+    "minibatch",
+    "pointwise",
+    "recombine",
+    "sequential_batch",
+]

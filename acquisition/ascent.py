@@ -40,18 +40,6 @@ class Ascent:
     evaluations: int
 
 
-@dataclass(eq=False)
-class _State:
-    """M ascents on their way: points, values, gradients (M, D), inverse Hessians (M, D, D)."""
-
-    points: Vector
-    values: Vector
-    gradients: Vector
-    hessians: Vector
-    fresh: Vector
-    """(M,), whether the inverse Hessian is still a guess."""
-
-
 def ascend(
     function: Function,
     starts: Vector,
@@ -73,67 +61,98 @@ def ascend(
     tolerance : an ascent ends when its next step promises to gain less than this.
     max_evaluations : of the function, all M points at once counted as one.
     """
-    values, gradients = function(starts)
-    count, dimension = starts.shape
-    hessians = np.broadcast_to(np.eye(dimension), (count, dimension, dimension)).copy()
-    state = _State(starts.copy(), values, gradients, hessians, np.ones(count, bool))
-    length = np.ones(count)
-    direction = _directions(state, lower, upper, first_step)
+    state = _start(function, starts, first_step)
+    direction, length = _directions(state, lower, upper), np.ones((len(starts), 1))
     for evaluations in range(1, max_evaluations):
-        trial = np.clip(state.points + length[:, None] * direction, lower, upper)
-        promised = np.einsum("md,md->m", state.gradients, trial - state.points)
-        if not np.any(promised > tolerance):
+        trial = np.minimum(np.maximum(state.points + length * direction, lower), upper)
+        step = trial - state.points
+        promised = _dot(state.gradients, step)
+        if not promised.max() > tolerance:
             return Ascent(state.points, state.values, evaluations)
         values, gradients = function(trial)
-        gained = (promised > 0) & (values >= state.values + _SUFFICIENT * promised)
-        _accept(state, gained, trial, values, gradients)
-        length = np.where(gained, 1.0, _SHORTER * length)
-        renewed = _directions(state, lower, upper, first_step)
-        direction = np.where(gained[:, None], renewed, direction)
+        gained = (values >= state.values + _SUFFICIENT * promised) & (promised > 0)
+        _learn(state, gained, step, state.gradients - gradients)
+        if gained.all():
+            state.points, state.values, state.gradients = trial, values, gradients
+            direction, length = _directions(state, lower, upper), np.ones((len(starts), 1))
+            continue
+        moved = gained[:, None]
+        state.points = np.where(moved, trial, state.points)
+        state.values = np.where(gained, values, state.values)
+        state.gradients = np.where(moved, gradients, state.gradients)
+        direction = np.where(moved, _directions(state, lower, upper), direction)
+        length = np.where(moved, 1.0, _SHORTER * length)
     return Ascent(state.points, state.values, max_evaluations)
 
 
-def _directions(state: _State, lower: Vector, upper: Vector, first_step: float) -> Vector:
-    """Quasi-Newton directions (M, D), of length ``first_step`` where no curvature is known."""
-    g = state.gradients
-    held = ((state.points <= lower) & (g < 0)) | ((state.points >= upper) & (g > 0))
-    free = np.where(held, 0.0, g)
-    direction = np.where(held, 0.0, (state.hessians @ free[:, :, None])[:, :, 0])
-    uphill = np.einsum("md,md->m", direction, free) > 0
-    direction = np.where(uphill[:, None], direction, free)
-    norm = np.sqrt(np.einsum("md,md->m", direction, direction))
-    limit = np.where(state.fresh | ~uphill, first_step, 10 * first_step)
-    too_long = (norm > limit) | state.fresh
-    scale = np.where(too_long, limit / np.maximum(norm, np.finfo(float).tiny), 1.0)
-    return direction * scale[:, None]
+@dataclass(eq=False)
+class _State:
+    """M ascents on their way: points, values, gradients (M, D), inverse Hessians (M, D, D)."""
+
+    points: Vector
+    values: Vector
+    gradients: Vector
+    hessians: Vector
+    longest: Vector
+    """(M, 1), no step is longer."""
+    fresh: Vector
+    """(M,), whether the inverse Hessian is still a guess."""
 
 
-def _accept(state: _State, gained: Vector, trial: Vector, values: Vector, gradients: Vector) -> None:
-    """Move the ascents that gained, and learn curvature from their steps."""
-    step = trial - state.points
-    change = state.gradients - gradients  # of -f, so that curvature is positive
-    curvature = np.einsum("md,md->m", step, change)
-    size = np.sqrt(np.einsum("md,md->m", step, step) * np.einsum("md,md->m", change, change))
-    learnt = gained & (curvature > _CURVED * size)
-    if np.any(learnt):
-        _update(state, learnt, step[learnt], change[learnt], curvature[learnt])
-    state.points = np.where(gained[:, None], trial, state.points)
-    state.values = np.where(gained, values, state.values)
-    state.gradients = np.where(gained[:, None], gradients, state.gradients)
+def _start(function: Function, starts: Vector, first_step: float) -> _State:
+    """Return ascents whose first step is ``first_step`` long, in the direction of the gradient."""
+    values, gradients = function(starts)
+    count, dimension = starts.shape
+    norm = np.sqrt(_dot(gradients, gradients)) + np.finfo(float).tiny
+    hessians = (first_step / norm)[:, None, None] * np.eye(dimension)
+    longest = np.full((count, 1), 10 * first_step)
+    return _State(starts, values, gradients, hessians, longest, np.ones(count, bool))
 
 
-def _update(state: _State, which: Vector, step: Vector, change: Vector, curvature: Vector) -> None:
-    """BFGS: the inverse Hessian nearest to the old one that maps the change to the step."""
-    hessian = state.hessians[which]
-    scale = curvature / np.einsum("md,md->m", change, change)
-    fresh = state.fresh[which]
-    hessian[fresh] = hessian[fresh] * scale[fresh, None, None]
-    mapped = (hessian @ change[:, :, None])[:, :, 0]
-    along = 1 + np.einsum("md,md->m", change, mapped) / curvature
-    cross = mapped[:, :, None] * step[:, None, :]
-    outer = step[:, :, None] * step[:, None, :]
-    hessian += (along[:, None, None] * outer - cross - cross.transpose(0, 2, 1)) / curvature[
-        :, None, None
-    ]
-    state.hessians[which] = hessian
-    state.fresh[which] = False
+def _directions(state: _State, lower: Vector, upper: Vector) -> Vector:
+    """Quasi-Newton directions (M, D), uphill and not too long."""
+    g, points = state.gradients, state.points
+    outside = ((points <= lower) & (g < 0)) | ((points >= upper) & (g > 0))
+    held = outside.any()
+    if held:
+        g = np.where(outside, 0.0, g)
+    direction = (state.hessians @ g[:, :, None])[:, :, 0]
+    if held:
+        # with coordinates held the direction may point downhill, their gradient does not
+        direction = np.where(outside, 0.0, direction)
+        downhill = _dot(direction, g) <= 0
+        direction = np.where(downhill[:, None], g, direction)
+    norm = np.sqrt(_dot(direction, direction))[:, None]
+    shortened: Vector = direction * (state.longest / np.maximum(norm, state.longest))
+    return shortened
+
+
+def _learn(state: _State, gained: Vector, step: Vector, change: Vector) -> None:
+    """BFGS: the inverse Hessian nearest to the old one that maps the change to the step.
+
+    ``change`` (M, D) is that of the gradient of -f. Where f was not seen to be concave along the
+    step, or not gained, nothing is learnt.
+    """
+    curvature, square = _dot(step, change), _dot(change, change)
+    learnt = gained & (curvature > _CURVED * np.sqrt(square * _dot(step, step)))
+    if not learnt.any():
+        return
+    guessed = learnt & state.fresh
+    if guessed.any():
+        # the curvature along the first step is a better guess of the others than the step's length
+        scale = np.where(guessed, curvature / np.maximum(square, np.finfo(float).tiny), 1.0)
+        ones = np.eye(step.shape[1]) * scale[:, None, None]
+        state.hessians = np.where(guessed[:, None, None], ones, state.hessians)
+        state.fresh = state.fresh & ~guessed
+    inverse = np.where(learnt, 1 / np.where(learnt, curvature, 1.0), 0.0)
+    mapped = (state.hessians @ change[:, :, None])[:, :, 0]
+    along = inverse * (1 + inverse * _dot(change, mapped))
+    outer = step[:, :, None] * (along[:, None] * step - inverse[:, None] * mapped)[:, None, :]
+    cross = (inverse[:, None] * mapped)[:, :, None] * step[:, None, :]
+    state.hessians = state.hessians + outer - cross
+
+
+def _dot(a: Vector, b: Vector) -> Vector:
+    """Inner products of rows, (M,)."""
+    products: Vector = np.einsum("md,md->m", a, b)
+    return products

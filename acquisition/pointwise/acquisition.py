@@ -16,7 +16,7 @@ from gp.measures import Measure
 from gp.posterior import Posterior
 
 if TYPE_CHECKING:
-    from botorch.acquisition import AcquisitionFunction
+    from botorch.acquisition.acquisition import AcquisitionFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +130,7 @@ def _next_noise(posterior: Posterior, noise: float | None) -> float:
         return float(noise)
     if getattr(posterior.noise, "ndim", 0) == 1:
         raise ValueError(
-            "noise = None, but the posterior has a noise for each observation: give that of the "
-            "next one"
+            "noise = None, but the posterior has a noise for each observation: give that of the next one"
         )
     return float(posterior.noise)
 

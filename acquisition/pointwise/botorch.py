@@ -10,12 +10,12 @@ points, on which the acquisition conditions with its own mean.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.utils.transforms import t_batch_mode_transform
 
 from acquisition.pointwise.acquisition import Acquisition
 from gp.arrays import as_like, is_torch
@@ -39,16 +39,24 @@ class PointwiseAcquisitionFunction(AcquisitionFunction):
         points = as_like(X_pending.detach(), self.acquisition.posterior.x)
         self._given_all = self.acquisition.given(points)
 
-    @t_batch_mode_transform(expected_q=1)
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Return the score at X (..., 1, D), (...)."""
+        """Return the score at X (..., 1, D), (...); raises ValueError for q > 1 points together."""
+        if X.shape[-2] != 1:
+            raise ValueError(
+                f"X has shape {tuple(X.shape)}, q = {X.shape[-2]} points together: give "
+                "(..., 1, D), or sequential=True to optimize_acqf"
+            )
         points = X.reshape(-1, X.shape[-1])
-        score: torch.Tensor
-        if is_torch(self.acquisition.posterior.x):
-            score = self._given_all.score(points)
-        else:
-            score = _ClosedForm.apply(points, self._given_all)
+        score: torch.Tensor = self._score(points, self._given_all)
         return score.reshape(X.shape[:-2])
+
+    @property
+    def _score(self) -> Callable[[torch.Tensor, Acquisition], torch.Tensor]:
+        if is_torch(self.acquisition.posterior.x):
+            return lambda points, acquisition: acquisition.score(points)
+        closed_form: Any = _ClosedForm
+        apply: Callable[[torch.Tensor, Acquisition], torch.Tensor] = closed_form.apply
+        return apply
 
 
 class _ClosedForm(torch.autograd.Function):
@@ -62,7 +70,8 @@ class _ClosedForm(torch.autograd.Function):
             ctx.save_for_backward(as_like(gradient, points))
         else:
             score = acquisition.score(x)
-        return as_like(score, points).detach()
+        value: torch.Tensor = as_like(score, points)
+        return value.detach()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -71,13 +80,14 @@ class _ClosedForm(torch.autograd.Function):
         return upstream[0][:, None] * gradient, None
 
 
-def _mean_of(acquisition: Acquisition) -> Any:
+def _mean_of(acquisition: Acquisition) -> Callable[[torch.Tensor], torch.Tensor]:
     """The posterior mean for BoTorch, (..., m, D) to (..., m, 1)."""
     posterior = acquisition.posterior
 
     def mean(X: torch.Tensor) -> torch.Tensor:
         flat = as_like(X.reshape(-1, X.shape[-1]), posterior.x)
-        return as_like(posterior.mean(flat), X).reshape(*X.shape[:-1], 1)
+        values: torch.Tensor = as_like(posterior.mean(flat), X)
+        return values.reshape(*X.shape[:-1], 1)
 
     return mean
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from acquisition.pointwise.criterion import Partials
 from acquisition.pointwise.density import log_density_gradient
+from acquisition.pointwise.floors import at_least
 from acquisition.pointwise.targets import PosteriorTargets
 from gp.arrays import Array, is_torch, namespace, to_numpy
 from gp.kernels.contraction import contracted_gradient, diagonal_gradient
@@ -66,6 +67,21 @@ class Predictor:
         """What the next observation has beyond the variance of f: noise and jitter."""
         return float(self.noise) + self.posterior.jitter
 
+    @cached_property
+    def rounding(self) -> float:
+        """The variance that is rounding: it is added to that of f, which never vanishes so."""
+        posterior = self.posterior
+        nodes = posterior.x if posterior.x.shape[0] else self.measure.mean[None, :]
+        prior = float(np.max(to_numpy(posterior.kernel.diagonal(nodes))))
+        epsilon = float(namespace(nodes).finfo(nodes.dtype).eps)
+        return _ROUNDING * len(posterior.observations) * epsilon * prior + epsilon * prior
+
+    @cached_property
+    def values_only(self) -> bool:
+        """Whether nothing but values of f have been observed."""
+        blocks = self.posterior.observations.blocks
+        return len(blocks) == 1 and isinstance(blocks[0], Values)
+
     def moments(self, x: Array) -> PredictedMoments:
         """Return the moments of f at points x (m, D), each computed when it is asked for."""
         return PredictedMoments(self, x)
@@ -96,7 +112,7 @@ class Predictor:
     def _through_kernel(self, x: Array, weights: Array) -> Array:
         """Return sum_i weights_mi d cov(f(x_m), observation i)/dx_m, (m, D)."""
         kernel, observations = self.posterior.kernel, self.posterior.observations
-        if len(observations.blocks) == 1 and isinstance(observations.blocks[0], Values):
+        if self.values_only:
             return contracted_gradient(kernel, x, observations.x, weights)
         m, dimension = x.shape
         slopes = covariance(kernel, Gradients(x), observations).reshape((m, dimension, -1))
@@ -114,8 +130,10 @@ class PredictedMoments:
     def half(self) -> Array:
         """h = C^-1 k_*^T, (n, m)."""
         posterior = self.predictor.posterior
-        cross = covariance(posterior.kernel, Values(self.x), posterior.observations)
-        return posterior.factor.solve(cross.T)
+        kernel, observations = posterior.kernel, posterior.observations
+        if self.predictor.values_only:
+            return posterior.factor.solve(kernel(observations.x, self.x))
+        return posterior.factor.solve(covariance(kernel, observations, Values(self.x)))
 
     @cached_property
     def mean(self) -> Array:
@@ -129,9 +147,7 @@ class PredictedMoments:
         prior = self.predictor.posterior.kernel.diagonal(self.x)
         half = self.half
         explained = (half**2).sum(0) if is_torch(half) else np.einsum("nm,nm->m", half, half)
-        xp = namespace(prior)
-        floor = _ROUNDING * max(half.shape[0], 1) * float(xp.finfo(prior.dtype).eps)
-        return xp.clip(prior - explained, 0.0, None) + floor * float(np.max(to_numpy(prior)))
+        return at_least(prior - explained, 0.0) + self.predictor.rounding
 
     @cached_property
     def predictive_variance(self) -> Array:

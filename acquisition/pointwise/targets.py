@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gp.arrays import Array, namespace
-from gp.embeddings import KernelEmbedding, embed
+from gp.embeddings import Formulas, formulas
+from gp.embeddings.autodiff import gradient_in_points
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
 from gp.observations import Functional, Gradients, Values, covariance
@@ -28,12 +29,12 @@ class PosteriorTargets:
     ----------
     posterior : the Gaussian process.
     functional : J of its functionals.
-    pairs : their embeddings, J of them, where the functionals are integrals.
+    pairs : the formulas of their embeddings, J of them, where the functionals are integrals.
     """
 
     posterior: Posterior
     functional: Functional
-    pairs: tuple[KernelEmbedding, ...] | None = None
+    pairs: tuple[Formulas, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.functional)
@@ -77,7 +78,7 @@ class PosteriorTargets:
             slopes = covariance(self.posterior.kernel, Gradients(x), self.functional)
             slopes = slopes.reshape((m, dimension, len(self)))
             return namespace(x).sum(slopes * weights[:, None, :], axis=2)
-        return sum(weights[:, j, None] * pair.mean_gradient(x) for j, pair in enumerate(self.pairs))
+        return sum(weights[:, j, None] * _slope(pair, x) for j, pair in enumerate(self.pairs))
 
 
 def posterior_targets(posterior: Posterior, functional: Functional) -> PosteriorTargets:
@@ -85,5 +86,10 @@ def posterior_targets(posterior: Posterior, functional: Functional) -> Posterior
     pairs = None
     if isinstance(functional, Integrals):
         measures = (in_kind_of(measure, posterior.x) for measure in functional.measures)
-        pairs = tuple(embed(posterior.kernel, measure) for measure in measures)
+        pairs = tuple(formulas(posterior.kernel, measure) for measure in measures)
     return PosteriorTargets(posterior, functional, pairs)
+
+
+def _slope(pair: Formulas, x: Array) -> Array:
+    """dz/dx, (m, D)."""
+    return pair.mean_gradient(x) if pair.mean_gradient else gradient_in_points(pair.mean, x)

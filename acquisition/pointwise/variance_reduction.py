@@ -27,7 +27,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from acquisition.pointwise.criterion import Moments, Partials, Targets
+from acquisition.pointwise.floors import at_least, positive
 from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
 from gp.observations import Functional
 
@@ -126,9 +128,7 @@ class MutualInformation:
 
 def _squared_signals(at: Moments) -> Array:
     """|s|^2, kept above zero where rounding or symmetry makes it vanish, (m,)."""
-    xp = namespace(at.signals)
-    squares = xp.sum(at.signals**2, axis=1)
-    return xp.clip(squares, float(xp.finfo(squares.dtype).tiny), None)
+    return positive(namespace(at.signals).sum(at.signals**2, axis=1))
 
 
 def _reduction(at: Moments) -> Array:
@@ -138,11 +138,10 @@ def _reduction(at: Moments) -> Array:
 
 def _correlation(at: Moments) -> Array:
     """The same as a squared correlation, below 1 by more than rounding, (m,)."""
-    reduction = _reduction(at)
+    reduction = positive(_reduction(at))
     xp = namespace(reduction)
-    tiny = float(xp.finfo(reduction.dtype).tiny)
     slack = max(_MOST_CORRELATED, 10 * float(xp.finfo(reduction.dtype).eps))
-    return xp.clip(reduction, tiny, 1 - slack)
+    return 1 - at_least(1 - reduction, slack)
 
 
 def _partials_of_log(at: Moments) -> Partials:
@@ -177,11 +176,8 @@ def _root_of_precision(targets: Targets) -> Array:
     variances = xp.linalg.diagonal(covariance)
     if not bool(xp.all(variances > 0)):
         raise ValueError(
-            "a target has no variance left, so nothing can be learnt about it: leave it out, or "
-            "stop"
+            "a target has no variance left, so nothing can be learnt about it: leave it out, or stop"
         )
     sd = xp.sqrt(variances)
-    from gp.linalg import cholesky
-
     lower = cholesky(covariance / sd[:, None] / sd[None, :]).lower
     return lower_inverse(lower).T / sd[:, None]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acquisition.pointwise.criterion import Moments, Partials
+from acquisition.pointwise.floors import positive
 from gp.arrays import Array, namespace
 
 
@@ -26,13 +27,13 @@ class LinearisedWarpedUncertainty:
     def score(self, at: Moments) -> Array:
         """Return its logarithm, (m,)."""
         xp = namespace(at.variance)
-        return xp.log(_square(at.mean)) + xp.log(at.variance) + 2 * at.log_density
+        return xp.log(positive(at.mean**2)) + xp.log(at.variance) + 2 * at.log_density
 
     def partials(self, at: Moments) -> Partials:
         """Return 2 / m, 1 / v and 2."""
         xp = namespace(at.variance)
         return Partials(
-            mean=2 * at.mean / _square(at.mean),
+            mean=2 * at.mean / positive(at.mean**2),
             variance=1 / at.variance,
             log_density=2 * xp.ones_like(at.variance),
         )
@@ -58,9 +59,3 @@ class MatchedWarpedUncertainty:
             variance=1 / at.variance + 0.5 / spread,
             log_density=2 * namespace(at.variance).ones_like(at.variance),
         )
-
-
-def _square(mean: Array) -> Array:
-    """m^2, kept above zero, (m,)."""
-    xp = namespace(mean)
-    return xp.clip(mean**2, float(xp.finfo(mean.dtype).tiny), None)

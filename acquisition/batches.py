@@ -1,0 +1,65 @@
+"""Several points at once, when evaluations run in parallel.
+
+Sequential conditioning: after each point the posterior takes it as seen with the value it expects
+there, and the next is searched. Variances do not depend on values, so for criteria of variances
+alone the last point is chosen as if all earlier values were known. (In Bayesian optimisation this is
+the "kriging believer".)
+
+The other way, :func:`acquisition.recombination.kernel_recombination`, chooses all points together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.pointwise.acquisition import Acquisition
+from acquisition.search import ContinuousSearch, Seed
+from gp.arrays import Array, namespace
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Points that were chosen one given the other.
+
+    Attributes
+    ----------
+    x : (q, D), in the order in which they were chosen.
+    scores : (q,), of each when it was chosen.
+    others : (m, D), runners-up: starts for the next search.
+    """
+
+    x: Array
+    scores: np.ndarray
+    others: Array
+
+
+def sequential_batch(
+    acquisition: Acquisition,
+    q: int,
+    seed: Seed,
+    *,
+    search: ContinuousSearch | None = None,
+    starts: Array | None = None,
+) -> Batch:
+    """Return q points, each the best given those before it.
+
+    Parameters
+    ----------
+    search : how each is searched.
+    starts : (m, D), points to score beside the candidates.
+    """
+    if isinstance(q, bool) or not isinstance(q, int | np.integer) or q < 1:
+        raise ValueError(f"q = {q!r}: give a number of points of at least 1")
+    search = ContinuousSearch() if search is None else search
+    rng = np.random.default_rng(seed)
+    points, scores = [], []
+    for left in reversed(range(q)):
+        found = search.maximise(acquisition, rng, starts=starts)
+        points.append(found.x)
+        scores.append(found.score)
+        starts = found.others
+        if left:
+            acquisition = acquisition.given(found.x)
+    return Batch(namespace(*points).concat(points, axis=0), np.array(scores), found.others)

@@ -1,0 +1,99 @@
+"""Points chosen before anything is known of f, for any measure.
+
+sobol                    scrambled Sobol points carried through the measure
+antithetic_orthogonal    random points in orthogonal frames, each with its mirror image
+minimum_variance         nodes whose integral variance under a kernel is small
+
+The first two are unbiased: each point follows the measure exactly, so plain averages over them
+estimate integrals without bias. The last is for weights of Bayesian quadrature (or a surrogate);
+it is deterministic given the kernel, but for its candidates.
+
+All go through the unit cube or the standard normal space, so they serve every measure that carries
+points from the cube: mixtures, boxes, correlated Gaussians.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import qmc
+
+from acquisition.pointwise.acquisition import bind
+from acquisition.pointwise.variance_reduction import IntegralVarianceReduction
+from acquisition.pool import Pool
+from gp.arrays import Array, as_like, to_numpy
+from gp.kernels import Kernel
+from gp.measures import Measure
+from gp.process import GaussianProcess
+
+Seed: TypeAlias = int | np.random.Generator
+
+
+def sobol(measure: Measure, n: int, seed: Seed) -> Array:
+    """Return n scrambled Sobol points carried through the measure, (n, D).
+
+    Unbiased for any n; balanced, and with an error near 1/n for smooth integrands, where n is a
+    power of two (Owen 1995). They are the first n of the next power of two.
+    """
+    _require_count(n)
+    rng = np.random.default_rng(seed)
+    sampler = qmc.Sobol(measure.dimension, scramble=True, rng=rng)
+    cube = sampler.random_base2(int(np.ceil(np.log2(n))))[:n]
+    return _carried(measure, cube)
+
+
+def antithetic_orthogonal(measure: Measure, n: int, seed: Seed) -> Array:
+    """Return n points, (n, D): random orthogonal frames with random lengths, and their mirrors.
+
+    In standard normal coordinates each block is r_d q_d and -r_d q_d, d = 1..D, with q a random
+    orthogonal matrix (Haar) and r_d independent chi_D lengths, so that each point is N(0, I) alone
+    (Yu et al. 2016, "Orthogonal random features"). Odd functions of those coordinates are
+    integrated exactly by each pair; that is an even number of points, or the last is single.
+    """
+    _require_count(n)
+    rng, dimension = np.random.default_rng(seed), measure.dimension
+    blocks = []
+    for _ in range(-(-n // (2 * dimension))):
+        frame = _random_rotation(dimension, rng)
+        lengths = np.sqrt(rng.chisquare(dimension, size=dimension))
+        points = lengths[:, None] * frame
+        blocks.append(np.stack([points, -points], axis=1).reshape(-1, dimension))
+    return _carried(measure, ndtr(np.concatenate(blocks)[:n]))
+
+
+def minimum_variance(kernel: Kernel, measure: Measure, n: int, seed: Seed, *, candidates: int = 512) -> Array:
+    """Return n nodes, (n, D), each chosen to reduce the variance of the integral the most.
+
+    Sequential Bayesian quadrature (Huszar & Duvenaud 2012) on scrambled Sobol candidates: the
+    variance does not depend on f, so the nodes are known beforehand. O(candidates n^2).
+
+    Parameters
+    ----------
+    kernel : of the prior; in the units of the measure's points.
+    candidates : how many points are chosen from; at least n.
+    """
+    _require_count(n)
+    if candidates < n:
+        raise ValueError(f"candidates = {candidates}, n = {n}: give at least n")
+    points = sobol(measure, candidates, seed)
+    prior = GaussianProcess(kernel).condition(points[:0, :], to_numpy(points)[:0, 0] * 0.0)
+    pool = Pool.of(bind(IntegralVarianceReduction(), prior, measure), points)
+    return points[pool.choose(n).indices, :]
+
+
+def _random_rotation(dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """A Haar-distributed orthogonal matrix (D, D): QR of normals, with the signs made unique."""
+    q, r = np.linalg.qr(rng.standard_normal((dimension, dimension)))
+    rotation: np.ndarray = q * np.sign(np.diagonal(r))
+    return rotation
+
+
+def _carried(measure: Measure, cube: np.ndarray) -> Array:
+    return measure.from_unit_cube(as_like(cube, measure.mean))
+
+
+def _require_count(n: int) -> None:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n = {n!r}: give a number of points of at least 1")

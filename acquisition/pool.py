@@ -1,0 +1,184 @@
+"""Where in a finite pool an acquisition is largest: no search, and no matrix solved twice.
+
+With H = C^-1 k(X, pool) the whitened covariances of the n observations with the N points, seeing
+point j with noise s adds one row to H,
+
+    h = (k(x_j, pool) - H_j^T H) / sqrt(v_j + s),
+
+and takes all moments along in O(N n),
+
+    v <- v - h^2
+    m <- m + h (y - m_j) / sqrt(v_j + s)
+    signals <- signals - h signals_j / sqrt(v_j + s)
+
+So choosing n of N points costs O(N n^2) together: a pivoted Cholesky factorisation whose pivots are
+chosen by the criterion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from acquisition.pointwise.acquisition import Acquisition, checked_points
+from acquisition.pointwise.criterion import Criterion
+from acquisition.pointwise.floors import at_least
+from gp.arrays import Array, namespace, to_numpy
+from gp.kernels import Kernel
+from gp.measures import Empirical
+
+
+@dataclass(frozen=True, eq=False)
+class PoolMoments:
+    """The moments of f at N points; see :class:`criterion.Moments`."""
+
+    mean: Array
+    variance: Array
+    predictive_variance: Array
+    signals: Array
+    log_density: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Points chosen from a pool, in order.
+
+    Attributes
+    ----------
+    indices : (q,)
+    scores : (q,), of each when it was chosen.
+    pool : the pool given all of them.
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
+    pool: Pool
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """N points, and what is known of f at each; made by :meth:`Pool.of`.
+
+    Attributes
+    ----------
+    criterion : what is maximised.
+    kernel : of the process.
+    points : (N, D)
+    half : (n, N), H.
+    mean, variance : (N,), posterior moments; the variance without what rounding adds.
+    signals : (N, r), covariances with the targets; ``None`` where the criterion has none.
+    log_density : (N,), log p at the points, the log weights for an empirical measure; ``None``
+        where the criterion asks for none.
+    noise : variance of the next observation beyond that of f.
+    rounding : variance that is rounding.
+    open : (N,), False for what has been chosen.
+    """
+
+    criterion: Criterion
+    kernel: Kernel
+    points: Array
+    half: Array
+    mean: Array
+    variance: Array
+    signals: Array | None
+    log_density: Array | None
+    noise: float
+    rounding: float
+    open: np.ndarray
+
+    @staticmethod
+    def of(acquisition: Acquisition, points: Array, *, log_density: Array | None = None) -> Pool:
+        """Return the pool of ``points`` (N, D), given what the acquisition's posterior has seen.
+
+        Parameters
+        ----------
+        log_density : (N,), where log p is not that of the measure. By default it is, or the log
+            weights for an empirical measure over these points.
+        """
+        points = checked_points(acquisition, points)
+        predictor = acquisition.predictor
+        at = predictor.moments(points)
+        log_density = _log_density(acquisition, points) if log_density is None else log_density
+        return Pool(
+            criterion=acquisition.criterion,
+            kernel=acquisition.posterior.kernel,
+            points=points,
+            half=at.half,
+            mean=at.mean,
+            variance=at.variance - predictor.rounding,
+            signals=None if predictor.targets is None else at.signals,
+            log_density=log_density,
+            noise=predictor.extra_variance,
+            rounding=predictor.rounding,
+            open=np.ones(points.shape[0], bool),
+        )
+
+    @property
+    def moments(self) -> PoolMoments:
+        """The moments at all points."""
+        variance = at_least(self.variance, 0.0) + self.rounding
+        return PoolMoments(self.mean, variance, variance + self.noise, self.signals, self.log_density)
+
+    def scores(self) -> np.ndarray:
+        """Return the scores (N,), -inf for points that were chosen."""
+        scores = to_numpy(self.criterion.score(self.moments))
+        return np.where(self.open & ~np.isnan(scores), scores, -np.inf)
+
+    def given(self, index: int, y: float | None = None) -> Pool:
+        """Return the pool once f has been seen at point ``index``; without ``y``, as expected."""
+        xp = namespace(self.points)
+        spread = at_least(self.variance, 0.0)[index] + self.rounding + self.noise
+        root = xp.sqrt(spread)
+        cross = self.kernel(self.points[index : index + 1, :], self.points)[0, :]
+        row = (cross - self.half[:, index] @ self.half) / root
+        is_open = self.open.copy()
+        is_open[index] = False
+        signals = self.signals
+        if signals is not None:
+            signals = signals - row[:, None] * (signals[index, :] / root)
+        return replace(
+            self,
+            half=xp.concat([self.half, row[None, :]], axis=0),
+            mean=self.mean if y is None else self.mean + row * ((y - self.mean[index]) / root),
+            variance=self.variance - row**2,
+            signals=signals,
+            open=is_open,
+        )
+
+    def choose(self, n: int) -> Chosen:
+        """Return the best n points, one after the other, each given those before it.
+
+        Raises ValueError where fewer than n points are left.
+        """
+        if not 1 <= n <= int(self.open.sum()):
+            raise ValueError(f"n = {n!r}: {int(self.open.sum())} points are left to choose from")
+        pool, indices, values = self, [], []
+        for _ in range(n):
+            scores = pool.scores()
+            best = int(np.argmax(scores))
+            indices.append(best)
+            values.append(float(scores[best]))
+            pool = pool.given(best)
+        return Chosen(np.array(indices), np.array(values), pool)
+
+    def without(self, indices: Sequence[int]) -> Pool:
+        """Return the pool with points that may not be chosen (they were evaluated before, say)."""
+        is_open = self.open.copy()
+        is_open[list(indices)] = False
+        return replace(self, open=is_open)
+
+
+def _log_density(acquisition: Acquisition, points: Array) -> Array | None:
+    """log p at the points; ``None`` where the measure has none, which matters if it is asked for."""
+    measure = acquisition.measure
+    if not isinstance(measure, Empirical):
+        return measure.log_density(points)
+    if points is measure.points or (
+        tuple(points.shape) == tuple(measure.points.shape)
+        and np.array_equal(to_numpy(points), to_numpy(measure.points))
+    ):
+        weights = measure.weights
+        return namespace(weights).log(at_least(weights, float(np.finfo(float).tiny)))
+    return None
