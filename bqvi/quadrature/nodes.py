@@ -1,0 +1,104 @@
+"""Where to evaluate next.
+
+By default nodes are taken greedily from a pool of candidates so that the variance of the integral
+falls most (thesis Eq. 7.17): with v and r the posterior variance of f at a candidate and its posterior
+covariance with the integral, the next node maximises r^2 / (v + tau). Conditioning on it changes both
+by one rank,
+
+    g(x) = cov(f(x), f(x*)) / sqrt(v* + tau),   v -> v - g^2,   r -> r - g g_Z,
+
+so that k nodes from M candidates cost O(n^2 M + k n M), less than one fit. The pool lies where the
+measure has its mass and somewhat beyond, where a smooth integrand is pinned down by its tails; a finite
+measure is its own pool.
+
+Any criterion of :mod:`acquisition.pointwise` may be used instead: it is maximised over a continuous
+domain by its gradient, one node after the other, each conditioned on the surrogate's own mean there
+until it is evaluated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from acquisition.pointwise import Criterion, bind
+from acquisition.search import ContinuousSearch
+from bqvi.quadrature.charts import Cube
+from bqvi.quadrature.quasi_monte_carlo import sobol
+from bqvi.quadrature.surrogate import Surrogate
+from gp.integrals import Integrals
+from gp.measures import Empirical, Measure, Uniform
+from gp.observations import Values, covariance
+
+POOL = 512
+_STRETCH = 1.5
+_LARGEST_POOL = 2000
+_LEAST_NOISE = 1e-12
+
+
+def pool(measure: Measure, chart: Any, seed: int, taken: Any = None) -> Any:
+    """Return candidates in standard coordinates, (M, D).
+
+    ``taken`` are the nodes there are, (n, D): points of a finite measure are evaluated once.
+    """
+    if isinstance(measure, Empirical):
+        return _left(measure, taken, seed)
+    cube_points = sobol(measure.dimension, POOL, seed)
+    if isinstance(chart, Cube):
+        u: Any = chart.backward(chart.measure.from_unit_cube(cube_points))
+        return u
+    u = measure.from_unit_cube(cube_points)
+    if not isinstance(measure, Uniform):
+        u[POOL // 2 :] *= _STRETCH
+    return u
+
+
+def _left(measure: Empirical, taken: Any, seed: int) -> Any:
+    distinct = np.unique(measure.points, axis=0)
+    seen = {tuple(row) for row in taken}
+    left = np.array([row for row in distinct if tuple(row) not in seen])
+    if len(left) > _LARGEST_POOL:
+        left = np.random.default_rng(seed).permutation(left)[:_LARGEST_POOL]
+    return left.reshape(-1, measure.dimension)
+
+
+def greedy(surrogate: Surrogate, candidates: Any, count: int) -> Any:
+    """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most."""
+    kernel, found = surrogate.kernel, surrogate.profile
+    v = surrogate.chart.forward(candidates)
+    at, target = Values(v), Integrals((surrogate.chart.measure,))
+    observed = surrogate.view.observed
+    half = found.factor.solve(covariance(kernel, observed, at))
+    half_z = found.factor.solve(covariance(kernel, observed, target))[:, 0]
+    signal = covariance(kernel, at, target)[:, 0] - half.T @ half_z
+    variance = kernel.diagonal(v) - np.einsum("nm,nm->m", half, half)
+    noise = max(surrogate.tau, _LEAST_NOISE)
+    rows = np.zeros((count, len(v)))
+    chosen: list[int] = []
+    open_ = np.ones(len(v), dtype=bool)
+    for k in range(min(count, len(v))):
+        score = np.where(open_, signal**2 / (np.maximum(variance, 0.0) + noise), -1.0)
+        best = int(np.argmax(score))
+        chosen.append(best)
+        open_[best] = False
+        total = np.sqrt(max(float(variance[best]), 0.0) + noise)
+        row = kernel(v[best : best + 1], v)[0] - half[:, best] @ half - rows[:k, best] @ rows[:k]
+        rows[k] = row / total
+        signal = signal - signal[best] / total * rows[k]
+        variance = variance - rows[k] ** 2
+    return np.array(chosen, dtype=int)
+
+
+def by_criterion(surrogate: Surrogate, criterion: Criterion, count: int, seed: int) -> Any:
+    """Return ``count`` nodes in standard coordinates, (count, D), by a criterion of the user's."""
+    posterior = surrogate.posterior()
+    noise = surrogate.tau * float(surrogate.profile.scales[0])
+    search, rng = ContinuousSearch(), np.random.default_rng(seed)
+    chosen = []
+    for _ in range(count):
+        acquisition = bind(criterion, posterior, surrogate.chart.measure, noise)
+        x = search.maximise(acquisition, rng).x
+        chosen.append(x[0])
+        posterior = posterior.extend(x, posterior.mean(x), np.array([noise]))
+    return surrogate.chart.backward(np.array(chosen))
