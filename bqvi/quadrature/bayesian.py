@@ -6,7 +6,8 @@
     ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
 
-Everything is done in standard coordinates, where the measure has mean 0 and covariance I, and on values
+What is modelled by a Gaussian process, and how its integral follows, is the `Model`: the integrand
+itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard coordinates, where the measure has mean 0 and covariance I, and on values
 in units in which they vary by 1: the result does not depend on anybody's units.
 
 A `State` is all that the future of a run depends on, and is made of arrays and numbers. `start` makes
@@ -20,25 +21,51 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.credibility import PREDICTS, Judgement, Past, combined, judge
+from bqvi.quadrature.credibility import Judgement, Past, combined, judge, predicts
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
 from bqvi.quadrature.integrand import Evaluated, Integrand, IntegrandError
 from bqvi.quadrature.monte_carlo import unlogged
-from bqvi.quadrature.nodes import by_criterion, greedy, pool
+from bqvi.quadrature.direct import Direct
+from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.quasi_monte_carlo import sobol
-from bqvi.quadrature.surrogate import Data
+from bqvi.quadrature.surrogate import Data, Surrogate
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
 GROWTH = 1.3
 """Nodes are added, and hyperparameters refitted, when there are 30 % more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
+
+    shift: float
+    centre: Any
+    unit: Any
+
+
+class Model(Protocol):
+    """What a Gaussian process stands for, and what follows for the integral."""
+
+    def data(self, problem: Problem, state: State, values: Any) -> tuple[Data, Any, Any]:
+        """Return the data of the process for values (n, o) of f e^-shift, and centre and unit, (o,)."""
+        ...
+
+    def moments(self, member: Surrogate) -> tuple[Any, Any]:
+        """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
+        ...
+
+    def choose(self, member: Surrogate, candidates: Any, count: int) -> Any:
+        """Return the indices of ``count`` of the candidates (M, D) to evaluate next."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +79,7 @@ class Problem:
     batch : nodes a step; ``None`` for 30 % of those there are.
     criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
     noise : ``None``, 'learn', a variance, or a function of points giving variances (n,).
-    draws : of hyperparameters in the final marginalisation.
+    draws : of hyperparameters in the final marginalisation. model : what is modelled.
     """
 
     integrand: Integrand
@@ -65,6 +92,7 @@ class Problem:
     criterion: Criterion | None = None
     noise: Any = None
     draws: int = 24
+    model: Model = field(default_factory=Direct)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,102 +187,74 @@ def run(
         keep(state)
 
 
-def present(problem: Problem, state: State) -> tuple[Any, Any, float, Judgement]:
-    """Return mean (o,), covariance (o, o), their log unit, and the judgement; all of the last fit."""
+def final(problem: Problem, state: State) -> tuple[Any, Any, Units, Judgement]:
+    """Return mean (o,) and covariance (o, o) in units, with hyperparameters marginalised."""
     state = prepared(problem, state)
     assert state.ensemble is not None  # prepared
-    return _estimate(problem, state, state.ensemble.integral())
-
-
-def final(problem: Problem, state: State) -> tuple[Any, Any, float, Judgement]:
-    """Return the same with hyperparameters marginalised."""
-    state = prepared(problem, state)
-    assert state.ensemble is not None  # prepared
-    return _estimate(problem, state, state.ensemble.marginal_integral(problem.draws, problem.seed))
+    moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
+    return _estimate(problem, state, moments)
 
 
 def prepared(problem: Problem, state: State) -> State:
     """Return the state with its ensemble."""
     if state.ensemble is not None or state.fits is None:
         return state
-    data = _data(problem, state)[0]
+    data = _data(problem, state)
     return replace(state, ensemble=ensembles.again(problem.standard.measure, data, state.fits))
-
-
-def sobol_values(problem: Problem, state: State) -> tuple[Any, float]:
-    """Return the integrand at the Sobol nodes, (m, o), and the log of its unit."""
-    values, shift = _unlogged(problem, state)
-    return values[state.sobol], shift
 
 
 def _estimate(
     problem: Problem, state: State, integral: tuple[Any, Any]
-) -> tuple[Any, Any, float, Judgement]:
+) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
-    values, shift = _unlogged(problem, state)
-    unit, centre = _units(problem, values)
-    judgement = judge(state.ensemble, state.sobol, list(state.past), shift)
-    mean, covariance = combined(*integral, judgement, ((values - centre) / unit)[state.sobol])
-    return centre + unit * mean, np.outer(unit, unit) * covariance, shift, judgement
+    values, units = _units(problem, state)
+    judgement = judge(state.ensemble, state.sobol, list(state.past), units.shift)
+    plain = ((values - units.centre) / units.unit)[state.sobol]
+    mean, covariance = combined(*integral, judgement, plain)
+    unit = units.unit
+    return units.centre + unit * mean, np.outer(unit, unit) * covariance, units, judgement
 
 
 def _learnt(problem: Problem, state: State, began: float) -> State:
-    data, shift = _data(problem, state)
+    data = _data(problem, state)
     due = state.fits is None or len(state) >= GROWTH * state.fitted_at or len(state) >= problem.budget
     if due or state.fits is None:
         found = ensembles.fit(problem.standard.measure, data, state.fits)
-        state = replace(state, fits=found.fits, fitted_at=len(state))
+        state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
         found = ensembles.again(problem.standard.measure, data, state.fits)
     state = replace(state, ensemble=found)
-    mean, covariance = found.integral()
-    unit, centre = _units(problem, _unlogged(problem, state)[0])
-    past = Past(centre + unit * mean, unit**2 * np.diag(covariance), shift)
+    moments = found.integral(problem.model.moments)
+    units = _units(problem, state)[1]
+    past = Past(
+        units.centre + units.unit * moments[0], units.unit**2 * np.diag(moments[1]), units.shift
+    )
     state = replace(state, past=(*state.past, past))
-    mean, covariance, shift, _ = _estimate(problem, state, (mean, covariance))
+    mean, covariance, units, _ = _estimate(problem, state, moments)
     seconds = state.seconds + time.perf_counter() - began
-    scale = np.exp(shift)
+    scale = np.exp(units.shift)
     sd = scale * np.sqrt(np.diag(covariance))
-    row = Row(len(state), seconds, _number(scale * mean), _number(sd))
+    row = Row(len(state), seconds, number(scale * mean), number(sd))
     return replace(state, seconds=seconds, rows=(*state.rows, row))
 
 
-def _number(values: Any) -> Any:
+def number(values: Any) -> Any:
+    """Return one output as a number, several as they are."""
     return float(values[0]) if len(values) == 1 else values
 
 
 def _unlogged(problem: Problem, state: State) -> tuple[Any, float]:
-    if problem.integrand.logarithmic:
-        return unlogged(state.values)
-    return state.values, 0.0
+    return unlogged(state.values) if problem.integrand.logarithmic else (state.values, 0.0)
 
 
-def _units(problem: Problem, values: Any) -> tuple[Any, Any]:
-    """Spreads and means of the outputs, (o,): one spread for all where they share a noise."""
-    spread = values.std(axis=0)
-    spread = np.where(spread > 0, spread, np.maximum(np.abs(values).max(axis=0), 1e-300))
-    if problem.noise is not None:
-        spread = np.full_like(spread, spread.max())
-    return spread, values.mean(axis=0)
-
-
-def _data(problem: Problem, state: State) -> tuple[Data, float]:
+def _units(problem: Problem, state: State) -> tuple[Any, Units]:
     values, shift = _unlogged(problem, state)
-    unit, centre = _units(problem, values)
-    slopes = None
-    if state.slopes is not None:
-        scale = problem.standard.map.scale
-        slopes = np.einsum("ndo,de->neo", state.slopes, scale) / unit
-    noise = problem.noise
-    relative, variance = None, None
-    if callable(noise):
-        variances = np.asarray(noise(problem.standard.map.from_standard(state.u)), dtype=float)
-        variance = float(variances.mean())
-        relative, variance = variances / variance, variance / float(unit[0]) ** 2
-    elif noise is not None and noise != "learn":
-        variance = float(noise) / float(unit[0]) ** 2
-    known = noise is not None
-    return Data(state.u, (values - centre) / unit, slopes, relative, variance, known), shift
+    _, centre, unit = problem.model.data(problem, state, values)
+    return values, Units(shift, centre, unit)
+
+
+def _data(problem: Problem, state: State) -> Data:
+    return problem.model.data(problem, state, _unlogged(problem, state)[0])[0]
 
 
 def _batch(problem: Problem, state: State) -> int:
@@ -266,14 +266,14 @@ def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, bool]:
     found = state.ensemble
     assert found is not None  # prepared by the caller
     judgement = judge(found, state.sobol, list(state.past))
-    if problem.criterion is None and judgement.explained < PREDICTS:
+    if problem.criterion is None and judgement.explained < predicts(problem.measure.dimension):
         return _sequence(problem, count, state), True
     seed = _seed(problem, len(state))
     measure = problem.standard.measure
     if problem.criterion is not None and not isinstance(measure, Empirical):
         return by_criterion(found.best, problem.criterion, count, seed), False
     candidates = pool(measure, found.best.chart, seed, state.u)
-    return candidates[greedy(found.best, candidates, count)], False
+    return candidates[problem.model.choose(found.best, candidates, count)], False
 
 
 def _seed(problem: Problem, n: int) -> int:

@@ -11,15 +11,21 @@ Three questions are asked, of data that are there anyway.
    would differ from an earlier one by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale). The
    observed squares z_t^2 of increments in that unit scale the final variance by
 
-       kappa^2 = max(1, (2 + sum_t z_t^2) / (2 + T)).
+       kappa^2 = max(1, (4 + sum_t z_t^2) / (2 + T)):
 
-A surrogate that explains at least ``EXPLAINED`` of the variance, with evidence, is *credible*: its
-estimate is returned with kappa times its standard deviation. Otherwise the result says so, and is the
-mixture, with weight w = max(0, share explained) / EXPLAINED at most 1 for the surrogate (0 without
-evidence), and 1 - w for the plain average of f over the Sobol nodes, a randomised quasi-Monte Carlo
-estimate whose standard deviation is that of simple Monte Carlo, which it does not exceed for long.
-While a surrogate predicts less than ``PREDICTS``, new nodes are taken from the Sobol sequence, so that
-the fallback grows as long as it may be needed.
+The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
+randomised quasi-Monte Carlo one; as its standard deviation stands that of simple Monte Carlo, which it
+seldom exceeds. A surrogate that explains at least ``EXPLAINED`` of the variance, with evidence, is
+*credible*: the two are combined by their precisions,
+
+    w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a = kappa sd of the surrogate, b of the average,
+
+as if they erred alike, which changes nothing where a << b. Otherwise the result says so, and is a
+mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
+variance containing the gap between the two.
+
+While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
+sequence: chosen nodes are no better than its guess, and the fallback grows as long as it is needed.
 """
 
 from __future__ import annotations
@@ -33,9 +39,13 @@ from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import average
 
 EXPLAINED = 0.5
-PREDICTS = 0.7
 LEAST_GAIN = 2.0
-_PRIOR_COUNT = 2.0
+_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
+
+
+def predicts(dimension: int) -> float:
+    """Return the share explained from which a surrogate chooses the nodes."""
+    return max(0.7, 1 - 1 / dimension)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +95,8 @@ class Judgement:
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
         return (
-            f"The surrogate is not credible: {predicts}. The estimate is a mixture of it (weight "
-            f"{self.weight:.2f}) and of the average over the Sobol nodes{tail}."
+            f"The surrogate is not credible: {predicts}. The estimate is a mixture of it (weight at "
+            f"most {self.weight:.2f}) and of the average over the Sobol nodes{tail}."
         )
 
 
@@ -122,7 +132,7 @@ def _gain(ensemble: Ensemble) -> float:
 
 def kappa(past: list[Past], shift: float = 0.0) -> float:
     """Return the factor on the standard deviation that earlier promises ask for, at least 1."""
-    total, count = _PRIOR_COUNT, _PRIOR_COUNT
+    total, count = _PRIOR_COUNT * _PRIOR_SQUARE, _PRIOR_COUNT
     for before, after in zip(past, past[1:], strict=False):
         scale = np.exp(before.shift - after.shift)
         variance = before.variance * scale**2
@@ -141,10 +151,16 @@ def combined(
 ) -> tuple[Any, Any]:
     """Return mean (o,) and covariance (o, o) of the result, from those of the surrogate."""
     covariance = judgement.inflation**2 * covariance
-    if judgement.credible or len(sobol_values) < 2:
+    if len(sobol_values) < 2:
         return mean, covariance
     plain = average(sobol_values)
-    w = judgement.weight
+    own, other = np.diag(covariance), np.diag(plain.covariance)
+    w = float(np.mean(other / np.maximum(own + other, 1e-300)))
+    if judgement.credible:
+        sd = w * np.sqrt(own) + (1 - w) * np.sqrt(other)
+        scale = sd / np.sqrt(np.maximum(own, 1e-300))
+        return w * mean + (1 - w) * plain.mean, covariance * np.outer(scale, scale)
+    w *= judgement.weight
     gap = mean - plain.mean
     mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
     return w * mean + (1 - w) * plain.mean, mixed

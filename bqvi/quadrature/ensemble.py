@@ -15,9 +15,9 @@ Constantine 2015), estimated from the unrotated surrogate, and is kept while it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -25,11 +25,18 @@ from scipy.stats import qmc
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
 from bqvi.quadrature.families import ROUGH, SMOOTH, Family
-from bqvi.quadrature.surrogate import Data, Surrogate, starting_points, surrogate
+from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
+Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
+"""A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
+
 _NEGLIGIBLE = 1e-3
+_BEHIND = 10.0
+"""A candidate so many nats behind the best is left out of every other fit."""
+_LEAST_DRAWS = 4
+PLAIN, TURNED = "axes", "turned"
 _PRIOR_PRECISION = 0.25
 """Of a hyperparameter that the data do not determine, on the log scale."""
 
@@ -40,11 +47,13 @@ class Fits:
 
     Attributes
     ----------
-    thetas : name to theta (D + 1,). rotation : R (D, D), or ``None``.
+    thetas : name to theta (D + 1,), of all candidates so far. rotation : R (D, D), or ``None``.
+    resting : names of candidates that the next fit leaves out.
     """
 
     thetas: Mapping[str, Any]
     rotation: Any = None
+    resting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,24 +74,29 @@ class Ensemble:
         weights = np.exp(self.scores - self.scores[0])
         return weights / weights.sum()
 
-    @property
-    def fits(self) -> Fits:
-        """Where the next fit starts."""
-        turned = [m.chart.rotation for m in self.members if m.name == "turned"]  # type: ignore[attr-defined]
-        thetas = {member.name: member.theta for member in self.members}
-        return Fits(thetas, turned[0] if turned else None)
+    def fits(self, earlier: Fits | None = None) -> Fits:
+        """Return where the next fit starts."""
+        thetas = {} if earlier is None else dict(earlier.thetas)
+        thetas |= {member.name: member.theta for member in self.members}
+        rotation = None if earlier is None else earlier.rotation
+        for member in self.members:
+            if member.name == TURNED and isinstance(member.chart, Linear):
+                rotation = member.chart.rotation
+        behind = self.scores[0] - self.scores
+        resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND]
+        return Fits(thetas, rotation, tuple(resting))
 
-    def integral(self) -> tuple[Any, Any]:
+    def integral(self, moments: Moments) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
-        return _mixture([_moments(member) for member in self.members], self.weights)
+        return _mixture([moments(member) for member in self.members], self.weights)
 
-    def marginal_integral(self, draws: int, seed: int) -> tuple[Any, Any]:
+    def marginal_integral(self, moments_of: Moments, draws: int, seed: int) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) over candidates and their hyperparameters."""
         moments, weights = [], []
         for member, weight in zip(self.members, self.weights, strict=True):
             if weight < _NEGLIGIBLE:
                 continue
-            drawn, within = _marginal(member, draws, seed)
+            drawn, within = _marginal(member, moments_of, max(_LEAST_DRAWS, round(weight * draws)), seed)
             moments += drawn
             weights += list(weight * within)
         return _mixture(moments, np.array(weights) / np.sum(weights))
@@ -94,10 +108,10 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
     Parameters
     ----------
     measure : in standard coordinates.
-    smooth_only : where gradients are observed.
+    smooth_only : the squared exponential on the axes alone; where gradients are observed, or f is warped.
     """
     plain = identity(measure)
-    found: dict[str, tuple[Chart, Family]] = {"axes": (plain, SMOOTH)}
+    found: dict[str, tuple[Chart, Family]] = {PLAIN: (plain, SMOOTH)}
     independent = isinstance(measure, Gaussian | Uniform)
     if independent and not smooth_only:
         found["axes, rough"] = (plain, ROUGH)
@@ -108,29 +122,37 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
 
 
 def fit(measure: Measure, data: Data, earlier: Fits | None = None) -> Ensemble:
-    """Fit all candidates for a standardised measure to data, starting also where they ended before."""
-    thetas = {} if earlier is None else earlier.thetas
+    """Fit the candidates for a standardised measure to data, starting also where they ended before."""
+    earlier = Fits({}) if earlier is None else earlier
     members = []
-    for name, (chart, family) in candidates(measure, data.slopes is not None).items():
+    known = candidates(measure, data.smooth_only)
+    turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
+    for name in [*known, *([TURNED] if turns else [])]:
+        if name in earlier.resting:
+            continue
+        if name == TURNED:
+            plain = next((m for m in members if m.name == PLAIN), None)
+            members.append(_turned(measure, data, plain, earlier))
+            continue
         starts = starting_points(measure.dimension, data.noisy)
-        starts += [thetas[name]] if name in thetas else []
-        members.append(surrogate(name, chart, family, data, starts[0]).fitted(starts))
-    if measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture):
-        members.append(_turned(measure, members[0], earlier))
+        seen = name in earlier.thetas
+        starts += [earlier.thetas[name]] if seen else []
+        first = [surrogate(name, *known[name], data, start) for start in starts]
+        members.append(fitted(first, climbs=1 if seen else 2))
     return weighed(members)
 
 
 def again(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
     """Condition the candidates on more data with hyperparameters as they were."""
-    known = candidates(measure, data.slopes is not None)
+    known = candidates(measure, data.smooth_only)
     members = [
         surrogate(name, *known[name], data, theta)
         for name, theta in earlier.thetas.items()
-        if name in known
+        if name in known and name not in earlier.resting
     ]
-    if earlier.rotation is not None:
+    if earlier.rotation is not None and TURNED not in earlier.resting:
         chart = rotated(measure, earlier.rotation)
-        members.append(surrogate("turned", chart, SMOOTH, data, earlier.thetas["turned"]))
+        members.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
     return weighed(members)
 
 
@@ -142,32 +164,40 @@ def weighed(members: list[Surrogate]) -> Ensemble:
 
 
 def _score(member: Surrogate) -> float:
-    angles = member.dimension * (member.dimension - 1) / 2 if member.name == "turned" else 0.0
+    angles = member.dimension * (member.dimension - 1) / 2 if member.name == TURNED else 0.0
     return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
 
 
-def _turned(measure: Measure, plain: Surrogate, earlier: Fits | None) -> Surrogate:
-    """The smooth surrogate on axes along which the integrand varies most and least."""
-    slopes = plain.slopes() / np.sqrt(plain.profile.scales)
+def _turned(measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits) -> Surrogate:
+    """The smooth surrogate on axes along which the integrand varies most and least.
+
+    They are those of the plain surrogate, or those of the fit before.
+    """
+    starts = []
+    if earlier.rotation is not None:
+        chart = rotated(measure, earlier.rotation)
+        starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
+    source = starts[0] if plain is None else plain
+    starts += _along_slopes(measure, source)
+    return fitted(starts, climbs=1 if earlier.rotation is not None else 2)
+
+
+def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
+    """Unfitted surrogates on the principal axes of the slopes of ``source``."""
+    slopes = source.slopes() / np.sqrt(source.profile.scales)
+    assert isinstance(source.chart, Linear)  # the plain and the turned axes are
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = np.linalg.eigh(gram)
-    least, noise = float(plain.theta[:-1].min()), plain.theta[-1]
-    ratios = np.sqrt(values.max() / np.maximum(values, 1e-12 * max(values.max(), 1e-300)))
-    longer = least + np.log(np.clip(ratios, 1.0, 10.0))
-    starts = [np.append(np.full(measure.dimension, np.median(plain.theta[:-1])), noise)]
-    starts.append(np.append(longer, noise))
-    chart = rotated(measure, directions)
-    found = surrogate("turned", chart, SMOOTH, plain.data, starts[0]).fitted(starts)
-    if earlier is None or earlier.rotation is None:
-        return found
-    start = earlier.thetas["turned"]
-    kept = surrogate("turned", rotated(measure, earlier.rotation), SMOOTH, plain.data, start)
-    return max(kept.fitted([start], climbs=1), found, key=lambda member: member.log_posterior)
-
-
-def _moments(member: Surrogate) -> tuple[Any, Any]:
-    mean, unit = member.integral()
-    return mean[0], member.profile.inflation * float(unit[0, 0]) * member.profile.covariance
+    largest = max(float(values.max()), 1e-300)
+    ratios = np.sqrt(largest / np.maximum(values, 1e-12 * largest))
+    lengths, noise = source.theta[:-1], source.theta[-1]
+    chart = rotated(measure, source.chart.rotation @ directions)
+    equal = np.full(measure.dimension, float(np.median(lengths)))
+    unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, 10.0))
+    return [
+        surrogate(TURNED, chart, SMOOTH, source.data, np.append(start, noise))
+        for start in (equal, unequal)
+    ]
 
 
 def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:
@@ -178,19 +208,21 @@ def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:
     return mean, within + (weights[:, None] * centred).T @ centred
 
 
-def _marginal(member: Surrogate, draws: int, seed: int) -> tuple[list[tuple[Any, Any]], Any]:
+def _marginal(
+    member: Surrogate, moments_of: Moments, draws: int, seed: int
+) -> tuple[list[tuple[Any, Any]], Any]:
     """Moments at the optimum and at ``draws`` hyperparameters about it, with normalised weights."""
     size = len(member.theta)
     lower, upper = member.bounds()
     root = np.linalg.cholesky(_laplace_covariance(member))
     cube_points = qmc.Sobol(size, rng=np.random.default_rng(seed)).random(draws)
     normals = ndtri(np.clip(cube_points, 1e-6, 1 - 1e-6))
-    moments, logs = [_moments(member)], [0.0]
+    moments, logs = [moments_of(member)], [0.0]
     for z in normals:
         drawn = member.at(np.clip(member.theta + root @ z, lower, upper))
         try:
             gain = drawn.log_posterior - member.log_posterior
-            moments.append(_moments(drawn))
+            moments.append(moments_of(drawn))
         except NotPositiveDefiniteError:
             continue
         # a weight beyond e^3 says that the approximation is too narrow: it counts no further
@@ -212,7 +244,3 @@ def _laplace_covariance(member: Surrogate) -> Any:
     covariance = (vectors / (np.maximum(values, 0.0) + _PRIOR_PRECISION)) @ vectors.T
     return (covariance + covariance.T) / 2
 
-
-def is_linear(member: Surrogate) -> bool:
-    """Whether the chart is linear, so that Gaussians stay Gaussians in it."""
-    return isinstance(member.chart, Linear)

@@ -18,6 +18,8 @@ until it is evaluated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,30 +65,78 @@ def _left(measure: Empirical, taken: Any, seed: int) -> Any:
     return left.reshape(-1, measure.dimension)
 
 
+@dataclass(eq=False)
+class Reduction:
+    """Posterior moments of f at M candidates, conditioned on one chosen candidate after the other.
+
+    Attributes
+    ----------
+    mean, variance, signal : (M,); the variance and the signal for unit scale.
+    scale : of the kernel. noise : tau.
+    """
+
+    mean: Any
+    variance: Any
+    signal: Any
+    scale: float
+    noise: float
+    half: Any
+    columns: Callable[[int], Any]
+    rows: list[Any]
+    open: Any
+
+    @staticmethod
+    def of(surrogate: Surrogate, v: Any, cross: Any, with_data: Any) -> Reduction:
+        """Return the moments at v (M, D) in the chart.
+
+        Parameters
+        ----------
+        cross : prior covariances of f(v) with the functional of interest, (M,).
+        with_data : those of the data with it, (n,).
+        """
+        kernel, found = surrogate.kernel, surrogate.profile
+        half = found.factor.solve(covariance(kernel, surrogate.view.observed, Values(v)))
+        signal = cross - half.T @ found.factor.solve(with_data)
+        variance = kernel.diagonal(v) - np.einsum("nm,nm->m", half, half)
+        return Reduction(
+            mean=half.T @ found.residual[:, 0],
+            variance=variance,
+            signal=signal,
+            scale=float(found.scales[0]),
+            noise=max(surrogate.tau, _LEAST_NOISE),
+            half=half,
+            columns=lambda j: kernel(v[j : j + 1], v)[0],
+            rows=[],
+            open=np.ones(len(v), dtype=bool),
+        )
+
+    def scores(self) -> Any:
+        """Return by how much each candidate would reduce the functional's variance, (M,)."""
+        return self.signal**2 / (np.maximum(self.variance, 0.0) + self.noise)
+
+    def take(self, scores: Any) -> int:
+        """Condition on the candidate with the best score among those not taken; return its index."""
+        best = int(np.argmax(np.where(self.open, scores, -1.0)))
+        self.open[best] = False
+        total = np.sqrt(max(float(self.variance[best]), 0.0) + self.noise)
+        row = self.columns(best) - self.half[:, best] @ self.half
+        for earlier in self.rows:
+            row = row - earlier[best] * earlier
+        row = row / total
+        self.rows.append(row)
+        self.signal = self.signal - self.signal[best] / total * row
+        self.variance = self.variance - row**2
+        return best
+
+
 def greedy(surrogate: Surrogate, candidates: Any, count: int) -> Any:
     """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most."""
-    kernel, found = surrogate.kernel, surrogate.profile
     v = surrogate.chart.forward(candidates)
-    at, target = Values(v), Integrals((surrogate.chart.measure,))
-    observed = surrogate.view.observed
-    half = found.factor.solve(covariance(kernel, observed, at))
-    half_z = found.factor.solve(covariance(kernel, observed, target))[:, 0]
-    signal = covariance(kernel, at, target)[:, 0] - half.T @ half_z
-    variance = kernel.diagonal(v) - np.einsum("nm,nm->m", half, half)
-    noise = max(surrogate.tau, _LEAST_NOISE)
-    rows = np.zeros((count, len(v)))
-    chosen: list[int] = []
-    open_ = np.ones(len(v), dtype=bool)
-    for k in range(min(count, len(v))):
-        score = np.where(open_, signal**2 / (np.maximum(variance, 0.0) + noise), -1.0)
-        best = int(np.argmax(score))
-        chosen.append(best)
-        open_[best] = False
-        total = np.sqrt(max(float(variance[best]), 0.0) + noise)
-        row = kernel(v[best : best + 1], v)[0] - half[:, best] @ half - rows[:k, best] @ rows[:k]
-        rows[k] = row / total
-        signal = signal - signal[best] / total * rows[k]
-        variance = variance - rows[k] ** 2
+    target = Integrals((surrogate.chart.measure,))
+    cross = covariance(surrogate.kernel, Values(v), target)[:, 0]
+    with_data = covariance(surrogate.kernel, surrogate.view.observed, target)[:, 0]
+    reduction = Reduction.of(surrogate, v, cross, with_data)
+    chosen = [reduction.take(reduction.scores()) for _ in range(min(count, len(v)))]
     return np.array(chosen, dtype=int)
 
 

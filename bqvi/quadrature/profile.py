@@ -39,7 +39,7 @@ class Profile:
     Attributes
     ----------
     factor : Cholesky factor of K, (n, n).
-    basis : h of the data, (n,): 1 for values, 0 for derivatives.
+    basis : h of the data, (n,): 1 for values, 0 for derivatives; all 0 for a mean of zero.
     whitened_basis : Z, (n,). information : Z^T Z.
     mean : b, (o,). residual : R, (n, o).
     """

@@ -36,8 +36,8 @@ from gp.process import GaussianProcess
 LENGTH_PLATEAU = np.log(0.2), np.log(12.0)
 LENGTH_SHOULDER = 0.5
 LENGTH_BOUNDS = np.log(0.05), np.log(50.0)
-NOISE_BOUNDS = np.log(1e-13), 0.0
-NOISY_BOUNDS = np.log(1e-13), np.log(1e4)
+LEAST_NOISE, MOST_NOISE = 1e-13, 1.0
+MOST_NOISE_OF_NOISY = 1e4
 _KNOWN_SD = 0.02
 _FAILED = 1e25
 
@@ -54,6 +54,8 @@ class Data:
     noise : relative noise variances of the values, (n,), of mean 1.
     noise_variance : their mean in the units of the values, if it is known.
     noisy : whether the values have noise at all.
+    centred : whether the mean is a constant to be found; otherwise it is zero.
+    least_noise : the smallest tau that is searched.
     """
 
     u: Any
@@ -62,6 +64,8 @@ class Data:
     noise: Any = None
     noise_variance: float | None = None
     noisy: bool = False
+    centred: bool = True
+    least_noise: float = LEAST_NOISE
 
     def __len__(self) -> int:
         return len(self.u)
@@ -70,6 +74,11 @@ class Data:
     def outputs(self) -> int:
         """The number o of outputs."""
         return int(self.values.shape[1])
+
+    @property
+    def smooth_only(self) -> bool:
+        """Whether only the squared exponential kernel in linear charts serves."""
+        return self.slopes is not None or not self.centred
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +95,9 @@ class View:
         """Carry the data into the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
+        basis = np.full(n, float(data.centred))
         if data.slopes is None:
-            return View(Values(v), data.values, np.ones(n), noise)
+            return View(Values(v), data.values, basis, noise)
         dimension = v.shape[1]
         slopes = [chart.slopes(data.u, data.slopes[:, :, o]).reshape(-1) for o in range(data.outputs)]
         flat = np.stack(slopes, axis=1)
@@ -95,7 +105,7 @@ class View:
         return View(
             Observations((Values(v), Gradients(v))),
             np.concatenate([data.values, flat]),
-            np.concatenate([np.ones(n), zeros]),
+            np.concatenate([basis, zeros]),
             np.concatenate([noise, zeros]),
         )
 
@@ -135,7 +145,10 @@ class Surrogate:
     @cached_property
     def profile(self) -> Profile:
         """Scale and mean at theta."""
-        matrix = covariance(self.kernel, self.view.observed, self.view.observed)
+        if isinstance(self.view.observed, Values):
+            matrix = self.family.gram(self.view.observed.x, np.exp(self.theta[:-1]))[0]
+        else:
+            matrix = covariance(self.kernel, self.view.observed, self.view.observed)
         return profile(_with_noise(matrix, self.tau * self.view.noise), self.view.basis, self.view.y)
 
     def at(self, theta: Any) -> Surrogate:
@@ -200,19 +213,12 @@ class Surrogate:
 
     def bounds(self) -> tuple[Any, Any]:
         """How far theta is searched: lower and upper ends, (D + 1,)."""
-        noise = NOISY_BOUNDS if self.data.noisy else NOISE_BOUNDS
-        lower = np.append(np.full(self.dimension, LENGTH_BOUNDS[0]), noise[0])
-        return lower, np.append(np.full(self.dimension, LENGTH_BOUNDS[1]), noise[1])
+        most = MOST_NOISE_OF_NOISY if self.data.noisy else MOST_NOISE
+        lower = np.append(np.full(self.dimension, LENGTH_BOUNDS[0]), np.log(self.data.least_noise))
+        return lower, np.append(np.full(self.dimension, LENGTH_BOUNDS[1]), np.log(most))
 
-    def fitted(self, starts: list[Any], climbs: int = 2, iterations: int = 60) -> Surrogate:
-        """Return the surrogate at the best optimum found from the best few of ``starts``."""
-        lower, upper = self.bounds()
-        screened = [self.at(np.clip(start, lower, upper)) for start in starts]
-        screened.sort(key=_value, reverse=True)
-        found = [surrogate._climbed(iterations) for surrogate in screened[:climbs]]
-        return max(found, key=_value)
-
-    def _climbed(self, iterations: int) -> Surrogate:
+    def climbed(self, iterations: int) -> Surrogate:
+        """Return the surrogate at the optimum that L-BFGS-B reaches from here."""
         lower, upper = self.bounds()
 
         def objective(theta: Any) -> tuple[float, Any]:
@@ -228,7 +234,7 @@ class Surrogate:
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(lower, upper, strict=True)),
-            options={"maxiter": iterations, "ftol": 1e-7, "gtol": 1e-3},
+            options={"maxiter": iterations, "ftol": 1e-6, "gtol": 1e-2},
         )
         return self.at(result.x)
 
@@ -236,6 +242,13 @@ class Surrogate:
 def surrogate(name: str, chart: Chart, family: Family, data: Data, theta: Any) -> Surrogate:
     """Condition a candidate on data."""
     return Surrogate(name, chart, family, np.asarray(theta, dtype=float), data, View.of(data, chart))
+
+
+def fitted(starts: list[Surrogate], climbs: int = 2, iterations: int = 60) -> Surrogate:
+    """Return the best optimum found by climbing from the best few of ``starts``."""
+    ranked = sorted((start.at(np.clip(start.theta, *start.bounds())) for start in starts), key=_value)
+    found = [start.climbed(iterations) for start in ranked[-climbs:]]
+    return max(found, key=_value)
 
 
 def starting_points(dimension: int, noisy: bool) -> list[Any]:
@@ -252,8 +265,8 @@ def gram_with_pullback(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """Return the prior covariance of what is observed and its pull-back to log lengthscales."""
     if isinstance(observed, Values):
-        gram, pull = family.kernel(np.exp(log_lengthscales)).with_pullback(observed.x)
-        return gram.copy(), lambda weights: family.gradient(pull(weights))
+        gram, pullback = family.gram(observed.x, np.exp(log_lengthscales))
+        return gram.copy(), pullback  # the pull-back still reads it
     return _gram_by_autodiff(family, log_lengthscales, observed)
 
 
