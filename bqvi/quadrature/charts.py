@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from gp.arrays import as_like, namespace
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
 _EDGE = 1e-9
@@ -118,18 +119,22 @@ def cube(dimension: int) -> Cube:
 def pushed(measure: Measure, shift: Any, linear: Any) -> Measure:
     """Return the measure of A (x - shift) for a matrix A (D, D); raises TypeError for boxes.
 
-    A box is carried where A is diagonal with a positive diagonal.
+    A box is carried where A is diagonal. The measure's kind of array is kept.
     """
+    like = measure.parameters()[0]
+    transposed = namespace(like).matrix_transpose
+    shift, matrix = as_like(shift, like), as_like(linear, like)
     if isinstance(measure, Gaussian):
-        covariance = linear @ measure.covariance @ linear.T
-        return Gaussian(linear @ (measure.mean - shift), (covariance + covariance.T) / 2)
+        covariance = matrix @ measure.covariance @ matrix.T
+        return Gaussian(matrix @ (measure.mean - shift), (covariance + covariance.T) / 2)
     if isinstance(measure, GaussianMixture):
-        covariances = linear @ measure.covariances @ linear.T
-        covariances = (covariances + np.swapaxes(covariances, 1, 2)) / 2
-        return GaussianMixture(measure.weights, (measure.means - shift) @ linear.T, covariances)
+        covariances = matrix @ measure.covariances @ matrix.T
+        covariances = (covariances + transposed(covariances)) / 2
+        return GaussianMixture(measure.weights, (measure.means - shift) @ matrix.T, covariances)
     if isinstance(measure, Empirical):
-        return Empirical((measure.points - shift) @ linear.T, measure.weights)
+        return Empirical((measure.points - shift) @ matrix.T, measure.weights)
     scale = np.diag(linear)
     if isinstance(measure, Uniform) and np.array_equal(linear, np.diag(scale)):
-        return Uniform(scale * (measure.lower - shift), scale * (measure.upper - shift))
+        factor = as_like(scale, like)
+        return Uniform(factor * (measure.lower - shift), factor * (measure.upper - shift))
     raise TypeError(f"{type(measure).__name__} does not stay what it is under a rotation")

@@ -123,8 +123,8 @@ def _gain(ensemble: Ensemble) -> float:
     best = ensemble.best
     values = best.data.values
     n = len(values)
-    spread = np.maximum(values.var(axis=0) * n / max(n - 1, 1), 1e-300)
-    noise = -0.5 * max(n - 1, 1) * np.sum(np.log(spread)) - 0.5 * len(spread) * np.log(n)
+    spread = max(float(np.mean(values.var(axis=0))) * n / max(n - 1, 1), 1e-300)
+    noise = -0.5 * values.shape[1] * (max(n - 1, 1) * np.log(spread) + np.log(n))
     if best.data.slopes is not None:
         return np.inf  # gradients have no place in the evidence of independent values
     return float(best.profile.log_likelihood - noise)

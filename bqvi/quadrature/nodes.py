@@ -147,7 +147,7 @@ def by_criterion(surrogate: Surrogate, criterion: Criterion, count: int, seed: i
     search, rng = ContinuousSearch(), np.random.default_rng(seed)
     chosen = []
     for _ in range(count):
-        acquisition = bind(criterion, posterior, surrogate.chart.measure, noise)
+        acquisition = bind(criterion, posterior, surrogate.chart.measure, noise=noise)
         x = search.maximise(acquisition, rng).x
         chosen.append(x[0])
         posterior = posterior.extend(x, posterior.mean(x), np.array([noise]))

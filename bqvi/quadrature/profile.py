@@ -4,7 +4,7 @@ For kernel s k, constant mean b (prior flat) and scale s (prior 1/s), with K = k
 and whitened data R = C^-1 (Y - H b), the marginal likelihood of one output is the restricted one
 (REML; O'Hagan 1991, Rasmussen & Williams 2006 Eq. 2.45)
 
-    log p = -nu/2 log s_hat - log det C - 1/2 log det Z^T Z,   Z = C^-1 H,   s_hat = |R|^2 / nu,
+    log p = -nu/2 log s_hat - log det C - 1/2 log Z^T Z,   Z = C^-1 H,   s_hat = |R|^2 / nu,
 
 nu = n - 1, and what is predicted follows Student's t with nu degrees of freedom: a functional with
 prior variance c and covariances z with the data has
@@ -13,7 +13,9 @@ prior variance c and covariances z with the data has
     variance  nu/(nu - 2) s_hat (c - z^T K^-1 z + t^2 / (Z^T Z)),   t = h - z^T K^-1 H.
 
 Several outputs share k, the nodes and so the weights; each has its own b, and s becomes the matrix
-S = R^T R / nu, so outputs covary as S times the same number. N holds relative noise variances; tau is
+S = R^T R / nu, so outputs covary as S times the same number. For k itself they count as o functions of
+one common scale, the mean of the diagonal of S: with a scale for each, an output that is fitted
+exactly would have infinite evidence, and the others would have to do with its lengthscales. N holds relative noise variances; tau is
 a noise that is learnt, or what is known divided by s. Noise is no part of the integral.
 """
 
@@ -66,6 +68,11 @@ class Profile:
         """The diagonal of S, (o,), kept above zero."""
         return np.maximum(np.einsum("no,no->o", self.residual, self.residual) / self.degrees, _TINY)
 
+    @cached_property
+    def common_scale(self) -> float:
+        """The mean of the scales."""
+        return float(np.mean(self.scales))
+
     @property
     def inflation(self) -> float:
         """nu / (nu - 2)."""
@@ -76,8 +83,8 @@ class Profile:
     def log_likelihood(self) -> float:
         """The restricted log likelihood summed over outputs, up to constants."""
         determinant = 0.5 * float(self.factor.log_determinant) + 0.5 * np.log(self.information)
-        fit = 0.5 * self.degrees * np.sum(np.log(self.scales))
-        return float(-fit - len(self.scales) * determinant)
+        fit = 0.5 * self.degrees * np.log(self.common_scale)
+        return float(-len(self.scales) * (fit + determinant))
 
     @cached_property
     def weights(self) -> Any:
@@ -94,7 +101,7 @@ class Profile:
         """Return d log_likelihood / dK, (n, n), by the envelope theorem."""
         gradient = -0.5 * len(self.scales) * self.projected_inverse
         weights = self.weights
-        gradient += 0.5 * (weights / self.scales) @ weights.T
+        gradient += 0.5 / self.common_scale * weights @ weights.T
         return gradient
 
     def leave_one_out(self) -> tuple[Any, Any]:

@@ -194,9 +194,9 @@ class Surrogate:
         prior, prior_gradient = _log_prior(self.theta)
         pin, pin_slope = self._pin(found)
         if pin_slope:
-            # d log s = -w^T dK w / (nu s), of the first output: all have the same noise
-            w = found.weights[:, 0]
-            weights -= pin_slope / (found.degrees * found.scales[0]) * np.outer(w, w)
+            # d log s = -sum_o w_o^T dK w_o / (nu o s)
+            w = found.weights
+            weights -= pin_slope / (found.degrees * w.shape[1] * found.common_scale) * w @ w.T
         gradient = np.append(
             pullback(weights),
             self.tau * np.einsum("ii,i->", weights, self.view.noise) + pin_slope,
@@ -208,7 +208,7 @@ class Surrogate:
         known = self.data.noise_variance
         if known is None:
             return 0.0, 0.0
-        excess = (np.log(found.scales[0]) + self.theta[-1] - np.log(known)) / _KNOWN_SD
+        excess = (np.log(found.common_scale) + self.theta[-1] - np.log(known)) / _KNOWN_SD
         return float(-0.5 * excess**2), float(-excess / _KNOWN_SD)
 
     def bounds(self) -> tuple[Any, Any]:
