@@ -45,8 +45,9 @@ def rotated(spectrum: list[float], seed: int) -> np.ndarray:
     """A covariance (D, D) with these eigenvalues in random directions."""
     rng = np.random.default_rng(seed)
     q, _ = np.linalg.qr(rng.standard_normal((len(spectrum), len(spectrum))))
-    covariance: np.ndarray = (q * np.array(spectrum)) @ q.T
-    return (covariance + covariance.T) / 2
+    root = q * np.sqrt(spectrum)
+    covariance: np.ndarray = root @ root.T
+    return covariance
 
 
 def bump(name: str, kind: str, measure: Measure, centre: Any, covariance: Any) -> Integrand:
@@ -98,7 +99,9 @@ def polynomial() -> Integrand:
     return Integrand("polynomial 3", "smooth", function, measure, truth)
 
 
-def on_cube(name: str, kind: str, dimension: int, function: Any, truth: float, box: bool = False) -> Integrand:
+def on_cube(
+    name: str, kind: str, dimension: int, function: Any, truth: float, box: bool = False
+) -> Integrand:
     """A function of the unit cube, against the box itself or carried to N(0, I) by its CDF."""
     if box:
         measure: Measure = Uniform(np.zeros(dimension), np.ones(dimension))
@@ -221,7 +224,7 @@ def heavy_tail() -> Integrand:
 
 
 def growing() -> Integrand:
-    """exp(x^2 / 4) cos(y): grows so fast that its second moment does not exist... to one degree."""
+    """exp(x^2 / 4) cos(y): grows so fast that its variance is infinite."""
     truth = sqrt(2) * exp(-0.5)
 
     def function(x: Any) -> Any:

@@ -7,8 +7,9 @@
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
 
 What is modelled by a Gaussian process, and how its integral follows, is the `Model`: the integrand
-itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard coordinates, where the measure has mean 0 and covariance I, and on values
-in units in which they vary by 1: the result does not depend on anybody's units.
+itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard coordinates,
+where the measure has mean 0 and covariance I, and on values in units in which they vary by 1: the
+result does not depend on anybody's units.
 
 A `State` is all that the future of a run depends on, and is made of arrays and numbers. `start` makes
 one, `step` maps one to the next, `finish` reads a result from one, so that a run can be driven from
@@ -28,11 +29,11 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, combined, judge, predicts
+from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
 from bqvi.quadrature.integrand import Evaluated, Integrand, IntegrandError
 from bqvi.quadrature.monte_carlo import unlogged
-from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate
@@ -203,9 +204,7 @@ def prepared(problem: Problem, state: State) -> State:
     return replace(state, ensemble=ensembles.again(problem.standard.measure, data, state.fits))
 
 
-def _estimate(
-    problem: Problem, state: State, integral: tuple[Any, Any]
-) -> tuple[Any, Any, Units, Judgement]:
+def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
     judgement = judge(state.ensemble, state.sobol, list(state.past), units.shift)
@@ -226,9 +225,7 @@ def _learnt(problem: Problem, state: State, began: float) -> State:
     state = replace(state, ensemble=found)
     moments = found.integral(problem.model.moments)
     units = _units(problem, state)[1]
-    past = Past(
-        units.centre + units.unit * moments[0], units.unit**2 * np.diag(moments[1]), units.shift
-    )
+    past = Past(units.centre + units.unit * moments[0], units.unit**2 * np.diag(moments[1]), units.shift)
     state = replace(state, past=(*state.past, past))
     mean, covariance, units, _ = _estimate(problem, state, moments)
     seconds = state.seconds + time.perf_counter() - began

@@ -31,6 +31,7 @@ sequence: chosen nodes are no better than its guess, and the fallback grows as l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,12 @@ class Judgement:
             f"left out one at a time, {max(self.explained, 0.0):.0%} of the variance at the Sobol nodes "
             f"is predicted, and the evidence over noise is {self.gain:.1f} nats"
         )
-        kept = f"; standard deviations along the way were too small, so it is {self.inflation:.1f} times that of the surrogate"
-        tail = kept if self.inflation > 1.05 else ""
+        tail = ""
+        if self.inflation > 1.5:
+            tail = (
+                "; earlier standard deviations were too small, so that of the surrogate is multiplied by "
+                f"{self.inflation:.1f}"
+            )
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
         return (
@@ -133,7 +138,7 @@ def _gain(ensemble: Ensemble) -> float:
 def kappa(past: list[Past], shift: float = 0.0) -> float:
     """Return the factor on the standard deviation that earlier promises ask for, at least 1."""
     total, count = _PRIOR_COUNT * _PRIOR_SQUARE, _PRIOR_COUNT
-    for before, after in zip(past, past[1:], strict=False):
+    for before, after in pairwise(past):
         scale = np.exp(before.shift - after.shift)
         variance = before.variance * scale**2
         fall = np.maximum(variance - after.variance, 0.25 * variance)
@@ -146,9 +151,7 @@ def kappa(past: list[Past], shift: float = 0.0) -> float:
     return float(np.sqrt(max(1.0, total / count)))
 
 
-def combined(
-    mean: Any, covariance: Any, judgement: Judgement, sobol_values: Any
-) -> tuple[Any, Any]:
+def combined(mean: Any, covariance: Any, judgement: Judgement, sobol_values: Any) -> tuple[Any, Any]:
     """Return mean (o,) and covariance (o, o) of the result, from those of the surrogate."""
     covariance = judgement.inflation**2 * covariance
     if len(sobol_values) < 2:

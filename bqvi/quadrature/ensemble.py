@@ -124,7 +124,7 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
 def fit(measure: Measure, data: Data, earlier: Fits | None = None) -> Ensemble:
     """Fit the candidates for a standardised measure to data, starting also where they ended before."""
     earlier = Fits({}) if earlier is None else earlier
-    members = []
+    members: list[Surrogate] = []
     known = candidates(measure, data.smooth_only)
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
     for name in [*known, *([TURNED] if turns else [])]:
@@ -195,8 +195,7 @@ def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
     equal = np.full(measure.dimension, float(np.median(lengths)))
     unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, 10.0))
     return [
-        surrogate(TURNED, chart, SMOOTH, source.data, np.append(start, noise))
-        for start in (equal, unequal)
+        surrogate(TURNED, chart, SMOOTH, source.data, np.append(start, noise)) for start in (equal, unequal)
     ]
 
 
@@ -243,4 +242,3 @@ def _laplace_covariance(member: Surrogate) -> Any:
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
     covariance = (vectors / (np.maximum(values, 0.0) + _PRIOR_PRECISION)) @ vectors.T
     return (covariance + covariance.T) / 2
-

@@ -121,7 +121,9 @@ class Integrand:
             values = self.function(argument)
             slopes = self.gradient(argument) if callable(self.gradient) else None
         except Exception as failure:
-            where = f"x = {x[0].tolist()}" if len(x) == 1 else f"one of {len(x)} points, first {x[0].tolist()}"
+            where = (
+                f"x = {x[0].tolist()}" if len(x) == 1 else f"one of {len(x)} points, first {x[0].tolist()}"
+            )
             point = x[0] if len(x) == 1 else None
             raise IntegrandError(
                 f"the integrand raised {type(failure).__name__} at {where}: {failure}", point
@@ -133,7 +135,7 @@ class Integrand:
 
 
 def _with_autodiff(function: Callable[[Array], Array], x: Array, vectorised: bool) -> tuple[Any, Any]:
-    import torch  # noqa: PLC0415  (only where it is asked for)
+    import torch
 
     points = torch.as_tensor(x)
     points = (points if vectorised else points[None]).detach().clone().requires_grad_()

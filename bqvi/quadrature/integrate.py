@@ -34,6 +34,10 @@ from gp.measures import Empirical, Measure
 
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
+_NO_STATE = (
+    "resume holds no state to go on from: give a result of 'bq' or 'wsabi', its saved file, or an exception "
+    "raised after the first step"
+)
 
 
 class IntegrationInterrupted(KeyboardInterrupt):
@@ -312,7 +316,9 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
         return min(budget, max(8, 2 * measure.dimension + 4))
     require_integer("initial", initial, 2)
     if initial > budget:
-        raise ValueError(f"budget is {budget}, below the initial design of {initial}: raise one or lower the other")
+        raise ValueError(
+            f"budget is {budget}, below the initial design of {initial}: raise one or lower the other"
+        )
     return initial
 
 
@@ -322,12 +328,10 @@ def _resumed(resume: Any, problem: Problem, method: str) -> State:
         if settings["method"] != method:
             raise ValueError(f"{resume} was saved by method {settings['method']!r}, not {method!r}")
     else:
-        state = getattr(resume, "state", None)
-    if not isinstance(state, State):
-        raise ValueError(
-            "resume holds no state to go on from: give a result of 'bq' or 'wsabi', its saved file, or an "
-            "exception raised after the first step"
-        )
+        found = getattr(resume, "state", None)
+        if not isinstance(found, State):
+            raise ValueError(_NO_STATE)
+        state = found
     if state.u.shape[1] != problem.measure.dimension:
         raise ValueError(
             f"resume has nodes of dimension {state.u.shape[1]}, the measure {problem.measure.dimension}"
@@ -343,7 +347,9 @@ def _check(
     if not callable(f):
         raise TypeError(f"f is {f!r}; it must be a function of points (n, D)")
     if not isinstance(measure, Measure):
-        raise TypeError(f"measure is {measure!r}; it must be one of gp.measures, such as Gaussian(mean, covariance)")
+        raise TypeError(
+            f"measure is {measure!r}; it must be one of gp.measures, such as Gaussian(mean, covariance)"
+        )
     require_one_of("method", method, METHODS)
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
     require_integer("budget", budget, least)

@@ -23,6 +23,7 @@ from bqvi.quadrature.surrogate import Surrogate
 from gp.arrays import as_like, is_torch, to_numpy
 from gp.integrals import Integral
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
+from gp.observations import Gradients, Values
 from gp.posterior import Posterior
 from gp.process import GaussianProcess
 
@@ -91,9 +92,10 @@ class Learnt:
 
 def _torch(posterior: Posterior, like: Any) -> Posterior:
     """The same posterior on tensors."""
-    blocks = []
-    for block in posterior.observations.blocks:
-        blocks.append(type(block)(as_like(block.x, like)))  # type: ignore[call-arg]
+    blocks = [
+        Values(as_like(block.x, like)) if isinstance(block, Values) else Gradients(as_like(block.x, like))
+        for block in posterior.observations.blocks
+    ]
     process = GaussianProcess(posterior.kernel, posterior.mean_function)
     noise = posterior.noise if isinstance(posterior.noise, float) else as_like(posterior.noise, like)
     sizes = np.cumsum([len(block) for block in blocks])[:-1]

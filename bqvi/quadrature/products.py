@@ -78,9 +78,7 @@ def _between(lengths: Any, first: Gaussian, second: Gaussian, v: Any) -> Any:
     scale = np.outer(lengths, lengths)
     s, r = first.covariance / scale, second.covariance / scale
     # (S^-1 + 2)^-1 and its like are formed without inverting a small S
-    matrix = np.block(
-        [[identity + 2 * s, -s], [-r, identity + 2 * r]]
-    )  # diag(S, R) P
+    matrix = np.block([[identity + 2 * s, -s], [-r, identity + 2 * r]])  # diag(S, R) P
     inverse = np.linalg.solve(matrix, np.block([[s, 0 * s], [0 * r, r]]))  # P^-1
     m, n = first.mean / lengths, second.mean / lengths
     # about the means: exponent -|a - m|^2/2 - |m - n|^2/2 - |n - b|^2/2 + h^T P^-1 h / 2
@@ -92,9 +90,7 @@ def _between(lengths: Any, first: Gaussian, second: Gaussian, v: Any) -> Any:
         inverse[:dimension, dimension:],
         inverse[dimension:, dimension:],
     )
-    quadratic = (
-        0.5 * np.einsum("ni,ij,nj->n", top, p11, top) - 0.5 * np.sum(left**2, axis=1)
-    )[:, None] + (
+    quadratic = (0.5 * np.einsum("ni,ij,nj->n", top, p11, top) - 0.5 * np.sum(left**2, axis=1))[:, None] + (
         0.5 * np.einsum("ni,ij,nj->n", bottom, p22, bottom) - 0.5 * np.sum(right**2, axis=1)
     )
     _, log_determinant = np.linalg.slogdet(matrix)

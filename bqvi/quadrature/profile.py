@@ -15,8 +15,9 @@ prior variance c and covariances z with the data has
 Several outputs share k, the nodes and so the weights; each has its own b, and s becomes the matrix
 S = R^T R / nu, so outputs covary as S times the same number. For k itself they count as o functions of
 one common scale, the mean of the diagonal of S: with a scale for each, an output that is fitted
-exactly would have infinite evidence, and the others would have to do with its lengthscales. N holds relative noise variances; tau is
-a noise that is learnt, or what is known divided by s. Noise is no part of the integral.
+exactly would have infinite evidence, and the others would have to do with its lengthscales. N holds
+relative noise variances; tau is a noise that is learnt, or what is known divided by s. Noise is no part
+of the integral.
 """
 
 from __future__ import annotations

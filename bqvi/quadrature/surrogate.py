@@ -274,7 +274,7 @@ def _gram_by_autodiff(
     family: Family, log_lengthscales: Any, observed: Functional
 ) -> tuple[Any, Callable[[Any], Any]]:
     """The same for derivatives, whose pull-back no kernel has: by automatic differentiation."""
-    import torch  # noqa: PLC0415  (only where gradients are observed)
+    import torch
 
     logs = torch.tensor(log_lengthscales, requires_grad=True)
     assert isinstance(observed, Observations)  # values and gradients: made by View
