@@ -24,6 +24,7 @@ from experiments.summaries import quartiles
 NARROW, WIDE = "C_0 = I (thesis)", "C_0 = 100 I"
 SHOWN_SEED = 0
 MOST = 1000
+MOST_FRAMES = 20
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -74,6 +75,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     x = thesis.problem(SHOWN_SEED)[1].x
     last = int(one["iteration"].max())
     shown = sorted({t for t in (0, 1, 2, 5, 10, last) if t <= last})
+    frames = sorted({*range(min(last, MOST_FRAMES) + 1), last})
     return [
         Drawing(
             "iterates",
@@ -83,8 +85,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ),
         Drawing(
             "animation",
-            animation.gif((_frame(one, x, t) for t in range(last + 1)), seconds=0.25),
-            "All iterates of the same run.",
+            animation.gif((_frame(one, x, t) for t in frames), seconds=0.3),
+            f"The same run: iterations 0 to {min(last, MOST_FRAMES)}, and the last.",
         ),
         Drawing(
             "traces",
@@ -96,7 +98,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def _iterates(one: pd.DataFrame, x: np.ndarray, shown: Sequence[int]) -> Figure:
-    made, axes = drawing.figure(2, 3, sharex=True, sharey=True, size=(3.2, 3.0))
+    made, axes = drawing.figure(2, 3, sharex=True, sharey=True, size=(2.7, 3.2))
     for ax, t in zip(axes.flat, shown, strict=False):
         _mixture(ax, one[one["iteration"] == t], x)
     for ax in axes.flat[len(shown) :]:

@@ -68,6 +68,16 @@ def panel(
     )
 
 
+REFERENCE = "CAVI"
+"""Name of the case that stands in most figures to compare with: the same model, by coordinate ascent."""
+
+
+def part(results: pd.DataFrame, rows: pd.Series) -> pd.DataFrame:
+    """Return some cases of `results`, and CAVI on the same data."""
+    sizes = results.loc[rows, "n"].unique()
+    return results[rows | (results["case"].str.startswith(REFERENCE) & results["n"].isin(sizes))]
+
+
 def drawings(results: pd.DataFrame, name: str, caption: str) -> list[Drawing]:
     """Return the usual figure of error and ELBO gap against the three costs.
 

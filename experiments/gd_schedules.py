@@ -16,10 +16,13 @@ SOUND = (0.3, 1, 3, 5)
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return GD at each scale."""
+    """Return GD at each scale, and CAVI."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
-    return [thesis.case(_name(s), "gd", s=s, steps=steps) for s in SCALES]
+    return [
+        *(thesis.case(_name(s), "gd", s=s, steps=steps) for s in SCALES),
+        thesis.case(comparison.REFERENCE, "cavi", steps=steps),
+    ]
 
 
 def _name(s: float) -> str:

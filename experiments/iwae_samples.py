@@ -15,13 +15,16 @@ EARLY = 1000.0
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return both estimators at each L."""
+    """Return both estimators at each L, and CAVI."""
     del resources
-    steps = thesis.QUICK_STEPS if quick else thesis.STEPS
+    steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     return [
-        thesis.case(_name(kind, n), method, samples=n, steps=steps)
-        for kind, method in KINDS.items()
-        for n in SAMPLES
+        *(
+            thesis.case(_name(kind, n), method, samples=n, steps=steps)
+            for kind, method in KINDS.items()
+            for n in SAMPLES
+        ),
+        thesis.case(comparison.REFERENCE, "cavi", steps=steps),
     ]
 
 
@@ -35,7 +38,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         drawn
         for kind, method in KINDS.items()
         for drawn in comparison.drawings(
-            results[results["method"] == method], method, f"{kind}, steps exp(-0.01 t)."
+            comparison.part(results, results["method"] == method), method, f"{kind}, steps exp(-0.01 t)."
         )
     ]
 
@@ -80,8 +83,8 @@ experiment = Experiment(
     name="iwae-samples",
     title="Samples of the importance-weighted bound (Figure 6.7)",
     summary="""The gradient of the importance-weighted bound with L samples (IWAE), and the doubly
-    reparameterised estimator of the same gradient (DReG). With L = 1 the bound is the ELBO: IWAE is then the pathwise
-    estimator, DReG sticking-the-landing.
+    reparameterised estimator of the same gradient (DReG). With L = 1 the bound is the ELBO:
+    IWAE is then the pathwise estimator, DReG sticking-the-landing.
 
     Both ascend a bound of their own, tighter than the ELBO; what is drawn is the ELBO of q, which a larger
     L need not raise.""",

@@ -14,17 +14,14 @@ SETTINGS = {"": "with the thesis' steps", ", tuned": "with tuned steps"}
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return pathwise at each L, with the thesis' steps and tuned ones, and GD, its limit."""
+    """Return pathwise at each L, with the thesis' steps and tuned ones, GD, its limit, and CAVI."""
     del resources
-    steps = thesis.QUICK_STEPS if quick else thesis.STEPS
-    return [
-        case
-        for tag, s in SCALES.items()
-        for case in [
-            *(thesis.case(_name(n, tag), "pathwise", samples=n, s=s, steps=steps) for n in SAMPLES),
-            thesis.case(f"GD{tag}", "gd", s=s, steps=steps),
-        ]
-    ]
+    steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
+    made = []
+    for tag, s in SCALES.items():
+        made += [thesis.case(_name(n, tag), "pathwise", samples=n, s=s, steps=steps) for n in SAMPLES]
+        made.append(thesis.case(f"GD{tag}", "gd", s=s, steps=steps))
+    return [*made, thesis.case(comparison.REFERENCE, "cavi", steps=steps)]
 
 
 def _name(samples: int, tag: str) -> str:
@@ -39,7 +36,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         drawn
         for tag, caption in captions.items()
         for drawn in comparison.drawings(
-            results[results["s"] == SCALES[tag]],
+            comparison.part(results, results["s"] == SCALES[tag]),
             names[tag],
             f"Pathwise gradients with L samples, and gradient descent with exact ones. {caption}",
         )
@@ -86,8 +83,8 @@ experiment = Experiment(
     name="pathwise-samples",
     title="Monte Carlo samples for the pathwise estimator (Figure 6.6)",
     summary="""Pathwise gradients with L samples of pi and mu a step, on all the data. The assignments z
-    are summed out exactly, so the data enter through their expected statistics and a further sample costs nothing per
-    datum: data evaluations do not depend on L.""",
+    are summed out exactly, so the data enter through their expected statistics and a further sample costs
+    nothing per datum: data evaluations do not depend on L.""",
     cases=cases,
     run=thesis.run,
     draw=draw,

@@ -26,7 +26,6 @@ METHODS = {
     "pathwise": ("pathwise", 1),
     "score": ("score", 100),
 }
-STEPS = 300
 NEAR = {"penguins": 10.0, "digits": 50.0}
 """ELBO gap, nats, that counts as arrived: 0.03 nats a datum."""
 
@@ -34,12 +33,13 @@ NEAR = {"penguins": 10.0, "digits": 50.0}
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method on every data set with every K."""
     del resources
+    steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     return [
         Case(
             _name(method, name, k),
             {
                 "data": name, "components": k, "kind": method, "method": METHODS[method][0],
-                "samples_a_step": METHODS[method][1], "steps": thesis.QUICK_STEPS if quick else STEPS,
+                "samples_a_step": METHODS[method][1], "steps": steps,
             },
         )
         for name, ks in SETS.items()

@@ -203,6 +203,7 @@ def picture(drawn: Drawing) -> Picture:
     svg = _saved(drawn.figure, "svg", metadata={"Date": None})
     if len(svg) <= SVG_LIMIT:
         return Picture(drawn.name, "svg", svg, drawn.caption)
+    drawn.figure.set_layout_engine("none")  # it stays as it was laid out
     return Picture(drawn.name, "png", _saved(drawn.figure, "png", dpi=DPI), drawn.caption)
 
 

@@ -13,20 +13,34 @@ from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 SIZES = (1, 10, 50, 100, 350)
 MANY = 20_000
 MANY_SIZES = (10, 100, 1000)
+MANY_STEPS = 60
+"""For CAVI with 20 000 data, which is there to compare with."""
 LONGER = 3.0
 """Scale of the steps that all but a few runs need to arrive (`gd-schedules`)."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return SGD and GD on the thesis' 700 data with two scales of steps, and on 20 000 data."""
+    """Return SGD and GD on the thesis' 700 data with two scales of steps, and on 20 000; CAVI on both."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
-    return [
-        thesis.case(_name(size, s, n), "gd" if size == n else "sgd", s=s, n=n, steps=steps,
-                    minibatch=None if size == n else size)
+    plain = [
+        thesis.case(
+            _name(size, s, n),
+            "gd" if size == n else "sgd",
+            minibatch=None if size == n else size,
+            s=s,
+            n=n,
+            steps=steps,
+        )
         for s, n, sizes in ((1.0, thesis.N, SIZES), (LONGER, thesis.N, SIZES), (LONGER, MANY, MANY_SIZES))
         for size in (*sizes, n)
-    ]  # fmt: skip
+    ]
+    few, many = comparison.REFERENCE, f"{comparison.REFERENCE}, N = {MANY}"
+    return [
+        *plain,
+        thesis.case(few, "cavi", steps=steps),
+        thesis.case(many, "cavi", steps=min(steps, MANY_STEPS), n=MANY),
+    ]
 
 
 def _name(size: int, s: float, n: int = thesis.N) -> str:
@@ -39,8 +53,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     few, many = results[results["n"] == thesis.N], results[results["n"] == MANY]
     steps = "SGD with N = 700, steps {:g} exp(-0.01 t)."
     return [
-        *comparison.drawings(few[few["s"] == 1.0], "thesis-steps", steps.format(1)),
-        *comparison.drawings(few[few["s"] == LONGER], "longer-steps", steps.format(LONGER)),
+        *comparison.drawings(comparison.part(few, few["s"] == 1.0), "thesis-steps", steps.format(1)),
+        *comparison.drawings(comparison.part(few, few["s"] == LONGER), "longer-steps", steps.format(LONGER)),
         *comparison.drawings(
             many,
             "more-data",

@@ -13,7 +13,7 @@ SCHEDULES = {"exponential": "exp", "robbins-monro": "Robbins-Monro"}
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return SNGD at each S with both schedules, and SGD to compare with."""
+    """Return SNGD at each S with both schedules, and SGD and CAVI to compare with."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     natural = [
@@ -22,7 +22,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
         for size in SIZES
     ]
     plain = [thesis.case(f"SGD, S = {size}", "sgd", minibatch=size, steps=steps) for size in SIZES]
-    return [*natural, *plain]
+    return [*natural, *plain, thesis.case(comparison.REFERENCE, "cavi", steps=steps)]
 
 
 def _name(size: int, kind: str = "exponential") -> str:
@@ -31,7 +31,6 @@ def _name(size: int, kind: str = "exponential") -> str:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw SNGD with each schedule in a figure of its own."""
-    shown = results[results["method"] == "sngd"]
     captions = {
         "exponential": "SNGD with the thesis' steps, exp(-0.01 t).",
         "robbins-monro": "SNGD with Robbins-Monro steps, (t + 10)^-0.7.",
@@ -39,7 +38,11 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     return [
         drawn
         for kind, caption in captions.items()
-        for drawn in comparison.drawings(shown[shown["schedule"] == kind], kind, caption)
+        for drawn in comparison.drawings(
+            comparison.part(results, (results["method"] == "sngd") & (results["schedule"] == kind)),
+            kind,
+            caption,
+        )
     ]
 
 

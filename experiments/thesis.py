@@ -17,7 +17,7 @@ Data and start are drawn from the seed alone, so all methods meet on the same pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ N = 700
 K = 10
 SCALE = 1e-3
 DECAY = 0.01
-STEPS, QUICK_STEPS = 300, 30
+STEPS, SAMPLING_STEPS, QUICK_STEPS = 300, 200, 20
+"""Iterations; the second for experiments in which every case samples, which take longest."""
 TUNED = {"gd": 20.0, "sgd": 15.0, "pathwise": 5.0, "score": 3.0}
 """For SGD with S = 100, pathwise with L = 1, score function with L = 100."""
 TUNED_SMALL_SGD = 10.0
@@ -109,9 +110,16 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         metrics=metrics(model, clusters),
         start_from=start,
         steps=chosen["steps"],
-        record=1 if chosen["method"] == "cavi" else fitting.spread_records(chosen["steps"]),
+        record=_records(chosen),
         seed=seed,
     )
+
+
+def _records(chosen: Any) -> int | Sequence[int]:
+    """When to record: fewer times where a record of all the data takes longer than many steps."""
+    if chosen["method"] == "cavi":
+        return 1
+    return fitting.spread_records(chosen["steps"], 80 if chosen["n"] <= N else 25)
 
 
 def metrics(model: GaussianMixture, clusters: data.Clusters) -> dict[str, Callable[[Any], float]]:

@@ -112,19 +112,7 @@ def _pathwise(table: pd.DataFrame) -> list[Claim]:
 def _cavi(table: pd.DataFrame) -> list[Claim]:
     others = {tag: [_named(m, tag) for m in METHODS if m != "CAVI"] for tag in TAGS}
     return [
-        Claim(
-            "6.1",
-            "CAVI is by far the most accurate.",
-            "it ends more than 10 nats below each of the other four",
-            [
-                evidence.less(table, "CAVI", others[tag], column, f"{steps}, {by}", margin=10.0, shown=shown)
-                for tag, steps in TAGS.items()
-                for column, by, shown in (
-                    ("log_likelihood_error", "by final error", "final error"),
-                    ("elbo_gap", "by final ELBO", "ELBO gap"),
-                )
-            ],
-        ),
+        _most_accurate(table),
         Claim(
             "6.1",
             "CAVI needs the fewest iterations.",
@@ -144,6 +132,24 @@ def _cavi(table: pd.DataFrame) -> list[Claim]:
             ],
         ),
     ]
+
+
+def _most_accurate(table: pd.DataFrame) -> Claim:
+    checks = []
+    for column in ("log_likelihood_error", "elbo_gap"):
+        by, shown = MEASURES[column]
+        for tag, steps in TAGS.items():
+            plain = [f"{m}{tag}" for m in ("GD", "SGD", "pathwise")]
+            setting = f"against GD, SGD and pathwise {steps}, {by}"
+            checks.append(evidence.less(table, "CAVI", plain, column, setting, margin=10.0, shown=shown))
+        setting = f"against SNGD, {by}"
+        checks.append(evidence.less(table, "CAVI", "SNGD", column, setting, margin=10.0, shown=shown))
+    return Claim(
+        "6.1",
+        "CAVI is by far the most accurate.",
+        "it ends more than 10 nats below each of them",
+        checks,
+    )
 
 
 def _fast(table: pd.DataFrame) -> list[Claim]:
