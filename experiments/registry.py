@@ -15,7 +15,19 @@ from pathlib import Path
 
 from experiments.experiment import Experiment
 
-EXPERIMENTS: dict[str, str] = {}
+EXPERIMENTS: dict[str, str] = {
+    "vi-methods": "experiments.vi_methods",
+    "cavi-iterates": "experiments.cavi_iterates",
+    "gd-schedules": "experiments.gd_schedules",
+    "sgd-batch-sizes": "experiments.sgd_batch_sizes",
+    "sngd-batch-sizes": "experiments.sngd_batch_sizes",
+    "sngd-against-sgd": "experiments.sngd_against_sgd",
+    "pathwise-samples": "experiments.pathwise_samples",
+    "iwae-samples": "experiments.iwae_samples",
+    "domain": "experiments.domain",
+    "real-data": "experiments.real_data",
+    "multinomial-digits": "experiments.multinomial_digits",
+}
 
 
 class UnknownExperimentError(ValueError):
