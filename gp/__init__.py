@@ -4,6 +4,7 @@ from gp import embeddings, kernels, means, measures
 from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral
 from gp.linalg import NotPositiveDefiniteError
+from gp.marginal import MarginalPosterior, marginalise
 from gp.observations import Gradients, Values
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
@@ -17,6 +18,7 @@ __all__ = [
     "Integral",
     "Integrals",
     "JointIntegral",
+    "MarginalPosterior",
     "NotPositiveDefiniteError",
     "Path",
     "Posterior",
@@ -24,6 +26,7 @@ __all__ = [
     "embeddings",
     "fit",
     "kernels",
+    "marginalise",
     "means",
     "measures",
 ]
