@@ -15,7 +15,12 @@ from pathlib import Path
 
 from experiments.experiment import Experiment
 
-EXPERIMENTS: dict[str, str] = {}
+EXPERIMENTS: dict[str, str] = {
+    "gp-regression": "experiments.gp_regression",
+    "mauna-loa": "experiments.mauna_loa",
+    "gp-benchmarks": "experiments.gp_benchmarks",
+    "gp-benchmarks-folder": "experiments.gp_benchmarks_folder",
+}
 
 
 class UnknownExperimentError(ValueError):
