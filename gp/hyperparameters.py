@@ -84,7 +84,11 @@ class Hyperparameters:
 
     @cached_property
     def sd(self) -> Any:
-        """Laplace standard deviations (P,) of theta: relative errors of positive parameters."""
+        """Laplace standard deviations (P,) of theta: relative errors of positive parameters.
+
+        Where the overall scale was found in closed form, variances and noise are counted in it, and
+        their errors are those of the ratio; the scale's own relative error is about sqrt(2 / n).
+        """
         return np.sqrt(np.diag(np.linalg.inv(self.precision)))
 
     @cached_property
@@ -122,6 +126,12 @@ class Hyperparameters:
             f"{'converged' if self.converged else 'NOT converged: ' + self.message}, "
             f"{self.n_evaluations} evaluations"
         ]
+        if self.problem.profiled:
+            n = len(self.problem.y)
+            lines.append(
+                f"  {'overall scale (closed form)':32s} {self.scale:12.5g}   sd of log "
+                f"{(2 / n) ** 0.5:.3g}"
+            )
         for name, value, sd in zip(self.names, values, self.sd, strict=True):
             note = "  not determined by the data" if name in undetermined else ""
             lines.append(f"  {name:32s} {value:12.5g}   sd of log (or in units) {sd:.3g}{note}")
