@@ -1,6 +1,7 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import embeddings, kernels, means, measures
+from gp.components import Component, components
 from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral
 from gp.linalg import NotPositiveDefiniteError
@@ -11,6 +12,7 @@ from gp.posterior import GradientMoments, Posterior
 from gp.process import GaussianProcess
 
 __all__ = [
+    "Component",
     "GaussianProcess",
     "GradientMoments",
     "Gradients",
@@ -23,6 +25,7 @@ __all__ = [
     "Path",
     "Posterior",
     "Values",
+    "components",
     "embeddings",
     "fit",
     "kernels",
