@@ -62,8 +62,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def _part(name: str, x: Any, mean: Any, sd: Any, samples: Any) -> pd.DataFrame:
     columns = {f"sample {i}": sample for i, sample in enumerate(samples)}
-    frame = pd.DataFrame({"part": name, "x": x, "truth": np.sin(x), "mean": mean, "sd": sd, **columns})
-    return frame
+    return pd.DataFrame({"part": name, "x": x, "truth": np.sin(x), "mean": mean, "sd": sd, **columns})
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
@@ -78,9 +77,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     ax.plot(data["x"], data["mean"], "o", color=drawing.COLOURS[4], label="observations", zorder=4)
     axes[0, 0].set_ylabel("f(x)")
     drawing.legend_below(figure, axes, columns=5)
-    count = sum(column.startswith("sample ") for column in first)
     caption = (
-        f"Gaussian process with a squared exponential kernel, l = 1, sigma_s = 1, and {count} samples of "
+        f"Gaussian process with a squared exponential kernel, l = 1, sigma_s = 1, and {len(_samples(first))} samples of "
         f"it, before and after it has seen the sine at {len(data)} points. Band: mean plus and minus two "
         "standard deviations."
     )
@@ -91,11 +89,15 @@ def _draw_part(ax: Any, part: pd.DataFrame) -> None:
     blue, red = drawing.COLOURS[:2]
     x, mean, sd = part["x"], part["mean"], part["sd"]
     ax.fill_between(x, mean - _BAND * sd, mean + _BAND * sd, color=blue, alpha=0.15, lw=0, label="two sd")
-    for i, name in enumerate(column for column in part if column.startswith("sample ")):
+    for i, name in enumerate(_samples(part)):
         label = "samples" if i == 0 else None
         ax.plot(x, part[name], color=blue, alpha=0.45, lw=0.7, label=label)
     ax.plot(x, mean, color=blue, lw=2, label="mean")
     ax.plot(x, part["truth"], color=red, linestyle="--", lw=1.5, label="sine")
+
+
+def _samples(frame: pd.DataFrame) -> list[str]:
+    return [column for column in map(str, frame.columns) if column.startswith("sample ")]
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
