@@ -81,7 +81,7 @@ class Solution:
     Attributes
     ----------
     log_evidence : a number.
-    scale : s. coefficients : (p,), b. jitter : added to K, before scaling.
+    scale : s. coefficients : (p,), b. jitter : fraction added to the diagonal of K.
     """
 
     log_evidence: float

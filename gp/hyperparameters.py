@@ -45,7 +45,7 @@ class Hyperparameters:
     theta : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
     log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
         coefficients were found in closed form (the scale is 1 where the noise is known).
-    jitter : what the factorisation needed, in output units squared.
+    jitter : what the factorisation needed, as a fraction of each variance.
     converged : whether the search ended at an optimum. message : what it said.
     n_evaluations : of the evidence, over all starts.
     """
@@ -187,22 +187,9 @@ def fit(
     ValueError, TypeError
         For entries that are not finite, no data, or arguments that are not among those above.
     """
-    if method not in ("map", "evidence"):
-        raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
-    x = as_points("x", x)
+    _check_choices(method, noise, n_starts, max_iterations)
+    x, y = _checked_data(x, y)
     n_starts = 3 + 3 * max(0, x.shape[1] - 5) if n_starts is None else n_starts
-    if n_starts < 1 or max_iterations < 1:
-        raise ValueError(
-            f"n_starts = {n_starts}, max_iterations = {max_iterations}: give 1 or more"
-        )
-    y = as_values("y", y, int(x.shape[0]), x)
-    if x.shape[0] == 0:
-        raise ValueError(
-            "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
-            "use GaussianProcess(kernel).condition(x, y), which works without"
-        )
-    if isinstance(noise, str) and noise != "learn":
-        raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
     units = Units.of(to_numpy(x), to_numpy(y))
     problem = _problem(x, y, kernel, mean, noise, units=units)
     coordinates = Coordinates.of(problem, units, priors or Priors())
@@ -216,7 +203,7 @@ def fit(
         log_evidence=solution.log_evidence,
         scale=solution.scale,
         coefficients=solution.coefficients,
-        jitter=solution.jitter * solution.scale,
+        jitter=solution.jitter,
         converged=found.converged,
         message=found.message,
         n_evaluations=found.n_evaluations,
@@ -229,6 +216,26 @@ def fit(
             stacklevel=2,
         )
     return posterior_at(hyperparameters, hyperparameters.theta, x, y)
+
+
+def _check_choices(method: str, noise: object, n_starts: int | None, max_iterations: int) -> None:
+    if method not in ("map", "evidence"):
+        raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
+    if isinstance(noise, str) and noise != "learn":
+        raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
+    if (n_starts is not None and n_starts < 1) or max_iterations < 1:
+        given = f"n_starts = {n_starts}, max_iterations = {max_iterations}"
+        raise ValueError(f"{given}: give 1 or more of each")
+
+
+def _checked_data(x: Array, y: Array) -> tuple[Array, Array]:
+    x = as_points("x", x)
+    if x.shape[0] == 0:
+        raise ValueError(
+            "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
+            "use GaussianProcess(kernel).condition(x, y), which works without"
+        )
+    return x, as_values("y", y, int(x.shape[0]), x)
 
 
 def posterior_at(

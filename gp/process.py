@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array
 from gp.kernels.base import Kernel
 from gp.means import Mean, Zero
 from gp.observations import Functional, as_functional, covariance
@@ -76,7 +76,7 @@ class GaussianProcess:
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""
         at = as_functional(x)
-        scale = float(np.max(to_numpy(at.variance(self.kernel)), initial=0.0))
+        scale = at.variance(self.kernel)
         return sample_gaussian(at.apply(self.mean), self.covariance(at), n, seed, scale)
 
     def sample_path(

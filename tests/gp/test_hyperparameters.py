@@ -202,7 +202,8 @@ def test_duplicates_and_a_constant_column(data):
     same = gp.fit(np.concatenate([x, x]), np.concatenate([y, y]), noise=None)
     np.testing.assert_allclose(same.mean(x), y, atol=1e-5)
     assert same.jitter > 0
-    assert same.jitter == pytest.approx(same.hyperparameters.jitter, rel=20)
+    ratio = same.jitter / same.hyperparameters.jitter
+    assert 0.09 < ratio < 11  # rounding may ask for one step of ten more, or less
 
 
 @pytest.mark.parametrize("kind", ["noise-free", "pure noise", "a step", "linear"])
