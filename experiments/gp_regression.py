@@ -78,8 +78,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     axes[0, 0].set_ylabel("f(x)")
     drawing.legend_below(figure, axes, columns=5)
     caption = (
-        f"Gaussian process with a squared exponential kernel, l = 1, sigma_s = 1, and {len(_samples(first))} samples of "
-        f"it, before and after it has seen the sine at {len(data)} points. Band: mean plus and minus two "
+        "Gaussian process with a squared exponential kernel, l = 1, sigma_s = 1, and "
+        f"{len(_samples(first))} samples of it, before and after it has seen the sine at {len(data)} points. Band: mean plus and minus two "
         "standard deviations."
     )
     return [Drawing("prior-and-posterior", figure, caption)]

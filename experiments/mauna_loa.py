@@ -39,7 +39,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     In the quick version every fifth month is used: five and twelve have no common divisor, so that
     each month of the year is seen.
     """
-    common = {"until": 1995.0, "every": 5 if quick else 1, "sets": 8 if quick else 32}
+    common = {"until": 1995.0, "every": 5 if quick else 1, "sets": 16 if quick else 32}
     return [
         Case("composite", {"kernel": "composite", **common}),
         Case("squared exponential", {"kernel": "squared exponential", **common}),
@@ -94,9 +94,7 @@ def _prediction(
     name: str, posterior: gp.Posterior | gp.MarginalPosterior, noise: float, time: Any, y: Any
 ) -> pd.DataFrame:
     mean, variance = posterior.mean_and_variance(time[:, None])
-    return pd.DataFrame(
-        {"part": name, "time": time, "y": y, "mean": mean, "sd": np.sqrt(variance + noise)}
-    )
+    return pd.DataFrame({"part": name, "time": time, "y": y, "mean": mean, "sd": np.sqrt(variance + noise)})
 
 
 def _hyperparameters(posterior: gp.Posterior) -> pd.DataFrame:
@@ -163,7 +161,8 @@ def _draw_components(rows: pd.DataFrame) -> Drawing:
         ax.set_xlabel("year")
     caption = (
         "What the posterior ascribes to each term of the kernel: mean and two standard deviations. The means "
-        f"and the constant add up to the posterior mean. Data end at the dashed line ({until:.0f})."
+        "and the constant add up to the posterior mean; the bands of trend and season include a constant "
+        f"that they can pass to each other. Data end at the dashed line ({until:.0f})."
     )
     return Drawing("components", figure, caption)
 
@@ -218,8 +217,8 @@ def _hyperparameter_table(rows: pd.DataFrame) -> Table:
     )
     evidence = shown["log_evidence"].max()
     caption = (
-        f"Hyperparameters of the composite kernel (years, ppm); log evidence {evidence:.2f} nats. The set that "
-        f"is averaged over counts for {rows['effective_size'].max():.1f} independent draws."
+        f"Hyperparameters of the composite kernel (years, ppm); log evidence {evidence:.2f} nats. The set "
+        f"that is averaged over counts for {rows['effective_size'].max():.1f} independent draws."
     )
     return Table("hyperparameters", frame, caption)
 
