@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("cavi", "sngd", "memory")
+NAMES = ("cavi", "sngd", "memory", "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory")
 
 
 def main(names: list[str]) -> int:

@@ -79,8 +79,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     drawing.legend_below(figure, axes, columns=5)
     caption = (
         "Gaussian process with a squared exponential kernel, l = 1, sigma_s = 1, and "
-        f"{len(_samples(first))} samples of it, before and after it has seen the sine at {len(data)} points. Band: mean plus and minus two "
-        "standard deviations."
+        f"{len(_samples(first))} samples of it, before and after it has seen the sine at {len(data)} "
+        "points. Band: mean plus and minus two standard deviations."
     )
     return [Drawing("prior-and-posterior", figure, caption)]
 
