@@ -103,14 +103,21 @@ def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
 def _starts(problem: Problem, coordinates: Coordinates, asked: Search) -> list[Any]:
     """Return the starting points: the present values, the best of a grid, then random ones.
 
-    Short random lengthscales, different in each dimension: from there a climb can find out which
-    dimensions matter, while a lengthscale that is long has no gradient to come back by.
+    Half of them are from the grid: where an evaluation is before a climb says little about where
+    the climb ends, so its other points count as well. The random ones have short lengthscales,
+    different in each dimension: from there a climb can find out which dimensions matter, while a
+    lengthscale that is long has no gradient to come back by.
     """
 
-    def best(thetas: list[Any]) -> Any:
-        return max(thetas, key=lambda theta: _value(problem, coordinates, theta, asked.with_prior))
+    def ranked(thetas: list[Any]) -> list[Any]:
+        values = [_value(problem, coordinates, theta, asked.with_prior) for theta in thetas]
+        return [thetas[i] for i in np.argsort(values)[::-1]]
 
-    chosen = [best(_present(problem, coordinates)), best(_grid(problem, coordinates))]
+    n_grid = max(1, asked.n_starts // 2)
+    chosen = [
+        *ranked(_present(problem, coordinates))[:1],
+        *ranked(_grid(problem, coordinates))[:n_grid],
+    ]
     n_random = max(0, asked.n_starts - len(chosen))
     moved = [_random(coordinates, asked.rng) for _ in range(n_random)]
     return [*chosen, *moved][: asked.n_starts]
