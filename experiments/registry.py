@@ -27,6 +27,10 @@ EXPERIMENTS: dict[str, str] = {
     "domain": "experiments.domain",
     "real-data": "experiments.real_data",
     "multinomial-digits": "experiments.multinomial_digits",
+    "gp-regression": "experiments.gp_regression",
+    "mauna-loa": "experiments.mauna_loa",
+    "gp-benchmarks": "experiments.gp_benchmarks",
+    "gp-benchmarks-folder": "experiments.gp_benchmarks_folder",
 }
 
 

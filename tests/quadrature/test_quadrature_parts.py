@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.integrands import integrands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.integrands import integrands
 from bqvi.quadrature import expectation
 from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
