@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("cavi", "sngd", "memory")
+NAMES = ("cavi", "sngd", "memory", "quadrature")
 
 
 def main(names: list[str]) -> int:
