@@ -88,7 +88,10 @@ class Ensemble:
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
-        return _mixture([moments(member) for member in self.members], self.weights)
+        kept = self.weights >= _NEGLIGIBLE
+        members = [member for member, keep in zip(self.members, kept, strict=True) if keep]
+        weights = self.weights[kept]
+        return _mixture([moments(member) for member in members], weights / weights.sum())
 
     def marginal_integral(self, moments_of: Moments, draws: int, seed: int) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) over candidates and their hyperparameters."""
