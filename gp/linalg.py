@@ -113,7 +113,7 @@ def cholesky(matrix: Array, scale: float | None = None) -> Factor:
     if matrix.shape[0] == 0:
         return Factor(matrix)
     xp = namespace(matrix)
-    largest = float(xp.max(xp.linalg.diagonal(matrix))) if scale is None else scale
+    largest = float(xp.linalg.diagonal(matrix).max()) if scale is None else scale
     rounding = float(xp.finfo(matrix.dtype).eps) * largest
     jitter, identity = 0.0, None
     while rounding == 0 or jitter <= _LAST_JITTER * rounding:
@@ -144,7 +144,7 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     if factor.jitter > 0:
         identity = xp.eye(m, dtype=corner.dtype, device=corner.device)
         corner = corner + factor.jitter * identity
-    largest = float(xp.max(xp.linalg.diagonal(corner)))
+    largest = float(xp.linalg.diagonal(corner).max())
     schur = cholesky(corner - new @ new.T, scale=largest)
     rows = xp.concat([new, schur.head], axis=1)
     if factor.rows is not None:
@@ -224,8 +224,7 @@ def _lower(matrix: Array) -> Array | None:
 
 
 def _smallest_pivot(lower: Array) -> float:
-    xp = namespace(lower)
-    return float(xp.min(xp.linalg.diagonal(lower))) ** 2
+    return float(namespace(lower).linalg.diagonal(lower).min()) ** 2
 
 
 def _explanation(matrix: Array, largest: float, jitter: float) -> str:

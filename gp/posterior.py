@@ -283,14 +283,20 @@ def with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
     """Return the covariance of the observations from that of the functionals, (n, n)."""
     if isinstance(noise, float) and noise == 0:
         return matrix
-    variances = _noise_variances(observed, noise)
+    common = isinstance(noise, float) and _only_values(observed)
+    variances = noise if common else _noise_variances(observed, noise)
     if not is_torch(matrix):
-        matrix = matrix.copy() if not matrix.flags.writeable else matrix
+        matrix = matrix if matrix.flags.writeable else matrix.copy()
         np.einsum("ii->i", matrix)[:] += variances
         return matrix
     return matrix + namespace(matrix).eye(
         matrix.shape[0], dtype=matrix.dtype, device=matrix.device
     ) * as_like(variances, matrix)
+
+
+def _only_values(observed: Functional) -> bool:
+    blocks = observed.blocks if isinstance(observed, Observations) else (observed,)
+    return all(isinstance(block, Values) for block in blocks)
 
 
 def _noise_variances(observed: Functional, noise: Array) -> Array:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gp.arrays import Array, as_like, namespace
-from gp.embeddings.registry import Formulas, choose, embedding, formulas
+from gp.embeddings.registry import Formulas, Parameters, choose, embedding, formulas
 from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
-from gp.measures import Empirical, GaussianMixture
+from gp.measures import Empirical, GaussianMixture, MixtureParameters
 
 _BLOCK = 2**22
 
@@ -75,10 +75,21 @@ def mixture_by_component(kernel: Kernel, measure: GaussianMixture) -> Formulas:
     def mean_gradient(x: Array) -> Array:
         return total([p.mean_gradient(x) for p in parts if p.mean_gradient is not None])
 
-    known = all(part.mean_gradient is not None for part in parts)
+    def pullback(x: Array, alpha: Array, beta: Array) -> Parameters:
+        xp = namespace(x)
+        values = [alpha @ p.mean(x) for p in parts]
+        slopes = [xp.sum(beta * p.mean_gradient(x)) for p in parts if p.mean_gradient is not None]
+        pulled = [p.pullback(x, alpha, beta) for p in parts if p.pullback is not None]
+        return MixtureParameters(
+            xp.stack([a + b for a, b in zip(values, slopes, strict=True)]),
+            weights[:, None] * xp.stack([p.mean for p in pulled]),
+            weights[:, None, None] * xp.stack([p.covariance for p in pulled]),
+        )
 
+    known = all(part.mean_gradient is not None for part in parts)
     return Formulas(
         mean=lambda x: total([part.mean(x) for part in parts]),
         cross=lambda other: total([part.cross(other) for part in parts]),
         mean_gradient=mean_gradient if known else None,
+        pullback=pullback if known and all(part.pullback is not None for part in parts) else None,
     )

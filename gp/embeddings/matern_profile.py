@@ -66,8 +66,13 @@ class MaternProfile:
         """Return the average over [a, b], and its derivative: the right side's slope pulls up."""
         xp = namespace(x)
         zero, width = xp.zeros_like(x), b - a
-        left = self._side(xp.maximum(x - b, zero), xp.clip(x - a, 0 * width, width))
-        right = self._side(xp.maximum(a - x, zero), xp.clip(b - x, 0 * width, width))
+
+        def inside(length: Array) -> Array:
+            # not clip: at an end of the interval the gradient is the mean of those on both sides
+            return xp.minimum(xp.maximum(length, zero), width)
+
+        left = self._side(xp.maximum(x - b, zero), inside(x - a))
+        right = self._side(xp.maximum(a - x, zero), inside(b - x))
         return (left[0] + right[0]) / width, (right[1] - left[1]) / width
 
     def _side(self, distance: Array, width: Array) -> tuple[Array, Array]:
@@ -120,11 +125,14 @@ class MaternProfile:
         inside = normal_interval((a - mean) / sd, (b - mean) / sd)
         outside = self._signed_tail(b - mean, sd) - self._signed_tail(a - mean, sd)
         average = (2 * self.tail[0] * inside - outside) / self.rate / (b - a)
+        short = b - a <= xp.minimum(sd, self.lengthscale)
+        if not bool(xp.any(short)):
+            return average
         by_rule = gauss_legendre(lambda x: self.gaussian(x, mean, sd)[0], a, b) / (b - a)
-        return xp.where(b - a <= xp.minimum(sd, self.lengthscale), by_rule, average)
+        return xp.where(short, by_rule, average)
 
     def _signed_tail(self, mu: Array, sd: Array) -> Array:
-        """Lambda E[sign(D) g(|D|)], D ~ N(mu, sd^2)."""
+        """Return lambda E[sign(D) g(|D|)], D ~ N(mu, sd^2)."""
         right, left = self._moments(mu, sd), self._moments(-mu, sd)
         return self._tilted(self.tail, right, sd) - self._tilted(self.tail, left, sd)
 

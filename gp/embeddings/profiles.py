@@ -98,6 +98,9 @@ def short_by_quadrature(
     xp = namespace(a)
     first = b - a <= d - c
     low, high = xp.where(first, a, c), xp.where(first, b, d)
+    short = high - low <= profile.lengthscale
+    if not bool(xp.any(short)):
+        return otherwise
     other_low, other_high = xp.where(first, c, a), xp.where(first, d, b)
     # the average over the longer interval has kinks where it begins and where it ends
     cuts = [low, *(xp.minimum(xp.maximum(e, low), high) for e in (other_low, other_high)), high]
@@ -106,7 +109,6 @@ def short_by_quadrature(
         return profile.interval(x, other_low, other_high)[0]
 
     pieces = [gauss_legendre(inner, cuts[i], cuts[i + 1]) for i in range(3)]
-    short = high - low <= profile.lengthscale
     return xp.where(short, (pieces[0] + pieces[1] + pieces[2]) / (high - low), otherwise)
 
 

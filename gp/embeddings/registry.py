@@ -41,8 +41,7 @@ class Formulas:
     ----------
     mean : x (n, D) to z(x), (n,).
     cross : another measure to C(measure, other), (). It raises :class:`UnknownPairError` for what
-    it
-        does not know (see :func:`choose`); mixtures and empirical measures need not be known.
+        it does not know (see :func:`choose`); mixtures and empirical measures need not be known.
     mean_gradient : x (n, D) to dz/dx, (n, D).
     jacobian : x (n, D) to the gradients of z(x), (n, ...), and of dz/dx, (n, D, ...), in the
         parameters of the measure.

@@ -295,7 +295,7 @@ def test_units_do_not_matter(kernel, power, name):
     np.testing.assert_allclose(one.double(), two.double(), rtol=1e-11)
 
 
-@settings(deadline=None, derandomize=True, max_examples=25)
+@settings(deadline=None, derandomize=True, max_examples=12)
 @given(st.integers(0, 10**6), st.sampled_from(["se", "matern 5/2 x 3/2", "matern 1/2 x se"]))
 def test_gram_matrices_of_measures_are_positive_semidefinite(seed, name):
     """Boxes, Gaussians, mixtures and empirical measures together: each pair has its own formula."""
@@ -328,8 +328,8 @@ def test_matern_against_a_gaussian_in_many_digits(kernel):
         Matern12: (1, (1,)), Matern32: (3, (1, 1)), Matern52: (5, (1, 1, mp.mpf(1) / 3)),
     }[kernel]  # fmt: skip
     with mp.workdps(40):
-        for lengthscale in (1e-4, 0.01, 0.3, 1.0, 50.0):
-            for mu in (0.0, 0.5, 3.0, 8.0, 30.0):
+        for lengthscale in (1e-4, 0.3, 50.0):
+            for mu in (0.0, 0.5, 5.0, 30.0):
                 lam = mp.sqrt(rate) / mp.mpf(lengthscale)
                 z = embed(kernel(lengthscale), Gaussian([0.0], [1.0])).mean(np.array([[mu]]))[0]
 
@@ -555,3 +555,59 @@ def test_large_empirical_measures_go_in_blocks():
     np.testing.assert_allclose(
         pair.mean_gradient(x[:5]), SE.derivatives(x[:5], points).k_x.mean(2), atol=1e-13
     )
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize("lengthscale", [0.5, 6.0])
+def test_intervals_and_gaussians_keep_the_contract(kernel, lengthscale):
+    """Long and short lengthscales take different formulas, whose gradients differ too."""
+    check_embedding(kernel(lengthscale, 1.3), Uniform([-1.0], [0.4]))
+    check_embedding(kernel(lengthscale, 1.3), Gaussian([0.2], [0.7]))
+    check_embedding(kernel(lengthscale, 1.3), GaussianMixture([0.5, 0.5], [[0], [1]], [[1], [0.5]]))
+
+
+def test_double_integrals_give_the_covariance_of_gradients():
+    """Differentiated in both measures: Cov(dE/dm, dE/dm'), the closed form of isotropic kernels.
+
+    With k = l^2 exp(-|u - u'|^2 / (2 l^2)), kk = l^2 l^D |l^2 I + 2 S|^(-1/2), it is
+    kk (l^2 I + 2 S)^-1.
+    """
+    ell = 1.3
+    covariance = torch.tensor(S2)
+    m = torch.tensor([0.1, 0.2], dtype=torch.float64)
+
+    def double(first, second):
+        pair = embed(SquaredExponential(ell, ell**2), Gaussian(first, covariance))
+        return pair.double(Gaussian(second, covariance))
+
+    def gradient_in_first(second):
+        first = m.clone().requires_grad_()
+        return torch.autograd.grad(double(first, second), first, create_graph=True)[0]
+
+    found = torch.autograd.functional.jacobian(gradient_in_first, m)
+    total = ell**2 * np.eye(2) + 2 * S2
+    expected = ell**4 / np.sqrt(np.linalg.det(total)) * np.linalg.inv(total)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize("lengthscale", [0.5, 6.0])
+def test_gradients_at_the_ends_of_an_interval(kernel, lengthscale):
+    """Where the formulas change: nodes on the boundary, and a partner with the same boundary."""
+    kernel, box = kernel(lengthscale, 1.3), Uniform([-1.0], [0.4])
+    x, pair = np.array([[-1.0], [0.4]]), embed(kernel, box)
+
+    def ends(index, step):
+        moved = list(box.parameters())
+        moved[index] = moved[index] + step
+        return embed(kernel, Uniform(*moved))
+
+    h = 1e-5
+    for index in (0, 1):
+        numeric = (ends(index, h).mean(x) - ends(index, -h).mean(x)) / (2 * h)
+        # a third derivative jumps at the boundary: the error is of order h
+        np.testing.assert_allclose(pair.jacobian(x)[0][index][:, 0], numeric, atol=20 * h)
+        partial = (ends(index, h).double(box) - ends(index, -h).double(box)) / (2 * h)
+        found = pair.double_gradient(Uniform([-1.0], [0.4]))[index][0]
+        assert float(found) == pytest.approx(float(partial), abs=20 * h)
+        assert 2 * float(found) == pytest.approx(float(pair.double_gradient()[index][0]), abs=1e-12)
