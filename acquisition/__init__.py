@@ -13,6 +13,7 @@ How the parts meet is told in :mod:`acquisition.pointwise.criterion`.
 
 from acquisition import designs, minibatch, pointwise
 from acquisition.batches import Batch, sequential_batch
+from acquisition.joint import plan, refine_jointly
 from acquisition.pointwise import (
     Acquisition,
     IntegralVarianceReduction,
@@ -58,7 +59,9 @@ __all__ = [
     "domain_of",
     "kernel_recombination",
     "minibatch",
+    "plan",
     "pointwise",
     "recombine",
+    "refine_jointly",
     "sequential_batch",
 ]

@@ -137,6 +137,8 @@ def _learn(state: _State, gained: Vector, step: Vector, change: Vector) -> None:
     learnt = gained & (curvature > _CURVED * np.sqrt(square * _dot(step, step)))
     if not learnt.any():
         return
+    if not learnt.all():
+        step, change = (np.where(learnt[:, None], part, 0.0) for part in (step, change))
     guessed = learnt & state.fresh
     if guessed.any():
         # the curvature along the first step is a better guess of the others than the step's length

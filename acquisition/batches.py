@@ -5,7 +5,8 @@ there, and the next is searched. Variances do not depend on values, so for crite
 alone the last point is chosen as if all earlier values were known. (In Bayesian optimisation this is
 the "kriging believer".)
 
-The other way, :func:`acquisition.recombination.kernel_recombination`, chooses all points together.
+Two other ways choose all points together: :func:`acquisition.plan`, for what they tell about
+integrals, and :func:`acquisition.kernel_recombination`, to stand for the measure.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.carried import require_count
 from acquisition.pointwise.acquisition import Acquisition
 from acquisition.search import ContinuousSearch, Seed
 from gp.arrays import Array, namespace
@@ -50,8 +52,7 @@ def sequential_batch(
     search : how each is searched.
     starts : (m, D), points to score beside the candidates.
     """
-    if isinstance(q, bool) or not isinstance(q, int | np.integer) or q < 1:
-        raise ValueError(f"q = {q!r}: give a number of points of at least 1")
+    require_count("q", q)
     search = ContinuousSearch() if search is None else search
     rng = np.random.default_rng(seed)
     points, scores = [], []

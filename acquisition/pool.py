@@ -9,7 +9,10 @@ and takes all moments along in O(N n),
 
     v <- v - h^2
     m <- m + h (y - m_j) / sqrt(v_j + s)
-    signals <- signals - h signals_j / sqrt(v_j + s)
+    signals <- signals - h u,      u = signals_j / sqrt(v_j + s).
+
+Signals that are relative to the targets' covariance, I in their units, are made relative to what is left
+of it, I - u u^T, whose inverse root is I + ((1 - |u|^2)^(-1/2) - 1) u u^T / |u|^2.
 
 So choosing n of N points costs O(N n^2) together: a pivoted Cholesky factorisation whose pivots are
 chosen by the criterion.
@@ -23,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from acquisition.pointwise.acquisition import Acquisition, checked_points
-from acquisition.pointwise.criterion import Criterion
+from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.floors import at_least
 from gp.arrays import Array, namespace, to_numpy
 from gp.kernels import Kernel
@@ -71,7 +74,7 @@ class Pool:
     signals : (N, r), covariances with the targets; ``None`` where the criterion has none.
     log_density : (N,), log p at the points, the log weights for an empirical measure; ``None``
         where the criterion asks for none.
-    noise : variance of the next observation beyond that of f.
+    extra : (N,), variance of an observation beyond that of f: noise, and jitter.
     rounding : variance that is rounding.
     open : (N,), False for what has been chosen.
     """
@@ -84,7 +87,7 @@ class Pool:
     variance: Array
     signals: Array | None
     log_density: Array | None
-    noise: float
+    extra: Array
     rounding: float
     open: np.ndarray
 
@@ -110,7 +113,7 @@ class Pool:
             variance=at.variance - predictor.rounding,
             signals=None if predictor.targets is None else at.signals,
             log_density=log_density,
-            noise=predictor.extra_variance,
+            extra=at.extra,
             rounding=predictor.rounding,
             open=np.ones(points.shape[0], bool),
         )
@@ -119,7 +122,7 @@ class Pool:
     def moments(self) -> PoolMoments:
         """The moments at all points."""
         variance = at_least(self.variance, 0.0) + self.rounding
-        return PoolMoments(self.mean, variance, variance + self.noise, self.signals, self.log_density)
+        return PoolMoments(self.mean, variance, variance + self.extra, self.signals, self.log_density)
 
     def scores(self) -> np.ndarray:
         """Return the scores (N,), -inf for points that were chosen."""
@@ -129,7 +132,7 @@ class Pool:
     def given(self, index: int, y: float | None = None) -> Pool:
         """Return the pool once f has been seen at point ``index``; without ``y``, as expected."""
         xp = namespace(self.points)
-        spread = at_least(self.variance, 0.0)[index] + self.rounding + self.noise
+        spread = at_least(self.variance, 0.0)[index] + self.rounding + self.extra[index]
         root = xp.sqrt(spread)
         cross = self.kernel(self.points[index : index + 1, :], self.points)[0, :]
         row = (cross - self.half[:, index] @ self.half) / root
@@ -137,7 +140,10 @@ class Pool:
         is_open[index] = False
         signals = self.signals
         if signals is not None:
-            signals = signals - row[:, None] * (signals[index, :] / root)
+            told = signals[index, :] / root
+            signals = signals - row[:, None] * told
+            if isinstance(self.criterion, Informative) and self.criterion.relative:
+                signals = _relative_to_what_is_left(signals, told)
         return replace(
             self,
             half=xp.concat([self.half, row[None, :]], axis=0),
@@ -168,6 +174,16 @@ class Pool:
         is_open = self.open.copy()
         is_open[list(indices)] = False
         return replace(self, open=is_open)
+
+
+def _relative_to_what_is_left(signals: Array, told: Array) -> Array:
+    """Return signals (N, r) times (I - u u^T)^(-1/2), for u (r,) of length below 1."""
+    xp = namespace(signals)
+    square = float(xp.sum(told**2))
+    if square == 0:
+        return signals
+    left = max(1 - square, float(xp.finfo(signals.dtype).eps))
+    return signals + (signals @ told)[:, None] * told * ((left**-0.5 - 1) / square)
 
 
 def _log_density(acquisition: Acquisition, points: Array) -> Array | None:

@@ -10,8 +10,8 @@
 Both work in the measure's standard coordinates u, in which its mean is 0 and its covariance I, in a
 box: that of a uniform measure, otherwise ``radius`` standard deviations around what there is. The
 box is what keeps the search out of the tails, where a stationary surrogate knows nothing and the
-measure needs nothing (searching ten standard deviations wide costs two orders of magnitude in
-accuracy in ten dimensions).
+measure needs nothing: in ten dimensions a search ten standard deviations wide has been seen to cost
+two orders of magnitude in accuracy.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class ContinuousSearch:
     near_nodes : the share of them around nodes.
     ascents : how many are climbed from.
     max_evaluations : of the acquisition and its gradient, all ascents at once counted as one.
-    tolerance : an ascent ends when it promises less gain in score than this. Scores are logarithms,
-        mostly: then this is a relative gain. For others it is in units of the score.
+    tolerance : an ascent ends when it promises less gain in score than this: a relative gain, as
+        scores are logarithms, or for a score that is none, a share of its range over the candidates.
     radius : how many standard deviations of the measure are searched.
     """
 
@@ -170,7 +170,7 @@ class ContinuousSearch:
             domain.lower,
             domain.upper,
             first_step=self.first_step,
-            tolerance=self.tolerance,
+            tolerance=self.tolerance * _unit(acquisition, scores),
             max_evaluations=self.max_evaluations,
         )
         order = np.argsort(-ends.values, kind="stable")
@@ -207,6 +207,14 @@ def _low_discrepancy(n: int, dimension: int) -> np.ndarray:
     points = qmc.Sobol(dimension, scramble=False).random_base2(exponent)[:n]
     points.flags.writeable = False
     return points
+
+
+def _unit(acquisition: Acquisition, scores: np.ndarray) -> float:
+    """What a tolerance is a share of: 1 for logarithms, else the range of the candidates' scores."""
+    if acquisition.criterion.logarithmic:
+        return 1.0
+    finite = scores[np.isfinite(scores)]
+    return float(np.ptp(finite)) if finite.size else 1.0
 
 
 def _best_apart(u: np.ndarray, scores: np.ndarray, count: int) -> np.ndarray:

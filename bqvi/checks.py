@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -54,11 +55,23 @@ def require_positive(name: str, x: Array) -> None:
         raise ValueError(f"{name} contains {bad}; every entry must be positive and finite")
 
 
+def positive_vector(name: str, value: Array, length: int) -> np.ndarray:
+    """(``length``,) of a positive number, or of as many."""
+    try:
+        vector = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {value!r}; it must be a number or an array ({length},)") from None
+    if vector.shape not in ((), (length,)):
+        raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({length},)")
+    require_positive(name, vector)
+    return np.broadcast_to(vector, (length,)).copy()
+
+
 def require_covariance(name: str, x: Array) -> None:
     """Symmetric positive definite matrices (..., D, D)."""
     values = to_numpy(x).astype(float)
-    if values.ndim < 2 or values.shape[-1] != values.shape[-2]:
-        raise ValueError(f"{name} has shape {values.shape}; it must be square, (..., D, D)")
+    if values.ndim < 2 or values.shape[-1] != values.shape[-2] or values.size == 0:
+        raise ValueError(f"{name} has shape {values.shape}; it must be square, (..., D, D) with D >= 1")
     require_finite(name, values)
     scale = np.abs(values).max(initial=0.0)
     if np.abs(values - np.swapaxes(values, -1, -2)).max(initial=0.0) > 1e-8 * scale:
@@ -72,15 +85,32 @@ def require_covariance(name: str, x: Array) -> None:
 
 
 def require_at_least(name: str, value: float, lowest: float) -> None:
-    """``value >= lowest``."""
-    if not value >= lowest:
-        raise ValueError(f"{name} is {value}; it must be at least {lowest}")
+    """``value >= lowest`` and finite."""
+    _require_number(name, value)
+    if not (value >= lowest and np.isfinite(value)):
+        raise ValueError(f"{name} is {value}; it must be at least {lowest} and finite")
 
 
 def require_above(name: str, value: float, bound: float) -> None:
     """``value > bound`` and finite."""
+    _require_number(name, value)
     if not (value > bound and np.isfinite(value)):
         raise ValueError(f"{name} is {value}; it must be above {bound} and finite")
+
+
+def _require_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} is {value!r}; it must be a number")
+
+
+def require_seed(name: str, value: object) -> None:
+    """A nonnegative integer or a generator: ``None`` would give other numbers each time."""
+    if not isinstance(value, np.random.Generator):
+        try:
+            require_integer(name, value, 0)
+        except TypeError:
+            message = f"{name} is {value!r}; it must be an integer of at least 0 or a numpy Generator"
+            raise TypeError(message) from None
 
 
 def require_integer(name: str, value: object, lowest: int) -> int:

@@ -3,6 +3,7 @@
 from gp import embeddings, kernels, means, measures
 from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral, integral_gradient
+from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
 from gp.linalg import NotPositiveDefiniteError
 from gp.marginal import MarginalPosterior, marginalise
 from gp.observations import Gradients, Values
@@ -23,8 +24,12 @@ __all__ = [
     "Path",
     "Posterior",
     "Values",
+    "as_botorch_model",
     "embeddings",
     "fit",
+    "from_botorch",
+    "from_gpytorch",
+    "from_gpytorch_kernel",
     "integral_gradient",
     "kernels",
     "marginalise",

@@ -81,7 +81,7 @@ class Solution:
     Attributes
     ----------
     log_evidence : a number.
-    scale : s. coefficients : (p,), b. jitter : added to K, before scaling.
+    scale : s. coefficients : (p,), b. jitter : fraction added to the diagonal of K.
     """
 
     log_evidence: float
@@ -126,6 +126,14 @@ def fitted(problem: Problem, vector: Any, factor: float = 1.0) -> tuple[Kernel, 
     return scaled(kernel, scale), mean, scale * noise
 
 
+def _least_squares(columns: Any, target: Any) -> tuple[Any, Any]:
+    """Return coefficients and residual; the columns may be of very different sizes."""
+    size = np.linalg.norm(columns, axis=0)
+    size = np.where(size > 0, size, 1.0)
+    coefficients = np.linalg.lstsq(columns / size, target, rcond=None)[0] / size
+    return coefficients, target - columns @ coefficients
+
+
 def _solve(problem: Problem, gram: Any, mean: Mean, noise: Any) -> tuple[Solution, Factor, Any]:
     index = np.arange(gram.shape[0])
     diagonal = gram[index, index]
@@ -137,9 +145,7 @@ def _solve(problem: Problem, gram: Any, mean: Mean, noise: Any) -> tuple[Solutio
     residual = factor.solve(problem.y - offset)
     coefficients = np.zeros(basis.shape[1])
     if coefficients.size:
-        whitened = factor.solve(basis)
-        coefficients = np.linalg.lstsq(whitened, residual, rcond=None)[0]
-        residual = residual - whitened @ coefficients
+        coefficients, residual = _least_squares(factor.solve(basis), residual)
     n = len(problem.y)
     squares = float(residual @ residual)
     scale = max(squares / n, _SMALLEST_SCALE) if problem.profiled else 1.0

@@ -23,6 +23,7 @@ import numpy as np
 from gp.arrays import Array, as_like, to_numpy
 from gp.checks import as_noise, as_points, as_values
 from gp.evidence import Problem, fitted, solve
+from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.means import Constant, Mean
 from gp.posterior import Posterior, condition
@@ -45,7 +46,7 @@ class Hyperparameters:
     theta : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
     log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
         coefficients were found in closed form (the scale is 1 where the noise is known).
-    jitter : what the factorisation needed, in output units squared.
+    jitter : what the factorisation needed, as a fraction of each variance.
     converged : whether the search ended at an optimum. message : what it said.
     n_evaluations : of the evidence, over all starts.
     """
@@ -84,7 +85,11 @@ class Hyperparameters:
 
     @cached_property
     def sd(self) -> Any:
-        """Laplace standard deviations (P,) of theta: relative errors of positive parameters."""
+        """Laplace standard deviations (P,) of theta: relative errors of positive parameters.
+
+        Where the overall scale was found in closed form, variances and noise are counted in it, and
+        their errors are those of the ratio; the scale's own relative error is about sqrt(2 / n).
+        """
         return np.sqrt(np.diag(np.linalg.inv(self.precision)))
 
     @cached_property
@@ -122,6 +127,12 @@ class Hyperparameters:
             f"{'converged' if self.converged else 'NOT converged: ' + self.message}, "
             f"{self.n_evaluations} evaluations"
         ]
+        if self.problem.profiled:
+            n = len(self.problem.y)
+            lines.append(
+                f"  {'overall scale (closed form)':32s} {self.scale:12.5g}   sd of log "
+                f"{(2 / n) ** 0.5:.3g}"
+            )
         for name, value, sd in zip(self.names, values, self.sd, strict=True):
             note = "  not determined by the data" if name in undetermined else ""
             lines.append(f"  {name:32s} {value:12.5g}   sd of log (or in units) {sd:.3g}{note}")
@@ -177,22 +188,9 @@ def fit(
     ValueError, TypeError
         For entries that are not finite, no data, or arguments that are not among those above.
     """
-    if method not in ("map", "evidence"):
-        raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
-    x = as_points("x", x)
+    _check_choices(method, noise, n_starts, max_iterations)
+    x, y = _checked_data(x, y)
     n_starts = 3 + 3 * max(0, x.shape[1] - 5) if n_starts is None else n_starts
-    if n_starts < 1 or max_iterations < 1:
-        raise ValueError(
-            f"n_starts = {n_starts}, max_iterations = {max_iterations}: give 1 or more"
-        )
-    y = as_values("y", y, int(x.shape[0]), x)
-    if x.shape[0] == 0:
-        raise ValueError(
-            "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
-            "use GaussianProcess(kernel).condition(x, y), which works without"
-        )
-    if isinstance(noise, str) and noise != "learn":
-        raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
     units = Units.of(to_numpy(x), to_numpy(y))
     problem = _problem(x, y, kernel, mean, noise, units=units)
     coordinates = Coordinates.of(problem, units, priors or Priors())
@@ -206,7 +204,7 @@ def fit(
         log_evidence=solution.log_evidence,
         scale=solution.scale,
         coefficients=solution.coefficients,
-        jitter=solution.jitter * solution.scale,
+        jitter=solution.jitter,
         converged=found.converged,
         message=found.message,
         n_evaluations=found.n_evaluations,
@@ -219,6 +217,26 @@ def fit(
             stacklevel=2,
         )
     return posterior_at(hyperparameters, hyperparameters.theta, x, y)
+
+
+def _check_choices(method: str, noise: object, n_starts: int | None, max_iterations: int) -> None:
+    if method not in ("map", "evidence"):
+        raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
+    if isinstance(noise, str) and noise != "learn":
+        raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
+    if (n_starts is not None and n_starts < 1) or max_iterations < 1:
+        given = f"n_starts = {n_starts}, max_iterations = {max_iterations}"
+        raise ValueError(f"{given}: give 1 or more of each")
+
+
+def _checked_data(x: Array, y: Array) -> tuple[Array, Array]:
+    x = as_points("x", x)
+    if x.shape[0] == 0:
+        raise ValueError(
+            "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
+            "use GaussianProcess(kernel).condition(x, y), which works without"
+        )
+    return x, as_values("y", y, int(x.shape[0]), x)
 
 
 def posterior_at(
@@ -247,11 +265,12 @@ def _problem(
     values = np.asarray(to_numpy(y), dtype=float)
     known = None if isinstance(noise, str) else to_numpy(as_noise(noise, len(values), y))
     without = known is not None and not np.any(known)
-    kernel = SquaredExponential(units.inputs, units.output**2) if kernel is None else kernel
+    if kernel is None:
+        kernel = SquaredExponential(units.inputs, units.output**2)
     return Problem(
         x=points,
         y=values,
-        kernel=kernel,
+        kernel=as_kernel(kernel),
         mean=Constant() if mean is None else mean,
         noise=None if known is None else known if known.ndim else float(known),
         profiled=(known is None or without) and units.output_varies,

@@ -7,8 +7,8 @@ rows extend the factor in O(n^2):
     [C^T S] = [B^T  M][0  M^T],   L B = C,   M M^T = S - B^T B.
 
 Numerically, K may fail to be positive definite (points too close for the kernel to tell apart).
-Then the smallest jitter that helps is added to the diagonal, *and how much is returned*: it is a
-noise variance that nobody asked for.
+Then the diagonal is multiplied by 1 + jitter, with the smallest jitter that helps, *and how much is
+returned*: it is a noise variance that nobody asked for.
 
 NumPy goes to LAPACK directly: at n = 50 SciPy's wrappers cost more than the work. Factors are
 stored in column order, which is what LAPACK reads without a copy.
@@ -26,9 +26,12 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from gp.arrays import Array, is_torch, namespace
 
 _MOST_ROWS = 64
-_FIRST_JITTER, _LAST_JITTER = 1e2, 1e8
-_SMALLEST_PIVOT = 10.0
-"""In units of the rounding error of the largest variance: below it a pivot is noise."""
+FIRST_JITTER, LAST_JITTER = 1e2, 1e8
+"""The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
+SMALLEST_PIVOT = 10.0
+"""In rounding errors of the variance of its row: below it a pivot is noise."""
+LEAST_SCALE = 1e-24
+"""Of the largest variance: for rows without any, such as a linear kernel at its offset."""
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -37,7 +40,7 @@ class NotPositiveDefiniteError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """K + jitter I = C C^T, with the last k rows of C kept apart.
+    """K + jitter diag(K) = C C^T, with the last k rows of C kept apart.
 
     Adding a row to a matrix means copying it, which costs more than the O(n^2) arithmetic. So C is
     kept as a head and a few later rows, [B^T M], and put together again now and then.
@@ -45,7 +48,8 @@ class Factor:
     Attributes
     ----------
     head : (n - k, n - k), lower triangular, zero above the diagonal.
-    jitter : the variance that was added to the diagonal (the most, where rows differ); 0 if none.
+    jitter : the fraction of each diagonal entry that was added to it (the largest, where rows
+        differ); 0 if none was needed.
     rows : (k, n), the rows below, lower triangular in their last k columns; ``None`` if k = 0.
     """
 
@@ -91,19 +95,20 @@ class Factor:
 
     @property
     def log_determinant(self) -> Array:
-        """The logarithm of det (K + jitter I)."""
+        """The logarithm of the determinant of C C^T."""
         xp = namespace(self.head)
         return 2 * xp.sum(xp.log(self._diagonal))
 
 
-def cholesky(matrix: Array, scale: float | None = None) -> Factor:
+def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
     """Factorise a covariance matrix, with as little jitter as makes it positive definite.
 
     Parameters
     ----------
     matrix : (n, n), symmetric; left as it is.
-    scale : the variance that rounding errors and jitter are relative to; by default the largest
-        on the diagonal. Give the prior variance for a posterior covariance, which may be all but 0.
+    scale : (n,), variances that rounding errors and jitter are relative to, row by row (rows may
+        have different units); by default the diagonal. Give the prior variances for a posterior
+        covariance, which may be all but 0.
 
     Raises
     ------
@@ -113,17 +118,19 @@ def cholesky(matrix: Array, scale: float | None = None) -> Factor:
     if matrix.shape[0] == 0:
         return Factor(matrix)
     xp = namespace(matrix)
-    largest = float(xp.linalg.diagonal(matrix).max()) if scale is None else scale
-    rounding = float(xp.finfo(matrix.dtype).eps) * largest
-    jitter, identity = 0.0, None
-    while rounding == 0 or jitter <= _LAST_JITTER * rounding:
-        lower = _lower(matrix if identity is None else matrix + jitter * identity)
-        if lower is not None and _smallest_pivot(lower) >= _SMALLEST_PIVOT * rounding:
+    scale = xp.linalg.diagonal(matrix) if scale is None else scale
+    largest = float((scale.detach() if is_torch(scale) else scale).max())
+    rounding = float(xp.finfo(matrix.dtype).eps)
+    least = rounding * SMALLEST_PIVOT * scale
+    jitter = 0.0
+    while jitter <= LAST_JITTER * rounding:
+        lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
+        if lower is not None and bool((xp.linalg.diagonal(lower) ** 2 >= least).all()):
             return Factor(lower, jitter)
         if not largest > 0:
             break
-        identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
-        jitter = max(10 * jitter, _FIRST_JITTER * rounding)
+        scale = xp.clip(scale, LEAST_SCALE * largest, None)
+        jitter = max(10 * jitter, FIRST_JITTER * rounding)
     raise NotPositiveDefiniteError(_explanation(matrix, largest, jitter))
 
 
@@ -134,22 +141,20 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     ----------
     factor : of K, (n, n).
     cross : (n, m), C.
-    corner : (m, m), S. The jitter of K is added to it, so that all rows carry the same.
+    corner : (m, m), S. The jitter of K is added to it as well.
     """
     xp = namespace(cross, corner)
-    n, m = cross.shape
-    if n == 0:
+    if cross.shape[0] == 0:
         return cholesky(corner)
     new = factor.solve(cross).T  # B^T
+    scale = xp.linalg.diagonal(corner)
     if factor.jitter > 0:
-        identity = xp.eye(m, dtype=corner.dtype, device=corner.device)
-        corner = corner + factor.jitter * identity
-    largest = float(xp.linalg.diagonal(corner).max())
-    schur = cholesky(corner - new @ new.T, scale=largest)
+        corner = corner + _diagonal_matrix(factor.jitter * scale)
+    schur = cholesky(corner - new @ new.T, scale)
     rows = xp.concat([new, schur.head], axis=1)
     if factor.rows is not None:
         rows = _stacked_rows(factor.rows, rows)
-    jitter = factor.jitter + schur.jitter
+    jitter = max(factor.jitter, schur.jitter)
     if rows.shape[0] > _MOST_ROWS:
         return Factor(_joined(factor.head, rows), jitter)
     return Factor(factor.head, jitter, rows)
@@ -201,7 +206,7 @@ def _solve_torch(lower: Array, b: Array, transposed: bool) -> Array:
 
 
 def inverse(factor: Factor) -> Any:
-    """Return (K + jitter I)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
+    """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
     potri: Any = get_lapack_funcs("potri", (factor.lower,))
     lower, _ = potri(factor.lower, lower=1)
     full = lower + lower.T
@@ -223,8 +228,9 @@ def _lower(matrix: Array) -> Array | None:
     return lower if info == 0 else None
 
 
-def _smallest_pivot(lower: Array) -> float:
-    return float(namespace(lower).linalg.diagonal(lower).min()) ** 2
+def _diagonal_matrix(values: Array) -> Array:
+    xp = namespace(values)
+    return xp.eye(values.shape[0], dtype=values.dtype, device=values.device) * values
 
 
 def _explanation(matrix: Array, largest: float, jitter: float) -> str:

@@ -88,7 +88,7 @@ class Posterior:
 
     @property
     def jitter(self) -> float:
-        """Variance added to the diagonal so that it could be factorised; 0 if none was needed."""
+        """Noise added so that K could be factorised, as a fraction of each variance; 0 if none."""
         return self.factor.jitter
 
     @cached_property
@@ -185,7 +185,7 @@ class Posterior:
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""
         at = self._predicted(x)
-        scale = float(np.max(to_numpy(at.variance(self.kernel)), initial=0.0))
+        scale = at.variance(self.kernel)
         return sample_gaussian(self.mean(at), self.covariance(at), n, seed, scale)
 
     def sample_path(self, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
@@ -199,8 +199,9 @@ class Posterior:
         """
         rng = np.random.default_rng(seed)
         path = draw_path(self.kernel, self.mean_function, self.x, n_features, rng)
-        noise = _noise_variances(self.observations, self.noise) + self.factor.jitter
-        sd = namespace(noise).sqrt(noise)
+        noise = _noise_variances(self.observations, self.noise)
+        added = self.jitter * (noise + self.observations.variance(self.kernel))
+        sd = namespace(noise).sqrt(noise + added)
         errors = sd * as_like(rng.standard_normal(self.y.shape[0]), self.y)
         residual = self.y - self.observations.apply(path) - errors
         solved = self.factor.solve(self.factor.solve(residual), transposed=True)
@@ -221,7 +222,7 @@ class Posterior:
             If the process has a noise for each observation and ``noise`` is not given.
         """
         added = self._predicted(x)
-        y = as_values("y", y, len(added), self.y)
+        y = as_values("y", _flat(y), len(added), self.y)
         if noise is None and getattr(self.noise, "ndim", 0) == 1:
             raise ValueError(
                 "noise = None, but the process has a noise for each observation: give the noise "
@@ -232,7 +233,7 @@ class Posterior:
         factor = extend(self.factor, self._cross(added).T, with_noise(corner, added, noise))
         xp = namespace(y)
         whitened = factor.continue_solution(self.whitened, y - added.apply(self.mean_function))
-        return Posterior(
+        extended = Posterior(
             kernel=self.kernel,
             mean_function=self.mean_function,
             observations=self.observations.and_also(added),
@@ -242,6 +243,9 @@ class Posterior:
             whitened=xp.concat([self.whitened, whitened]),
             hyperparameters=self.hyperparameters,
         )
+        if factor.jitter > self.jitter:
+            _refuse_contradictions(extended)
+        return extended
 
     def _predicted(self, x: Array | Functional) -> Functional:
         at = as_functional(x)
@@ -273,10 +277,11 @@ def condition(
     y = as_values("y", _flat(y), len(observed), observed.x)
     noise = as_noise(noise, len(observed), observed.x)
     factor = cholesky(with_noise(covariance(kernel, observed, observed), observed, noise))
-    if factor.jitter > 0:
-        _refuse_contradictions(observed, y, factor.jitter, noise)
     whitened = factor.solve(y - observed.apply(mean))
-    return Posterior(kernel, mean, observed, y, noise, factor, whitened)
+    posterior = Posterior(kernel, mean, observed, y, noise, factor, whitened)
+    if factor.jitter > 0:
+        _refuse_contradictions(posterior)
+    return posterior
 
 
 def with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
@@ -327,16 +332,19 @@ def _flat(y: Array | Sequence[Array]) -> Array:
     return y
 
 
-def _refuse_contradictions(observed: Observations, y: Array, jitter: float, noise: Array) -> None:
+def _refuse_contradictions(posterior: Posterior) -> None:
     """Raise ValueError where one point has two values and no noise to explain them."""
-    if len(observed.blocks) > 1 or not isinstance(observed.blocks[0], Values):
+    observed = posterior.observations
+    if not _only_values(observed):
         return
-    variances, values = to_numpy(_noise_variances(observed, noise)), to_numpy(y)
-    _, inverse = np.unique(to_numpy(observed.x), axis=0, return_inverse=True)
+    noise = _noise_variances(observed, posterior.noise)
+    variances = to_numpy(noise + posterior.jitter * observed.variance(posterior.kernel))
+    values = to_numpy(posterior.y)
+    _, inverse = np.unique(to_numpy(posterior.x), axis=0, return_inverse=True)
     order = np.argsort(inverse.reshape(-1), kind="stable")
     same = np.diff(inverse.reshape(-1)[order]) == 0
     gap = np.abs(np.diff(values[order]))
-    allowed = 10 * np.sqrt(jitter + variances[order][:-1] + variances[order][1:])
+    allowed = 10 * np.sqrt(variances[order][:-1] + variances[order][1:])
     bad = np.flatnonzero(same & (gap > allowed))
     if bad.size:
         i, j = order[bad[0]], order[bad[0] + 1]

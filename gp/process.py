@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array
+from gp.interop import as_kernel
 from gp.kernels.base import Kernel
 from gp.means import Mean, Zero
 from gp.observations import Functional, as_functional, covariance
@@ -22,7 +23,8 @@ class GaussianProcess:
 
     Attributes
     ----------
-    kernel : a covariance function (:mod:`gp.kernels`).
+    kernel : a covariance function (:mod:`gp.kernels`); one of GPyTorch's is converted
+        (:func:`gp.from_gpytorch_kernel`).
     mean : a mean function (:mod:`gp.means`); zero by default.
     noise : the *variance* of the noise, in squared output units: ``None`` or 0 for none, a number
         for all observed values (derivatives are then exact), or an array (n,), one for each
@@ -34,8 +36,7 @@ class GaussianProcess:
     noise: Array | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise TypeError(f"kernel = {self.kernel!r}: give a kernel, such as those of gp.kernels")
+        object.__setattr__(self, "kernel", as_kernel(self.kernel))
         if not isinstance(self.mean, Mean):
             raise TypeError(
                 f"mean = {self.mean!r}: give a mean function, such as those of gp.means"
@@ -76,7 +77,7 @@ class GaussianProcess:
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""
         at = as_functional(x)
-        scale = float(np.max(to_numpy(at.variance(self.kernel)), initial=0.0))
+        scale = at.variance(self.kernel)
         return sample_gaussian(at.apply(self.mean), self.covariance(at), n, seed, scale)
 
     def sample_path(

@@ -85,11 +85,13 @@ class Coordinates:
     def of(problem: Problem, units: Units, priors: Priors) -> Coordinates:
         """Return the coordinates of a problem's free parameters.
 
-        Where the scale is found in closed form, the first variance stays at its unit.
+        Where the scale is found in closed form, the first variance stays at its unit, and so do
+        redundant parameters.
         """
         entries = _entries(problem, units)
         reference = _reference(entries) if problem.profiled else None
-        free = np.array([i for i in range(len(entries)) if i != reference], dtype=int)
+        fixed = {i for i, entry in enumerate(entries) if entry.redundant} | {reference}
+        free = np.array([i for i in range(len(entries)) if i not in fixed], dtype=int)
         return Coordinates(
             names=tuple(entries[i].name for i in free),
             kinds=tuple(entries[i].parameter.kind for i in free),
@@ -127,6 +129,7 @@ class Coordinates:
 class _Entry:
     name: str
     parameter: Parameter
+    redundant: bool
     origin: float
     step: float
 
@@ -152,13 +155,13 @@ def _entries_of(parameter: Parameter, units: Units) -> list[_Entry]:
     labels = [f"{parameter.name}[{i}]" for i in range(size)] if shape else [parameter.name]
     output = units.output**parameter.output_power
     entries = []
-    for label, group in zip(labels, groups, strict=True):
+    for index, (label, group) in enumerate(zip(labels, groups, strict=True)):
         spread = float(np.exp(np.mean(np.log(units.inputs[group]))))
         unit = spread**parameter.input_power * output
-        if parameter.positive:
-            entries.append(_Entry(label, parameter, float(np.log(unit)), 1.0))
-        else:
-            entries.append(_Entry(label, parameter, float(np.mean(units.centre[group])), unit))
+        origin = np.log(unit) if parameter.positive else np.mean(units.centre[group])
+        step = 1.0 if parameter.positive else unit
+        redundant = parameter.redundant and index == 0
+        entries.append(_Entry(label, parameter, redundant, float(origin), step))
     return entries
 
 

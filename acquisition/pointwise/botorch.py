@@ -15,19 +15,20 @@ from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.models.deterministic import GenericDeterministicModel
 
 from acquisition.pointwise.acquisition import Acquisition
 from gp.arrays import as_like, is_torch
+from gp.interop import as_botorch_model
 
 
 class PointwiseAcquisitionFunction(AcquisitionFunction):
     """The score of an :class:`Acquisition` at points X (..., 1, D), shape (...)."""
 
     def __init__(self, acquisition: Acquisition) -> None:
-        super().__init__(model=GenericDeterministicModel(_mean_of(acquisition)))
+        super().__init__(model=as_botorch_model(acquisition.posterior))
         self.acquisition = acquisition
         self._given_all = acquisition
+        super().set_X_pending(None)
         self._log = acquisition.criterion.logarithmic
 
     def set_X_pending(self, X_pending: torch.Tensor | None = None) -> None:
@@ -78,18 +79,6 @@ class _ClosedForm(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Any) -> tuple[torch.Tensor, None]:
         (gradient,) = ctx.saved_tensors
         return upstream[0][:, None] * gradient, None
-
-
-def _mean_of(acquisition: Acquisition) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The posterior mean for BoTorch, (..., m, D) to (..., m, 1)."""
-    posterior = acquisition.posterior
-
-    def mean(X: torch.Tensor) -> torch.Tensor:
-        flat = as_like(X.reshape(-1, X.shape[-1]), posterior.x)
-        values: torch.Tensor = as_like(posterior.mean(flat), X)
-        return values.reshape(*X.shape[:-1], 1)
-
-    return mean
 
 
 def as_botorch(acquisition: Acquisition) -> PointwiseAcquisitionFunction:

@@ -117,6 +117,11 @@ class Informative(Criterion, Protocol):
         """What one wants to know; ``None`` for the integral against the measure."""
         ...
 
+    @property
+    def relative(self) -> bool:
+        """Whether R R^T is the inverse of the targets' covariance, which each observation changes."""
+        ...
+
     def combination(self, targets: Targets) -> Array:
         """Return R, (J, r): the signals are the covariances of f(x) with R^T targets."""
         ...

@@ -1,4 +1,4 @@
-"""A floor under an array, for NumPy and torch."""
+"""A floor under an array, or a ceiling, for NumPy and torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from gp.arrays import Array, is_torch, namespace
 def at_least(values: Array, floor: float) -> Array:
     """Return max(values, floor)."""
     return values.clamp_min(floor) if is_torch(values) else np.maximum(values, floor)
+
+
+def at_most(values: Array, ceiling: float) -> Array:
+    """Return min(values, ceiling)."""
+    return values.clamp_max(ceiling) if is_torch(values) else np.minimum(values, ceiling)
 
 
 def positive(values: Array) -> Array:

@@ -63,11 +63,6 @@ class Predictor:
         return self.posterior.factor.solve(self.targets.observed @ self.combination)
 
     @cached_property
-    def extra_variance(self) -> float:
-        """What the next observation has beyond the variance of f: noise and jitter."""
-        return float(self.noise) + self.posterior.jitter
-
-    @cached_property
     def rounding(self) -> float:
         """The variance that is rounding: it is added to that of f, which never vanishes so."""
         posterior = self.posterior
@@ -107,9 +102,9 @@ class Predictor:
             pulled = pulled + partials.log_density[:, None] * slope
         if isinstance(through, float):
             return pulled
-        return pulled + self._through_kernel(x, posterior.factor.solve(through, transposed=True).T)
+        return pulled + self.through_kernel(x, posterior.factor.solve(through, transposed=True).T)
 
-    def _through_kernel(self, x: Array, weights: Array) -> Array:
+    def through_kernel(self, x: Array, weights: Array) -> Array:
         """Return sum_i weights_mi d cov(f(x_m), observation i)/dx_m, (m, D)."""
         kernel, observations = self.posterior.kernel, self.posterior.observations
         if self.values_only:
@@ -142,17 +137,27 @@ class PredictedMoments:
         return posterior.mean_function(self.x) + posterior.whitened @ self.half
 
     @cached_property
+    def prior(self) -> Array:
+        """Prior variance, (m,)."""
+        return self.predictor.posterior.kernel.diagonal(self.x)
+
+    @cached_property
+    def extra(self) -> Array:
+        """What the next observation has beyond the variance of f: noise, and jitter as all rows, (m,)."""
+        noise = self.predictor.noise
+        return noise + self.predictor.posterior.jitter * (self.prior + noise)
+
+    @cached_property
     def variance(self) -> Array:
         """Posterior variance plus what rounding makes of zero, (m,)."""
-        prior = self.predictor.posterior.kernel.diagonal(self.x)
         half = self.half
         explained = (half**2).sum(0) if is_torch(half) else np.einsum("nm,nm->m", half, half)
-        return at_least(prior - explained, 0.0) + self.predictor.rounding
+        return at_least(self.prior - explained, 0.0) + self.predictor.rounding
 
     @cached_property
     def predictive_variance(self) -> Array:
         """Variance of the next observation, (m,)."""
-        return self.variance + self.predictor.extra_variance
+        return self.variance + self.extra
 
     @cached_property
     def signals(self) -> Array:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acquisition.pointwise.criterion import Moments, Partials, Targets
-from acquisition.pointwise.floors import at_least, positive
+from acquisition.pointwise.floors import at_most, positive
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
@@ -54,6 +54,7 @@ class IntegralVarianceReduction:
     weights: Array | None = None
 
     logarithmic = True
+    relative = False
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = W, (J, r); raises ValueError for weights that do not fit."""
@@ -81,6 +82,7 @@ class SquaredCorrelation:
     targets: Functional | None = None
 
     logarithmic = True
+    relative = True
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = S^-1, (J, J)."""
@@ -107,6 +109,7 @@ class MutualInformation:
     targets: Functional | None = None
 
     logarithmic = True
+    relative = True
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = S^-1, (J, J)."""
@@ -141,7 +144,7 @@ def _correlation(at: Moments) -> Array:
     reduction = positive(_reduction(at))
     xp = namespace(reduction)
     slack = max(_MOST_CORRELATED, 10 * float(xp.finfo(reduction.dtype).eps))
-    return 1 - at_least(1 - reduction, slack)
+    return at_most(reduction, 1 - slack)
 
 
 def _partials_of_log(at: Moments) -> Partials:

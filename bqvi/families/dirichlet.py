@@ -130,8 +130,8 @@ class Dirichlet:
         excess = self.concentration - 1.0
         xp = namespace(theta)
         # 0 * -inf is 0 here: a flat prior does not mind an empty component
-        terms = xp.where(excess == 0.0, xp.zeros_like(theta), excess * theta)
-        return terms.sum(-1) - self.log_normaliser
+        counted = xp.where(excess == 0.0, xp.zeros_like(theta), theta)
+        return (excess * counted).sum(-1) - self.log_normaliser
 
     def sample(self, n: int, seed: Seed) -> Array:
         """``n`` draws, as ln pi (n, ..., K)."""

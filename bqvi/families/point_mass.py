@@ -91,6 +91,8 @@ class PointMass:
     def sample(self, n: int, seed: Seed) -> Array:
         """``n`` copies of the mode."""
         del seed
+        if is_torch(self.mode):
+            return self.mode.expand(n, *self.mode.shape).clone()
         return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
 
     def rsample(self, n: int, seed: Seed) -> Array:

@@ -98,6 +98,16 @@ def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch
     return log_joint
 
 
+def differentiable(values: torch.Tensor) -> torch.Tensor:
+    """``values`` of the log joint at reparameterised draws, which must have kept their graph."""
+    if not values.requires_grad:
+        raise ValueError(
+            "the log joint has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); "
+            "write it in torch throughout, or use method 'score', which needs values only"
+        )
+    return values
+
+
 def detached(theta: Any) -> Any:
     """Draws without their graph."""
     if isinstance(theta, dict):

@@ -22,6 +22,7 @@ from bqvi.checks import require_integer
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
+    differentiable,
     log_joint_function,
     reference_tensor,
     torch_posterior,
@@ -81,7 +82,7 @@ def _draw(
     """q in torch, reparameterised draws, and the log joint there."""
     posterior = torch_posterior(q, reference_tensor(model, batch.rows))
     theta = posterior.q.rsample(samples, rng)
-    return posterior, theta, log_joint_function(model, q, batch)(theta)
+    return posterior, theta, differentiable(log_joint_function(model, q, batch)(theta))
 
 
 def _result(values: Any, bound: torch.Tensor, model: Any, batch: Batch, samples: int) -> Gradient:

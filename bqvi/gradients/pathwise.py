@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from bqvi.checks import require_integer, require_one_of
-from bqvi.gradients.black_box import cost, log_joint_function, reference_tensor, torch_posterior
+from bqvi.gradients.black_box import (
+    cost,
+    differentiable,
+    log_joint_function,
+    reference_tensor,
+    torch_posterior,
+)
 from bqvi.gradients.gradient import Batch, Gradient
 
 ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
@@ -44,7 +50,7 @@ class Pathwise:
         """dL/du at q."""
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         theta = posterior.q.rsample(self.samples, rng)
-        objective = log_joint_function(model, q, batch)(theta).mean()
+        objective = differentiable(log_joint_function(model, q, batch)(theta)).mean()
         if self.entropy == "analytic":
             objective = objective + posterior.q.entropy
         else:

@@ -60,7 +60,7 @@ class Score:
         bound = float(reward.mean())
         if self.entropy == "analytic":
             entropy = posterior.q.entropy
-            objective, bound = objective + entropy, bound + float(entropy)
+            objective, bound = objective + entropy, bound + float(entropy.detach())
         values = posterior.gradient(objective)
         evaluations = cost(model, batch, self.samples)
         return Gradient(values, False, evaluations, self.samples, bound)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bqvi.arrays import Values
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import State
 from bqvi.inference.trace import COLUMNS, Row, Trace
@@ -67,7 +69,7 @@ def read(path: str | Path) -> Checkpoint:
     ValueError
         It is something else, or of another format.
     """
-    with np.load(Path(path), allow_pickle=False) as stored:
+    with _opened(Path(path)) as stored:
         if "header" not in stored:
             raise ValueError(f"{path} is not a saved fit: it has no header")
         header = json.loads(str(stored["header"]))
@@ -83,16 +85,52 @@ def restore(checkpoint: Checkpoint, template: State, geometry: Geometry) -> tupl
     leaves = iter([checkpoint.arrays[f"leaf{i}"] for i in range(header["leaves"])])
     shape = (geometry.coordinates(template.q), template.schedule, template.minibatch)
     coordinates, schedule, minibatch = _filled(shape, leaves)
-    rng = np.random.default_rng()
-    rng.bit_generator.state = header["rng"]
     state = State(
         q=geometry.at(template.q, coordinates),
-        rng=rng,
+        rng=_generator(header["rng"]),
         schedule=schedule,
         minibatch=minibatch,
         **{name: header[name] for name in ("iteration", "seconds", "evaluations", "samples")},
     )
     return state, _trace(checkpoint)
+
+
+def require_shapes(saved: Values, needed: Values) -> None:
+    """ValueError unless the arrays ``saved`` have the shapes of those ``needed``."""
+    for found, template in zip(saved, needed, strict=True):
+        _require_shape(found, template)
+
+
+def _require_shape(saved: np.ndarray, needed: np.ndarray) -> None:
+    if saved.shape != needed.shape:
+        raise ValueError(
+            f"the saved state has an array of shape {saved.shape} where this model and data have "
+            f"{needed.shape}; resume with the model and data that it was saved with"
+        )
+
+
+def _opened(path: Path) -> Any:
+    try:
+        stored = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        stored = None
+    if not isinstance(stored, np.lib.npyio.NpzFile):
+        raise ValueError(f"{path} is not a saved fit: it is no .npz file")
+    return stored
+
+
+def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+    """A generator of the kind that was saved, where it stood."""
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = _with_arrays(state)
+    return np.random.Generator(bits)
+
+
+def _with_arrays(value: Any) -> Any:
+    """JSON's lists as the arrays that they were."""
+    if isinstance(value, dict):
+        return {name: _with_arrays(part) for name, part in value.items()}
+    return np.array(value, dtype=np.uint64) if isinstance(value, list) else value
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -121,11 +159,7 @@ def _filled(template: Any, leaves: Iterator[np.ndarray]) -> Any:
         return dataclasses.replace(template, **parts)
     leaf = next(leaves)
     if isinstance(template, np.ndarray):
-        if leaf.shape != template.shape:
-            raise ValueError(
-                f"the saved state has an array of shape {leaf.shape} where this model and data have "
-                f"{template.shape}; resume with the model and data that it was saved with"
-            )
+        _require_shape(leaf, template)
         return leaf
     return type(template)(leaf)
 

@@ -14,21 +14,18 @@ import numpy as np
 
 from acquisition.minibatch import Strategy, Uniform
 from bqvi.arrays import Seed, generator
-from bqvi.checks import require_above, require_integer, require_one_of
-from bqvi.families import DiagonalGaussian, Gaussian, PointMass, Product
+from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.gradients import Estimator
-from bqvi.inference import checkpoint
+from bqvi.inference import checkpoint, starting
 from bqvi.inference.geometry import Geometry, Natural
 from bqvi.inference.loop import NotFiniteError, Problem, State, Stop, run, start
 from bqvi.inference.methods import EXACT, METHODS, Method, method_named
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
-from bqvi.inference.trace import Metrics, Recorder, Row, Trace
+from bqvi.inference.trace import Metrics, Recorder, Row, Trace, require_metrics
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import LogJointModel
-
-FAMILIES = ("full", "mean-field", "point")
 
 
 @dataclass(frozen=True)
@@ -145,9 +142,11 @@ def fit(
     FitInterrupted
         Ctrl-C; carries the fit so far.
     """
-    require_one_of("family", family, FAMILIES)
+    require_one_of("family", family, starting.FAMILIES)
     require_integer("starts", starts, 1)
     require_integer("elbo_samples", elbo_samples, 2)
+    require_seed("seed", seed)
+    require_metrics(metrics or {})
     named = method_named(method) if isinstance(method, str) else None
     _check_model(model, method)
     data = model.check(data)
@@ -179,9 +178,9 @@ class _Job:
 
 
 def _check_model(model: Any, method: str | Estimator) -> None:
-    if not isinstance(model, ConjugateModel | LogJointModel):
+    if isinstance(model, type) or not isinstance(model, ConjugateModel | LogJointModel):
         raise TypeError(
-            f"model is a {type(model).__name__}; it must be a ConjugateModel (GaussianMixture, "
+            f"model is {model!r}; it must be a ConjugateModel (GaussianMixture, "
             "MultinomialMixture, ...) or a LogJointModel (LogJoint, LogisticRegression, ...)"
         )
     if method in EXACT and not isinstance(model, ConjugateModel):
@@ -208,8 +207,13 @@ def _problem(
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
     choices = named or METHODS["pathwise"]
-    geometry = geometry or choices.geometry
-    schedule = schedule or choices.schedule
+    geometry = choices.geometry if geometry is None else geometry
+    schedule = choices.schedule if schedule is None else schedule
+    if not isinstance(geometry, Geometry):
+        raise TypeError(
+            f"geometry is {geometry!r}; it must be one of Natural(), Riemannian(), Euclidean(), or have "
+            "their methods"
+        )
     if not isinstance(schedule, Schedule):
         raise TypeError(
             f"schedule is {schedule!r}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
@@ -218,6 +222,11 @@ def _problem(
     if isinstance(geometry, Natural):
         _check_natural(estimator, schedule)
     strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
+    if strategy is not None and getattr(model, "full_batch", False):
+        raise ValueError(
+            f"minibatch is {minibatch!r}, but a {type(model).__name__} has parameters for each datum and "
+            "works on all the data; leave minibatch out"
+        )
     return Problem(model, data, estimator, geometry, schedule, strategy)
 
 
@@ -246,9 +255,9 @@ def _strategy(
         return Uniform(min(100, n)) if batch == "mini-batch" else None
     if n == 0:
         raise ValueError(f"minibatch is {minibatch!r}, but the model has no data; leave it out")
-    strategy = Uniform(minibatch) if isinstance(minibatch, int | np.integer) else minibatch
-    if not isinstance(strategy, Strategy):
-        raise TypeError(f"minibatch is {minibatch!r}; it must be a strategy or a size")
+    strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch
+    if isinstance(minibatch, bool) or not isinstance(strategy, Strategy):
+        raise TypeError(f"minibatch is {minibatch!r}; it must be a strategy or a size, an integer")
     if not 1 <= strategy.size <= n:
         raise ValueError(f"minibatch has size {strategy.size}; it must be between 1 and N = {n}")
     return strategy
@@ -293,30 +302,13 @@ def _settings(problem: Problem, family: str) -> dict[str, str]:
 
 
 def _initial(job: _Job, start_from: str | Any, family: str, rng: np.random.Generator) -> State:
-    if isinstance(start_from, str):
-        require_one_of("start_from", start_from, ("k-means++", "random"))
-        q = job.problem.model.initial(job.problem.data, start_from, rng)
-    else:
-        q = start_from
-    return start(job.problem, _in_family(q, family), rng)
-
-
-def _in_family(q: Any, family: str) -> Any:
-    """q with the asked-for family in place of its Gaussian, or of every factor for a point mass."""
-    if family == "full":
-        return q
-    if family == "point":
-        if isinstance(q, Product):
-            return Product({name: PointMass(factor) for name, factor in q.factors.items()})
-        return q if isinstance(q, PointMass) else PointMass(q)
-    if isinstance(q, DiagonalGaussian):
-        return q
-    if not isinstance(q, Gaussian):
-        raise ValueError(f"family is 'mean-field', but q is a {type(q).__name__}, not a Gaussian; use 'full'")
-    return DiagonalGaussian(q.mean, np.diagonal(q.covariance, axis1=-2, axis2=-1).copy())
+    q = starting.starting_q(job.problem, start_from, family, rng)
+    return start(job.problem, q, rng)
 
 
 def _resumed(job: _Job, resume: Fit | str | Path, template: State) -> tuple[State, Trace]:
+    if not isinstance(resume, Fit | str | Path):
+        raise TypeError(f"resume is {resume!r}; it must be a Fit or the path of a saved one")
     stored = resume if isinstance(resume, Fit) else checkpoint.read(resume)
     for name, now in job.settings.items():
         before = stored.settings[name]
@@ -326,12 +318,24 @@ def _resumed(job: _Job, resume: Fit | str | Path, template: State) -> tuple[Stat
                 "model, data and choices"
             )
     if isinstance(stored, Fit):
+        checkpoint.require_shapes(stored.state.q.natural, template.q.natural)
         return stored.state.fork(), stored.trace
     return checkpoint.restore(stored, template, job.problem.geometry)
 
 
 def _best_of(job: _Job, states: list[State]) -> Fit:
-    fits = [_drive(job, state, Trace()) for state in states]
+    fits: list[Fit] = []
+    for state in states:
+        try:
+            fits.append(_drive(job, state, Trace()))
+        except FitInterrupted as interrupt:
+            raise FitInterrupted(_best([*fits, interrupt.fit])) from interrupt
+        except FitError as error:
+            raise FitError(str(error), _best([*fits, error.fit])) from error
+    return _best(fits)
+
+
+def _best(fits: list[Fit]) -> Fit:
     best = max(fits, key=lambda found: found.elbo if np.isfinite(found.elbo) else -np.inf)
     return replace(best, starts=tuple(found.elbo for found in fits))
 
@@ -339,15 +343,15 @@ def _best_of(job: _Job, states: list[State]) -> Fit:
 def _drive(job: _Job, state: State, trace: Trace) -> Fit:
     """Run to the end, and keep what was reached whatever happens."""
     rows = list(trace.rows)
-    if rows and rows[-1].iteration == state.iteration and not job.recorder.wants(state.iteration):
-        rows.pop()  # the closing record of a run that now goes on
+    if rows and rows[-1].iteration == state.iteration:
+        rows.pop()  # the closing record of a run that now goes on: it had no gradient, hence no bound
     reason: str | None = None
     reached = state
     with _bar(job, state.iteration) as bar:
         try:
             steps = run(job.problem, state, job.monitor, job.recorder, job.stop, rows)
             for reached, reason in steps:  # noqa: B007 (both are wanted when the loop is cut short)
-                bar.update()
+                bar.update(reason is None)
         except KeyboardInterrupt as interrupt:
             raise FitInterrupted(_finish(job, reached, rows, "interrupted")) from interrupt
         except NotFiniteError as error:

@@ -18,14 +18,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from bqvi.arrays import Values, add
 from bqvi.checks import require_above, require_one_of
+from bqvi.families import ExponentialFamily, Product
 from bqvi.gradients.gradient import Gradient
 
 
 @runtime_checkable
 class Geometry(Protocol):
     """Directions and moves."""
+
+    def check(self, q: Any) -> None:
+        """Before any work: ValueError or TypeError if ``q`` cannot be moved so."""
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
         """The direction of ascent at q."""
@@ -43,6 +49,9 @@ class Geometry(Protocol):
 @dataclass(frozen=True)
 class Natural:
     """Straight lines in the natural parameters, for natural gradients of conjugate models."""
+
+    def check(self, q: Any) -> None:
+        """Any exponential family will do."""
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
         """The natural gradient itself."""
@@ -66,6 +75,16 @@ class Natural:
 @dataclass(frozen=True)
 class Riemannian:
     """Natural gradients of any estimator, followed by a retraction."""
+
+    def check(self, q: Any) -> None:
+        """``q`` must be an exponential family: a point mass has no natural gradient."""
+        factors = q.factors.values() if isinstance(q, Product) else [q]
+        for factor in factors:
+            if not isinstance(factor, ExponentialFamily):
+                raise ValueError(
+                    f"geometry is Riemannian, but q is a {type(factor).__name__}, which has no retraction; "
+                    "use Euclidean, or Natural with a conjugate model"
+                )
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
         """The natural gradient."""
@@ -104,6 +123,12 @@ class Euclidean:
         for name, value in self.scales.items():
             require_above(f"scales[{name!r}]", value, 0.0)
 
+    def check(self, q: Any) -> None:
+        """``scales`` must name factors of ``q``, and ``q`` have coordinates u."""
+        for name in self.scales:
+            require_one_of("scales", name, dict.fromkeys(q.leaf_names))
+        _ = q.unconstrained
+
     def direction(self, q: Any, gradient: Gradient) -> Values:
         """dL/du, scaled factor by factor."""
         values: Values = gradient.values
@@ -111,17 +136,15 @@ class Euclidean:
             values = q.gradient_to_unconstrained(values)
         if not self.scales:
             return values
-        names = q.leaf_names
-        for name in self.scales:
-            require_one_of("scales", name, dict.fromkeys(names))
-        return tuple(self.scales.get(name, 1.0) * g for name, g in zip(names, values, strict=True))
+        return tuple(self.scales.get(name, 1.0) * g for name, g in zip(q.leaf_names, values, strict=True))
 
     def move(self, q: Any, increment: Values) -> Any:
-        """u + increment."""
-        return q.from_unconstrained(add(q.unconstrained, increment))
+        """u + increment; FloatingPointError where exp(u) is 0 or infinity in floating point."""
+        with np.errstate(over="raise", under="raise"):
+            return q.from_unconstrained(add(q.unconstrained, increment))
 
     def coordinates(self, q: Any) -> Values:
-        """U."""
+        """u."""
         unconstrained: Values = q.unconstrained
         return unconstrained
 

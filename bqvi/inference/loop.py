@@ -32,6 +32,7 @@ from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Recorder, Row
 from bqvi.models.data import Data, n_rows, take
+from gp.arrays import to_numpy
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,13 @@ class Stop:
 
 
 class NotFiniteError(ArithmeticError):
-    """A gradient that is not finite."""
+    """A gradient that is not finite, or parameters beyond what a float holds."""
 
 
 def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     """The state before the first step, at q."""
-    coordinates = problem.geometry.coordinates(q)
+    problem.geometry.check(q)
+    coordinates = tuple(to_numpy(x) for x in problem.geometry.coordinates(q))
     minibatch = None
     if problem.minibatch is not None:
         minibatch = problem.minibatch.start(n_rows(problem.data), rng)
@@ -114,13 +116,8 @@ def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
 
 def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Any]:
     """The gradient of the next mini-batch, and the strategy's state after it."""
-    before = state.rng.bit_generator.state
-    try:
-        batch, minibatch = _next_batch(problem, state)
-        return problem.estimator(problem.model, state.q, batch, state.rng), minibatch
-    except BaseException:
-        state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
-        raise
+    batch, minibatch = _next_batch(problem, state)
+    return problem.estimator(problem.model, state.q, batch, state.rng), minibatch
 
 
 def _next_batch(problem: Problem, state: State) -> tuple[Batch, Any]:
@@ -134,11 +131,11 @@ def _next_batch(problem: Problem, state: State) -> tuple[Batch, Any]:
 def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) -> State:
     """The state after a step along ``gradient``."""
     direction = problem.geometry.direction(state.q, gradient)
+    _require_finite(state, direction)
     increment, schedule = problem.schedule.increment(direction, state.schedule, state.iteration)
-    if not all_finite(increment):
-        raise NotFiniteError(_where_not_finite(state, increment))
+    _require_finite(state, increment)
     return State(
-        q=problem.geometry.move(state.q, increment),
+        q=_moved(problem.geometry, state, increment),
         rng=state.rng,
         schedule=schedule,
         minibatch=minibatch,
@@ -149,31 +146,46 @@ def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) 
     )
 
 
+def _moved(geometry: Geometry, state: State, increment: Values) -> Any:
+    try:
+        return geometry.move(state.q, increment)
+    except FloatingPointError as overflow:
+        raise NotFiniteError(
+            f"the step at iteration {state.iteration} is so large that parameters overflow; lower the "
+            "schedule's scale"
+        ) from overflow
+
+
 def run(
     problem: Problem, state: State, monitor: Monitor, recorder: Recorder, stop: Stop, rows: list[Row]
 ) -> Iterator[tuple[State, str | None]]:
-    """Steps until ``stop``, yielding the state and, at the end, the reason it ended.
+    """Steps until ``stop``, yielding the state after each and, once more at the end, with the reason.
 
     Records are appended to ``rows``. A record is of q *before* the step of its iteration: where the
     step's gradient needed a local step over all the data, the exact ELBO comes with it for nothing.
     """
     reason = stop.reached(state)
     while reason is None:
-        began = time.perf_counter()
-        gradient, minibatch = gradient_at(problem, state)
-        spent = time.perf_counter() - began
-        if recorder.wants(state.iteration) and not _recorded(rows, state):
-            rows.append(_row(state, monitor, gradient))
-            if stop.settled(rows):
-                reason = "tolerance"
-                break
-        began = time.perf_counter()
-        following = advance(problem, state, gradient, minibatch)
-        spent += time.perf_counter() - began
+        before = state.rng.bit_generator.state
+        try:
+            began = time.perf_counter()
+            gradient, minibatch = gradient_at(problem, state)
+            spent = time.perf_counter() - began
+            if recorder.wants(state.iteration) and not _recorded(rows, state):
+                rows.append(_row(state, monitor, gradient))
+                if stop.settled(rows):
+                    state.rng.bit_generator.state = before
+                    reason = "tolerance"
+                    break
+            began = time.perf_counter()
+            following = advance(problem, state, gradient, minibatch)
+            spent += time.perf_counter() - began
+        except BaseException:
+            state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
+            raise
         state = replace(following, seconds=state.seconds + spent)
+        yield state, None
         reason = stop.reached(state)
-        if reason is None:
-            yield state, None
     if not _recorded(rows, state):
         rows.append(_row(state, monitor, None))
     yield state, reason
@@ -184,13 +196,15 @@ def all_finite(values: Values) -> bool:
     return all(math.isfinite(float(x.sum())) or bool(np.isfinite(x).all()) for x in values)
 
 
-def _where_not_finite(state: State, increment: Values) -> str:
+def _require_finite(state: State, step: Values) -> None:
+    if all_finite(step):
+        return
     names = [
         name or type(state.q).__name__
-        for name, x in zip(state.q.leaf_names, increment, strict=True)
+        for name, x in zip(state.q.leaf_names, step, strict=True)
         if not np.isfinite(x).all()
     ]
-    return (
+    raise NotFiniteError(
         f"the step at iteration {state.iteration} is not finite in {', '.join(dict.fromkeys(names))}: "
         "the log joint was NaN or infinite at a draw of q, or the step size is too large; "
         "lower the schedule's scale, or guard the log joint"

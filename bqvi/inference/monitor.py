@@ -72,4 +72,6 @@ class Monitor:
                 theta = frozen.sample(32, rng)
                 values.append(to_numpy(log_joint(theta) - frozen.log_prob(theta)))
         drawn = np.concatenate(values)
-        return float(drawn.mean()) + self.base, float(drawn.std(ddof=1) / np.sqrt(len(drawn)))
+        with np.errstate(invalid="ignore"):  # a log joint of -inf at a draw: so is the ELBO
+            error = float(drawn.std(ddof=1) / np.sqrt(len(drawn)))
+        return float(drawn.mean()) + self.base, error

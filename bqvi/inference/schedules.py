@@ -108,6 +108,7 @@ class RobbinsMonro:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        require_at_least("kappa", self.kappa, 0.0)
         if not 0.5 < self.kappa <= 1.0:
             raise ValueError(
                 f"kappa is {self.kappa}; Robbins and Monro's conditions hold for kappa in (0.5, 1]"
@@ -154,6 +155,7 @@ class Adam:
 
     def __post_init__(self) -> None:
         require_above("rate", self.rate, 0.0)
+        require_above("epsilon", self.epsilon, 0.0)
         require_at_least("decay", self.decay, 0.0)
         for name in ("first", "second"):
             value = getattr(self, name)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.checks import require_integer
+
 COLUMNS = ("iteration", "seconds", "evaluations", "samples", "elbo", "elbo_se", "bound")
 
 
@@ -69,10 +71,10 @@ class Recorder:
     def of(cls, record: int | Iterable[int]) -> Recorder:
         """From the argument of `fit`."""
         if isinstance(record, int | np.integer):
-            if record < 1:
-                raise ValueError(f"record is {record}; it must be at least 1, or iterations to record")
-            return cls(every=int(record))
-        return cls(chosen=frozenset(int(t) for t in record))
+            return cls(every=require_integer("record", record, 1))
+        if not isinstance(record, Iterable):
+            raise TypeError(f"record is {record!r}; it must be an integer of at least 1, or iterations")
+        return cls(chosen=frozenset(require_integer("record", t, 0) for t in record))
 
     def wants(self, iteration: int) -> bool:
         """Whether ``iteration`` is to be recorded."""
@@ -85,3 +87,16 @@ class Recorder:
 
 Metrics = Mapping[str, Callable[[Any], float]]
 """Name -> function of q, recorded beside the ELBO."""
+
+
+def require_metrics(metrics: object) -> None:
+    """Functions by name, none of them the name of a column."""
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics is a {type(metrics).__name__}; it must be a mapping, name -> function of q")
+    for name, metric in metrics.items():
+        if not isinstance(name, str) or name in COLUMNS:
+            raise ValueError(
+                f"metrics has the name {name!r}; it must be text, and none of {', '.join(COLUMNS)}"
+            )
+        if not callable(metric):
+            raise TypeError(f"metrics[{name!r}] is {metric!r}; it must be a function of q")

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
 import scipy.sparse
+
+from gp.arrays import is_torch
 
 Data: TypeAlias = Any
 
@@ -30,3 +33,49 @@ def take(data: Data, indices: Any) -> Data:
 def is_sparse(data: Data) -> bool:
     """Whether ``data`` is a SciPy sparse matrix."""
     return bool(scipy.sparse.issparse(data))
+
+
+def as_numbers(name: str, data: Any) -> Any:
+    """``data`` as an array of real numbers: lists and data frames become NumPy arrays.
+
+    NumPy arrays of numbers and memory maps pass as they are; so do tensors, but for their graph and
+    for integers and half precision, which torch has no products or inverses for: those become
+    float64.
+
+    Raises
+    ------
+    TypeError
+        None, sparse or masked data, text, complex numbers, ragged lists.
+    """
+    if is_torch(data):
+        return _as_real_tensor(name, data)
+    if is_sparse(data):
+        raise TypeError(f"{name} is sparse, which this model does not take; give {name}.toarray()")
+    if data is None:
+        raise TypeError(f"{name} is None, but this model needs it")
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost; drop or fill its masked entries"
+        )
+    try:
+        x = data if isinstance(data, np.ndarray) else np.asarray(data)
+        return x if x.dtype.kind in "biuf" else _as_float(x)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} is a {type(data).__name__} that cannot be read as real numbers (text, complex "
+            "numbers, rows of unequal length); it must be a table of them"
+        ) from None
+
+
+def _as_float(x: np.ndarray) -> np.ndarray:
+    """Objects that are numbers (a data frame of several types) as float64."""
+    if x.dtype.kind != "O":
+        raise TypeError
+    return x.astype(float)
+
+
+def _as_real_tensor(name: str, data: Any) -> Any:
+    if data.is_complex():
+        raise TypeError(f"{name} is a tensor of complex numbers; it must be real")
+    data = data.detach()
+    return data if data.is_floating_point() and data.element_size() >= 4 else data.double()

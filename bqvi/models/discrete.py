@@ -20,7 +20,7 @@ from bqvi.arrays import Values
 from bqvi.checks import require_above
 from bqvi.families import Categorical, Product
 from bqvi.models.conjugate import ConjugateModel
-from bqvi.models.data import Data, n_rows
+from bqvi.models.data import Data, is_sparse, n_rows
 from bqvi.models.mixture import Affine
 from gp.arrays import Array, to_numpy
 
@@ -84,6 +84,9 @@ class Relaxed:
     temperature : of the relaxation, > 0; lower is less biased and noisier
     """
 
+    full_batch = True
+    """q(z) has parameters for each datum, so a mini-batch has no place here."""
+
     def __init__(self, mixture: Mixture, temperature: float = 0.5) -> None:
         require_above("temperature", temperature, 0.0)
         self.mixture = mixture
@@ -136,7 +139,9 @@ class Relaxed:
 def _as_tensor(data: Data) -> Data:
     import torch
 
-    return data if isinstance(data, torch.Tensor) else torch.from_numpy(np.asarray(data, float))
+    if is_sparse(data):
+        raise TypeError("data is sparse, which torch has no products for here; give data.toarray()")
+    return data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(data, float))
 
 
 def _prior_like(mixture: Mixture, theta: Mapping[str, Array]) -> Any:

@@ -25,17 +25,17 @@ import scipy.linalg
 
 from bqvi.arrays import generator, transpose
 from bqvi.checks import (
+    positive_vector,
     require_columns,
     require_covariance,
     require_finite,
     require_integer,
-    require_positive,
     require_shape,
 )
 from bqvi.families import Dirichlet, Gaussian, Product
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
-from bqvi.models.data import Data, n_rows, take
+from bqvi.models.data import Data, as_numbers, n_rows, take
 from bqvi.models.mixture import Affine, blocks, mixture_pass, responsibilities
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
@@ -80,8 +80,7 @@ class GaussianMixture:
         require_shape("prior_covariance", self.prior_covariance, (dimension, dimension))
         require_covariance("prior_covariance", self.prior_covariance)
         alpha = 1.0 / self.n_components if concentration is None else concentration
-        self.concentration = np.broadcast_to(np.asarray(alpha, float), (self.n_components,)).copy()
-        require_positive("concentration", self.concentration)
+        self.concentration = positive_vector("concentration", alpha, self.n_components)
         self.precision = np.linalg.inv(self.covariance)
 
     @property
@@ -98,8 +97,8 @@ class GaussianMixture:
         return Product({"weights": Dirichlet(self.concentration), "means": Gaussian(means, covariances)})
 
     def check(self, data: Data) -> Data:
-        """(N, D), finite; lists become arrays, memory maps and tensors stay what they are."""
-        x = data if hasattr(data, "shape") else np.asarray(data)
+        """(N, D), finite; lists and data frames become arrays, memory maps and tensors stay what they are."""
+        x = as_numbers("data", data)
         require_columns("data", x, self.dimension)
         for rows in blocks(n_rows(x), 1):
             try:

@@ -18,7 +18,7 @@ import numpy as np
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
-from gp.arrays import Array
+from gp.arrays import Array, is_torch
 
 
 @runtime_checkable
@@ -77,7 +77,12 @@ class LogJoint:
         else:
             import torch
 
-            values = torch.stack([self._log_prob(point) for point in theta])
+            values = torch.stack([torch.as_tensor(self._log_prob(point)) for point in theta])
+        if not is_torch(values):
+            raise TypeError(
+                f"log_prob returned a {type(values).__name__}; it must return a torch tensor, computed with "
+                "torch if its gradient is wanted"
+            )
         if tuple(values.shape) != (theta.shape[0],):
             raise ValueError(
                 f"log_prob returned shape {tuple(values.shape)} for {theta.shape[0]} points; it must "

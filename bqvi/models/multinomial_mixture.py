@@ -18,10 +18,10 @@ import scipy.sparse
 import scipy.special
 
 from bqvi.arrays import transpose
-from bqvi.checks import require_columns, require_finite, require_integer, require_positive
+from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
 from bqvi.families import Dirichlet, Product
 from bqvi.models.conjugate import LocalStep
-from bqvi.models.data import Data, is_sparse, n_rows, take
+from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.mixture import Affine, mixture_pass, responsibilities
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
@@ -54,11 +54,8 @@ class MultinomialMixture:
         self.n_components = require_integer("n_components", n_components, 1)
         self.n_words = require_integer("n_words", n_words, 1)
         alpha = 1.0 / self.n_components if concentration is None else concentration
-        self.concentration = np.broadcast_to(np.asarray(alpha, float), (self.n_components,)).copy()
-        require_positive("concentration", self.concentration)
-        gamma = np.broadcast_to(np.asarray(word_concentration, float), (self.n_words,))
-        require_positive("word_concentration", gamma)
-        self.word_concentration = gamma.copy()
+        self.concentration = positive_vector("concentration", alpha, self.n_components)
+        self.word_concentration = positive_vector("word_concentration", word_concentration, self.n_words)
 
     @cached_property
     def prior(self) -> Product:
@@ -68,9 +65,7 @@ class MultinomialMixture:
 
     def check(self, data: Data) -> Data:
         """(N, V) counts: finite and nonnegative (need not be integers); other sparse forms become CSR."""
-        x: Data = data if hasattr(data, "shape") else np.asarray(data)
-        if is_sparse(data):
-            x = scipy.sparse.csr_array(data)
+        x: Data = scipy.sparse.csr_array(data) if is_sparse(data) else as_numbers("data", data)
         require_columns("data", x, self.n_words)
         require_finite("data", x)
         smallest = x.min()
@@ -130,4 +125,6 @@ class MultinomialMixture:
 
     def expected_affine(self, q: Product) -> Affine:
         """rho_nk under q, as a function of x_n."""
-        return Affine(q["words"].expected_statistics[0], q["weights"].expected_statistics[0])
+        # at a point mass with a flat prior an unseen word has ln beta = -inf, and 0 of it must count 0
+        log_words = np.maximum(q["words"].expected_statistics[0], -1e30)
+        return Affine(log_words, q["weights"].expected_statistics[0])

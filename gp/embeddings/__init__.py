@@ -1,7 +1,7 @@
 """Kernel embeddings: integrals of kernels against measures, chosen by the pair."""
 
 # The modules register their pairs when they are imported.
-from gp.embeddings import composite, empirical, separable, squared_exponential
+from gp.embeddings import composite, empirical, scale_mixture, separable, squared_exponential
 from gp.embeddings.embed import KernelEmbedding, embed
 from gp.embeddings.registry import (
     Formulas,
@@ -25,6 +25,7 @@ __all__ = [
     "empirical",
     "formulas",
     "registered_pairs",
+    "scale_mixture",
     "separable",
     "squared_exponential",
 ]

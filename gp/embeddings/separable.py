@@ -6,9 +6,10 @@ covariance:
 
     z(x) = variance prod_d z_d(x_d),     dz/dx_j = variance z_j'(x_j) prod_(d != j) z_d(x_d).
 
-The squared exponential kernel is such a product in any dimension. A Matern kernel of D > 1 columns
-is a function of the norm of the scaled difference, has no closed form, and is refused here; the
-product of one-dimensional Matern kernels, one per column, is what is meant most of the time.
+The squared exponential kernel is such a product in any dimension, so are products of Matern kernels
+of one column each. A Matern kernel of D > 1 columns is a function of the norm of the scaled
+difference and no such product; it is a mixture of squared exponentials
+(:mod:`gp.embeddings.scale_mixture`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gp.arrays import Array, as_like, namespace
 from gp.embeddings.matern_profile import matern_profile
 from gp.embeddings.profiles import Profile, squared_exponential_profile
 from gp.embeddings.registry import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
+from gp.embeddings.scale_mixture import radial
 from gp.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Measure, Uniform
 
@@ -69,8 +71,9 @@ def squared_exponential_box(kernel: SquaredExponential, measure: Uniform) -> For
 @embedding(Matern32, Uniform)
 @embedding(Matern52, Uniform)
 def matern_box(kernel: Stationary, measure: Uniform) -> Formulas:
-    """Return the integrals of a one-dimensional Matern kernel against an interval."""
-    _require_one_column(kernel, measure)
+    """Return the integrals of a Matern kernel against a box, in closed form in one dimension."""
+    if measure.dimension > 1:
+        return radial(kernel, measure)
     return box_by_column(kernel, matern_profile(kernel, measure.lower), measure)
 
 
@@ -78,20 +81,10 @@ def matern_box(kernel: Stationary, measure: Uniform) -> Formulas:
 @embedding(Matern32, Gaussian)
 @embedding(Matern52, Gaussian)
 def matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
-    """Return the integrals of a one-dimensional Matern kernel against a Gaussian."""
-    _require_one_column(kernel, measure)
-    return gaussian_by_column(kernel, matern_profile(kernel, measure.mean), measure)
-
-
-def _require_one_column(kernel: Stationary, measure: Measure) -> None:
-    name = type(kernel).__name__
+    """Return the integrals of a Matern kernel against a Gaussian; the same of closed forms."""
     if measure.dimension > 1:
-        raise UnknownPairError(
-            f"{name} of {measure.dimension} columns is a function of their norm and has no closed "
-            f"form against {type(measure).__name__}: use the product over columns, "
-            f"Product(tuple(Columns({name}(l), (d,)) for d, l in enumerate(lengthscales))). "
-            f"{DISCRETISE}"
-        )
+        return radial(kernel, measure)
+    return gaussian_by_column(kernel, matern_profile(kernel, measure.mean), measure)
 
 
 def _independent(kernel: Stationary, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:

@@ -43,6 +43,8 @@ class Parameter:
     input_power, output_power : powers of the inputs' and the outputs' unit in its unit.
     positive : whether it is fitted on the log scale.
     columns : the input columns it refers to; ``None`` for all.
+    redundant : whether its (first) number does nothing that another parameter could not do, such
+        as the second variance of a product: a fit leaves it at its unit.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Parameter:
     output_power: int = 0
     positive: bool = True
     columns: tuple[int, ...] | None = None
+    redundant: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ Columns:  k(x, y) = k_0(x[:, columns], y[:, columns])
 The derivatives and the pull-back of a composite kernel are those of its parts, put together by the
 rules of sums and products: factor t of a product is pulled back with the weights W times the other
 factors. A product has one output unit only, so the variances of its second and later factors are
-numbers without a unit (and not identified beside that of the first: their prior decides).
+numbers without a unit.
 """
 
 from __future__ import annotations
@@ -93,10 +93,22 @@ class Product(Algebra):
         return reduce(mul, (factor.diagonal(x) for factor in self.factors))
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters of all factors; only the first has output units."""
-        size = len(self.factors[0].parameters())
-        parameters = _joined("factors", self.factors)
-        return parameters[:size] + tuple(replace(p, output_power=0) for p in parameters[size:])
+        """Return the parameters of all factors; only the first has output units.
+
+        The first variance of every later factor is redundant beside that of the first factor.
+        """
+        parameters = []
+        for index, factor in enumerate(self.factors):
+            own = factor.parameters()
+            scales = [place for place, p in enumerate(own) if p.output_power == 2]
+            for place, p in enumerate(own):
+                name = f"factors[{index}].{p.name}"
+                if index == 0:
+                    parameters.append(replace(p, name=name))
+                else:
+                    redundant = p.redundant or scales[:1] == [place]
+                    parameters.append(replace(p, name=name, output_power=0, redundant=redundant))
+        return tuple(parameters)
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         """Return a copy with other values."""

@@ -48,6 +48,8 @@ def diagonal_gradient(kernel: Kernel, x: Array) -> Array:
 
 @contracted_gradient.register
 def _radial(kernel: Stationary, x: Array, y: Array, weights: Array) -> Array:
+    if y.shape[0] == 0:
+        return namespace(x).zeros_like(x)
     b = weights * kernel.slope(kernel.squared_distance(x, y))
     centre = y[:1, :]  # differences near the points, not near the origin, keep their digits
     total = namespace(x).sum(b, axis=1)[:, None]

@@ -77,6 +77,23 @@ def test_evidence_gradient_is_exact(kernel, mean, noise, data):
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["se", "matern"])
+def test_evidence_gradient_agrees_with_autodiff(name, data):
+    """Torch parameters carry gradients through a posterior's evidence."""
+    x, y = data[0][:15], data[1][:15]
+    kernel = KERNELS[name]
+    values = [
+        torch.tensor(np.asarray(p.value), dtype=torch.float64, requires_grad=True)
+        for p in kernel.parameters()
+    ]
+    process = gp.GaussianProcess(kernel.with_parameters(values), noise=0.1)
+    process.condition(torch.from_numpy(x), torch.from_numpy(y)).log_marginal_likelihood.backward()
+    autodiff = np.concatenate([np.ravel((v.grad * v).detach().numpy()) for v in values])
+    problem = Problem(x, y, kernel, gp.means.Zero(), 0.1, profiled=False)
+    _, gradient = solve_with_gradient(problem, problem.pack())
+    np.testing.assert_allclose(gradient, autodiff, rtol=1e-9)
+
+
 def test_evidence_is_that_of_the_posterior(fitted):
     np.testing.assert_allclose(
         fitted.log_marginal_likelihood, fitted.hyperparameters.log_evidence, rtol=1e-10
@@ -185,7 +202,8 @@ def test_duplicates_and_a_constant_column(data):
     same = gp.fit(np.concatenate([x, x]), np.concatenate([y, y]), noise=None)
     np.testing.assert_allclose(same.mean(x), y, atol=1e-5)
     assert same.jitter > 0
-    assert same.jitter == pytest.approx(same.hyperparameters.jitter, rel=20)
+    ratio = same.jitter / same.hyperparameters.jitter
+    assert 0.09 < ratio < 11  # rounding may ask for one step of ten more, or less
 
 
 @pytest.mark.parametrize("kind", ["noise-free", "pure noise", "a step", "linear"])
@@ -239,6 +257,8 @@ def test_means_are_fitted(data):
     np.testing.assert_allclose(mean.scale, 0.8, atol=1e-2)
     line = gp.fit(x, 2 + x @ [1.0, -2.0, 0.5], mean=gp.means.Linear()).mean_function
     np.testing.assert_allclose(line.slope, [1.0, -2.0, 0.5], atol=1e-6)
+    tiny = gp.fit(1e-8 * x, 1e8 * (2 + x @ [1.0, -2.0, 0.5]), mean=gp.means.Linear()).mean_function
+    np.testing.assert_allclose(tiny.slope * 1e-16, [1.0, -2.0, 0.5], atol=1e-6)
     fixed = gp.fit(x, y, mean=gp.means.Fixed(gp.means.Constant(9.0))).mean_function
     assert fixed.mean.value == 9.0
 

@@ -223,6 +223,18 @@ def test_scaling_multiplies_the_kernel(name):
     np.testing.assert_allclose(scaled(kernel, 3.7)(x, x), 3.7 * kernel(x, x), rtol=1e-12)
 
 
+def test_the_second_variance_of_a_product_is_redundant():
+    kernel = SquaredExponential() * (Linear() + Constant()) * Periodic() + White()
+    assert [p.name for p in kernel.parameters() if p.redundant] == [
+        "terms[0].factors[1].terms[0].variance",
+        "terms[0].factors[2].variance",
+    ]
+    assert [p.name for p in kernel.parameters() if p.output_power] == [
+        "terms[0].factors[0].variance",
+        "terms[1].variance",
+    ]
+
+
 def test_sums_and_products_are_flat():
     a, b, c = SquaredExponential(), Matern12(), White()
     assert (a + b + c).terms == (a, b, c)

@@ -373,6 +373,8 @@ def test_one_point_with_two_values_needs_noise(data):
     twice, values = np.concatenate([x, x[3:4]]), np.append(y, y[3] + 0.5)
     with pytest.raises(ValueError, match=r"x\[3\] and x\[12\] are the same point"):
         gp.GaussianProcess(KERNELS["se"]).condition(twice, values)
+    with pytest.raises(ValueError, match=r"x\[3\] and x\[12\] are the same point"):
+        gp.GaussianProcess(KERNELS["se"]).condition(x, y).extend(twice[12:], values[12:])
     noisy = gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(twice, values)
     assert np.all(np.isfinite(noisy.mean(at)))
 
@@ -521,3 +523,17 @@ def test_many_extensions_equal_a_refit(make):
         np.testing.assert_allclose(
             extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-9
         )
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_values_and_gradients_in_any_unit(scale, data):
+    """Their variances differ by 1e16 then, and jitter is relative to each."""
+    x, y, at = data
+    kernel = SquaredExponential(ARD * scale, 1.7)
+    blocks = [gp.Values(x * scale), gp.Gradients(x[:3] * scale), gp.Values(x[:2] * scale)]
+    posterior = gp.GaussianProcess(kernel).condition(blocks, [y, f_gradient(x[:3]) / scale, y[:2]])
+    reference = gp.GaussianProcess(KERNELS["se"]).condition(
+        [gp.Values(x), gp.Gradients(x[:3])], [y, f_gradient(x[:3])]
+    )
+    assert posterior.jitter > 0
+    np.testing.assert_allclose(posterior.mean(at * scale), reference.mean(at), atol=1e-7)

@@ -1,0 +1,23 @@
+"""Low-discrepancy points carried through a measure: what designs, plans and candidates start from."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import qmc
+
+from gp.arrays import Array, as_like
+from gp.measures import Measure
+
+
+def carried_sobol(measure: Measure, n: int, seed: int | np.random.Generator) -> Array:
+    """Return the first n of a scrambled Sobol set, carried through the measure, (n, D)."""
+    require_count("n", n)
+    sampler = qmc.Sobol(measure.dimension, scramble=True, rng=np.random.default_rng(seed))
+    cube = sampler.random_base2(int(np.ceil(np.log2(n))))[:n]
+    return measure.from_unit_cube(as_like(cube, measure.mean))
+
+
+def require_count(name: str, n: int) -> None:
+    """Raise ValueError unless n is an integer of at least 1."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"{name} = {n!r}: give a number of points of at least 1")

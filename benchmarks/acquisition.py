@@ -1,0 +1,68 @@
+"""What choosing a node costs: one step at n = 400, and a run of searches up to n = 80."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+import acquisition as aq
+import gp
+from benchmarks.paired import Line, paired
+from gp.kernels import SquaredExponential
+from gp.measures import Gaussian
+
+CRITERIA = {
+    "integral-variance reduction": aq.IntegralVarianceReduction(),
+    "uncertainty sampling": aq.UncertaintySampling(),
+    "mutual information": aq.MutualInformation(),
+    "WSABI-L uncertainty": aq.LinearisedWarpedUncertainty(),
+}
+
+
+def run() -> Iterator[Line]:
+    """Steps at n = 400 in D = 10, and the search's share of a run in D = 5."""
+    yield from steps()
+    yield from runs()
+
+
+def steps() -> Iterator[Line]:
+    """Bind and search, n = 400, D = 10."""
+    posterior, measure = _posterior(400, 10), _measure(10)
+
+    def step(criterion: aq.pointwise.Criterion) -> Callable[[], object]:
+        search = aq.ContinuousSearch()
+        return lambda: search.maximise(aq.bind(criterion, posterior, measure), seed=0)
+
+    times = paired({name: step(criterion) for name, criterion in CRITERIA.items()})
+    for name in CRITERIA:
+        milliseconds = 1e3 * times.median(name)
+        what = f"one acquisition step, {name}, n = 400, D = 10"
+        yield Line(what, f"{milliseconds:.1f} ms", "under 50 ms", milliseconds < 50)
+
+
+def runs() -> Iterator[Line]:
+    """Searches from n = 10 to 80 in D = 5, one node after the other and planned together."""
+    start, measure, nodes = _posterior(10, 5), _measure(5), 70
+    bound = aq.bind(aq.IntegralVarianceReduction(), start, measure)
+    times = paired(
+        {
+            "one by one": lambda: aq.sequential_batch(bound, nodes, seed=0),
+            "planned together": lambda: aq.plan(bound, nodes, seed=0),
+        },
+        rounds=5,
+    )
+    for name in times.seconds:
+        each = 1e3 * times.median(name) / nodes
+        what = f"choosing nodes 11 to 80 {name}, D = 5"
+        yield Line(what, f"{each:.2f} ms a node", "under 2.5 ms", each < 2.5)
+
+
+def _measure(dimension: int) -> Gaussian:
+    return Gaussian(np.zeros(dimension), np.ones(dimension))
+
+
+def _posterior(n: int, dimension: int) -> gp.Posterior:
+    x = aq.designs.sobol(_measure(dimension), n, 0)
+    process = gp.GaussianProcess(SquaredExponential(np.full(dimension, 1.5)), noise=1e-8)
+    return process.condition(x, np.exp(-0.5 * (x**2).sum(axis=1)))

@@ -1,0 +1,82 @@
+"""Where a run starts: a q(theta) of the model's own, or one that was given, in the asked-for family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bqvi.checks import require_one_of
+from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, PointMass, Product
+from bqvi.inference.loop import Problem
+from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.starts import STARTS
+
+FAMILIES = ("full", "mean-field", "point")
+
+
+def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.random.Generator) -> Any:
+    """The first q(theta).
+
+    Raises
+    ------
+    ValueError
+        A start that does not fit the model, or a family that q, the model or the estimator cannot have.
+    """
+    model, data = problem.model, problem.data
+    if isinstance(start_from, str):
+        require_one_of("start_from", start_from, STARTS)
+        q = model.initial(data, start_from, rng)
+    else:
+        q = start_from
+        _check_structure(q, model.initial(data, "random", np.random.default_rng(0)))
+    if family == "point":
+        _check_point(problem)
+    return _in_family(q, family)
+
+
+def _check_structure(q: Any, like: Any) -> None:
+    if _structure(q) != _structure(like):
+        raise ValueError(
+            f"start_from is {_described(q)}; for this model and data it must be 'k-means++', 'random' or "
+            f"{_described(like)}"
+        )
+
+
+def _check_point(problem: Problem) -> None:
+    """A point mass has no score, and a mode only where the prior's concentrations are at least 1."""
+    if type(problem.estimator).__name__ == "Score":  # by name: importing it would import torch
+        raise ValueError("family is 'point', which has no score function; use method 'pathwise'")
+    if isinstance(problem.model, ConjugateModel):
+        _in_family(problem.model.prior, "point")
+
+
+def _structure(q: Any) -> Any:
+    """Factor names and their shapes; None for what is no distribution."""
+    if isinstance(q, Product):
+        return {name: _structure(factor) for name, factor in q.factors.items()}
+    family = q.family if isinstance(q, PointMass) else q
+    return tuple(family.natural[0].shape) if isinstance(family, ExponentialFamily) else None
+
+
+def _described(q: Any) -> str:
+    if isinstance(q, Product):
+        return "a Product of " + ", ".join(f"{name}: {_described(part)}" for name, part in q.factors.items())
+    if not isinstance(q, PointMass | ExponentialFamily):
+        return f"a {type(q).__name__}"
+    return f"a {type(q).__name__} of shape {_structure(q)}"
+
+
+def _in_family(q: Any, family: str) -> Any:
+    """q with the asked-for family in place of its Gaussian, or of every factor for a point mass."""
+    if family == "full":
+        return q
+    if family == "point":
+        if isinstance(q, Product):
+            return Product({name: PointMass(factor) for name, factor in q.factors.items()})
+        return q if isinstance(q, PointMass) else PointMass(q)
+    if isinstance(q, DiagonalGaussian):
+        return q
+    if not isinstance(q, Gaussian):
+        raise ValueError(f"family is 'mean-field', but q is a {type(q).__name__}, not a Gaussian; use 'full'")
+    return DiagonalGaussian(q.mean, np.diagonal(q.covariance, axis1=-2, axis2=-1).copy())

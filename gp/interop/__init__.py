@@ -1,0 +1,142 @@
+"""The way in and out: GPyTorch kernels, fitted GPyTorch and BoTorch models, BoTorch acquisition.
+
+    in    from_gpytorch_kernel    a GPyTorch kernel as one of ours
+          from_gpytorch           a fitted ``gpytorch.models.ExactGP`` as a posterior
+          from_botorch            a fitted BoTorch model, its transforms folded in, as a posterior
+    out   as_botorch_model        a posterior as a model that BoTorch's acquisition functions take
+
+What comes in is turned into our own kernels and posteriors once, at the boundary, so everything the
+package can do with a posterior it can do with somebody else's: ``from_botorch(model).integral(q)``.
+
+Torch, GPyTorch and BoTorch are imported when one of these functions is called, not before.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gp.kernels.base import Kernel
+
+if TYPE_CHECKING:
+    from gp.interop.botorch_model import PosteriorModel
+    from gp.posterior import Posterior
+
+__all__ = [
+    "as_botorch_model",
+    "as_kernel",
+    "from_botorch",
+    "from_gpytorch",
+    "from_gpytorch_kernel",
+]
+
+
+def from_gpytorch_kernel(kernel: Any) -> Kernel:
+    """Return our kernel with the values that a GPyTorch kernel has now.
+
+    Parameters
+    ----------
+    kernel : RBFKernel, MaternKernel, RQKernel, PeriodicKernel, LinearKernel, ConstantKernel,
+        ScaleKernel, or sums and products of these, with one lengthscale or several and with or
+        without ``active_dims``. Its parameters are copied: training it later changes nothing here.
+
+    Raises
+    ------
+    TypeError
+        For any other kernel, subclasses included (they may compute something else); the message
+        lists what is there.
+    ValueError
+        For a batch of kernels.
+    """
+    from gp.interop.gpytorch_kernels import converted
+
+    return converted(kernel)
+
+
+def from_gpytorch(model: Any) -> Posterior:
+    """Return a fitted GPyTorch model as a posterior with the same mean and covariance.
+
+    Parameters
+    ----------
+    model : ``gpytorch.models.ExactGP`` with its training data, a ``mean_module`` (zero, constant or
+        linear), a ``covar_module`` that :func:`from_gpytorch_kernel` knows and a Gaussian
+        likelihood with one noise variance or one for each observation.
+
+    Returns
+    -------
+    gp.Posterior
+        In torch, of the dtype and on the device of the training data. Noise is left out of its
+        predictions, as from ``model(x)``; ``.noise`` holds the variance.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a model that is not of this kind, in particular where ``forward`` does not return the
+        mean and covariance modules' values at the inputs it is given; for several outputs or a
+        batch of models.
+    """
+    from gp.interop.fitted_models import posterior_of_gpytorch
+
+    return posterior_of_gpytorch(model)
+
+
+def from_botorch(model: Any) -> Posterior:
+    """Return a fitted BoTorch model as a posterior with the same mean and covariance.
+
+    ``gp.from_botorch(model).integral(measure)`` is the integral of what the model believes.
+
+    Parameters
+    ----------
+    model : ``SingleTaskGP``, or another exact model of a single output as in :func:`from_gpytorch`.
+        Input transforms that are affine (``Normalize``, ``InputStandardize``, chains of them) and
+        the outcome transform ``Standardize`` are folded into kernel, mean and noise.
+
+    Returns
+    -------
+    gp.Posterior
+        In the units the data were given in; the rest as in :func:`from_gpytorch`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`from_gpytorch`; for any other transform.
+    """
+    from gp.interop.fitted_models import posterior_of_botorch
+
+    return posterior_of_botorch(model)
+
+
+def as_botorch_model(posterior: Posterior) -> PosteriorModel:
+    """Return a posterior as a BoTorch model, for its acquisition functions and optimisers.
+
+    Parameters
+    ----------
+    posterior : of values, derivatives or integrals. One in NumPy is taken to torch on the CPU; one
+        in torch keeps its dtype and device, which the points given to the model have to share.
+
+    Returns
+    -------
+    botorch.models.model.Model
+        With one output. ``posterior(X)`` takes points (batch x q x D); gradients flow through X.
+        Data and hyperparameters are constants. ``fantasize`` and ``condition_on_observations`` are
+        there for the acquisition functions that look ahead.
+    """
+    from gp.interop.botorch_model import PosteriorModel
+    from gp.interop.tensors import as_tensors
+
+    return PosteriorModel(as_tensors(posterior))
+
+
+def as_kernel(kernel: Any) -> Kernel:
+    """Return ``kernel`` if it is one of ours, or what it is in ours if it is GPyTorch's.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    gpytorch = sys.modules.get("gpytorch")  # whoever has one of its kernels has imported it
+    if gpytorch is not None and isinstance(kernel, gpytorch.kernels.Kernel):
+        return from_gpytorch_kernel(kernel)
+    raise TypeError(
+        f"kernel = {kernel!r}: give a kernel, such as those of gp.kernels, or GPyTorch's"
+    )

@@ -1,0 +1,182 @@
+"""A posterior at batches of points, and conditioned further on batches of fantasies.
+
+BoTorch evaluates many sets of q points at once, X (..., q, D), and looks ahead by conditioning on
+imagined observations at points F (..., p, D), a different set in every batch. Both need only what
+the posterior has already, the Cholesky factor C of its data and z = C^-1 (y - m). With the whitened
+covariances of the data and f at X,
+
+    H_0(X) = C^-1 k(data, X)                         (..., n, q),
+
+and, for fantasies at F with covariance A A^T = cov(F, F) + noise given all that came before,
+
+    H_1(X) = A^-1 (k(F, X) - H_0(F)^T H_0(X))        (..., p, q),
+    z_1    = A^-1 (y_F - mean(F))                    (..., p),
+
+which are the new rows of the extended factor, what is predicted is a sum over the stages:
+
+    mean(X)          = m(X) + sum_i H_i(X)^T z_i
+    covariance(X, Y) = k(X, Y) - sum_i H_i(X)^T H_i(Y)
+
+Nothing is factorised but the p x p blocks. The stages keep their own batch dimensions, which are
+only broadcast where they meet: points shared by all fantasies are whitened once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp.kernels.base import Kernel
+from gp.linalg import (
+    FIRST_JITTER,
+    LAST_JITTER,
+    LEAST_SCALE,
+    SMALLEST_PIVOT,
+    NotPositiveDefiniteError,
+)
+from gp.observations import Values, covariance, require_same_kind
+from gp.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Fantasy:
+    """Observations at x (..., p, D): H_i(x) of earlier stages, factor A (..., p, p), z (..., p)."""
+
+    x: Tensor
+    halves: tuple[Tensor, ...]
+    lower: Tensor
+    z: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Batched:
+    """A posterior in torch, after ``fantasies`` in the order they were added."""
+
+    posterior: Posterior
+    fantasies: tuple[Fantasy, ...] = ()
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The batch dimensions of what is predicted at points without any."""
+        shapes = [part for f in self.fantasies for part in (f.x.shape[:-2], f.z.shape[:-1])]
+        return torch.Size(np.broadcast_shapes(*shapes))
+
+    @property
+    def noise(self) -> Tensor:
+        """Noise variance of a further observation: the average where each has its own, ()."""
+        noise = self.posterior.noise
+        values = torch.as_tensor(
+            noise, dtype=self.posterior.y.dtype, device=self.posterior.y.device
+        )
+        return values.mean() if values.numel() else torch.zeros_like(values.sum())
+
+    def whitened(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return H_0(x), H_1(x), ... for points x (..., q, D)."""
+        flat = self._flat(x)
+        cross = covariance(self.posterior.kernel, self.posterior.observations, Values(flat))
+        rows = self.posterior.factor.solve(cross)
+        rows = rows.reshape(cross.shape[0], *x.shape[:-1])  # (n, ..., q)
+        halves: tuple[Tensor, ...] = (rows.movedim(0, -2),)
+        for fantasy in self.fantasies:
+            cross = prior_covariance(self.posterior.kernel, fantasy.x, x)
+            cross = cross - _products(fantasy.halves, halves)
+            lower = fantasy.lower.expand(*cross.shape[:-2], *fantasy.lower.shape[-2:])
+            halves = (*halves, torch.linalg.solve_triangular(lower, cross, upper=False))
+        return halves
+
+    def mean(self, x: Tensor, halves: tuple[Tensor, ...]) -> Tensor:
+        """Return the mean at x (..., q, D), (..., q), given H_i(x)."""
+        mean: Tensor = self.posterior.mean_function(self._flat(x)).reshape(x.shape[:-1])
+        stages = (self.posterior.whitened, *(fantasy.z for fantasy in self.fantasies))
+        for half, z in zip(halves, stages, strict=True):
+            mean = mean + (half.mT @ z[..., None])[..., 0]
+        return mean
+
+    def variance(self, x: Tensor, halves: tuple[Tensor, ...]) -> Tensor:
+        """Return the variance at x (..., q, D), (..., q), never negative, given H_i(x)."""
+        variance: Tensor = self.posterior.kernel.diagonal(self._flat(x)).reshape(x.shape[:-1])
+        for half in halves:
+            variance = variance - (half**2).sum(dim=-2)
+        return variance.clamp_min(0.0)
+
+    def covariance(self, x: Tensor, halves: tuple[Tensor, ...]) -> Tensor:
+        """Return the covariance at x (..., q, D), (..., q, q), given H_i(x)."""
+        return prior_covariance(self.posterior.kernel, x, x) - _products(halves, halves)
+
+    def conditioned(self, x: Tensor, y: Tensor, noise: Tensor) -> Batched:
+        """Return the posterior after observations y (..., p) at x (..., p, D).
+
+        The batch dimensions are broadcast. ``noise`` holds variances that broadcast with y.
+        """
+        halves = self.whitened(x)
+        matrix = self.covariance(x, halves) + torch.diag_embed(noise.expand(x.shape[:-1]))
+        lower = cholesky(matrix, self.scale(x)) if x.shape[-2] else matrix
+        residual = (y - self.mean(x, halves))[..., None]
+        factor = lower.expand(*residual.shape[:-2], *lower.shape[-2:])
+        z = torch.linalg.solve_triangular(factor, residual, upper=False)[..., 0]
+        return replace(self, fantasies=(*self.fantasies, Fantasy(x, halves, lower, z)))
+
+    def scale(self, x: Tensor) -> Tensor:
+        """Return the prior variances at x (..., q, D), (..., q), without a graph."""
+        with torch.no_grad():
+            variance: Tensor = self.posterior.kernel.diagonal(self._flat(x)).reshape(x.shape[:-1])
+        return variance.detach()
+
+    def _flat(self, x: Tensor) -> Tensor:
+        """Return points (..., q, D) as one list of points, after checking what they are."""
+        known = self.posterior.x
+        if x.ndim < 2 or x.shape[-1] != known.shape[-1]:
+            raise ValueError(
+                f"X has shape {tuple(x.shape)}: give (batch x q x {known.shape[-1]}), as the "
+                f"posterior has {known.shape[-1]} input columns"
+            )
+        require_same_kind("X", x, "the posterior's x", known)
+        return x.reshape(-1, x.shape[-1])
+
+
+def prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
+    """Return k(x, y), (..., q, r), for x (..., q, D) and y (..., r, D), batches broadcast."""
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    if not batch:
+        return torch.as_tensor(kernel(x, y))
+    last = len(batch) - 1
+    pairs = [part.expand(*batch, *part.shape[-2:]).flatten(0, last) for part in (x, y)]
+    gram: Tensor = torch.vmap(kernel)(*pairs)
+    return gram.reshape(*batch, *gram.shape[-2:])
+
+
+def cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
+    """Factorise each of a batch (..., p, p) with as little jitter as ``gp.linalg.cholesky`` adds.
+
+    ``scale`` (..., p) holds the prior variances, which rounding errors and jitter are relative to.
+    Raises NotPositiveDefiniteError where no reasonable jitter helps.
+    """
+    rounding = torch.finfo(matrix.dtype).eps
+    least = rounding * SMALLEST_PIVOT * scale
+    scale = torch.maximum(scale, LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
+    jitter, level = torch.zeros_like(matrix[..., 0]), 0.0
+    while level <= LAST_JITTER:
+        lower: Tensor
+        lower, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
+        pivots = torch.diagonal(lower.detach(), dim1=-2, dim2=-1) ** 2
+        bad = (info > 0) | (pivots < least).any(dim=-1)
+        if not bool(bad.any()):
+            return lower
+        level = max(10 * level, FIRST_JITTER)
+        jitter = torch.where(bad[..., None], level * rounding * scale, jitter)
+    raise NotPositiveDefiniteError(
+        f"the joint covariance of {matrix.shape[-1]} points is not positive definite, not even "
+        f"with a jitter of {level / 10 * rounding:.3g} of their prior variances: drop points that "
+        "coincide, or check that the kernel is positive semi-definite (gp.testing.check_kernel)"
+    )
+
+
+def _products(left: tuple[Tensor, ...], right: tuple[Tensor, ...]) -> Tensor:
+    """Return sum_i left_i^T right_i over the stages both have."""
+    total = left[0].mT @ right[0]
+    for a, b in zip(left[1:], right[1:], strict=True):
+        total = total + a.mT @ b
+    return total

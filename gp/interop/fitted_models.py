@@ -1,0 +1,153 @@
+"""Models fitted with GPyTorch or BoTorch as posteriors.
+
+An exact GP is a mean, a kernel, a noise and data; ours is conditioned on the same. What a GPyTorch
+model computes is written in its ``forward``, which is code: that it returns its mean and covariance
+modules' values at the inputs it is given is a convention, so it is checked, by comparing what
+``forward`` returns with the converted prior at some of the training inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, LinearMean, ZeroMean
+from gpytorch.models import ExactGP
+
+from gp.arrays import Array, to_numpy
+from gp.interop.affine import InputMap, OutputMap, kernel_in_units, mean_in_units
+from gp.interop.gpytorch_kernels import converted, values_of
+from gp.kernels.base import Kernel
+from gp.means import Constant, Linear, Mean, Zero
+from gp.posterior import Posterior
+from gp.process import GaussianProcess
+
+_POINTS_COMPARED = 32
+
+
+def posterior_of_gpytorch(model: Any) -> Posterior:
+    """See ``gp.interop.from_gpytorch``."""
+    _require_one_exact_gp(model)
+    for name in ("input_transform", "outcome_transform"):
+        if getattr(model, name, None) is not None:
+            raise TypeError(f"model has an {name}, as BoTorch's have: use from_botorch(model)")
+    return _posterior(model, model.train_inputs[0], None, OutputMap())
+
+
+def posterior_of_botorch(model: Any) -> Posterior:
+    """See ``gp.interop.from_botorch``."""
+    from gp.interop.transforms import input_map, output_map
+
+    _require_one_exact_gp(model)
+    outputs = output_map(getattr(model, "outcome_transform", None))
+    transform = getattr(model, "input_transform", None)
+    if transform is None:
+        return _posterior(model, model.train_inputs[0], None, outputs)
+    with _mode(model, training=True):  # in which BoTorch has the inputs as they were given
+        x = model.train_inputs[0]
+    return _posterior(model, x, input_map(transform, x.shape[-1]), outputs)
+
+
+def _posterior(model: Any, x: Any, inputs: InputMap | None, outputs: OutputMap) -> Posterior:
+    kernel, mean = converted(model.covar_module), _converted_mean(model.mean_module)
+    _require_plain_forward(model, kernel, mean)
+    process = GaussianProcess(
+        kernel_in_units(kernel, inputs, outputs),
+        mean_in_units(mean, inputs, outputs),
+        outputs.factor**2 * _noise(model),
+    )
+    y = outputs.shift + outputs.factor * model.train_targets.detach()
+    return process.condition(x.detach(), y)
+
+
+def _require_one_exact_gp(model: Any) -> None:
+    if not isinstance(model, ExactGP):
+        raise TypeError(
+            f"model is a {type(model).__name__}: give an exact GP (gpytorch.models.ExactGP, or "
+            "BoTorch's SingleTaskGP); of a list of models, give one at a time"
+        )
+    if model.train_targets is None or len(model.train_inputs) != 1:
+        raise ValueError("model has to have training data, with one tensor of inputs (n, D)")
+    shape = tuple(model.train_targets.shape)
+    if len(shape) != 1 or model.train_inputs[0].ndim != 2:
+        raise ValueError(
+            f"model has train_targets of shape {shape}, inputs of shape "
+            f"{tuple(model.train_inputs[0].shape)}: give a model of one output, not a batch; of a "
+            "BoTorch model with several outputs, take one: model.subset_output([0])"
+        )
+    for name in ("mean_module", "covar_module"):
+        if not hasattr(model, name):
+            raise TypeError(
+                f"model has no `{name}`: its prior is looked for in `mean_module` and "
+                "`covar_module`, the names GPyTorch's documentation gives them"
+            )
+
+
+_MEANS: dict[type, Callable[[Any], Mean]] = {
+    ZeroMean: lambda mean: Zero(),
+    ConstantMean: lambda mean: Constant(values_of(mean.constant)),
+    LinearMean: lambda mean: Linear(
+        0.0 if mean.bias is None else values_of(mean.bias), values_of(mean.weights)
+    ),
+}
+
+
+def _converted_mean(mean: Any) -> Mean:
+    converter = _MEANS.get(type(mean))
+    if converter is None:
+        raise TypeError(
+            f"mean_module is a {type(mean).__name__}, which has no counterpart here; there is one "
+            f"for {', '.join(known.__name__ for known in _MEANS)}"
+        )
+    return converter(mean)
+
+
+def _noise(model: Any) -> Array:
+    """Return the noise variance of the model's outputs, a number or (n,)."""
+    likelihood = model.likelihood
+    if type(likelihood) not in (GaussianLikelihood, FixedNoiseGaussianLikelihood):
+        raise TypeError(
+            f"likelihood is a {type(likelihood).__name__}: give a model with a GaussianLikelihood "
+            "or a FixedNoiseGaussianLikelihood"
+        )
+    noise = likelihood.noise.detach().reshape(-1)
+    if type(likelihood) is GaussianLikelihood:
+        return float(noise)
+    return noise.expand(model.train_targets.shape[0])
+
+
+def _require_plain_forward(model: Any, kernel: Kernel, mean: Mean) -> None:
+    """Raise TypeError unless ``forward`` is the prior that was converted."""
+    with _mode(model, training=False), torch.no_grad():
+        x = model.train_inputs[0][:_POINTS_COMPARED]
+        prior = model.forward(x)
+        theirs = to_numpy(prior.covariance_matrix), to_numpy(prior.mean)
+    ours = to_numpy(kernel(x, x)), to_numpy(mean(x))
+    # GPyTorch takes distances through |x|^2 + |y|^2 - 2 x.y, which costs half the digits and more
+    # where points are far apart in lengthscales; another prior is off by much more than this
+    tolerance = torch.finfo(x.dtype).eps ** (1 / 3)
+    for name, a, b in zip(("covariance", "mean"), theirs, ours, strict=True):
+        scale = max(float(np.max(np.abs(b), initial=0.0)), np.finfo(float).tiny)
+        if not float(np.max(np.abs(a - b), initial=0.0)) <= tolerance * scale:
+            raise TypeError(
+                f"model.forward(x) has another {name} than `covar_module` and `mean_module` have "
+                "at x: a model that changes its inputs or adds terms in `forward` cannot be taken"
+            )
+
+
+@contextmanager
+def _mode(model: Any, training: bool) -> Iterator[None]:
+    """Put the model in training or evaluation mode for a while."""
+    before = model.training
+    if before == training:
+        yield
+        return
+    model.train(training)
+    try:
+        yield
+    finally:
+        model.train(before)

@@ -1,0 +1,119 @@
+"""Strategies: unbiased by enumeration of every draw, and each with its own promise."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from acquisition.minibatch import Reshuffled, Strategy, Uniform
+
+
+class Scripted:
+    """A generator whose draws are given: what a strategy does with each possible one."""
+
+    def __init__(self, outcome):
+        self.outcome = np.asarray(outcome)
+
+    def choice(self, n, size, replace, shuffle):
+        assert not replace
+        return self.outcome
+
+    def integers(self, n, size):
+        return self.outcome
+
+    def permutation(self, n):
+        return self.outcome
+
+
+N, G = 5, np.array([3.0, -1.0, 7.0, 0.5, 100.0])
+
+
+def estimate(selection):
+    return selection.weights @ G[selection.indices]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_uniform_is_unbiased_over_every_subset(size):
+    strategy = Uniform(size)
+    subsets = list(itertools.combinations(range(N), size))
+    found = [estimate(strategy.draw(strategy.start(N, Scripted([])), Scripted(s))[0]) for s in subsets]
+    assert np.mean(found) == pytest.approx(G.sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_uniform_with_replacement_is_unbiased_over_every_sequence(size):
+    strategy = Uniform(size, replacement=True)
+    sequences = list(itertools.product(range(N), repeat=size))
+    found = [estimate(strategy.draw(strategy.start(N, Scripted([])), Scripted(s))[0]) for s in sequences]
+    assert np.mean(found) == pytest.approx(G.sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_each_batch_of_an_epoch_is_unbiased_over_every_permutation(size):
+    strategy = Reshuffled(size)
+    found = []
+    for order in itertools.permutations(range(N)):
+        rng = Scripted(order)
+        state = strategy.start(N, rng)
+        epoch = []
+        for _ in range(N // size):
+            selection, state = strategy.draw(state, rng)
+            epoch.append(estimate(selection))
+        found.append(epoch)
+    np.testing.assert_allclose(np.mean(found, axis=0), G.sum(), rtol=1e-13)
+
+
+def test_uniform_draws_every_subset_about_equally_often():
+    """Chi-squared on the 10 subsets of 2 of 5; false alarm 1e-6."""
+    import scipy.stats
+
+    strategy, rng = Uniform(2), np.random.default_rng(0)
+    state = strategy.start(5, rng)
+    seen = Counter(tuple(sorted(strategy.draw(state, rng)[0].indices)) for _ in range(5000))
+    assert len(seen) == 10
+    assert scipy.stats.chisquare(list(seen.values())).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(("n", "size"), [(12, 3), (12, 12), (12, 1), (13, 3)])
+def test_reshuffling_uses_each_datum_once_an_epoch(n, size):
+    strategy, rng = Reshuffled(size), np.random.default_rng(0)
+    state = strategy.start(n, rng)
+    left_out = set()
+    for _ in range(20):
+        used = []
+        for _ in range(n // size):
+            selection, state = strategy.draw(state, rng)
+            used.extend(selection.indices)
+        assert len(set(used)) == len(used) == n - n % size
+        left_out |= set(range(n)) - set(used)
+    assert (len(left_out) > 1) == bool(n % size)  # others each time
+
+
+@pytest.mark.parametrize("strategy", [Uniform(3), Uniform(3, replacement=True), Reshuffled(3)])
+def test_states_are_immutable_and_draws_are_reproducible(strategy):
+    assert isinstance(strategy, Strategy)
+    rng = np.random.default_rng(1)
+    state = strategy.start(10, rng)
+    before = rng.bit_generator.state
+    first, after = strategy.draw(state, rng)
+    rng.bit_generator.state = before
+    again, _ = strategy.draw(state, rng)
+    np.testing.assert_array_equal(first.indices, again.indices)
+    assert strategy.observe(after, first, np.zeros((3, 2))) is after
+    assert first.weights.sum() == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("kind", [Uniform, Reshuffled])
+@pytest.mark.parametrize(
+    ("size", "error", "message"),
+    [
+        (0, ValueError, "size is 0; a mini-batch of 4 data must have between 1 and 4"),
+        (5, ValueError, "size is 5; a mini-batch of 4 data must have between 1 and 4"),
+        (2.0, TypeError, "size is 2.0; a mini-batch size is an integer"),
+        (True, TypeError, "size is True; a mini-batch size is an integer"),
+    ],
+)
+def test_bad_sizes_are_named(kind, size, error, message):
+    with pytest.raises(error, match=message):
+        kind(size).start(4, np.random.default_rng(0))

@@ -1,0 +1,252 @@
+"""Every family against its SciPy and torch twins, and the contract of `check_family`."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, Product
+from bqvi.families.testing import check_family
+
+
+def _spd(rng, d, spread):
+    """Condition number at most exp(2 spread)."""
+    basis, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    return basis @ np.diag(np.exp(rng.uniform(-spread, spread, d))) @ basis.T
+
+
+def _gaussian(rng, d):
+    c = _spd(rng, d, 1.5)
+    return Gaussian(rng.normal(scale=2.0, size=d), 0.5 * (c + c.T))
+
+
+def _diagonal(rng, d):
+    return DiagonalGaussian(rng.normal(scale=2.0, size=d), np.exp(rng.uniform(-2.0, 2.0, d)))
+
+
+def _dirichlet(rng, k):
+    return Dirichlet(np.exp(rng.uniform(-2.0, 4.0, k + 1)))
+
+
+def _categorical(rng, k):
+    return Categorical(rng.normal(scale=2.0, size=k + 1))
+
+
+def _simplex(q, n, rng):
+    return np.log(rng.dirichlet(np.full(q.concentration.shape[-1], 2.0), n))
+
+
+TABLE = [
+    SimpleNamespace(
+        name="Gaussian",
+        make=_gaussian,
+        points=lambda q, n, rng: rng.normal(scale=3.0, size=(n, q.dimension)),
+        scipy_logpdf=lambda q, x: np.atleast_1d(
+            scipy.stats.multivariate_normal(q.mean, q.covariance).logpdf(x)
+        ),
+        scipy_entropy=lambda q: scipy.stats.multivariate_normal(q.mean, q.covariance).entropy(),
+        torch_twin=lambda q: torch.distributions.MultivariateNormal(
+            torch.tensor(q.mean), torch.tensor(q.covariance)
+        ),
+        exact_rsample=True,
+    ),
+    SimpleNamespace(
+        name="DiagonalGaussian",
+        make=_diagonal,
+        points=lambda q, n, rng: rng.normal(scale=3.0, size=(n, q.dimension)),
+        scipy_logpdf=lambda q, x: scipy.stats.norm(q.mean, np.sqrt(q.variance)).logpdf(x).sum(-1),
+        scipy_entropy=lambda q: scipy.stats.norm(q.mean, np.sqrt(q.variance)).entropy().sum(),
+        torch_twin=lambda q: torch.distributions.Independent(
+            torch.distributions.Normal(torch.tensor(q.mean), torch.tensor(np.sqrt(q.variance))), 1
+        ),
+        exact_rsample=True,
+    ),
+    SimpleNamespace(
+        name="Dirichlet",
+        make=_dirichlet,
+        points=_simplex,
+        scipy_logpdf=lambda q, x: np.array(
+            [scipy.stats.dirichlet(q.concentration).logpdf(p / p.sum()) for p in np.exp(x)]
+        ),
+        scipy_entropy=lambda q: scipy.stats.dirichlet(q.concentration).entropy(),
+        torch_twin=lambda q: torch.distributions.Dirichlet(torch.tensor(q.concentration)),
+        exact_rsample=True,
+    ),
+    SimpleNamespace(
+        name="Categorical",
+        make=_categorical,
+        points=lambda q, n, rng: np.eye(q.logits.shape[-1])[rng.integers(q.logits.shape[-1], size=n)],
+        scipy_logpdf=lambda q, x: np.atleast_1d(scipy.stats.multinomial(1, _softmax(q.logits)).logpmf(x)),
+        scipy_entropy=lambda q: scipy.stats.entropy(_softmax(q.logits)),
+        torch_twin=lambda q: torch.distributions.Categorical(logits=torch.tensor(q.logits)),
+        exact_rsample=False,
+    ),
+]
+each_family = pytest.mark.parametrize("row", TABLE, ids=[row.name for row in TABLE])
+cases = given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 6))
+few = settings(deadline=None, derandomize=True, max_examples=25)
+
+
+def _softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+@each_family
+@few
+@cases
+def test_log_prob_and_entropy_are_scipys(row, seed, d):
+    rng = np.random.default_rng(seed)
+    q = row.make(rng, d)
+    x = row.points(q, 7, rng)
+    expected = row.scipy_logpdf(q, x)
+    # two double-precision evaluations of sums of this size, times SciPy's pseudo-inverse's rounding
+    np.testing.assert_allclose(q.log_prob(x), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(q.entropy, row.scipy_entropy(q), rtol=1e-9, atol=1e-9)
+
+
+@each_family
+@few
+@cases
+def test_kl_is_torchs_and_zero_only_at_equality(row, seed, d):
+    rng = np.random.default_rng(seed)
+    q, p = row.make(rng, d), row.make(rng, d)
+    expected = float(torch.distributions.kl_divergence(row.torch_twin(q), row.torch_twin(p)))
+    np.testing.assert_allclose(q.kl(p), expected, rtol=1e-9, atol=1e-10)
+    assert q.kl(p) > 0.0
+    assert abs(q.kl(q)) < 1e-10 * (1.0 + abs(q.log_normaliser))
+    near = q.retract(tuple(1e-3 * np.ones_like(e) * abs(e).max() for e in q.natural))
+    if row.name != "Categorical":  # adding a constant to all logits changes nothing
+        assert q.kl(near) > 0.0
+
+
+@each_family
+@settings(few, max_examples=12)
+@cases
+def test_contract(row, seed, d):
+    q = row.make(np.random.default_rng(seed), d)
+    # the condition numbers of TABLE's strategies reach e^3 and enter the identities squared
+    check_family(q, seed=seed, draws=2000, reparameterised=row.exact_rsample, rtol=1e-9)
+
+
+@each_family
+def test_contract_at_a_tame_point_to_1e10(row):
+    check_family(row.make(np.random.default_rng(5), 3), reparameterised=row.exact_rsample)
+
+
+def test_contract_of_batches_and_products():
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(3, 2))
+    covariances = np.stack([_spd(rng, 2, 0.5) for _ in range(3)])
+    gaussians = Gaussian(means, 0.5 * (covariances + covariances.swapaxes(1, 2)))
+    dirichlets = Dirichlet(rng.uniform(0.5, 5.0, (4, 3)))
+    check_family(gaussians)
+    check_family(dirichlets)
+    check_family(DiagonalGaussian(means, np.exp(means)))
+    check_family(Product({"weights": Dirichlet(rng.uniform(0.5, 5.0, 3)), "means": gaussians}))
+    check_family(Product({"a": dirichlets, "b": DiagonalGaussian(means, np.exp(means))}))
+
+
+def _broken(**overrides):
+    return type("Broken", (Gaussian,), overrides)
+
+
+BROKEN = {
+    "mean parameter": {
+        "expected_statistics": property(lambda s: (s.mean, s.covariance)),
+    },
+    "Fisher": {"fisher_product": lambda s, d: tuple(2.0 * x for x in Gaussian.fisher_product(s, d))},
+    "fisher_solve": {"fisher_solve": lambda s, d: d},
+    "KL": {"kl": lambda s, o: 1.1 * Gaussian.kl(s, o)},
+    "log_prob": {"log_prob": lambda s, x: 0.5 * Gaussian.log_prob(s, x)},
+    "J\\^T": {"gradient_to_unconstrained": lambda s, g: g},
+    "inverse": {"gradient_to_natural": lambda s, g: g},
+    "retract leaves": {
+        "retract": lambda s, d: s.from_natural(tuple(a + b for a, b in zip(s.natural, d, strict=True)))
+    },
+    "first order": {"retract": lambda s, d: Gaussian.retract(s, tuple(2.0 * x for x in d))},
+    "E\\[t\\]": {"sample": lambda s, n, seed: s.rsample(n, seed) + 0.2},
+    "entropy": {"entropy": property(lambda s: Gaussian.entropy.fget(s) + 0.2)},
+    "dt/du": {"rsample": lambda s, n, seed: Gaussian.rsample(s, n, seed).detach() + 0.0 * s.mean},
+    "unconstrained -> q": {
+        "unconstrained": property(lambda s: (s.mean, s.scale_tril)),
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("clause", BROKEN, ids=BROKEN)
+def test_contract_sees_a_broken_family(clause):
+    overrides = BROKEN[clause]
+    if clause == "dt/du":
+        overrides = {**overrides, "sample": lambda s, n, seed: Gaussian.rsample(s, n, seed)}
+    q = _broken(**overrides)(np.array([1.0, -0.5]), np.array([[2.0, 0.3], [0.3, 0.5]]))
+    with pytest.raises((AssertionError, np.linalg.LinAlgError), match=None if "leaves" in clause else clause):
+        check_family(q)
+
+
+def test_unbroken_family_of_the_same_numbers_passes():
+    check_family(_broken()(np.array([1.0, -0.5]), np.array([[2.0, 0.3], [0.3, 0.5]])))
+
+
+@few
+@given(seed=st.integers(0, 2**32 - 1), size=st.floats(-12.0, 12.0))
+def test_retractions_stay_inside_for_any_tangent(seed, size):
+    rng = np.random.default_rng(seed)
+    for row in TABLE:
+        q = row.make(rng, 3)
+        tangent = tuple(10.0**size * rng.standard_normal(e.shape) for e in q.natural)
+        if row.name == "Gaussian":
+            tangent = tangent[0], tangent[1] + tangent[1].T
+        moved = q.retract(tangent)
+        assert all(np.isfinite(e).all() for e in moved.natural)
+        if row.name == "Dirichlet":
+            assert (moved.concentration > 0.0).all()
+        if row.name == "DiagonalGaussian":
+            assert (moved.variance > 0.0).all()
+        if row.name == "Gaussian" and size < 5.0:  # beyond, the eigenvalues differ by more than 1e16
+            assert np.linalg.eigvalsh(-moved.natural[1]).min() > 0.0
+
+
+@few
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(2, 6))
+def test_dirichlet_mean_parameters_are_inverted(seed, k):
+    alpha = np.exp(np.random.default_rng(seed).uniform(np.log(1e-3), np.log(1e4), (3, k)))
+    found = Dirichlet.from_expected_statistics(Dirichlet(alpha).expected_statistics)
+    # for large alpha, mu holds alpha to a relative 1e-16 * alpha: the difference of two digammas
+    np.testing.assert_allclose(found.concentration, alpha, rtol=1e-10 * (1.0 + alpha.max() / alpha.min()))
+
+
+def test_dirichlet_refuses_impossible_mean_parameters():
+    with pytest.raises(ValueError, match="Jensen"):
+        Dirichlet.from_expected_statistics((np.log([0.6, 0.5]),))
+
+
+def test_gumbel_softmax_becomes_one_hot_with_the_right_odds():
+    logits = np.log([0.2, 0.5, 0.3])
+    draws = Categorical(logits, temperature=1e-3).rsample(20_000, 0)
+    assert (np.abs(draws.max(-1) - 1.0) < 1e-3).mean() > 0.98
+    error = np.sqrt(0.25 / 20_000)
+    assert np.abs(draws.mean(0) - np.exp(logits)).max() < 6.0 * error  # six sigma: 1e-9
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Gaussian(np.zeros(2), -np.eye(2)), "covariance is not positive definite"),
+        (lambda: Gaussian(np.zeros(2), np.eye(3)), r"covariance has shape \(3, 3\); it must be \(2, 2\)"),
+        (lambda: Gaussian(np.array([0.0, np.nan]), np.eye(2)), "mean is nan in row 1"),
+        (lambda: Gaussian(np.zeros(2), np.array([[1.0, 0.5], [0.1, 1.0]])), "covariance is not symmetric"),
+        (lambda: DiagonalGaussian(np.zeros(2), np.array([1.0, 0.0])), "variance contains 0.0"),
+        (lambda: Dirichlet(np.array([1.0, -1.0])), "concentration contains -1.0"),
+        (lambda: Categorical(np.array([np.inf, 0.0])), "logits is inf in row 0"),
+        (lambda: Categorical(np.zeros(2), temperature=0.0), "temperature is 0.0; it must be above 0.0"),
+    ],
+)
+def test_bad_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

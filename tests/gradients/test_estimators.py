@@ -1,0 +1,319 @@
+"""Sampling estimators: unbiased, by t-tests whose largest statistic errs with probability 1e-6.
+
+References share nothing with the estimators: autodiff of the ELBO term by term (mixtures), central
+differences of one-dimensional quadratures (logistic regression), product rules (Marginal, IWAE).
+"""
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+from oracles import (
+    bonferroni_t,
+    gaussian_mixture_elbo,
+    gaussian_mixture_responsibilities,
+    leaf,
+    tensor,
+    z_scores,
+)
+
+from acquisition import minibatch
+from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, Product
+from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
+from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture, Relaxed
+
+UNBIASED = {
+    "score": Score(200),
+    "score, analytic entropy": Score(200, entropy="analytic"),
+    "score, no baseline": Score(200, baseline=False),
+    "score, no baseline, analytic entropy": Score(200, baseline=False, entropy="analytic"),
+    "pathwise": Pathwise(40),
+    "pathwise, one draw": Pathwise(1),
+    "pathwise, sampled entropy": Pathwise(40, "sampled"),
+    "sticking the landing": Pathwise(40, "sticking-the-landing"),
+    "IWAE of one draw": IWAE(1),
+    "DReG of one draw": DReG(1),
+}
+each_estimator = pytest.mark.parametrize("estimator", UNBIASED.values(), ids=UNBIASED)
+
+
+def flat(values):
+    return np.concatenate([np.ravel(v) for v in values])
+
+
+def repeated(estimator, model, q, batch, n=100, seed=0):
+    """(n, P) gradients; ``batch`` may be a function of the generator."""
+    rng = np.random.default_rng(seed)
+    return np.stack(
+        [flat(estimator(model, q, batch(rng) if callable(batch) else batch, rng).values) for _ in range(n)]
+    )
+
+
+def assert_unbiased(draws, expected):
+    assert z_scores(draws, expected).max() < bonferroni_t(len(expected), len(draws))
+
+
+def differences(function, u, h=1e-4):
+    """Fourth-order central differences of ``function`` of a tuple of arrays."""
+    slopes = []
+    for position, array in enumerate(u):
+        slope = np.zeros(array.shape)
+        for index in np.ndindex(array.shape):
+            values = []
+            for step in (-2.0 * h, -h, h, 2.0 * h):
+                moved = array.copy()
+                moved[index] += step
+                values.append(function((*u[:position], moved, *u[position + 1 :])))
+            slope[index] = (values[0] - 8.0 * values[1] + 8.0 * values[2] - values[3]) / (12.0 * h)
+        slopes.append(slope)
+    return tuple(slopes)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(12, 2)) * 2.0
+    model = GaussianMixture(2, np.eye(2), concentration=0.7, prior_covariance=4.0 * np.eye(2))
+    c = np.array([[0.5, 0.1], [0.1, 0.3]])
+    q = Product(
+        {
+            "weights": Dirichlet(np.array([3.0, 1.5])),
+            "means": Gaussian(rng.normal(size=(2, 2)), np.stack([c, 0.7 * c])),
+        }
+    )
+    u = tuple(map(leaf, q.unconstrained))
+    alpha = torch.exp(u[0])
+    factor = torch.tril(u[2], -1) + torch.diag_embed(torch.exp(torch.diagonal(u[2], 0, -2, -1)))
+    moments = alpha, u[1], factor @ factor.mT
+    prior = tensor(model.concentration), tensor(model.prior_mean), tensor(model.prior_covariance)
+    sigma = tensor(np.eye(2))
+    r = gaussian_mixture_responsibilities(tensor(x), *moments, sigma)
+    elbo = gaussian_mixture_elbo(tensor(x), r, *moments, *prior, sigma)
+    return model, x, q, flat(torch.autograd.grad(elbo, u))
+
+
+@each_estimator
+def test_unbiased_on_a_conjugate_model(estimator, mixture):
+    model, x, q, expected = mixture
+    draws = repeated(estimator, model, q, Batch(x, len(x)))
+    upper = np.abs(draws).max(0) == 0.0  # the strict upper triangle of R is no parameter
+    assert (expected[upper] == 0.0).all()
+    assert upper.sum() == 2
+    assert_unbiased(draws[:, ~upper], expected[~upper])
+
+
+@each_estimator
+@pytest.mark.parametrize("family", ["full", "mean-field"])
+def test_unbiased_on_logistic_regression_with_mini_batches(estimator, family):
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(20, 2)), (rng.random(20) < 0.4).astype(float)
+    model = LogisticRegression(2, prior_scale=1.5)
+    data = model.check((x, y))
+    mean = np.array([0.4, -0.6])
+    q = Gaussian(mean, np.array([[0.6, 0.2], [0.2, 0.4]]))
+    if family == "mean-field":
+        q = DiagonalGaussian(mean, np.array([0.6, 0.4]))
+    strategy = minibatch.Uniform(5)
+    state = strategy.start(20, rng)
+
+    def batch(rng):
+        selection, _ = strategy.draw(state, rng)
+        rows = tuple(part[selection.indices] for part in data)
+        return Batch(rows, 5, selection.weights)
+
+    expected = flat(differences(lambda u: model.elbo(q.from_unconstrained(u), data), q.unconstrained))
+    draws = repeated(estimator, model, q, batch, n=100)
+    used = np.abs(draws).max(0) > 0.0
+    assert_unbiased(draws[:, used], expected[used])
+    assert np.abs(expected[~used]).max(initial=0.0) < 1e-8
+
+
+def marginal_elbo_by_product_rule(x, alpha_0, prior_variance, u):
+    """K = 2, D = 1: Gauss-Jacobi for the Beta weight, Gauss-Hermite for the two means."""
+    a, b = np.exp(u[0])
+    nodes, weights = scipy.special.roots_jacobi(40, b - 1.0, a - 1.0)
+    pi, pi_weights = (1.0 + nodes) / 2.0, weights / weights.sum()
+    e, e_weights = np.polynomial.hermite_e.hermegauss(30)
+    e_weights = e_weights / e_weights.sum()
+    m, s = u[1][:, 0], np.exp(u[2][:, 0, 0])
+    mu = [m[k] + s[k] * e for k in range(2)]
+    density = [scipy.stats.norm(mu[k][:, None], 1.0).pdf(x) for k in range(2)]  # (30, N)
+    mixed = (
+        pi[:, None, None, None] * density[0][None, :, None]
+        + (1.0 - pi)[:, None, None, None] * density[1][None, None]
+    )
+    likelihood = np.einsum("i,j,k,ijk->", pi_weights, e_weights, e_weights, np.log(mixed).sum(-1))
+    q_weights, p_weights = Dirichlet(np.array([a, b])), Dirichlet(np.full(2, alpha_0))
+    kl = q_weights.kl(p_weights) + sum(
+        0.5 * ((s[k] ** 2 + m[k] ** 2) / prior_variance - 1.0 + np.log(prior_variance) - 2.0 * np.log(s[k]))
+        for k in range(2)
+    )
+    return likelihood - kl
+
+
+@pytest.mark.parametrize(
+    "estimator", [Score(400), Pathwise(200), Pathwise(200, "sampled"), Pathwise(200, "sticking-the-landing")]
+)
+@pytest.mark.parametrize("size", [3, 6])
+def test_unbiased_with_z_summed_out_and_mini_batches(estimator, size):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=6)
+    mixture = GaussianMixture(2, np.eye(1), concentration=0.8, prior_covariance=np.array([[3.0]]))
+    model = Marginal(mixture)
+    data = model.check(x[:, None])
+    q = Product(
+        {
+            "weights": Dirichlet(np.array([2.0, 1.5])),
+            "means": Gaussian(np.array([[0.7], [-0.5]]), np.array([[[0.4]], [[0.2]]])),
+        }
+    )
+    expected = differences(lambda u: marginal_elbo_by_product_rule(x, 0.8, 3.0, u), q.unconstrained, 1e-3)
+    strategy = minibatch.Reshuffled(size)
+
+    def batch(rng):
+        selection, _ = strategy.draw(strategy.start(6, rng), rng)
+        return Batch(data[selection.indices], size, selection.weights)
+
+    assert_unbiased(repeated(estimator, model, q, batch, n=100), flat(expected))
+
+
+def quartic(theta):
+    """An unnormalised log density with no closed forms."""
+    return (-0.25 * theta**4 + 0.8 * theta - 0.3 * theta**2).sum(-1)
+
+
+def iwae_bound_by_product_rule(u, draws):
+    """E ln mean of ``draws`` (1 or 2) importance weights."""
+    e, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+    m, log_s = float(u[0][0]), float(np.ravel(u[1])[0])
+    theta = m + np.exp(log_s) * e
+    log_q = -0.5 * e * e - log_s - 0.5 * np.log(2.0 * np.pi)
+    log_w = quartic(theta[:, None]) - log_q
+    if draws == 1:
+        return float(weights @ log_w)
+    return float(weights @ (np.logaddexp(log_w[:, None], log_w) - np.log(2.0)) @ weights)
+
+
+IWAE_Q = Gaussian(np.array([0.3]), np.array([[0.5]]))
+
+
+@pytest.mark.parametrize("estimator", [IWAE(2), DReG(2)], ids=["IWAE", "DReG"])
+def test_unbiased_for_the_importance_weighted_bound(estimator):
+    expected = flat(differences(lambda u: iwae_bound_by_product_rule(u, 2), IWAE_Q.unconstrained, 1e-3))
+    plain = flat(differences(lambda u: iwae_bound_by_product_rule(u, 1), IWAE_Q.unconstrained, 1e-3))
+    assert np.abs(expected - plain).max() > 0.05  # another bound's gradient would be noticed
+    draws = repeated(estimator, LogJoint(quartic, 1), IWAE_Q, Batch(None, 0), n=1500)
+    assert_unbiased(draws, expected)
+
+
+def test_the_baseline_is_of_the_other_draws():
+    """With two draws, one that held the draw itself would halve the gradient."""
+    q = Gaussian(np.array([1.5]), np.array([[0.5]]))
+    expected = flat(differences(lambda u: iwae_bound_by_product_rule(u, 1), q.unconstrained, 1e-3))
+    draws = repeated(Score(2), LogJoint(quartic, 1), q, Batch(None, 0), n=1000)
+    assert_unbiased(draws, expected)
+    assert z_scores(draws, 0.5 * expected).max() > bonferroni_t(2, 1000)  # the test would see it
+
+
+def test_dreg_follows_the_mean_of_iwae_at_many_draws_with_less_variance():
+    """Means by Welch's test at 1e-6; Rainforth et al. 2018: IWAE's relative noise grows with L."""
+    model, n = LogJoint(quartic, 1), 700
+    iwae, dreg = (repeated(e(16), model, IWAE_Q, Batch(None, 0), n=n) for e in (IWAE, DReG))
+    assert scipy.stats.ttest_ind(iwae, dreg, equal_var=False).pvalue.min() > 1e-6 / 2
+    assert dreg.var(0).sum() < 0.3 * iwae.var(0).sum()
+
+
+def test_importance_weighted_bound_lies_between_elbo_and_evidence_and_grows():
+    model, rng, n = LogJoint(quartic, 1), np.random.default_rng(0), 300
+    evidence = np.log(scipy.integrate.quad(lambda t: np.exp(quartic(np.array([t]))), -8.0, 8.0)[0])
+    elbo, two = (iwae_bound_by_product_rule(IWAE_Q.unconstrained, draws) for draws in (1, 2))
+    assert elbo + 0.02 < two < evidence
+    for estimator in (IWAE, DReG):
+        bounds = {
+            draws: np.array([estimator(draws)(model, IWAE_Q, Batch(None, 0), rng).bound for _ in range(n)])
+            for draws in (1, 2, 50)
+        }
+        error = {draws: b.std(ddof=1) / np.sqrt(n) for draws, b in bounds.items()}
+        assert abs(bounds[1].mean() - elbo) < 5.5 * error[1]  # t with 299 degrees of freedom: 1e-7
+        assert abs(bounds[2].mean() - two) < 5.5 * error[2]
+        assert two + 5.5 * error[50] < bounds[50].mean() < evidence + 5.5 * error[50]
+
+
+def test_noise_vanishes_at_the_posterior_for_the_estimators_that_promise_it():
+    c = np.array([[0.5, 0.1], [0.1, 0.3]])
+    m = np.array([1.0, -2.0])
+    q = Gaussian(m, c)
+    target = torch.distributions.MultivariateNormal(torch.tensor(m), torch.tensor(c))
+    model = LogJoint(lambda theta: target.log_prob(theta) + 3.0, 2)
+    for estimator in (Pathwise(3, "sticking-the-landing"), DReG(3), Score(3)):
+        draws = repeated(estimator, model, q, Batch(None, 0), n=20)
+        assert np.abs(draws).max() < 1e-12
+    for estimator in (Pathwise(3), Pathwise(3, "sampled"), IWAE(3), Score(3, baseline=False)):
+        assert repeated(estimator, model, q, Batch(None, 0), n=20).std(0).max() > 1e-3
+
+
+def test_the_baseline_takes_off_what_the_score_has_nothing_to_do_with():
+    """A log evidence of 50 multiplies the raw score's noise, and leaves the baseline's as it was."""
+    shifted = LogJoint(lambda theta: quartic(theta) + 50.0, 1)
+    with_it, without = (
+        repeated(Score(20, baseline=b), shifted, IWAE_Q, Batch(None, 0)).var(0).sum() for b in (True, False)
+    )
+    assert with_it < 0.01 * without
+    plain = repeated(Score(20), LogJoint(quartic, 1), IWAE_Q, Batch(None, 0)).var(0).sum()
+    assert with_it == pytest.approx(plain, rel=1e-6)
+
+
+def test_relaxation_approaches_the_analytic_gradient_as_the_temperature_falls(mixture):
+    model, x, q, _ = mixture
+    logits = np.random.default_rng(3).normal(size=(12, 2))
+    data = Relaxed(model).check(x)
+    r = leaf(logits)
+    v = [tensor(a) for a in (q["weights"].concentration, q["means"].mean, q["means"].covariance)]
+    prior = [tensor(a) for a in (model.concentration, model.prior_mean, model.prior_covariance)]
+    elbo = gaussian_mixture_elbo(tensor(x), torch.softmax(r, -1), *v, *prior, tensor(np.eye(2)))
+    (expected,) = torch.autograd.grad(elbo, r)
+    bias = []
+    for temperature in (2.0, 0.5, 0.1):
+        full = Product({**q.factors, "assignments": Categorical(logits, temperature)})
+        draws = repeated(Pathwise(100), Relaxed(model, temperature), full, Batch(data, 12), n=60, seed=4)
+        bias.append(np.linalg.norm(draws[:, -24:].mean(0) - expected.numpy().ravel()))
+    assert bias[1] < 0.5 * bias[0]
+    assert bias[2] < 0.5 * bias[1]
+
+
+def test_a_multinomial_mixture_and_single_precision_are_served_too():
+    rng = np.random.default_rng(5)
+    counts = torch.tensor(rng.poisson(2.0, (10, 4)), dtype=torch.float32)
+    model = MultinomialMixture(3, 4)
+    q = model.initial(counts, "random", rng)
+    for target in (model, Marginal(model)):
+        single = Pathwise(50)(target, q, Batch(counts, 10), np.random.default_rng(0))
+        double = Pathwise(50)(target, q, Batch(counts.double(), 10), np.random.default_rng(0))
+        for a, b in zip(single.values, double.values, strict=True):
+            assert a.dtype == np.float64
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
+
+
+def test_what_was_spent_is_counted(mixture):
+    model, x, q, _ = mixture
+    rng = np.random.default_rng(0)
+    batch = Batch(x[:5], 5, np.full(5, 2.4))
+    assert Pathwise(7)(model, q, batch, rng).evaluations == 5  # one E step, however many draws
+    marginal = Marginal(model)
+    batch = Batch(marginal.check(x[:5]), 5, np.full(5, 2.4))
+    gradient = IWAE(7)(marginal, q, batch, rng)
+    assert (gradient.evaluations, gradient.samples) == (35, 7)
+    free = Score(7)(LogJoint(quartic, 1), IWAE_Q, Batch(None, 0), rng)
+    assert (free.evaluations, free.samples) == (7, 7)
+
+
+def test_a_log_joint_that_leaves_torch_is_refused_by_those_that_differentiate_it():
+    cut = LogJoint(lambda theta: torch.as_tensor(quartic(theta.detach().numpy())), 1)
+    for estimator in (Pathwise(2), IWAE(2), DReG(2)):
+        with pytest.raises(ValueError, match="no gradient in theta"):
+            estimator(cut, IWAE_Q, Batch(None, 0), np.random.default_rng(0))
+    whole = Score(5)(LogJoint(quartic, 1), IWAE_Q, Batch(None, 0), np.random.default_rng(0))
+    found = Score(5)(cut, IWAE_Q, Batch(None, 0), np.random.default_rng(0))
+    np.testing.assert_array_equal(flat(found.values), flat(whole.values))

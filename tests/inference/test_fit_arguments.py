@@ -1,0 +1,362 @@
+"""What `fit` records, where it stops, what it repeats, and what it says to bad input before any work."""
+
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import bqvi
+from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients import Pathwise
+from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, MultinomialMixture, Relaxed
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2)) * 3.0
+MIXTURE = GaussianMixture(3, np.eye(2))
+LOG_JOINT = LogJoint(lambda theta: -(theta**2).sum(-1), 2)
+
+
+def test_records_are_where_they_were_asked_for():
+    def recorded(**choices):
+        return list(bqvi.fit(MIXTURE, X, "ngd", steps=10, tolerance=1e-300, **choices).trace["iteration"])
+
+    assert recorded() == list(range(11))
+    assert recorded(record=3) == [0, 3, 6, 9, 10]
+    assert recorded(record=[2, 5, 99]) == [0, 2, 5, 10]
+    assert recorded(record=np.int64(5)) == [0, 5, 10]
+    assert list(bqvi.fit(MIXTURE, X, steps=0).trace["iteration"]) == [0]
+
+
+def test_recording_changes_no_number_and_no_count():
+    often = bqvi.fit(MIXTURE, X, "score", steps=10, record=1)
+    never = bqvi.fit(MIXTURE, X, "score", steps=10, record=[])
+    assert often.elbo == never.elbo
+    assert often.state.evaluations == never.state.evaluations == 400
+    assert often.state.samples == never.state.samples == 100
+
+
+def test_recording_is_not_in_the_time():
+    import time
+
+    found = bqvi.fit(
+        MIXTURE, X, "ngd", steps=5, tolerance=1e-300, metrics={"slow": lambda q: time.sleep(0.05) or 0}
+    )
+    assert found.trace["seconds"][-1] < 0.1  # six records took 0.3
+    assert (np.diff(found.trace["seconds"]) > 0.0).all()
+
+
+def test_evaluations_count_data_and_limits_are_kept():
+    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, max_evaluations=100, record=1)
+    assert found.stopped == "evaluations"
+    assert list(found.trace["evaluations"]) == [7 * t for t in range(16)]
+    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, max_seconds=0.02)
+    assert found.stopped == "seconds"
+    assert 0.02 <= found.state.seconds < 1.0
+    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, steps=3, max_evaluations=100, max_seconds=60.0)
+    assert (found.stopped, found.state.iteration) == ("steps", 3)
+    assert bqvi.fit(MIXTURE, X, max_evaluations=0).state.iteration == 0
+
+
+def test_tolerance_is_the_change_between_two_records():
+    found = bqvi.fit(MIXTURE, X, tolerance=1e-3)
+    steps = np.diff(found.trace["elbo"])
+    assert found.converged
+    assert abs(steps[-1]) < 1e-3
+    assert (np.abs(steps[:-1]) >= 1e-3).all()
+    assert not bqvi.fit(MIXTURE, X, steps=2, tolerance=1e-12).converged
+
+
+def test_the_final_record_is_of_what_is_returned():
+    for method in ("cavi", "gd", "sngd", "score"):
+        found = bqvi.fit(MIXTURE, X, method, steps=7, record=4)
+        assert found.elbo == found.trace["elbo"][-1]
+        assert found.elbo == pytest.approx(bqvi.models.elbo(MIXTURE, found.q, X), rel=1e-12)
+        assert found.trace["iteration"][-1] == found.state.iteration
+
+
+def test_a_sampled_elbo_has_an_honest_standard_error():
+    """A Gaussian log joint has ELBO -KL + ln Z in closed form; five standard errors: 6e-7."""
+    q = Gaussian(np.array([0.5, -0.3]), np.array([[0.7, 0.2], [0.2, 0.4]]))
+    found = bqvi.fit(LOG_JOINT, method="pathwise", steps=0, start_from=q, elbo_samples=4000)
+    expected = -float(q.kl(Gaussian(np.zeros(2), 0.5 * np.eye(2)))) + np.log(np.pi)
+    assert abs(found.elbo - expected) < 5.0 * found.trace["elbo_se"][-1]
+    assert 0.0 < found.trace["elbo_se"][-1] < 0.05
+
+
+def test_several_starts_return_the_best():
+    found = bqvi.fit(MIXTURE, X, starts=6, start_from="random", seed=1)
+    assert len(found.starts) == 6
+    assert len(set(found.starts)) > 1
+    assert found.elbo == max(found.starts)
+
+
+@pytest.mark.parametrize("method", ["cavi", "gd", "sngd", "sgd", "score", "pathwise", "iwae", "dreg"])
+def test_the_same_seed_gives_the_same_result_and_another_another(method):
+    def run(seed):
+        return bqvi.fit(MIXTURE, X, method, steps=4, seed=seed, start_from="random").q.natural
+
+    first, again, by_generator, other = run(5), run(5), run(np.random.default_rng(5)), run(6)
+    for a, b, c, d in zip(first, again, by_generator, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+        assert not np.array_equal(a, d)
+
+
+def test_data_and_starts_are_left_as_they_were():
+    x, start = X.copy(), MIXTURE.initial(X, "random", np.random.default_rng(0))
+    before = [np.array(e) for e in start.natural]
+    for method in ("cavi", "gd", "sngd", "pathwise"):
+        bqvi.fit(MIXTURE, x, method, steps=3, start_from=start)
+    np.testing.assert_array_equal(x, X)
+    for a, b in zip(start.natural, before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_start_may_be_in_torch():
+    start = Gaussian(torch.zeros(2).double(), torch.eye(2).double())
+    found = bqvi.fit(LOG_JOINT, method="pathwise", steps=2, start_from=start)
+    expected = bqvi.fit(LOG_JOINT, method="pathwise", steps=2)
+    np.testing.assert_allclose(found.q.mean, expected.q.mean, rtol=1e-12)
+
+
+class Watched(GaussianMixture):
+    """Counts the passes over the data."""
+
+    passes = 0
+
+    def local_step(self, q, rows, weights=None):
+        type(self).passes += 1
+        return super().local_step(q, rows, weights)
+
+
+BAD_CHOICES = [
+    ({"method": "cavvi"}, ValueError, "method is 'cavvi'; it must be one of cavi, .*Did you mean 'cavi'?"),
+    ({"method": "pathwize"}, ValueError, "Did you mean 'pathwise'?"),
+    ({"method": None}, TypeError, "method is None; it must be a method's name or an estimator"),
+    ({"minibatch": 41, "method": "sngd"}, ValueError, "minibatch has size 41; .* between 1 and N = 40"),
+    ({"minibatch": 0, "method": "sngd"}, ValueError, "minibatch has size 0; .* between 1 and N = 40"),
+    ({"minibatch": 2.5, "method": "sngd"}, TypeError, "minibatch is 2.5; it must be a strategy or a size"),
+    ({"minibatch": True, "method": "sngd"}, TypeError, "minibatch is True; it must be a strategy"),
+    ({"minibatch": 5}, ValueError, "minibatch is 5, but method 'cavi' uses all the data"),
+    ({"schedule": 0.1}, TypeError, "schedule is 0.1; it must be one of Constant, Exponential"),
+    ({"schedule": bqvi.Constant(1.5)}, ValueError, "schedule is Constant.*a natural step must not exceed 1"),
+    ({"schedule": bqvi.Adam()}, ValueError, "schedule is Adam.*a natural step must not exceed 1"),
+    ({"geometry": "natural"}, TypeError, "geometry is 'natural'; it must be one of Natural"),
+    (
+        {"geometry": bqvi.Natural(), "method": "score"},
+        ValueError,
+        "geometry is Natural, whose straight lines",
+    ),
+    (
+        {"geometry": bqvi.Euclidean({"mean": 0.1}), "method": "gd"},
+        ValueError,
+        "scales is 'mean'; it must be one of weights, means",
+    ),
+    ({"samples": 3}, ValueError, "samples is 3, but this method takes exact expectations"),
+    ({"samples": 0, "method": "pathwise"}, ValueError, "samples is 0; it must be at least 1"),
+    ({"samples": 1, "method": "score"}, ValueError, "samples is 1; it must be at least 2"),
+    ({"samples": 3, "method": Pathwise(2)}, ValueError, "samples was given beside an estimator"),
+    ({"family": "diag"}, ValueError, "family is 'diag'; it must be one of full, mean-field, point"),
+    ({"family": "mean-field"}, ValueError, "family is 'mean-field', but q is a Product"),
+    ({"start_from": "kmeans"}, ValueError, "start_from is 'kmeans'; .* Did you mean 'k-means\\+\\+'?"),
+    (
+        {"start_from": X},
+        ValueError,
+        "start_from is a ndarray; .*must be 'k-means\\+\\+', 'random' or a Product",
+    ),
+    (
+        {"start_from": GaussianMixture(4, np.eye(2)).prior},
+        ValueError,
+        "start_from is a Product of weights: a Dirichlet of shape \\(4,\\)",
+    ),
+    ({"starts": 0}, ValueError, "starts is 0; it must be at least 1"),
+    ({"starts": 2, "start_from": MIXTURE.prior}, ValueError, "starts is 2; several starts can neither"),
+    ({"steps": -1}, ValueError, "steps is -1; it must be at least 0"),
+    ({"steps": 1.5}, TypeError, "steps is 1.5; it must be an integer of at least 0"),
+    ({"tolerance": 0.0}, ValueError, "tolerance is 0.0; it must be above 0"),
+    ({"tolerance": "small"}, TypeError, "tolerance is 'small'; it must be a number"),
+    ({"max_evaluations": -2}, ValueError, "max_evaluations is -2; it must be at least 0"),
+    ({"max_seconds": 0.0}, ValueError, "max_seconds is 0.0; it must be above 0"),
+    ({"max_seconds": np.inf}, ValueError, "max_seconds is inf; it must be above 0.0 and finite"),
+    ({"record": 0}, ValueError, "record is 0; it must be at least 1"),
+    ({"record": [1.5]}, TypeError, "record is 1.5; it must be an integer"),
+    ({"record": 1.5}, TypeError, "record is 1.5; it must be an integer of at least 1, or iterations"),
+    ({"metrics": {"m": 3}}, TypeError, "metrics\\['m'\\] is 3; it must be a function of q"),
+    ({"metrics": {"elbo": len}}, ValueError, "metrics has the name 'elbo'; .* none of iteration"),
+    ({"metrics": [len]}, TypeError, "metrics is a list; it must be a mapping"),
+    ({"elbo_samples": 1}, ValueError, "elbo_samples is 1; it must be at least 2"),
+    ({"seed": None}, TypeError, "seed is None; it must be an integer of at least 0 or a numpy Generator"),
+    ({"seed": -1}, ValueError, "seed is -1; it must be at least 0"),
+    ({"resume": 3}, TypeError, "resume is 3; it must be a Fit or the path of a saved one"),
+]
+
+
+@pytest.mark.parametrize(
+    ("choices", "error", "message"),
+    BAD_CHOICES,
+    ids=[f"{n}-{next(iter(c))}" for n, (c, _, _) in enumerate(BAD_CHOICES)],
+)
+def test_bad_choices_are_named_before_any_work(choices, error, message):
+    Watched.passes = 0
+    with pytest.raises(error, match=message):
+        bqvi.fit(Watched(3, np.eye(2)), X, **choices)
+    assert Watched.passes == 0
+
+
+def broken(row, value):
+    x = X.copy()
+    x[row, 1] = value
+    return x
+
+
+BAD_DATA = [
+    (broken(7, np.nan), ValueError, "data has NaN or infinity in row 7"),
+    (broken(31, -np.inf), ValueError, "data has NaN or infinity in row 31"),
+    (torch.tensor(broken(7, np.nan)), ValueError, "data has NaN or infinity in row 7"),
+    (X[:, :1], ValueError, r"data has shape \(40, 1\); it must be \(N, 2\) with N >= 1"),
+    (X[0], ValueError, r"data has shape \(2,\); it must be \(N, 2\)"),
+    (X[None], ValueError, r"data has shape \(1, 40, 2\); it must be \(N, 2\)"),
+    (X[:0], ValueError, r"data has shape \(0, 2\); it must be \(N, 2\) with N >= 1"),
+    (None, TypeError, "data is None"),
+    (X.astype(str), TypeError, "data is a ndarray that cannot be read as real numbers"),
+    (X.astype(complex), TypeError, "data is a ndarray that cannot be read as real numbers"),
+    (torch.tensor(X).cfloat(), TypeError, "data is a tensor of complex numbers"),
+    ([[1.0, 2.0], [3.0]], TypeError, "data is a list that cannot be read as real numbers"),
+    (np.ma.masked_greater(X, 1.0), TypeError, "data is a masked array"),
+    (scipy.sparse.csr_array(X), TypeError, r"data is sparse, .* give data.toarray\(\)"),
+]
+
+
+@pytest.mark.parametrize(("data", "error", "message"), BAD_DATA, ids=[str(n) for n in range(len(BAD_DATA))])
+def test_bad_data_are_named_before_any_work(data, error, message):
+    Watched.passes = 0
+    with pytest.raises(error, match=message):
+        bqvi.fit(Watched(3, np.eye(2)), data)
+    assert Watched.passes == 0
+
+
+def test_nan_in_the_millionth_row_is_found():
+    x = np.zeros((1_000_000, 2), np.float32)
+    x[999_999, 0] = np.nan
+    with pytest.raises(ValueError, match="row 999999"):
+        MIXTURE.check(x)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.array([[1.0, -2.0]]), "data has a count of -2; counts must be nonnegative"),
+        (scipy.sparse.csr_array([[0.0, -2.0]]), "data has a count of -2"),
+        (np.array([[1.0, 1.0], [np.nan, 0.0]]), "data is nan in row 1, column 0"),
+        (scipy.sparse.csr_array([[0.0, 1.0], [0.0, np.inf]]), "data has NaN or infinity in row 1"),
+        (np.ones((3, 3)), r"data has shape \(3, 3\); it must be \(N, 2\)"),
+    ],
+)
+def test_bad_counts_are_named(data, message):
+    with pytest.raises(ValueError, match=message):
+        bqvi.fit(MultinomialMixture(2, 2), data)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: GaussianMixture(0, np.eye(2)), ValueError, "n_components is 0; it must be at least 1"),
+        (lambda: GaussianMixture(2.0, np.eye(2)), TypeError, "n_components is 2.0; it must be an integer"),
+        (lambda: GaussianMixture(2, -np.eye(2)), ValueError, "covariance is not positive definite .*-1"),
+        (lambda: GaussianMixture(2, np.ones((2, 2))), ValueError, "covariance is not positive definite"),
+        (
+            lambda: GaussianMixture(2, np.ones(2)),
+            ValueError,
+            r"covariance has shape \(2,\); it must be square",
+        ),
+        (lambda: GaussianMixture(2, np.empty((0, 0))), ValueError, r"covariance has shape \(0, 0\)"),
+        (lambda: GaussianMixture(2, np.full((2, 2), np.nan)), ValueError, "covariance is nan in row 0"),
+        (
+            lambda: GaussianMixture(2, np.array([[1.0, 0.9], [0.0, 1.0]])),
+            ValueError,
+            "covariance is not symmetric",
+        ),
+        (
+            lambda: GaussianMixture(2, np.eye(2), prior_covariance=np.eye(3)),
+            ValueError,
+            r"prior_covariance has shape \(3, 3\); it must be \(2, 2\)",
+        ),
+        (
+            lambda: GaussianMixture(2, np.eye(2), prior_covariance=-np.eye(2)),
+            ValueError,
+            "prior_covariance is not positive definite",
+        ),
+        (
+            lambda: GaussianMixture(2, np.eye(2), prior_mean=np.zeros(3)),
+            ValueError,
+            r"prior_mean has shape \(3,\); it must be \(2,\)",
+        ),
+        (
+            lambda: GaussianMixture(2, np.eye(2), prior_mean=[np.nan, 0.0]),
+            ValueError,
+            "prior_mean is nan in row 0",
+        ),
+        (lambda: GaussianMixture(2, np.eye(2), concentration=0.0), ValueError, "concentration contains 0.0"),
+        (
+            lambda: GaussianMixture(2, np.eye(2), concentration=np.ones(3)),
+            ValueError,
+            r"concentration has shape \(3,\); it must be a number or an array \(2,\)",
+        ),
+        (
+            lambda: GaussianMixture(2, np.eye(2), concentration="a"),
+            TypeError,
+            "concentration is 'a'; it must be a number or an array",
+        ),
+        (lambda: MultinomialMixture(2, 0), ValueError, "n_words is 0; it must be at least 1"),
+        (
+            lambda: MultinomialMixture(2, 3, word_concentration=-1.0),
+            ValueError,
+            "word_concentration contains -1.0",
+        ),
+        (lambda: LogisticRegression(2, prior_scale=0.0), ValueError, "prior_scale is 0.0; it must be above"),
+        (lambda: LogJoint(3, 2), TypeError, "log_prob is 3; it must be a function"),
+        (lambda: LogJoint(len, 0), ValueError, "dimension is 0; it must be at least 1"),
+        (lambda: Relaxed(MIXTURE, 0.0), ValueError, "temperature is 0.0; it must be above 0"),
+        (lambda: bqvi.Euclidean({"means": 0.0}), ValueError, r"scales\['means'\] is 0.0; it must be above 0"),
+        (lambda: Pathwise(1, "analytical"), ValueError, "entropy is 'analytical'; .*Did you mean 'analytic'"),
+    ],
+)
+def test_bad_settings_are_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (X, r"data is ndarray; it must be a tuple \(X, y\)"),
+        ((X, np.zeros(39)), r"data has shapes \(40, 2\) and \(39,\); they must be \(N, 2\) and \(N,\)"),
+        ((X[:0], np.zeros(0)), "data has no rows; N must be at least 1"),
+        ((X, np.full(40, 2.0)), r"data\[1\] has labels \[2.\]; they must be 0 or 1"),
+        ((broken(3, np.nan), np.zeros(40)), r"data\[0\] is nan in row 3, column 1"),
+    ],
+)
+def test_bad_labelled_data_are_named(data, message):
+    with pytest.raises(ValueError, match=message):
+        bqvi.fit(LogisticRegression(2), data, "pathwise")
+
+
+def test_models_and_methods_that_do_not_go_together():
+    for method in ("cavi", "gd", "ngd", "sgd", "sngd"):
+        with pytest.raises(ValueError, match=f"method is '{method}', which takes exact expectations"):
+            bqvi.fit(LOG_JOINT, method=method)
+    with pytest.raises(ValueError, match="data was given to a LogJoint"):
+        bqvi.fit(LOG_JOINT, X, "pathwise")
+    with pytest.raises(ValueError, match="minibatch is 5, but the model has no data"):
+        bqvi.fit(LOG_JOINT, method="pathwise", minibatch=5)
+    with pytest.raises(ValueError, match="minibatch is 5, but a Relaxed has parameters for each datum"):
+        bqvi.fit(Relaxed(MIXTURE), X, "pathwise", minibatch=5)
+    for model in (None, 3, GaussianMixture):
+        with pytest.raises(TypeError, match=re.escape(f"model is {model!r}; it must be a ConjugateModel")):
+            bqvi.fit(model, X)
+    diagonal = bqvi.fit(
+        LOG_JOINT, method="pathwise", steps=1, start_from=DiagonalGaussian(np.zeros(2), np.ones(2))
+    )
+    assert isinstance(diagonal.q, DiagonalGaussian)

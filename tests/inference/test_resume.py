@@ -1,0 +1,250 @@
+"""A run that was stopped, saved, interrupted or broken goes on to the numbers of one that was not."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bqvi
+from acquisition.minibatch import Reshuffled, Uniform
+from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 2)) * 2.0
+COUNTS = RNG.poisson(1.5, (30, 4))
+LABELS = (RNG.random(30) < 0.5).astype(float)
+MIXTURE = GaussianMixture(3, np.eye(2))
+
+CASES = {
+    "cavi": (MIXTURE, X, {"method": "cavi"}),
+    "cavi to tolerance": (MIXTURE, X, {"method": "cavi", "tolerance": 0.05}),
+    "ngd": (MIXTURE, X, {"method": "ngd"}),
+    "gd": (MIXTURE, X, {"method": "gd"}),
+    "sngd": (MIXTURE, X, {"method": "sngd", "minibatch": 4}),
+    "sngd, reshuffled": (MIXTURE, X, {"method": "sngd", "minibatch": Reshuffled(7)}),
+    "sgd": (MIXTURE, X, {"method": "sgd", "minibatch": Uniform(5, replacement=True)}),
+    "counts": (MultinomialMixture(3, 4), COUNTS, {"method": "sngd", "minibatch": 4}),
+    "point": (
+        GaussianMixture(3, np.eye(2), concentration=1.5),
+        X,
+        {"method": "sngd", "minibatch": 4, "family": "point"},
+    ),
+    "score": (MIXTURE, X, {"method": "score"}),
+    "riemannian": (
+        MIXTURE,
+        X,
+        {"method": "pathwise", "geometry": bqvi.Riemannian(), "schedule": bqvi.Constant(0.05)},
+    ),
+    "marginal": (Marginal(MIXTURE), X, {"method": "iwae", "samples": 2, "minibatch": Reshuffled(4)}),
+    "logistic": (
+        LogisticRegression(2),
+        (X, LABELS),
+        {"method": "dreg", "samples": 3, "minibatch": 5, "family": "mean-field"},
+    ),
+    "log joint": (
+        LogJoint(lambda theta: -(theta**4).sum(-1), 2),
+        None,
+        {"method": "pathwise", "elbo_samples": 32},
+    ),
+}
+SAME = ("iteration", "evaluations", "samples", "elbo", "elbo_se", "bound", "size")
+
+
+def run(name, **changes):
+    model, data, choices = CASES[name]
+    metrics = {"size": lambda q: float(sum(np.abs(np.asarray(e)).sum() for e in q.natural))}
+    return bqvi.fit(model, data, **{"steps": 12, "seed": 3, "metrics": metrics, **choices, **changes})
+
+
+def assert_identical(found, expected):
+    for a, b in zip(found.q.natural, expected.q.natural, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for column in SAME:
+        np.testing.assert_array_equal(found.trace[column], expected.trace[column], err_msg=column)
+    assert found.stopped == expected.stopped
+    assert found.elbo == expected.elbo
+    assert found.state.rng.bit_generator.state == expected.state.rng.bit_generator.state
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    name=st.sampled_from(sorted(CASES)),
+    stops=st.lists(st.integers(0, 12), min_size=1, max_size=3),
+    record=st.sampled_from([1, 2, 5, [3, 4, 12], [7]]),
+    saved=st.booleans(),
+)
+def test_any_number_of_stops_changes_nothing(tmp_path_factory, name, stops, record, saved):
+    expected = run(name, record=record)
+    path = tmp_path_factory.mktemp("fit") / "state.npz"
+    found = None
+    for stop in [*sorted(stops), 12]:
+        resume = found
+        if saved and found is not None:
+            found.save(path)
+            resume = path
+        found = run(name, record=record, steps=stop, resume=resume)
+    assert_identical(found, expected)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_every_method_through_a_file(tmp_path, name):
+    expected = run(name)
+    run(name, steps=5).save(tmp_path / "state.npz")
+    assert_identical(run(name, resume=str(tmp_path / "state.npz")), expected)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_run_that_settled_goes_on_as_one_with_a_smaller_tolerance():
+    loose = run("sngd", tolerance=1e3, steps=40, record=1)
+    assert loose.stopped == "tolerance"
+    assert loose.converged
+    assert_identical(
+        run("sngd", tolerance=1e-9, steps=40, record=1, resume=loose),
+        run("sngd", tolerance=1e-9, steps=40, record=1),
+    )
+
+
+@pytest.mark.parametrize("bits", [np.random.PCG64DXSM, np.random.Philox, np.random.MT19937, np.random.SFC64])
+def test_any_kind_of_generator_is_saved(tmp_path, bits):
+    expected = run("score", seed=np.random.Generator(bits(5)))
+    run("score", seed=np.random.Generator(bits(5)), steps=5).save(tmp_path / "state.npz")
+    resumed = run("score", seed=np.random.Generator(bits(99)), resume=tmp_path / "state.npz")
+    for a, b in zip(resumed.q.natural, expected.q.natural, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class Trip:
+    """Raises ``error`` at the ``at``-th call, once."""
+
+    def __init__(self, error, at):
+        self.error, self.at, self.calls = error, at, 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls == self.at:
+            raise self.error
+
+
+@pytest.mark.parametrize("name", ["cavi", "sngd", "sngd, reshuffled", "score", "log joint"])
+@pytest.mark.parametrize("at", [1, 2, 8, 13])
+def test_an_interrupt_in_a_metric_loses_nothing(name, at):
+    expected = run(name, record=1, metrics={"size": lambda q: 0.0})
+    trip = Trip(KeyboardInterrupt(), at)
+    with pytest.raises(bqvi.FitInterrupted) as caught:
+        run(name, record=1, metrics={"size": lambda q: trip() or 0.0})
+    partial = caught.value.fit
+    assert partial.stopped == "interrupted"
+    assert partial.state.iteration == at - 1
+    assert len(partial.trace) == at - 1
+    assert f"iteration {at - 1}" in str(caught.value)
+    assert_identical(run(name, record=1, metrics={"size": lambda q: 0.0}, resume=partial), expected)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("the simulator is out")])
+@pytest.mark.parametrize("method", ["score", "pathwise", "iwae", "dreg"])
+def test_a_log_joint_that_fails_at_a_call_loses_nothing(error, method):
+    def fit(trip, **changes):
+        model = LogJoint(lambda theta: (trip(), -((theta - 1.0) ** 2).sum(-1))[1], 2)
+        return bqvi.fit(model, method=method, steps=9, record=100, seed=1, elbo_samples=32, **changes)
+
+    expected = fit(lambda: None)
+    kind = bqvi.FitInterrupted if isinstance(error, KeyboardInterrupt) else bqvi.FitError
+    with pytest.raises(kind) as caught:
+        fit(Trip(error, 6))  # the first record is a call, and each step another
+    partial = caught.value.fit
+    assert partial.state.iteration == 4
+    if kind is bqvi.FitError:
+        assert "iteration 4 failed: ValueError: the simulator is out" in str(caught.value)
+        assert caught.value.__cause__ is error
+    found = fit(lambda: None, resume=partial)
+    for a, b in zip(found.q.natural, expected.q.natural, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("method", ["score", "pathwise", "iwae", "dreg"])
+def test_a_log_joint_that_is_not_finite_stops_the_run_with_what_it_has(bad, method):
+    calls = []
+
+    def log_joint(theta):
+        calls.append(len(theta))
+        value = -((theta - 1.0) ** 2).sum(-1)
+        return value * bad if len(calls) >= 6 else value
+
+    with pytest.raises(bqvi.FitError, match=r"iteration 4 is not finite in Gaussian.*log joint") as caught:
+        bqvi.fit(LogJoint(log_joint, 2), method=method, steps=9, record=100, elbo_samples=32)
+    partial = caught.value.fit
+    assert partial.stopped == "failed"
+    assert partial.state.iteration == 4
+    assert np.isfinite(partial.q.mean).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (lambda theta: torch.zeros(()), r"log_prob returned shape \(\) for \d+ points"),
+        (lambda theta: theta, r"log_prob returned shape \(10, 2\) for 10 points; it must return \(10,\)"),
+        (lambda theta: np.zeros(len(theta)), "log_prob returned a ndarray; it must return a torch tensor"),
+        (lambda theta: 1.0, "log_prob returned a float; it must return a torch tensor"),
+    ],
+)
+def test_a_log_joint_of_the_wrong_shape_or_kind_is_told(values, message):
+    with pytest.raises(bqvi.FitError, match=message) as caught:
+        bqvi.fit(LogJoint(values, 2), method="iwae", steps=3)
+    assert caught.value.fit.state.iteration == 0
+
+
+def test_several_starts_that_are_interrupted_keep_those_that_ended():
+    whole = bqvi.fit(MIXTURE, X, steps=5, starts=3, tolerance=1e-12, seed=4)
+    trip = Trip(KeyboardInterrupt(), 14)  # six records a start
+    with pytest.raises(bqvi.FitInterrupted) as caught:
+        bqvi.fit(
+            MIXTURE, X, steps=5, starts=3, tolerance=1e-12, seed=4, metrics={"m": lambda q: trip() or 0.0}
+        )
+    assert len(caught.value.fit.starts) == 3
+    assert caught.value.fit.starts[:2] == whole.starts[:2]
+    assert caught.value.fit.elbo >= max(whole.starts[:2])
+
+
+def test_resuming_something_else_is_refused(tmp_path):
+    half = run("sngd", steps=5)
+    for changes, name in (
+        ({"schedule": bqvi.RobbinsMonro(0.9)}, "schedule"),
+        ({"minibatch": 5}, "minibatch"),
+        ({"method": "sgd"}, "geometry"),
+    ):
+        with pytest.raises(ValueError, match=f"the fit to resume had {name}"):
+            run("sngd", resume=half, **changes)
+    with pytest.raises(ValueError, match="the fit to resume had rows 30, this call has 29"):
+        bqvi.fit(MIXTURE, X[1:], "sngd", minibatch=4, steps=9, resume=half)
+    half.save(tmp_path / "s.npz")
+    other = GaussianMixture(4, np.eye(2))
+    with pytest.raises(ValueError, match="resume with the model and data that it was saved with"):
+        bqvi.fit(other, X, "sngd", minibatch=4, steps=9, resume=tmp_path / "s.npz")
+    with pytest.raises(ValueError, match="resume with the model and data that it was saved with"):
+        bqvi.fit(other, X, "sngd", minibatch=4, steps=9, resume=half)
+    with pytest.raises(TypeError, match="resume is 3; it must be a Fit or the path"):
+        run("sngd", resume=3)
+    (tmp_path / "text").write_text("not a fit")
+    with pytest.raises(ValueError, match="is not a saved fit"):
+        run("sngd", resume=tmp_path / "text")
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    with pytest.raises(ValueError, match="is not a saved fit: it has no header"):
+        run("sngd", resume=tmp_path / "other.npz")
+    with pytest.raises(FileNotFoundError):
+        run("sngd", resume=tmp_path / "absent.npz")
+
+
+def test_a_saved_fit_is_plain_arrays_and_an_older_one_survives_a_failed_write(tmp_path, monkeypatch):
+    path = tmp_path / "state.npz"
+    run("gd", steps=3).save(path)
+    with np.load(path, allow_pickle=False) as stored:
+        assert json.loads(str(stored["header"]))["iteration"] == 3
+    before = path.read_bytes()
+    monkeypatch.setattr(np, "savez_compressed", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        run("gd", steps=4).save(path)
+    assert path.read_bytes() == before

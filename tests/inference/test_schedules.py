@@ -1,0 +1,102 @@
+"""Step sizes: Robbins and Monro's conditions, Adam against torch's, and arguments out of range."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bqvi import Adam, Constant, Exponential, RobbinsMonro
+from bqvi.inference import Schedule
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(kappa=st.floats(0.501, 1.0), tau=st.floats(1.0, 100.0), scale=st.floats(0.01, 10.0))
+def test_robbins_monro_sums(kappa, tau, scale):
+    """Sum rho diverges like the integral, sum rho^2 stays below its own."""
+    rho = RobbinsMonro(kappa, tau, scale)
+    t = np.arange(2000)
+    steps = np.array([rho(i) for i in t])
+    np.testing.assert_allclose(steps, scale / (t + tau) ** kappa, rtol=1e-12)
+    end = 2000.0 + tau
+    ratio = math.log(end / tau)  # the integral of (t + tau)^-kappa without cancellation near kappa = 1
+    power = 1.0 - kappa
+    integral = ratio if power == 0.0 else tau**power * math.expm1(power * ratio) / power
+    assert steps.sum() >= scale * integral * (1.0 - 1e-9)
+    assert (steps**2).sum() <= scale**2 * (tau ** (-2 * kappa) + tau ** (1 - 2 * kappa) / (2 * kappa - 1))
+    assert rho.largest == steps.max() == steps[0]
+
+
+def test_exponential_and_constant():
+    rho = Exponential(2.0, 0.1)
+    assert rho(7) == pytest.approx(2.0 * math.exp(-0.7), rel=1e-15)
+    assert sum(rho(t) for t in range(1000)) == pytest.approx(2.0 / (1.0 - math.exp(-0.1)), rel=1e-12)
+    direction = (np.array([1.0, -2.0]), np.array([[3.0]]))
+    for schedule, step in ((rho, rho(3)), (Constant(0.3), 0.3), (RobbinsMonro(), 4.0**-0.7)):
+        found, state = schedule.increment(direction, schedule.start(direction), 3)
+        assert state is None
+        for a, b in zip(found, direction, strict=True):
+            np.testing.assert_allclose(a, step * b, rtol=1e-15)
+
+
+@pytest.mark.parametrize("settings_", [{}, {"rate": 0.3, "first": 0.5, "second": 0.9, "epsilon": 1e-3}])
+def test_adam_is_torchs(settings_):
+    rng = np.random.default_rng(0)
+    mine = Adam(**settings_)
+    u = (rng.normal(size=3), rng.normal(size=(2, 2)))
+    theirs = [torch.tensor(x, requires_grad=True) for x in u]
+    optimiser = torch.optim.Adam(
+        theirs, lr=mine.rate, betas=(mine.first, mine.second), eps=mine.epsilon, maximize=True
+    )
+    state = mine.start(u)
+    for t in range(100):
+        direction = tuple(rng.normal(size=x.shape) * 10.0 ** rng.integers(-6, 6) for x in u)
+        for p, g in zip(theirs, direction, strict=True):
+            p.grad = torch.tensor(g)
+        optimiser.step()
+        increment, state = mine.increment(direction, state, t)
+        u = tuple(x + d for x, d in zip(u, increment, strict=True))
+    for x, p in zip(u, theirs, strict=True):
+        np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_adams_rate_decays():
+    g = (np.array([1.0]),)
+    mine = Adam(0.1, decay=0.5)
+    state = mine.start(g)
+    for t in range(10):  # a constant gradient moves by the rate
+        (step,), state = mine.increment(g, state, t)
+        assert step[0] == pytest.approx(0.1 / (1.0 + 0.5 * t), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: RobbinsMonro(0.5), ValueError, r"kappa is 0.5; .* kappa in \(0.5, 1\]"),
+        (lambda: RobbinsMonro(1.01), ValueError, r"kappa is 1.01; .* kappa in \(0.5, 1\]"),
+        (lambda: RobbinsMonro(math.nan), ValueError, "kappa is nan"),
+        (lambda: RobbinsMonro("0.7"), TypeError, "kappa is '0.7'; it must be a number"),
+        (lambda: RobbinsMonro(tau=0.5), ValueError, "tau is 0.5; it must be at least 1"),
+        (lambda: RobbinsMonro(tau=math.inf), ValueError, "tau is inf; it must be at least 1.* finite"),
+        (lambda: RobbinsMonro(scale=0.0), ValueError, "scale is 0.0; it must be above 0"),
+        (lambda: Constant(-1.0), ValueError, "scale is -1.0; it must be above 0"),
+        (lambda: Constant(math.inf), ValueError, "scale is inf; it must be above 0.0 and finite"),
+        (lambda: Exponential(decay=-0.1), ValueError, "decay is -0.1; it must be at least 0"),
+        (lambda: Exponential(1.0, math.inf), ValueError, "decay is inf"),
+        (lambda: Adam(0.0), ValueError, "rate is 0.0; it must be above 0"),
+        (lambda: Adam(first=1.0), ValueError, r"first is 1.0; a decay of moments is in \[0, 1\)"),
+        (lambda: Adam(second=-0.1), ValueError, r"second is -0.1; a decay of moments is in \[0, 1\)"),
+        (lambda: Adam(epsilon=0.0), ValueError, "epsilon is 0.0; it must be above 0"),
+        (lambda: Adam(decay=math.nan), ValueError, "decay is nan"),
+    ],
+)
+def test_arguments_out_of_range_are_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_all_are_schedules():
+    for schedule in (Constant(), Exponential(), RobbinsMonro(), Adam()):
+        assert isinstance(schedule, Schedule)

@@ -1,0 +1,263 @@
+"""The one pass over the data against loops, and the same numbers from every kind of array."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.special
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_elbo import gaussian_case, multinomial_case, spd
+
+import bqvi
+from bqvi.models import GaussianMixture, MultinomialMixture, elbo, log_likelihood_error
+from bqvi.models import mixture as mixture_module
+
+few = settings(deadline=None, derandomize=True, max_examples=25)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def loop_local_step(model, q, x, weights):
+    """Gaussian mixture: sums over data and components in Python, E[.] by Eqs 3.36 and 3.38."""
+    precision = np.linalg.inv(model.covariance)
+    alpha = q["weights"].concentration
+    counts, linear, bound = np.zeros(len(alpha)), np.zeros((len(alpha), x.shape[1])), 0.0
+    for n in range(len(x)):
+        rho = np.empty(len(alpha))
+        for k in range(len(alpha)):
+            gap = x[n] - q["means"].mean[k]
+            base = x[n] - model.prior_mean
+            squares = gap @ precision @ gap + np.trace(precision @ q["means"].covariance[k])
+            log_pi = scipy.special.psi(alpha[k]) - scipy.special.psi(alpha.sum())
+            rho[k] = log_pi - 0.5 * squares + 0.5 * base @ precision @ base
+        r = np.exp(rho - scipy.special.logsumexp(rho))
+        counts += weights[n] * r
+        linear += weights[n] * np.outer(r, precision @ x[n])
+        bound += weights[n] * (r @ rho - scipy.special.xlogy(r, r).sum())
+    return counts, linear, -0.5 * counts[:, None, None] * precision, bound
+
+
+@few
+@given(seed=seeds, n=st.integers(1, 20), k=st.integers(1, 4), d=st.integers(1, 3), weighted=st.booleans())
+def test_gaussian_mixture_pass_is_the_loop(seed, n, k, d, weighted):
+    rng = np.random.default_rng(seed)
+    x, model, q = gaussian_case(rng, n, k, d)
+    weights = rng.uniform(0.0, 9.0, n)
+    local = model.local_step(q, x, weights if weighted else None)
+    *statistics, bound = loop_local_step(model, q, x, weights if weighted else np.ones(n))
+    for found, expected in zip(local.statistics, statistics, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    assert local.bound == pytest.approx(bound, rel=1e-10, abs=1e-8)
+
+
+def test_tensors_are_weighted_as_arrays_are():
+    rng = np.random.default_rng(7)
+    weights = rng.uniform(0.0, 5.0, 30)
+    for x, model, q in (gaussian_case(rng, 30, 3, 2), multinomial_case(rng, 30, 3, 4)):
+        expected = model.local_step(q, x, weights)
+        for given_weights in (weights, torch.tensor(weights)):
+            found = model.local_step(q, torch.tensor(x), given_weights)
+            assert found.bound == pytest.approx(expected.bound, rel=1e-12)
+            for a, b in zip(found.statistics, expected.statistics, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_many_blocks_are_one_pass(monkeypatch, weighted):
+    rng = np.random.default_rng(0)
+    x, model, q = gaussian_case(rng, 2000, 5, 3)
+    weights = rng.uniform(0.0, 2.0, 2000) if weighted else None
+    whole = model.local_step(q, x, weights)
+    monkeypatch.setattr(mixture_module, "BLOCK_ENTRIES", 1)  # blocks of 256, the last of 208
+    parts = model.local_step(q, x, weights)
+    assert parts.bound == pytest.approx(whole.bound, rel=1e-12)
+    for a, b in zip(parts.statistics, whole.statistics, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def variants(x, tmp_path):
+    mapped = np.memmap(tmp_path / "x.bin", dtype=x.dtype, mode="w+", shape=x.shape)
+    mapped[:] = x
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    return {
+        "Fortran": np.asfortranarray(x),
+        "strided": np.repeat(x, 2, axis=1)[:, ::2],
+        "reversed": x[::-1][::-1],
+        "read-only": frozen,
+        "memory map": mapped,
+        "torch": torch.tensor(x),
+        "list": x.tolist(),
+    }
+
+
+KINDS = ["Fortran", "strided", "reversed", "read-only", "memory map", "torch", "list"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_array_gives_the_same_fit(kind, tmp_path):
+    rng = np.random.default_rng(4)
+    for make, d in ((gaussian_case, 2), (multinomial_case, 5)):
+        x, model, _ = make(rng, 60, 3, d)
+        other = variants(x, tmp_path)[kind]
+        expected, found = (bqvi.fit(model, data, steps=5, seed=1) for data in (x, other))
+        np.testing.assert_allclose(found.trace["elbo"], expected.trace["elbo"], rtol=1e-11)
+        expected, found = (bqvi.fit(model, data, "sngd", minibatch=7, steps=9, seed=1) for data in (x, other))
+        assert found.elbo == pytest.approx(expected.elbo, rel=1e-11)
+
+
+def test_a_data_frame_and_integers_are_data():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    counts = rng.poisson(2.0, (40, 4))
+    model = MultinomialMixture(3, 4)
+    expected = bqvi.fit(model, counts.astype(float), steps=5).elbo
+    for data in (
+        counts,
+        counts.astype(np.uint8),
+        counts.astype(np.float16),
+        torch.tensor(counts),
+        pandas.DataFrame(counts),
+        pandas.DataFrame(counts).astype(object),
+    ):
+        assert bqvi.fit(model, data, steps=5).elbo == pytest.approx(expected, rel=1e-11)
+    x = rng.integers(0, 9, (30, 2))
+    model = GaussianMixture(3, np.eye(2), prior_mean=np.array([4.5, 4.5]))
+    expected = bqvi.fit(model, x.astype(float), steps=5).elbo
+    for data in (x, x.astype(np.uint8), torch.tensor(x), torch.tensor(x).half(), pandas.DataFrame(x)):
+        assert bqvi.fit(model, data, steps=5).elbo == pytest.approx(expected, rel=1e-11)
+
+
+@few
+@given(seed=seeds, n=st.integers(1, 30), v=st.integers(1, 12), weighted=st.booleans())
+def test_sparse_counts_are_the_dense_ones(seed, n, v, weighted):
+    rng = np.random.default_rng(seed)
+    x, model, q = multinomial_case(rng, n, 3, v)
+    x *= rng.random(x.shape) < 0.3
+    x[rng.integers(n)] = 0.0  # an empty row
+    x[:, rng.integers(v)] = 0.0  # a word never seen
+    weights = rng.uniform(0.0, 5.0, n) if weighted else None
+    dense = model.local_step(q, model.check(x), weights)
+    for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array):
+        sparse = model.check(kind(x))
+        found = model.local_step(q, sparse, weights)
+        assert found.bound == pytest.approx(dense.bound, rel=1e-11, abs=1e-10)
+        for a, b in zip(found.statistics, dense.statistics, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+        assert elbo(model, q, sparse) == pytest.approx(elbo(model, q, x), rel=1e-11, abs=1e-10)
+        np.testing.assert_allclose(
+            model.responsibilities(q, sparse), model.responsibilities(q, x), atol=1e-12
+        )
+
+
+def test_single_precision_keeps_six_digits():
+    rng = np.random.default_rng(2)
+    x, model, q = gaussian_case(rng, 5000, 6, 3)
+    double, single = model.local_step(q, x), model.local_step(q, x.astype(np.float32))
+    # rounding of x and rho at 6e-8 relative; rho reaches 1e2 here, so r has 1e-5 and averages 1e-6
+    assert single.bound == pytest.approx(double.bound, rel=1e-5)
+    for a, b in zip(single.statistics, double.statistics, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * np.abs(b).max())
+    assert all(s.dtype == np.float64 for s in single.statistics)
+
+
+@pytest.mark.parametrize("distance", [1e3, 1e6])
+def test_data_far_from_the_origin(distance):
+    """Shifting data and prior mean together changes nothing but rounding."""
+    rng = np.random.default_rng(3)
+    x = np.round(rng.normal(size=(200, 2)) * 3.0, 3)
+    shift = np.array([distance, -distance])
+    near = bqvi.fit(GaussianMixture(4, np.eye(2)), x, steps=20, seed=0)
+    far = bqvi.fit(GaussianMixture(4, np.eye(2), prior_mean=shift), x + shift, steps=20, seed=0)
+    # x + shift holds x to 1e-10 at 1e6; natural parameters cancel m' P m ~ 1e12 * 1e-16 per component
+    assert far.elbo == pytest.approx(near.elbo, rel=1e-6)
+    np.testing.assert_allclose(far.q["means"].mean - shift, near.q["means"].mean, atol=1e-9 * distance)
+
+
+def test_log_likelihood_is_scipys():
+    rng = np.random.default_rng(5)
+    x, model, _ = gaussian_case(rng, 50, 3, 2)
+    pi, mu = rng.dirichlet(np.ones(4)), rng.normal(size=(4, 2))
+    each = np.stack(
+        [
+            np.log(p) + scipy.stats.multivariate_normal(m, model.covariance).logpdf(x)
+            for p, m in zip(pi, mu, strict=True)
+        ]
+    )
+    expected = scipy.special.logsumexp(each, axis=0).sum()
+    truth = {"weights": pi, "means": mu}
+    assert model.log_likelihood(x, truth) == pytest.approx(expected, rel=1e-12)
+    empty = {"weights": np.append(pi, 0.0), "means": np.vstack([mu, [1e3, 1e3]])}
+    assert model.log_likelihood(x, empty) == pytest.approx(expected, rel=1e-12)
+    assert model.log_likelihood(torch.tensor(x), truth) == pytest.approx(expected, rel=1e-12)
+    found = bqvi.fit(model, x, steps=3).q
+    own = {"weights": found["weights"].mean, "means": found["means"].mean}
+    error = log_likelihood_error(model, x, found, truth)
+    assert error == pytest.approx(expected - model.log_likelihood(x, own), rel=1e-10, abs=1e-9)
+
+
+def test_multinomial_log_likelihood_is_scipys():
+    rng = np.random.default_rng(6)
+    x, model, _ = multinomial_case(rng, 40, 3, 5)
+    pi, beta = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(5), 3)
+    totals = x.sum(1).astype(int)
+    each = np.stack(
+        [np.log(p) + scipy.stats.multinomial(totals, b).logpmf(x) for p, b in zip(pi, beta, strict=True)]
+    )
+    expected = scipy.special.logsumexp(each, axis=0).sum()
+    assert model.log_likelihood(x, {"weights": pi, "words": beta}) == pytest.approx(expected, rel=1e-11)
+    assert model.log_likelihood(scipy.sparse.csr_array(x), {"weights": pi, "words": beta}) == pytest.approx(
+        expected, rel=1e-11
+    )
+
+
+@pytest.mark.parametrize("start", ["k-means++", "random"])
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.ones((1, 2)),
+        np.ones((30, 2)),
+        np.zeros((3, 2)),
+        np.array([[0.0, 0.0], [1.0, 1.0]] * 10),
+        np.random.default_rng(0).normal(size=(30, 2)) * 1e-150,
+        np.random.default_rng(0).normal(size=(30, 2)) * 1e100,
+        np.vstack([np.zeros((29, 2)), [[1e8, 1e8]]]),
+    ],
+    ids=["N=1", "identical", "zeros", "two points", "tiny", "huge", "outlier"],
+)
+def test_degenerate_data_fit(x, start):
+    for model in (GaussianMixture(4, np.eye(2), concentration=1e-3), GaussianMixture(1, np.eye(2))):
+        found = bqvi.fit(model, x, start_from=start)
+        assert np.isfinite(found.elbo)
+        assert (np.diff(found.trace["elbo"]) > -1e-9 * (1.0 + abs(found.elbo))).all()
+    if x.max() < 1e9:
+        found = bqvi.fit(MultinomialMixture(4, 2, concentration=1e-3), np.abs(x), start_from=start)
+        assert np.isfinite(found.elbo)
+
+
+def test_first_centres_are_spread():
+    """k-means++ on four tight far-apart groups takes one row of each; random rows seldom do."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0], [100.0, 100.0]])
+    x = np.repeat(centres, 25, axis=0) + rng.normal(scale=0.01, size=(100, 2))
+    model = GaussianMixture(4, np.eye(2))
+
+    def distinct(how, seed):
+        m = model.initial(x, how, np.random.default_rng(seed))["means"].mean
+        return len(np.unique(np.round(m / 100.0), axis=0))
+
+    assert all(distinct("k-means++", seed) == 4 for seed in range(20))
+    assert sum(distinct("random", seed) == 4 for seed in range(100)) < 40  # expected 9 of 100
+
+
+def test_full_covariances_do_not_matter_to_the_whitening_of_starts():
+    """Equivariance: mapping data, Sigma and C_0 by one matrix maps the fit."""
+    rng = np.random.default_rng(8)
+    x, sigma = rng.normal(size=(80, 3)) * 2.0, spd(rng, 3)
+    a = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
+    plain = bqvi.fit(GaussianMixture(3, sigma), x, steps=15, seed=2)
+    mapped_sigma = a @ sigma @ a.T
+    mapped = bqvi.fit(GaussianMixture(3, 0.5 * (mapped_sigma + mapped_sigma.T)), x @ a.T, steps=15, seed=2)
+    jacobian = len(x) * np.linalg.slogdet(a)[1]
+    assert mapped.elbo == pytest.approx(plain.elbo - jacobian, rel=1e-9)
