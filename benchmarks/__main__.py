@@ -8,7 +8,7 @@ import platform
 import sys
 
 NAMES = (
-    "cavi", "sngd", "memory", "acquisition",
+    "cavi", "sngd", "memory", "acquisition", "quadrature",
     "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
 )  # fmt: skip
 

@@ -204,6 +204,13 @@ def prepared(problem: Problem, state: State) -> State:
     return replace(state, ensemble=ensembles.again(problem.standard.measure, data, state.fits))
 
 
+def whole_ensemble(problem: Problem, state: State) -> Ensemble:
+    """Return all candidates there have been, those included that the last fit left out."""
+    assert state.fits is not None  # there is a fit since the start
+    fits = replace(state.fits, resting=())
+    return ensembles.again(problem.standard.measure, _data(problem, state), fits)
+
+
 def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
@@ -267,9 +274,12 @@ def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, bool]:
         return _sequence(problem, count, state), True
     seed = _seed(problem, len(state))
     measure = problem.standard.measure
-    if problem.criterion is not None and not isinstance(measure, Empirical):
-        return by_criterion(found.best, problem.criterion, count, seed), False
+    finite = isinstance(measure, Empirical)
     candidates = pool(measure, found.best.chart, seed, state.u)
+    if problem.criterion is not None:
+        among = candidates if finite else None
+        count = min(count, len(candidates)) if finite else count
+        return by_criterion(found.best, problem.criterion, count, seed, among), False
     return candidates[problem.model.choose(found.best, candidates, count)], False
 
 

@@ -337,7 +337,7 @@ def test_wsabi_moments_against_posterior_samples(matched):
     data = replace(data, values=1.5 + data.values)
     member = surrogate("test", identity(standard(2)), SMOOTH, data, np.array([0.2, 0.5, -9.0]))
     mean, covariance = Warped(matched).moments(member)
-    points, weights = gauss_hermite(standard(2), 14)
+    points, weights = gauss_hermite(standard(2), 12)
     found = member.profile
     cross = member.kernel(points, data.u)
     m = (cross @ found.weights)[:, 0]
@@ -345,7 +345,7 @@ def test_wsabi_moments_against_posterior_samples(matched):
     c = found.inflation * found.scales[0] * (member.kernel(points, points) - half.T @ half)
     values, vectors = np.linalg.eigh(c)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    n = 200_000
+    n = 50_000
     draws = m + np.random.default_rng(0).standard_normal((n, len(m))) @ root.T
     # n draws: the mean is uncertain by sd / sqrt n, the variance (nearly Gaussian) by sqrt(2 / n);
     # five of these are exceeded once in two million
