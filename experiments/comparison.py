@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,6 +15,8 @@ from experiments.experiment import Drawing, Table
 from experiments.summaries import quartiles
 
 COSTS = ("iteration", "seconds", "evaluations")
+REFERENCE = "CAVI"
+"""Name of the case that stands in most figures to compare with: the same model, by coordinate ascent."""
 LEAST_GAP = 1e-3
 """ELBO gaps are drawn from here up, nats: below, the best run itself would leave the logarithmic axis."""
 
@@ -24,7 +26,7 @@ def figure(
     *,
     by: str = "case",
     measures: Sequence[str] = ("log_likelihood_error", "elbo_gap"),
-    lines: Mapping[object, drawing.Stroke] | None = None,
+    lines: Mapping[Hashable, drawing.Stroke] | None = None,
     costs: Sequence[str] = COSTS,
 ) -> tuple[Figure, Panels]:
     """Draw each measure (a row) against each cost (a column), a curve for each value of `by`.
@@ -39,7 +41,7 @@ def figure(
         Strokes by value of `by`.
     """
     made, axes = drawing.figure(len(measures), len(costs), sharey="row")
-    strokes = lines if lines is not None else drawing.strokes(results[by])
+    strokes = lines if lines is not None else _strokes(results[by])
     for row, measure in zip(axes, measures, strict=True):
         for ax, cost in zip(row, costs, strict=True):
             panel(ax, results, cost, measure, by, strokes)
@@ -49,13 +51,21 @@ def figure(
     return made, axes
 
 
+def _strokes(names: pd.Series) -> dict[Hashable, drawing.Stroke]:
+    """As `drawing.strokes`, with one stroke for CAVI in all figures."""
+    distinct = names.drop_duplicates()
+    reference = distinct[distinct.str.startswith(REFERENCE)]
+    found = drawing.strokes(distinct[~distinct.isin(reference)])
+    return found | {name: drawing.Stroke("#000000", ":") for name in reference}
+
+
 def panel(
     ax: Axes,
     results: pd.DataFrame,
     cost: str,
     measure: str,
     by: str,
-    lines: Mapping[object, drawing.Stroke],
+    lines: Mapping[Hashable, drawing.Stroke],
 ) -> None:
     """Draw one measure against one cost, with the scales that suit them."""
     if measure == "elbo_gap":
@@ -66,10 +76,6 @@ def panel(
     drawing.curves(
         ax, results, cost, measure, by, x_scale="log", y_scale="symlog", linthresh=10.0, lines=lines
     )
-
-
-REFERENCE = "CAVI"
-"""Name of the case that stands in most figures to compare with: the same model, by coordinate ascent."""
 
 
 def part(results: pd.DataFrame, rows: pd.Series) -> pd.DataFrame:

@@ -124,7 +124,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         y_label="smallest eigenvalue of all $C_k$",
     )  # fmt: skip
     axes[0, 0].axhline(0.0, color="black", linewidth=0.8)
-    drawing.curves(axes[0, 1], results, "iteration", "elbo", y_label="ELBO, or what its formula gives (nats)")
+    drawing.curves(axes[0, 1], results, "iteration", "elbo", y_label="ELBO (nats)")
     drawing.legend_below(made, axes, columns=3)
     caption = (
         "Left: below the line some C_k is no covariance; the axis is linear within 0.001 of 0. Right: once "

@@ -190,8 +190,9 @@ def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str) -> None:
 def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float) -> None:
     options = {"linthresh": linthresh} if scale == "symlog" else {}
     (ax.set_xscale if axis == "x" else ax.set_yscale)(scale, **options)
-    if scale != "linear":
-        # hundreds of them over many decades: they took two thirds of a figure's time
+    low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
+    if scale == "symlog" or (scale == "log" and high > 100.0 * low):
+        # over many decades there are hundreds of them, which took two thirds of a figure's time
         (ax.xaxis if axis == "x" else ax.yaxis).set_minor_locator(NullLocator())
 
 

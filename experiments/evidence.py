@@ -173,8 +173,8 @@ def _against(
     wins = {o: int(test(wide[a], wide[o]).sum()) for o in others}
     deciding = {o: len(wide) - int((np.isposinf(wide[a]) & np.isposinf(wide[o])).sum()) for o in others}
     true = all(deciding[o] >= max(1.0, 0.5 * len(wide)) and wins[o] >= SHARE * deciding[o] for o in others)
-    against = ", ".join(f"{o} {_median(wide[o])} ({wins[o]}/{deciding[o]})" for o in others)
-    return Check(setting, true, f"{shown or column}: {a} {_median(wide[a])} against {against}")
+    against = ", ".join(f"{_median(wide[o])} for {o} ({wins[o]}/{deciding[o]})" for o in others)
+    return Check(setting, true, f"{shown or column} {_median(wide[a])} for {a}, against {against}")
 
 
 def within(
@@ -183,7 +183,8 @@ def within(
     """Check that `column` in case `a` is at most that in `b` plus `margin`, on `SHARE` of the seeds."""
     wide = table.pivot(index="seed", columns="case", values=column)[[a, b]].dropna()
     wins = int((wide[a] <= wide[b] + margin).sum())
-    numbers = f"{shown or column}: {a} {_median(wide[a])}, {b} {_median(wide[b])} ({wins}/{len(wide)})"
+    medians = f"{_median(wide[a])} for {a}, {_median(wide[b])} for {b}"
+    numbers = f"{shown or column} {medians} ({wins}/{len(wide)})"
     return Check(setting, len(wide) > 0 and wins >= SHARE * len(wide), numbers)
 
 
@@ -211,7 +212,7 @@ def _count(
 ) -> Check:
     values = table.loc[table["case"] == a, column].to_numpy(dtype=float)
     wins = int(np.sum(test(values)))
-    numbers = f"{shown or column}: {a} {_median(values)} ({wins}/{len(values)})"
+    numbers = f"{shown or column} {_median(values)} for {a} ({wins}/{len(values)})"
     return Check(setting, len(values) > 0 and wins >= SHARE * len(values), numbers)
 
 

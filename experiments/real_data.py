@@ -24,14 +24,15 @@ METHODS = {
     "SGD": ("sgd", None),
     "SNGD": ("sngd", None),
     "pathwise": ("pathwise", 1),
-    "score": ("score", 100),
+    "score": ("score", 50),
 }
+"""Method and L."""
 NEAR = {"penguins": 10.0, "digits": 50.0}
 """ELBO gap, nats, that counts as arrived: 0.03 nats a datum."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return every method on every data set with every K."""
+    """Return every method on every data set with every K, the score function with the first K."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     return [
@@ -45,6 +46,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
         for name, ks in SETS.items()
         for k in ks
         for method in METHODS
+        if method != "score" or k == ks[0]  # its iterations take longest by far
     ]  # fmt: skip
 
 
@@ -108,7 +110,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         drawing.legend_below(made, axes, columns=6)
         caption = (
             f"{name.capitalize()}: the gap to the best ELBO of all runs with that K. Start k-means++; SGD "
-            "and SNGD with S = 100, pathwise with L = 1, score function with L = 100. "
+            "and SNGD with S = 100, pathwise with L = 1, score function with L = 50. "
             + drawing.band_caption(rows)
         )
         drawings.append(Drawing(name, made, caption))
@@ -189,8 +191,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         Claim(
             "5.1, 6.1",
             "On real data, too: the score function fails to converge.",
-            "with a baseline and L = 100 it ends more than 0.03 nats a datum behind CAVI",
-            each(behind, "score", "CAVI", "behind", margin=NEAR),
+            "with a baseline and L = 50 it ends more than 0.03 nats a datum behind CAVI",
+            [
+                behind(problems[name, ks[0]], "score", "CAVI", "behind", name, margin=NEAR[name])
+                for name, ks in SETS.items()
+            ],
         ),
     ]
 

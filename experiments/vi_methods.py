@@ -169,11 +169,11 @@ def _fast(table: pd.DataFrame) -> list[Claim]:
 def _score(table: pd.DataFrame) -> Claim:
     settings = {
         SCORES[2]: "without a baseline, L = 10",
-        f"{SCORES[2]}, s = 0.1": "the same, steps a tenth as long",
+        f"{SCORES[2]}, s = 0.1": "without a baseline, L = 10, steps a tenth as long",
         SCORES[1]: "with a leave-one-out baseline, L = 10",
-        f"{SCORES[1]}, s = 0.3": "the same, steps a third as long",
+        f"{SCORES[1]}, s = 0.3": "with the baseline, L = 10, steps a third as long",
         SCORES[0]: "with the baseline, L = 100",
-        f"{SCORES[0]}, tuned": "the same, steps three times as long",
+        f"{SCORES[0]}, tuned": "with the baseline, L = 100, steps three times as long",
     }
     return Claim(
         "5.1, 6.1",
