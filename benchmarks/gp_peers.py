@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,10 @@ import numpy as np
 import gp
 
 SMALLEST_NOISE = 1e-8
-"""Bound on the noise variance, in units of the targets' variance, given to every package."""
+"""Bound on the noise variance, in units of the targets' variance, of the peers that fit without priors.
+
+`gp.fit` and BoTorch's default keep their own bounds.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +34,22 @@ class Fitted:
 
 def log_evidence(x: Any, y: Any, found: Fitted) -> float:
     """Return log N(y; constant, K + noise I) for x (n, D), y (n,), by NumPy alone."""
-    scaled = x / found.lengthscale
-    squares = np.sum((scaled[:, None, :] - scaled[None, :, :]) ** 2, axis=-1)
-    covariance = found.variance * np.exp(-0.5 * squares) + found.noise * np.eye(len(y))
-    root = np.linalg.cholesky(covariance)
+    root = np.linalg.cholesky(_covariance(x, found))
     white = np.linalg.solve(root, y - found.constant)
     return float(-0.5 * white @ white - np.sum(np.log(np.diag(root))) - 0.5 * len(y) * np.log(2 * np.pi))
+
+
+def _covariance(x: Any, found: Fitted) -> Any:
+    scaled = x / found.lengthscale
+    squares = np.sum((scaled[:, None, :] - scaled[None, :, :]) ** 2, axis=-1)
+    return found.variance * np.exp(-0.5 * squares) + found.noise * np.eye(len(x))
+
+
+def _best_constant(x: Any, y: Any, found: Fitted) -> float:
+    """Return the generalised least squares estimate of the constant."""
+    solved = np.linalg.solve(_covariance(x, found), np.stack([np.ones(len(y)), y], axis=1))
+    total = solved.sum(axis=0)
+    return float(total[1] / total[0])
 
 
 def ours(x: Any, y: Any) -> Fitted:
@@ -49,7 +62,10 @@ def ours(x: Any, y: Any) -> Fitted:
 
 
 def scikit_learn(x: Any, y: Any, restarts: int = 0) -> Fitted:
-    """`GaussianProcessRegressor` on standardised data, in wide bounds."""
+    """`GaussianProcessRegressor` on standardised data, in wide bounds.
+
+    It has no constant to fit: it is given the best one for the hyperparameters that it found.
+    """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -62,12 +78,13 @@ def scikit_learn(x: Any, y: Any, restarts: int = 0) -> Fitted:
         warnings.simplefilter("ignore")
         model.fit((x - centre) / unit, (y - offset) / scale)
     found = model.kernel_
-    return Fitted(
+    without = Fitted(
         found.k1.k2.length_scale * unit,
         found.k1.k1.constant_value * scale**2,
         found.k2.noise_level * scale**2,
-        offset,
+        0.0,
     )
+    return replace(without, constant=_best_constant(x, y, without))
 
 
 def scikit_learn_restarted(x: Any, y: Any) -> Fitted:

@@ -83,6 +83,7 @@ def draw(results: pd.DataFrame) -> Sequence[Drawing]:
                 height = place + 0.25 * (shift - 1)
                 _strip(ax, rows[column], height, strokes[method].colour, method)
         ax.set_xlabel(label)
+        ax.locator_params(axis="x", nbins=4)
     axes[0, 2].axvline(0.95, color="grey", lw=0.8, linestyle="--")
     axes[0, 0].set_yticks(range(len(sets)), sets)
     axes[0, 0].set_ylim(len(sets) - 0.5, -0.5)
