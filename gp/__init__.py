@@ -2,8 +2,9 @@
 
 from gp import embeddings, kernels, means, measures
 from gp.hyperparameters import Hyperparameters, fit
-from gp.integrals import Integral, Integrals, JointIntegral
+from gp.integrals import Integral, Integrals, JointIntegral, integral_gradient
 from gp.linalg import NotPositiveDefiniteError
+from gp.marginal import MarginalPosterior, marginalise
 from gp.observations import Gradients, Values
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
@@ -17,13 +18,16 @@ __all__ = [
     "Integral",
     "Integrals",
     "JointIntegral",
+    "MarginalPosterior",
     "NotPositiveDefiniteError",
     "Path",
     "Posterior",
     "Values",
     "embeddings",
     "fit",
+    "integral_gradient",
     "kernels",
+    "marginalise",
     "means",
     "measures",
 ]

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
+from array_api_compat import numpy as numpy_namespace
 
 Array: TypeAlias = Any
 """A ``numpy.ndarray`` or a ``torch.Tensor`` (or, for a parameter, a number)."""
@@ -20,12 +21,15 @@ Namespace: TypeAlias = Any
 
 def namespace(*arrays: Array) -> Namespace:
     """Return the array-API namespace shared by ``arrays``; raises TypeError where they differ."""
-    return array_namespace(*arrays)
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            return array_namespace(*arrays)
+    return numpy_namespace
 
 
 def is_torch(array: Array) -> bool:
     """Tell whether ``array`` is a torch tensor, without importing torch."""
-    return bool(is_torch_array(array))
+    return type(array) is not np.ndarray and bool(is_torch_array(array))
 
 
 def to_numpy(array: Array) -> Any:

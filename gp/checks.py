@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from gp.arrays import Array, describe, is_torch, namespace
@@ -33,7 +35,7 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
             f"{name} is a {describe(y)}, x is a {describe(like)}: give both as NumPy arrays "
             "or both as torch tensors, of the same dtype and on the same device"
         )
-    count = int(np.prod(tuple(y.shape), dtype=int))
+    count = prod(y.shape)
     if count != size:
         raise ValueError(
             f"{name} is a {describe(y)}: give {size} of them, one for each observation, shape "
@@ -71,9 +73,8 @@ def _floating(name: str, values: Array) -> Array:
 
 
 def _require_finite(name: str, values: Array) -> None:
-    xp = namespace(values)
-    finite = xp.isfinite(values)
-    if bool(xp.all(finite)):
+    finite = namespace(values).isfinite(values)
+    if bool(finite.all()):
         return
     bad = [int(i) for i in np.argwhere(~np.asarray(finite.tolist()))[0]]
     raise ValueError(

@@ -111,15 +111,19 @@ def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
     return solution, np.concatenate(parts)
 
 
-def fitted(problem: Problem, vector: Any) -> tuple[Kernel, Mean, Any]:
-    """Return kernel, mean and noise with what is found in closed form put in."""
+def fitted(problem: Problem, vector: Any, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
+    """Return kernel, mean and noise with what is found in closed form put in.
+
+    ``factor`` multiplies the scale.
+    """
     solution = solve(problem, vector)
     kernel, mean, noise = problem.unpack(vector)
     coefficients = solution.coefficients
     mean = mean.with_coefficients(coefficients) if coefficients.size else mean
     if not problem.profiled:
         return kernel, mean, noise
-    return scaled(kernel, solution.scale), mean, solution.scale * noise
+    scale = factor * solution.scale
+    return scaled(kernel, scale), mean, scale * noise
 
 
 def _solve(problem: Problem, gram: Any, mean: Mean, noise: Any) -> tuple[Solution, Factor, Any]:

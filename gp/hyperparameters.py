@@ -7,8 +7,8 @@ coefficients of the mean, and the overall scale of the kernel where the noise is
 of many starting points, and kept from collapsing by priors and bounds (:mod:`gp.priors`).
 
 Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum, by
-differences of exact gradients, plus one over the prior's variance. A parameter whose standard
-deviation is nearly that of its prior has not been determined by the data, and the result says so.
+differences of exact gradients, plus one over the prior's variance. What the data do not determine,
+by that standard deviation or because an end of the prior would do as well, the result names.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from gp.kernels import Kernel, SquaredExponential
 from gp.means import Constant, Mean
 from gp.posterior import Posterior, condition
 from gp.priors import Priors
-from gp.search import Search, curvature, search
+from gp.search import Search, curvature, log_evidence, search
 from gp.units import Coordinates, Units
 
 _UNDETERMINED = 0.7
+_OPEN_ENDED = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,9 @@ class Hyperparameters:
     problem : the data and the model.
     coordinates : names, units and priors of the P parameters that were searched.
     theta : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
-    log_evidence : at the optimum. jitter : what its factorisation needed, in output units squared.
+    log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
+        coefficients were found in closed form (the scale is 1 where the noise is known).
+    jitter : what the factorisation needed, in output units squared.
     converged : whether the search ended at an optimum. message : what it said.
     n_evaluations : of the evidence, over all starts.
     """
@@ -51,6 +54,8 @@ class Hyperparameters:
     coordinates: Coordinates
     theta: Any
     log_evidence: float
+    scale: float
+    coefficients: Any
     jitter: float
     converged: bool
     message: str
@@ -60,6 +65,11 @@ class Hyperparameters:
     def names(self) -> tuple[str, ...]:
         """Names of the P parameters."""
         return self.coordinates.names
+
+    @property
+    def values(self) -> Any:
+        """Values (P,) of the parameters in the user's units."""
+        return self.coordinates.values(self.theta, self.scale)
 
     @cached_property
     def precision(self) -> Any:
@@ -77,20 +87,35 @@ class Hyperparameters:
         """Laplace standard deviations (P,) of theta: relative errors of positive parameters."""
         return np.sqrt(np.diag(np.linalg.inv(self.precision)))
 
-    @property
+    @cached_property
     def undetermined(self) -> tuple[str, ...]:
-        """Names of the parameters that the data say (nearly) nothing about.
+        """Names of the parameters that the data do not determine.
 
-        Those whose standard deviation is more than 70 % of the prior's, or that lie outside the
-        plateau of their prior: there it is the prior that stopped them.
+        Those whose standard deviation is more than 70 % of the prior's; those outside the plateau
+        of their prior, where it is the prior that stopped them; and those that could as well be at
+        an end of it (infinite or zero, for all the data know), which costs less than 2 nats with
+        the others as they are.
         """
         prior = self.coordinates.prior
         vague = self.sd > _UNDETERMINED * prior.sd
         outside = (self.theta < prior.lower) | (self.theta > prior.upper)
-        return tuple(np.array(self.names)[vague | outside].tolist())
+        names = np.array(self.names)[vague | outside | self._open_ended()]
+        return tuple(names.tolist())
+
+    def _open_ended(self) -> Any:
+        """Return which parameters, (P,), the data do not keep from an end of their prior."""
+        prior, found = self.coordinates.prior, []
+        for index in range(len(self.theta)):
+            values = []
+            for end in (prior.lower[index], prior.upper[index]):
+                theta = self.theta.copy()
+                theta[index] = end
+                values.append(log_evidence(self.problem, self.coordinates, theta))
+            found.append(max(values) > self.log_evidence - _OPEN_ENDED)
+        return np.array(found, dtype=bool)
 
     def __str__(self) -> str:
-        values = self.coordinates.values(self.theta)
+        values = self.values
         undetermined = set(self.undetermined)
         lines = [
             f"log evidence {self.log_evidence:.4f}, jitter {self.jitter:.3g}, "
@@ -112,7 +137,7 @@ def fit(
     *,
     method: Literal["map", "evidence"] = "map",
     priors: Priors | None = None,
-    n_starts: int = 3,
+    n_starts: int | None = None,
     max_iterations: int = 200,
     seed: int | np.random.Generator = 0,
 ) -> Posterior:
@@ -132,7 +157,9 @@ def fit(
     method : ``"map"`` maximises evidence times prior, ``"evidence"`` the evidence within the same
         bounds. They differ only outside the plateaus of the priors.
     priors : :class:`gp.priors.Priors`; weak by default.
-    n_starts : how many searches, from the most promising of the starting points.
+    n_starts : how many starting points are tried by a short climb, of which the best goes on. By
+        default 3 up to five dimensions and 3 more for each further one: optima of the evidence
+        multiply with the inputs that may or may not matter.
     max_iterations : of each search.
     seed : of the random starting points.
 
@@ -152,11 +179,12 @@ def fit(
     """
     if method not in ("map", "evidence"):
         raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
+    x = as_points("x", x)
+    n_starts = 3 + 3 * max(0, x.shape[1] - 5) if n_starts is None else n_starts
     if n_starts < 1 or max_iterations < 1:
         raise ValueError(
             f"n_starts = {n_starts}, max_iterations = {max_iterations}: give 1 or more"
         )
-    x = as_points("x", x)
     y = as_values("y", y, int(x.shape[0]), x)
     if x.shape[0] == 0:
         raise ValueError(
@@ -176,6 +204,8 @@ def fit(
         coordinates=coordinates,
         theta=found.theta,
         log_evidence=solution.log_evidence,
+        scale=solution.scale,
+        coefficients=solution.coefficients,
         jitter=solution.jitter * solution.scale,
         converged=found.converged,
         message=found.message,
@@ -191,10 +221,15 @@ def fit(
     return posterior_at(hyperparameters, hyperparameters.theta, x, y)
 
 
-def posterior_at(hyperparameters: Hyperparameters, theta: Any, x: Array, y: Array) -> Posterior:
-    """Return the posterior at other hyperparameters theta (P,), given the data of the fit."""
+def posterior_at(
+    hyperparameters: Hyperparameters, theta: Any, x: Array, y: Array, factor: float = 1.0
+) -> Posterior:
+    """Return the posterior at other hyperparameters theta (P,), given the data of the fit.
+
+    ``factor`` multiplies the overall scale of kernel and noise.
+    """
     vector = hyperparameters.coordinates.vector(theta)
-    kernel, mean, noise = fitted(hyperparameters.problem, vector)
+    kernel, mean, noise = fitted(hyperparameters.problem, vector, factor)
     noise = as_like(noise, y) if np.ndim(noise) == 1 else noise
     return replace(condition(kernel, mean, x, y, noise), hyperparameters=hyperparameters)
 

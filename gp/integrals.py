@@ -4,9 +4,9 @@
     cov(df/dx_j, pi[f])     = dz/dx_j
     cov(pi[f], rho[f])      = C(pi, rho)
 
-with z and C the kernel embedding (:mod:`gp.embeddings`). Registered as functionals, integrals can be
-predicted (Bayesian quadrature, thesis Eqs 7.9 to 7.12; O'Hagan 1991) and observed alike: everything a
-posterior does with them is conditioning.
+with z and C the kernel embedding (:mod:`gp.embeddings`). Registered as functionals, integrals can
+be predicted (Bayesian quadrature, thesis Eqs 7.9 to 7.12; O'Hagan 1991) and observed alike:
+everything a posterior does with them is conditioning.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gp.arrays import Array, namespace
-from gp.embeddings import embed
-from gp.embeddings.registry import in_kind_of
+from gp.embeddings.autodiff import jacobian_in_parameters
+from gp.embeddings.embed import added, embed
+from gp.embeddings.registry import Parameters, in_kind_of
 from gp.kernels import Kernel
 from gp.means import Mean
 from gp.measures import Measure
@@ -25,6 +26,7 @@ from gp.observations import (
     Differentiable,
     Gradients,
     Values,
+    covariance,
     register_covariance,
 )
 
@@ -65,12 +67,12 @@ class Integrals:
             )
         values = [function.expectation(m.mean, m.covariance) for m in self.measures]
         xp = namespace(self.x)
-        return xp.stack([xp.asarray(value) for value in values])
+        return xp.stack(values)
 
     def variance(self, kernel: Kernel) -> Array:
         """Return the prior variances C(pi_i, pi_i), (m,)."""
         xp = namespace(self.x)
-        return xp.stack([xp.asarray(embed(kernel, m).double()) for m in self.measures])
+        return xp.stack([embed(kernel, m).double() for m in self.measures])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,18 +116,70 @@ def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIn
     if not all(isinstance(measure, Measure) for measure in measures):
         raise TypeError(f"measure = {measures!r}: give a measure, or a sequence of measures")
     at = Integrals(tuple(in_kind_of(measure, posterior.x) for measure in measures))
-    mean, matrix = posterior.mean(at), posterior.covariance(at)
-    return JointIntegral(mean, _without_rounding(matrix, at.variance(posterior.kernel), posterior))
+    if at.measures[0].dimension != posterior.x.shape[1]:
+        raise ValueError(
+            f"measure has dimension {at.measures[0].dimension}, the observations have "
+            f"{posterior.x.shape[1]} columns: give a measure on the same space"
+        )
+    cross = covariance(posterior.kernel, at, posterior.observations)  # (m, n)
+    prior = covariance(posterior.kernel, at, at)
+    half = posterior.factor.solve(cross.T)
+    mean = at.apply(posterior.mean_function) + cross @ posterior.weights
+    return JointIntegral(mean, _without_rounding(prior - half.T @ half, prior, posterior))
+
+
+def integral_gradient(posterior: Posterior, measure: Measure) -> Parameters:
+    """Return the gradient, in the parameters of a measure, of the posterior mean of pi[f].
+
+    The posterior mean of f is m(x) + sum_i w_i k(x, x_i) + (derivatives likewise), so its integral
+    is a weighted sum of kernel means and their derivatives, pulled back in one pass.
+
+    Returns
+    -------
+    A named tuple like ``measure.parameters()``: for a Gaussian the gradients in its mean (D,) and
+    covariance (D, D), symmetric. Weights are free: their sum is not held at one.
+
+    Raises
+    ------
+    TypeError
+        where something else than values and derivatives was observed.
+    """
+    measure = in_kind_of(measure, posterior.x)
+    pair = embed(posterior.kernel, measure)
+    function = posterior.mean_function
+    parts = [jacobian_in_parameters(lambda p: function.expectation(p.mean, p.covariance), measure)]
+    start = 0
+    for block in posterior.observations.blocks:
+        weights = posterior.weights[start : start + len(block)]
+        start += len(block)
+        if isinstance(block, Values):
+            parts.append(pair.pullback(block.x, weights))
+        elif isinstance(block, Gradients):
+            none = namespace(block.x).zeros_like(block.x[:, 0])
+            parts.append(pair.pullback(block.x, none, _spread(block, weights)))
+        else:
+            raise TypeError(f"no gradient through observations of {type(block).__name__}")
+    return added(parts)
+
+
+def _spread(block: Gradients, weights: Array) -> Array:
+    """Return the weights (n d,) of some partial derivatives as those of all, (n, D)."""
+    xp, width = namespace(weights), block.x.shape[1]
+    dimensions = range(width) if block.dimensions is None else block.dimensions
+    columns = weights.reshape((block.x.shape[0], -1))
+    place = {d: columns[:, i] for i, d in enumerate(dimensions)}
+    zero = xp.zeros_like(block.x[:, 0])
+    return xp.stack([place.get(d, zero) for d in range(width)], axis=1)
 
 
 def _without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array:
-    """The covariance, symmetric and with variances that rounding made negative set to zero.
+    """Return the covariance, symmetric and with variances that rounding made negative set to zero.
 
-    What is subtracted from the prior variance carries rounding errors of the triangular solve, n eps
-    times the condition of the factor, which its pivots bound from below.
+    What is subtracted from the prior variance carries rounding errors of the triangular solve, n
+    eps times the condition of the factor, which its pivots bound from below.
     """
     xp = namespace(matrix)
-    variance = xp.linalg.diagonal(matrix)
+    variance, prior = xp.linalg.diagonal(matrix), xp.linalg.diagonal(prior)
     n = len(posterior.observations)
     condition = 1.0
     if n:
@@ -160,9 +214,7 @@ def _integrals_integrals(kernel: Kernel, a: Integrals, b: Integrals) -> Array:
     xp = namespace(a.x)
     if a is b:
         return _symmetric(kernel, a)
-    rows = [
-        xp.stack([xp.asarray(embed(kernel, p).double(q)) for q in b.measures]) for p in a.measures
-    ]
+    rows = [xp.stack([embed(kernel, p).double(q) for q in b.measures]) for p in a.measures]
     return xp.stack(rows)
 
 
@@ -170,7 +222,7 @@ def _symmetric(kernel: Kernel, a: Integrals) -> Array:
     """C(pi_i, pi_j) for all i and j, each pair once."""
     xp, size = namespace(a.x), len(a)
     values = {
-        (i, j): xp.asarray(embed(kernel, a.measures[i]).double(a.measures[j]))
+        (i, j): embed(kernel, a.measures[i]).double(a.measures[j])
         for i in range(size)
         for j in range(i, size)
     }

@@ -17,6 +17,7 @@ stored in column order, which is what LAPACK reads without a copy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gp.arrays import Array, is_torch, namespace
 
+_MOST_ROWS = 64
 _FIRST_JITTER, _LAST_JITTER = 1e2, 1e8
 _SMALLEST_PIVOT = 10.0
 """In units of the rounding error of the largest variance: below it a pivot is noise."""
@@ -35,26 +37,63 @@ class NotPositiveDefiniteError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """K + jitter I = L L^T.
+    """K + jitter I = C C^T, with the last k rows of C kept apart.
+
+    Adding a row to a matrix means copying it, which costs more than the O(n^2) arithmetic. So C is
+    kept as a head and a few later rows, [B^T M], and put together again now and then.
 
     Attributes
     ----------
-    lower : (n, n), L, zero above its diagonal.
+    head : (n - k, n - k), lower triangular, zero above the diagonal.
     jitter : the variance that was added to the diagonal (the most, where rows differ); 0 if none.
+    rows : (k, n), the rows below, lower triangular in their last k columns; ``None`` if k = 0.
     """
 
-    lower: Array
+    head: Array
     jitter: float = 0.0
+    rows: Array | None = None
+
+    @cached_property
+    def lower(self) -> Array:
+        """The whole factor C, (n, n)."""
+        return self.head if self.rows is None else _joined(self.head, self.rows)
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        xp = namespace(self.head)
+        diagonal = xp.linalg.diagonal(self.head)
+        if self.rows is None:
+            return diagonal
+        corner = xp.linalg.diagonal(self.rows[:, self.head.shape[0] :])
+        return xp.concat([diagonal, corner])
 
     def solve(self, b: Array, transposed: bool = False) -> Array:
-        """Return L^-1 b, or L^-T b; b has shape (n,) or (n, m)."""
-        return solve_lower(self.lower, b, transposed)
+        """Return C^-1 b, or C^-T b; b has shape (n,) or (n, m)."""
+        if self.rows is None:
+            return solve_lower(self.head, b, transposed)
+        split = self.head.shape[0]
+        first, last = b[:split, ...], b[split:, ...]
+        below, corner = self.rows[:, :split], self.rows[:, split:]
+        if transposed:
+            last = solve_lower(corner, last, transposed)
+            first = solve_lower(self.head, first - below.T @ last, transposed)
+        else:
+            first = solve_lower(self.head, first)
+            last = solve_lower(corner, last - below @ first)
+        return namespace(b).concat([first, last], axis=0)
+
+    def continue_solution(self, known: Array, b: Array) -> Array:
+        """Return the last m entries of C^-1 b, given b's last m and the solution of the others."""
+        m = b.shape[0]
+        rows = self.head[-m:, :] if self.rows is None else self.rows[-m:, :]
+        split = known.shape[0]
+        return solve_lower(rows[:, split:], b - rows[:, :split] @ known)
 
     @property
     def log_determinant(self) -> Array:
         """The logarithm of det (K + jitter I)."""
-        xp = namespace(self.lower)
-        return 2 * xp.sum(xp.log(xp.linalg.diagonal(self.lower)))
+        xp = namespace(self.head)
+        return 2 * xp.sum(xp.log(self._diagonal))
 
 
 def cholesky(matrix: Array, scale: float | None = None) -> Factor:
@@ -74,7 +113,7 @@ def cholesky(matrix: Array, scale: float | None = None) -> Factor:
     if matrix.shape[0] == 0:
         return Factor(matrix)
     xp = namespace(matrix)
-    largest = float(xp.max(xp.linalg.diagonal(matrix))) if scale is None else scale
+    largest = float(xp.linalg.diagonal(matrix).max()) if scale is None else scale
     rounding = float(xp.finfo(matrix.dtype).eps) * largest
     jitter, identity = 0.0, None
     while rounding == 0 or jitter <= _LAST_JITTER * rounding:
@@ -101,21 +140,40 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     n, m = cross.shape
     if n == 0:
         return cholesky(corner)
-    rows = factor.solve(cross).T  # B^T
-    identity = xp.eye(m, dtype=corner.dtype, device=corner.device)
-    corner = corner + factor.jitter * identity
-    largest = float(xp.max(xp.linalg.diagonal(corner)))
-    schur = cholesky(corner - rows @ rows.T, scale=largest)
+    new = factor.solve(cross).T  # B^T
+    if factor.jitter > 0:
+        identity = xp.eye(m, dtype=corner.dtype, device=corner.device)
+        corner = corner + factor.jitter * identity
+    largest = float(xp.linalg.diagonal(corner).max())
+    schur = cholesky(corner - new @ new.T, scale=largest)
+    rows = xp.concat([new, schur.head], axis=1)
+    if factor.rows is not None:
+        rows = _stacked_rows(factor.rows, rows)
     jitter = factor.jitter + schur.jitter
-    if is_torch(cross):
-        top = xp.concat([factor.lower, xp.zeros_like(cross)], axis=1)
-        return Factor(xp.concat([top, xp.concat([rows, schur.lower], axis=1)], axis=0), jitter)
-    lower = np.empty((n + m, n + m), dtype=factor.lower.dtype, order="F")
-    lower[:n, :n] = factor.lower
+    if rows.shape[0] > _MOST_ROWS:
+        return Factor(_joined(factor.head, rows), jitter)
+    return Factor(factor.head, jitter, rows)
+
+
+def _stacked_rows(above: Array, below: Array) -> Array:
+    """Return rows of a triangular matrix, (k, n), with m more, (m, n + m), below them."""
+    xp = namespace(above, below)
+    zeros = xp.zeros_like(below[0, above.shape[1] :]) * xp.zeros_like(above[:, :1])
+    return xp.concat([xp.concat([above, zeros], axis=1), below], axis=0)
+
+
+def _joined(head: Array, rows: Array) -> Array:
+    """Return the triangular matrix of a head (n, n) and rows (k, n + k) below it."""
+    xp = namespace(head, rows)
+    n, k = head.shape[0], rows.shape[0]
+    if is_torch(head):
+        top = xp.concat([head, xp.zeros_like(rows[:, :n]).T], axis=1)
+        return xp.concat([top, rows], axis=0)
+    lower = np.empty((n + k, n + k), dtype=head.dtype, order="F")
+    lower[:n, :n] = head
     lower[:n, n:] = 0
-    lower[n:, :n] = rows
-    lower[n:, n:] = schur.lower
-    return Factor(lower, jitter)
+    lower[n:, :] = rows
+    return lower
 
 
 def solve_lower(lower: Array, b: Array, transposed: bool = False) -> Array:
@@ -124,6 +182,8 @@ def solve_lower(lower: Array, b: Array, transposed: bool = False) -> Array:
         return b
     if is_torch(b):
         return _solve_torch(lower, b, transposed)
+    if b.ndim == 2 and b.shape[1] == 1:
+        return solve_lower(lower, b[:, 0], transposed)[:, None]
     if b.ndim == 1:
         trsv: Any = get_blas_funcs("trsv", (lower, b))
         return trsv(lower, b, lower=1, trans=int(transposed))
@@ -164,8 +224,7 @@ def _lower(matrix: Array) -> Array | None:
 
 
 def _smallest_pivot(lower: Array) -> float:
-    xp = namespace(lower)
-    return float(xp.min(xp.linalg.diagonal(lower))) ** 2
+    return float(namespace(lower).linalg.diagonal(lower).min()) ** 2
 
 
 def _explanation(matrix: Array, largest: float, jitter: float) -> str:

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from gp.arrays import Array, describe, namespace
+import numpy as np
+
+from gp.arrays import Array, describe, is_torch, namespace
 from gp.checks import as_points
 from gp.kernels.base import DifferentiableKernel, Kernel
 
@@ -195,13 +197,15 @@ class Observations:
         last = self.blocks[-1]
         if isinstance(last, Values) and isinstance(added[0], Values):
             require_same_kind("x of one block", last.x, "x of another", added[0].x)
-            both = Values(_concatenated([last.x, added[0].x], 0))
+            both = _unchecked_values(_concatenated([last.x, added[0].x], 0))
             return Observations((*self.blocks[:-1], both, *added[1:]))
         return Observations((*self.blocks, *added))
 
 
 def as_functional(x: Array | Functional | Sequence[Functional]) -> Functional:
     """Return points as :class:`Values`, a list of blocks as :class:`Observations`."""
+    if isinstance(x, np.ndarray) or is_torch(x):
+        return Values(x)
     if isinstance(x, Functional):
         return x
     if isinstance(x, list | tuple) and x and all(isinstance(block, Functional) for block in x):
@@ -217,6 +221,13 @@ def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
         f"{name} is a {describe(a)}, {other} is a {describe(b)}: give both as NumPy arrays or both "
         "as torch tensors, of the same dtype and on the same device"
     )
+
+
+def _unchecked_values(x: Array) -> Values:
+    """Return Values at points that have been checked before, which costs O(n) again."""
+    values = object.__new__(Values)
+    object.__setattr__(values, "x", x)
+    return values
 
 
 def _concatenated(parts: Sequence[Array], axis: int) -> Array:

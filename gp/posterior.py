@@ -230,11 +230,8 @@ class Posterior:
         noise = self.noise if noise is None else as_noise(noise, len(added), self.y)
         corner = covariance(self.kernel, added, added)
         factor = extend(self.factor, self._cross(added).T, with_noise(corner, added, noise))
-        known = self.y.shape[0]
         xp = namespace(y)
-        residual = y - added.apply(self.mean_function)
-        residual = residual - factor.lower[known:, :known] @ self.whitened
-        whitened = Factor(factor.lower[known:, known:]).solve(residual)
+        whitened = factor.continue_solution(self.whitened, y - added.apply(self.mean_function))
         return Posterior(
             kernel=self.kernel,
             mean_function=self.mean_function,
@@ -286,14 +283,20 @@ def with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
     """Return the covariance of the observations from that of the functionals, (n, n)."""
     if isinstance(noise, float) and noise == 0:
         return matrix
-    variances = _noise_variances(observed, noise)
+    common = isinstance(noise, float) and _only_values(observed)
+    variances = noise if common else _noise_variances(observed, noise)
     if not is_torch(matrix):
-        matrix = matrix.copy() if not matrix.flags.writeable else matrix
+        matrix = matrix if matrix.flags.writeable else matrix.copy()
         np.einsum("ii->i", matrix)[:] += variances
         return matrix
     return matrix + namespace(matrix).eye(
         matrix.shape[0], dtype=matrix.dtype, device=matrix.device
     ) * as_like(variances, matrix)
+
+
+def _only_values(observed: Functional) -> bool:
+    blocks = observed.blocks if isinstance(observed, Observations) else (observed,)
+    return all(isinstance(block, Values) for block in blocks)
 
 
 def _noise_variances(observed: Functional, noise: Array) -> Array:

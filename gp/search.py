@@ -21,8 +21,12 @@ from gp.units import Coordinates
 
 _SCREENING_SIZE = 300
 _FAILED = 1e25
-_N_RANDOM = 6
+_STOPPED_BY_ROUNDING = 2
+"""Status of SciPy's L-BFGS-B when its line search finds no lower value."""
 _SHORT = 15
+_FROM_GRID = 2
+_RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
+"""Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,7 @@ def search(problem: Problem, coordinates: Coordinates, asked: Search) -> Found:
     small = problem
     if n > _SCREENING_SIZE:
         small = problem.subset(np.sort(asked.rng.choice(n, _SCREENING_SIZE, replace=False)))
-    starts = _screened(small, coordinates, asked)
+    starts = _starts(small, coordinates, asked)
     first = starts[0]
     spent = len(starts)
     if len(starts) > 1:
@@ -94,41 +98,53 @@ def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
     return (hessian + hessian.T) / 2
 
 
-def _screened(problem: Problem, coordinates: Coordinates, asked: Search) -> list[Any]:
-    """Return the starting points with the highest objective, best first."""
-    candidates = _candidates(problem, coordinates, asked.rng)
-    values = [_value(problem, coordinates, theta, asked.with_prior) for theta in candidates]
-    order = np.argsort(values)[::-1]
-    return [candidates[i] for i in order[: asked.n_starts]]
+def _starts(problem: Problem, coordinates: Coordinates, asked: Search) -> list[Any]:
+    """Return the starting points: the best of a grid, then random ones.
+
+    Short random lengthscales, different in each dimension: from there a climb can find out which
+    dimensions matter, while a lengthscale that is long has no gradient to come back by.
+    """
+    grid = _grid(problem, coordinates)
+    values = [_value(problem, coordinates, theta, asked.with_prior) for theta in grid]
+    best = [grid[i] for i in np.argsort(values)[::-1][:_FROM_GRID]]
+    n_random = max(0, asked.n_starts - len(best))
+    moved = [_random(coordinates, asked.rng) for _ in range(n_random)]
+    return [*best, *moved][: asked.n_starts]
 
 
-def _candidates(problem: Problem, coordinates: Coordinates, rng: np.random.Generator) -> list[Any]:
-    """Return the present values, a grid over lengthscale and noise, and random points about it."""
-    dimension = problem.x.shape[1]
+def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
+    """Return the present values, and combinations of common lengthscales and noises."""
     kinds = np.array(coordinates.kinds)
-    grid = []
+    points = [coordinates.theta(problem.pack())]
     for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
         theta = np.zeros(len(kinds))
-        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(dimension)
+        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.x.shape[1])
         theta[kinds == "noise"] = noise
-        grid.append(theta)
+        points.append(theta)
+    return points
+
+
+def _random(coordinates: Coordinates, rng: np.random.Generator) -> Any:
+    """Return a random starting point."""
+    kinds, prior = np.array(coordinates.kinds), coordinates.prior
+    theta = rng.standard_normal(len(kinds))
+    for kind, (lower, upper) in _RANDOM_RANGES.items():
+        theta[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
     periods = kinds == "period"
-    lower, upper = coordinates.prior.lower, coordinates.prior.upper
-    moved = []
-    for i in range(_N_RANDOM * (4 if periods.any() else 1)):
-        theta = grid[i % len(grid)] + rng.standard_normal(len(kinds))
-        theta[periods] = rng.uniform(lower[periods], upper[periods])
-        moved.append(theta)
-    present = coordinates.theta(problem.pack())
-    bounds = coordinates.prior.bounds_lower, coordinates.prior.bounds_upper
-    return [present, *(np.clip(theta, *bounds) for theta in grid + moved)]
+    theta[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
+    return np.clip(theta, prior.bounds_lower, prior.bounds_upper)
+
+
+def log_evidence(problem: Problem, coordinates: Coordinates, theta: Any) -> float:
+    """Return the log evidence at theta; a huge negative number where K cannot be factorised."""
+    try:
+        return solve(problem, coordinates.vector(theta)).log_evidence
+    except NotPositiveDefiniteError:
+        return -_FAILED
 
 
 def _value(problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool) -> float:
-    try:
-        value = solve(problem, coordinates.vector(theta)).log_evidence
-    except NotPositiveDefiniteError:
-        return -_FAILED
+    value = log_evidence(problem, coordinates, theta)
     return value + coordinates.prior.log_density(theta)[0] if with_prior else value
 
 
@@ -152,7 +168,9 @@ def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Search
         bounds=list(zip(prior.bounds_lower, prior.bounds_upper, strict=True)),
         options={"maxiter": asked.max_iterations, "ftol": 1e-9, "gtol": 1e-4},
     )
-    # status 2 is a line search that rounding stopped: an optimum, if the gradient says so
-    flat = bool(np.max(np.abs(np.atleast_1d(result.jac))) < 1e-2)
-    converged = bool(result.success) or (result.status == 2 and flat)
+    converged = bool(result.success)
+    if result.status == _STOPPED_BY_ROUNDING:
+        # an optimum if the gradient says so, or if jitter comes and goes and the objective is rough
+        jitter = solve(problem, coordinates.vector(result.x)).jitter
+        converged = jitter > 0 or bool(np.max(np.abs(result.jac)) < 1e-2)
     return Found(result.x, -float(result.fun), converged, str(result.message), int(result.nfev))

@@ -68,7 +68,7 @@ class Coordinates:
     names, kinds : of the P entries of theta.
     free : (P,), their places among all entries of the model's vector.
     origin, step : of all entries: vector = origin + step * theta.
-    positive : (P,), whether theta is a logarithm.
+    positive : (P,), whether theta is a logarithm. output_powers : (P,), of their units.
     prior : of theta.
     """
 
@@ -78,6 +78,7 @@ class Coordinates:
     origin: Any
     step: Any
     positive: Any
+    output_powers: Any
     prior: JointPrior
 
     @staticmethod
@@ -96,6 +97,7 @@ class Coordinates:
             origin=np.array([entry.origin for entry in entries]),
             step=np.array([entry.step for entry in entries]),
             positive=np.array([entries[i].parameter.positive for i in free], dtype=bool),
+            output_powers=np.array([entries[i].parameter.output_power for i in free]),
             prior=JointPrior.of([priors.of(entries[i].parameter.kind) for i in free]),
         )
 
@@ -114,10 +116,11 @@ class Coordinates:
         """Return a gradient in theta for one in the model's vector."""
         return (gradient * self.step)[self.free]
 
-    def values(self, theta: Any) -> Any:
-        """Return the parameters (P,) in the units of the user."""
+    def values(self, theta: Any, scale: float) -> Any:
+        """Return the parameters (P,) in the units of the user, for an overall scale of K."""
         natural = self.vector(theta)[self.free]
-        return np.where(self.positive, np.exp(np.where(self.positive, natural, 0.0)), natural)
+        positive = np.exp(np.where(self.positive, natural, 0.0)) * scale ** (self.output_powers / 2)
+        return np.where(self.positive, positive, natural)
 
 
 @dataclass(frozen=True, eq=False)

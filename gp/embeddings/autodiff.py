@@ -1,8 +1,8 @@
 """Derivatives by automatic differentiation, for pairs that do not bring their own.
 
-Formulas are written once for NumPy and torch; here they run on torch tensors whatever was given, and
-the answer goes back to the kind that came in. Where tensors are given the graph is kept, so that what
-is returned can be differentiated again.
+Formulas are written once for NumPy and torch; here they run on torch tensors whatever was given,
+and the answer goes back to the kind that came in. Where tensors are given the graph is kept, so
+that what is returned can be differentiated again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
     """Return df(x_i)/dx_i, (n, D), of a function of points x (n, D) that acts on each alone."""
     import torch
 
-    keep = is_torch(x)
+    keep = is_torch(x) and torch.is_grad_enabled() and function(x).requires_grad
     with torch.enable_grad():
         points = x if keep and x.requires_grad else _leaf(x)
         value = function(points)
@@ -44,8 +44,8 @@ def jacobian_in_parameters(function: Callable[[Measure], Array], measure: Measur
         leaves = [value.clone() if keep else _leaf(value) for value in given]
         value = function(measure.with_parameters(leaves))
         gradients = _batched_gradient(value, leaves, keep)
-    named = type(given)._make if hasattr(type(given), "_make") else tuple
-    return named(_back(g, v) for g, v in zip(gradients, given, strict=True))
+    named = getattr(type(given), "_make", tuple)
+    return named([_back(g, v) for g, v in zip(gradients, given, strict=True)])
 
 
 def _batched_gradient(value: Any, leaves: Sequence[Any], keep: bool) -> list[Any]:
@@ -53,7 +53,7 @@ def _batched_gradient(value: Any, leaves: Sequence[Any], keep: bool) -> list[Any
 
     shape = tuple(value.shape)
     if not value.requires_grad:
-        return [torch.zeros((*shape, *leaf.shape), dtype=leaf.dtype) for leaf in leaves]
+        return [_zeros(shape, leaf) for leaf in leaves]
     flat = value.reshape(-1)
     directions = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
     gradients = torch.autograd.grad(
@@ -62,16 +62,21 @@ def _batched_gradient(value: Any, leaves: Sequence[Any], keep: bool) -> list[Any
         grad_outputs=directions,
         is_grads_batched=True,
         create_graph=keep,
-        materialize_grads=True,
+        allow_unused=True,
     )
     return [
-        gradient.reshape(*shape, *leaf.shape)
+        _zeros(shape, leaf) if gradient is None else gradient.reshape(*shape, *leaf.shape)
         for gradient, leaf in zip(gradients, leaves, strict=True)
     ]
 
 
+def _zeros(shape: tuple[int, ...], leaf: Any) -> Any:
+    """Return the gradient of a value of ``shape`` in a parameter it does not depend on."""
+    return leaf.new_zeros((*shape, *leaf.shape))
+
+
 def _leaf(value: Array) -> Any:
-    """A tensor with the numbers of ``value`` from which a new graph starts."""
+    """Return a tensor with the numbers of ``value`` from which a new graph starts."""
     import torch
 
     tensor = value.detach().clone() if is_torch(value) else torch.tensor(value)

@@ -27,7 +27,7 @@ from gp.embeddings.registry import (
     refuse_mixture,
 )
 from gp.kernels import Columns, Constant, Kernel, Linear, Product, SquaredExponential, Sum, White
-from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
+from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, Uniform
 
 
 @embedding(Sum, object)
@@ -97,7 +97,7 @@ def product_of_kernels(kernel: Product, measure: Gaussian | Uniform) -> Formulas
 
 
 def _independent_factors(kernel: Product, measure: Measure) -> list[Kernel]:
-    """The factors, those of the same columns merged, checked to be independent of each other."""
+    """Return the factors, those of the same columns merged, once they are known independent."""
     groups: dict[tuple[int, ...], list[Kernel]] = {}
     for factor in kernel.factors:
         groups.setdefault(_columns_seen(factor, measure.dimension), []).append(factor)
@@ -167,7 +167,12 @@ def constant(kernel: Constant, measure: Measure) -> Formulas:
         return as_like(kernel.variance, like) * namespace(like).ones_like(like).reshape(-1)[0]
 
     return Formulas(
-        mean=one_everywhere, cross=cross, mean_gradient=lambda x: namespace(x).zeros_like(x)
+        mean=one_everywhere,
+        cross=cross,
+        mean_gradient=lambda x: namespace(x).zeros_like(x),
+        pullback=(lambda x, alpha, beta: _mean_only(measure, 0 * measure.mean))
+        if isinstance(measure, Gaussian)
+        else None,
     )
 
 
@@ -183,11 +188,21 @@ def linear(kernel: Linear, measure: Measure) -> Formulas:
         at = other.mean
         return namespace(at).sum((at - as_like(kernel.offset, at)) * weights(at))
 
+    def pullback(x: Array, alpha: Array, beta: Array) -> Parameters:
+        total = alpha @ (x - as_like(kernel.offset, x)) + namespace(x).sum(beta, axis=0)
+        return _mean_only(measure, as_like(kernel.variance, x) * total)
+
     return Formulas(
         mean=lambda x: (x - as_like(kernel.offset, x)) @ weights(x),
         cross=cross,
         mean_gradient=lambda x: namespace(x).zeros_like(x) + weights(x),
+        pullback=pullback if isinstance(measure, Gaussian) else None,
     )
+
+
+def _mean_only(measure: Measure, gradient: Array) -> Parameters:
+    """Return a gradient in the parameters of a Gaussian that has none in its covariance."""
+    return GaussianParameters(gradient, namespace(gradient).zeros_like(measure.covariance))
 
 
 @embedding(White, Gaussian)

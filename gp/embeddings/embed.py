@@ -1,8 +1,8 @@
 """The embedding of a kernel against a measure, as it is used.
 
-:func:`embed` looks up the formulas of the pair and completes them: derivatives that the pair does not
-bring come from automatic differentiation, and double integrals between measures of different classes
-are reduced by what holds for every kernel,
+:func:`embed` looks up the formulas of the pair and completes them: derivatives that the pair does
+not bring come from automatic differentiation, and double integrals between measures of different
+classes are reduced by what holds for every kernel,
 
     C(pi, sum_i w_i delta(x_i)) = sum_i w_i z_pi(x_i),
     C(pi, sum_k w_k rho_k)      = sum_k w_k C(pi, rho_k),
@@ -34,7 +34,9 @@ from gp.measures import Measure
 class KernelEmbedding:
     """The integrals of ``kernel`` against ``measure``, and their derivatives.
 
-    What depends on points follows their kind of array; what does not follows the measure's.
+    What depends on points follows their kind of array; what does not follows the measure's. Where
+    the measure holds torch tensors that are differentiated, its graph is shared by all calls: make
+    a new embedding at each step of an optimiser.
     """
 
     kernel: Kernel
@@ -107,7 +109,8 @@ class KernelEmbedding:
 
         Each is a named tuple like ``measure.parameters()``, its entries with the leading dimensions
         (n,) and (n, D). The gradient in a covariance is the symmetric G with
-        d z = sum_ij G_ij dS_ij; weights are free (their sum is not held at one).
+        d z = sum_ij G_ij dS_ij; a pair that knows diagonal covariances only has it on the diagonal,
+        and zero elsewhere. Weights are free (their sum is not held at one).
         """
         x = self._points(x)
         own = self._formulas(x)
@@ -142,7 +145,9 @@ class KernelEmbedding:
         slopes = None if derivative_weights is None else as_like(derivative_weights, x)
         own = self._formulas(x)
         if own.pullback is not None:
-            return own.pullback(x, weights, namespace(x).zeros_like(x) if slopes is None else slopes)
+            return own.pullback(
+                x, weights, namespace(x).zeros_like(x) if slopes is None else slopes
+            )
 
         def weighted(p: Measure) -> Array:
             points, pair = _tracked(x, p), embed(self.kernel, p)

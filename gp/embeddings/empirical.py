@@ -2,18 +2,18 @@
 
     z(x) = sum_i w_i k(x, x_i),     C = sum_ij w_i w_j k(x_i, x_j)
 
-Points are taken in blocks, so that at most 2^22 kernel values are held at once. A mixture is linear in
-its components; kernels with a faster formula for mixtures have their own.
+Points are taken in blocks, so that at most 2^22 kernel values are held at once. A mixture is linear
+in its components; kernels with a faster formula for mixtures have their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gp.arrays import Array, as_like, namespace
-from gp.embeddings.registry import Formulas, choose, embedding, formulas
+from gp.embeddings.registry import Formulas, Parameters, choose, embedding, formulas
 from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
-from gp.measures import Empirical, GaussianMixture
+from gp.measures import Empirical, GaussianMixture, MixtureParameters
 
 _BLOCK = 2**22
 
@@ -29,16 +29,12 @@ def any_empirical(kernel: Kernel, measure: Empirical) -> Formulas:
     def mean(x: Array) -> Array:
         return sum(kernel(x, points) @ weights for points, weights in _blocks(measure, len(x)))
 
-    def mean_gradient(x: Array) -> Array:
-        return sum(
-            _stationary_gradient(kernel, x, points, weights)
-            for points, weights in _blocks(measure, len(x))
-        )
-
     return Formulas(
         mean=mean,
         cross=lambda other: choose(kernel, measure, other, {}),
-        mean_gradient=mean_gradient if isinstance(kernel, Stationary) else None,
+        mean_gradient=_stationary_gradient(kernel, measure)
+        if isinstance(kernel, Stationary)
+        else None,
     )
 
 
@@ -48,16 +44,20 @@ def _blocks(measure: Empirical, n: int) -> Iterator[tuple[Array, Array]]:
         yield measure.points[start : start + size], measure.weights[start : start + size]
 
 
-def _stationary_gradient(kernel: Stationary, x: Array, points: Array, weights: Array) -> Array:
-    """sum_j w_j dk(x_i, x_j)/dx_i = 2 variance sum_j w_j phi'(s_ij) (x_i - x_j) / lengthscale^2.
+def _stationary_gradient(kernel: Stationary, measure: Empirical) -> Callable[[Array], Array]:
+    """dz/dx_i = 2 variance sum_j w_j phi'(s_ij) (x_i - x_j) / lengthscale^2, as matrix products.
 
-    As two matrix products; the points are centred first, so that their differences keep their digits.
+    The points are centred first, so that their differences keep their digits.
     """
-    xp = namespace(x)
-    slope = kernel.slope(kernel.squared_distance(x, points)) * weights
-    centre = xp.mean(points, axis=0)
-    difference = (x - centre) * xp.sum(slope, axis=1)[:, None] - slope @ (points - centre)
-    return 2 * as_like(kernel.variance, x) * difference / as_like(kernel.lengthscale, x) ** 2
+
+    def block(x: Array, points: Array, weights: Array) -> Array:
+        xp = namespace(x)
+        slope = kernel.slope(kernel.squared_distance(x, points)) * weights
+        centre = xp.mean(points, axis=0)
+        difference = (x - centre) * xp.sum(slope, axis=1)[:, None] - slope @ (points - centre)
+        return 2 * as_like(kernel.variance, x) * difference / as_like(kernel.lengthscale, x) ** 2
+
+    return lambda x: sum(block(x, *part) for part in _blocks(measure, len(x)))
 
 
 @embedding(object, GaussianMixture)
@@ -75,10 +75,21 @@ def mixture_by_component(kernel: Kernel, measure: GaussianMixture) -> Formulas:
     def mean_gradient(x: Array) -> Array:
         return total([p.mean_gradient(x) for p in parts if p.mean_gradient is not None])
 
-    known = all(part.mean_gradient is not None for part in parts)
+    def pullback(x: Array, alpha: Array, beta: Array) -> Parameters:
+        xp = namespace(x)
+        values = [alpha @ p.mean(x) for p in parts]
+        slopes = [xp.sum(beta * p.mean_gradient(x)) for p in parts if p.mean_gradient is not None]
+        pulled = [p.pullback(x, alpha, beta) for p in parts if p.pullback is not None]
+        return MixtureParameters(
+            xp.stack([a + b for a, b in zip(values, slopes, strict=True)]),
+            weights[:, None] * xp.stack([p.mean for p in pulled]),
+            weights[:, None, None] * xp.stack([p.covariance for p in pulled]),
+        )
 
+    known = all(part.mean_gradient is not None for part in parts)
     return Formulas(
         mean=lambda x: total([part.mean(x) for part in parts]),
         cross=lambda other: total([part.cross(other) for part in parts]),
         mean_gradient=mean_gradient if known else None,
+        pullback=pullback if known and all(part.pullback is not None for part in parts) else None,
     )

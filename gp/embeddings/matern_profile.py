@@ -1,16 +1,16 @@
 """The Matern kernels of order 1/2, 3/2 and 5/2 in one dimension.
 
-k(t) = e^-tau c(tau),  tau = lambda |t|,  lambda = sqrt(2 nu) / lengthscale, c a polynomial. So are its
-descendants, each e^-tau times a polynomial:
+k(t) = e^-tau c(tau),  tau = lambda |t|,  lambda = sqrt(2 nu) / lengthscale, c a polynomial. So are
+its descendants, each e^-tau times a polynomial:
 
     |k'| = lambda e^-tau slope(tau)
     g(t) = int_t^inf k = e^-tau tail(tau) / lambda,        kappa = g(0)
     h(t) = int_t^inf g = e^-tau second(tau) / lambda^2
 
 *Over an interval.* The part of [a, b] on one side of x is [u, u + w] in distance. With
-J_i(omega) = int_0^1 s^i e^(-omega s) ds, omega = lambda w,
+J_i(omega) = int_0^1 s^i e^(-omega s) ds, omega = lambda w, v = lambda u,
 
-    int_u^(u+w) k = (e^-(lambda u) / lambda) sum_j c_j sum_i binom(j, i) (lambda u)^(j-i) omega^(i+1) J_i,
+    int_u^(u+w) k = e^-v / lambda sum_j c_j sum_i binom(j, i) v^(j-i) omega^(i+1) J_i,
 
 a sum of positive terms, exact to rounding however short or far the interval is.
 
@@ -21,8 +21,9 @@ a sum of positive terms, exact to rounding however short or far the interval is.
 
 one side of zero contributes sum_j c_j (lambda s)^j M_j. R_0 = sqrt(pi/2) erfcx(beta / sqrt 2), and
 R_(j+1) = j R_(j-1) - beta R_j. Forwards, that recursion loses digits like beta^2j for large beta (a
-lengthscale much shorter than s, or a far tail), so from beta = 4 on the ratios R_j / R_(j-1) come from
-its continued fraction r_j = j / (beta + r_(j+1)), which converges to 1e-13 within 30 levels there.
+lengthscale much shorter than s, or a far tail), so from beta = 4 on the ratios R_j / R_(j-1) come
+from its continued fraction r_j = j / (beta + r_(j+1)), which converges to 1e-13 within 30 levels
+there.
 """
 
 from __future__ import annotations
@@ -65,8 +66,13 @@ class MaternProfile:
         """Return the average over [a, b], and its derivative: the right side's slope pulls up."""
         xp = namespace(x)
         zero, width = xp.zeros_like(x), b - a
-        left = self._side(xp.maximum(x - b, zero), xp.clip(x - a, 0 * width, width))
-        right = self._side(xp.maximum(a - x, zero), xp.clip(b - x, 0 * width, width))
+
+        def inside(length: Array) -> Array:
+            # not clip: at an end of the interval the gradient is the mean of those on both sides
+            return xp.minimum(xp.maximum(length, zero), width)
+
+        left = self._side(xp.maximum(x - b, zero), inside(x - a))
+        right = self._side(xp.maximum(a - x, zero), inside(b - x))
         return (left[0] + right[0]) / width, (right[1] - left[1]) / width
 
     def _side(self, distance: Array, width: Array) -> tuple[Array, Array]:
@@ -95,9 +101,7 @@ class MaternProfile:
     def _tilted(self, polynomial: Polynomial, moments: tuple[Array, ...], sd: Array) -> Array:
         """E[polynomial(lambda D) e^(-lambda D); D > 0]."""
         scale = self.rate * sd
-        return sum(
-            c * scale**j * moments[j] for j, c in enumerate(polynomial) if c
-        )
+        return sum(c * scale**j * moments[j] for j, c in enumerate(polynomial) if c)
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
         """Return the second difference of kappa |t| + h(|t|)."""
@@ -109,7 +113,7 @@ class MaternProfile:
 
         inside = 2 * self.tail[0] / self.rate * overlap(a, b, c, d)
         total = inside + second_difference(decaying, a, b, c, d)
-        return short_by_quadrature(self, a, b, c, d, total / ((b - a) * (d - c)))
+        return short_by_quadrature(self, a, b, c, d, otherwise=total / ((b - a) * (d - c)))
 
     def gaussian_interval(self, mean: Array, sd: Array, a: Array, b: Array) -> Array:
         """Return E[F(b - Y) - F(a - Y)] / (b - a) with F(t) = sign(t) (kappa - g(|t|)).
@@ -121,11 +125,14 @@ class MaternProfile:
         inside = normal_interval((a - mean) / sd, (b - mean) / sd)
         outside = self._signed_tail(b - mean, sd) - self._signed_tail(a - mean, sd)
         average = (2 * self.tail[0] * inside - outside) / self.rate / (b - a)
+        short = b - a <= xp.minimum(sd, self.lengthscale)
+        if not bool(xp.any(short)):
+            return average
         by_rule = gauss_legendre(lambda x: self.gaussian(x, mean, sd)[0], a, b) / (b - a)
-        return xp.where(b - a <= xp.minimum(sd, self.lengthscale), by_rule, average)
+        return xp.where(short, by_rule, average)
 
     def _signed_tail(self, mu: Array, sd: Array) -> Array:
-        """lambda E[sign(D) g(|D|)], D ~ N(mu, sd^2)."""
+        """Return lambda E[sign(D) g(|D|)], D ~ N(mu, sd^2)."""
         right, left = self._moments(mu, sd), self._moments(-mu, sd)
         return self._tilted(self.tail, right, sd) - self._tilted(self.tail, left, sd)
 
@@ -157,7 +164,7 @@ def tilted_moments(mu: Array, sd: Array, rate: Array) -> tuple[Array, Array, Arr
     negative = beta < 0
     zero = xp.zeros_like(beta)
 
-    # mu > rate sd^2: the exponent is below -rate mu / 2, and all terms of the recursion are positive
+    # mu > rate sd^2: the exponent is below -rate mu / 2, and all terms are positive
     below = xp.where(negative, beta, zero)
     exponent = xp.where(negative, rate * (rate * sd**2 / 2 - mu), zero)
     m0 = xp.exp(exponent) * special(mu).ndtr(-below)
@@ -191,8 +198,8 @@ def _half_line_moments(beta: Array) -> tuple[Array, Array, Array]:
 def _exponential_moments(omega: Array) -> tuple[Array, Array, Array]:
     """J_i(omega) = int_0^1 s^i e^(-omega s) ds for i = 0, 1, 2 and omega >= 0.
 
-    From omega = 1 on by i J_(i-1) - omega J_i = e^-omega upwards; below, J_2 by its power series and
-    the same relation downwards. In these directions nothing cancels.
+    From omega = 1 on by i J_(i-1) - omega J_i = e^-omega upwards; below, J_2 by its power series
+    and the same relation downwards. In these directions nothing cancels.
     """
     xp = namespace(omega)
     large, one = omega > 1, xp.ones_like(omega)

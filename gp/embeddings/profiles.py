@@ -7,15 +7,15 @@ What an embedding of a product over columns is made of, for each column d, as ar
     two_intervals     average of k(x - y) over x in [a, b] and y in [c, d]
     gaussian_interval average over x in [a, b] of E k(x - Y)
 
-Two facts serve every stationary kernel. The difference of two independent Gaussians is Gaussian, so a
-double integral between Gaussians is ``gaussian`` with the variances added. And with K'' = k, the double
-integral over two intervals is the second difference K(b-c) - K(a-c) - K(b-d) + K(a-d); taking
-K(t) = kappa |t| + h(|t|) with kappa = int_0^inf k and h decaying, its first part is 2 kappa times the
-length of the overlap, and what is left has no large numbers to cancel.
+Two facts serve every stationary kernel. The difference of two independent Gaussians is Gaussian, so
+a double integral between Gaussians is ``gaussian`` with the variances added. And with K'' = k, the
+double integral over two intervals is the second difference K(b-c) - K(a-c) - K(b-d) + K(a-d);
+taking K(t) = kappa |t| + h(|t|) with kappa = int_0^inf k and h decaying, its first part is 2 kappa
+times the length of the overlap, and what is left has no large numbers to cancel.
 
-A difference of primitives over a short interval loses digits. Intervals shorter than the lengthscale
-are therefore integrated by Gauss-Legendre rules, cut where the integrand has a kink; on such an
-interval 20 nodes are exact to rounding.
+A difference of primitives over a short interval loses digits. Intervals shorter than the
+lengthscale are therefore integrated by Gauss-Legendre rules, cut where the integrand has a kink; on
+such an interval 20 nodes are exact to rounding.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def second_difference(h: Callable[[Array], Array], a: Array, b: Array, c: Array,
 
 
 def short_by_quadrature(
-    profile: Profile, a: Array, b: Array, c: Array, d: Array, otherwise: Array
+    profile: Profile, a: Array, b: Array, c: Array, d: Array, *, otherwise: Array
 ) -> Array:
     """Return the average over two intervals: by quadrature over the shorter where it is short.
 
@@ -98,6 +98,9 @@ def short_by_quadrature(
     xp = namespace(a)
     first = b - a <= d - c
     low, high = xp.where(first, a, c), xp.where(first, b, d)
+    short = high - low <= profile.lengthscale
+    if not bool(xp.any(short)):
+        return otherwise
     other_low, other_high = xp.where(first, c, a), xp.where(first, d, b)
     # the average over the longer interval has kinks where it begins and where it ends
     cuts = [low, *(xp.minimum(xp.maximum(e, low), high) for e in (other_low, other_high)), high]
@@ -106,7 +109,6 @@ def short_by_quadrature(
         return profile.interval(x, other_low, other_high)[0]
 
     pieces = [gauss_legendre(inner, cuts[i], cuts[i + 1]) for i in range(3)]
-    short = high - low <= profile.lengthscale
     return xp.where(short, (pieces[0] + pieces[1] + pieces[2]) / (high - low), otherwise)
 
 
@@ -158,7 +160,7 @@ class SquaredExponentialProfile:
 
         inside = overlap(a, b, c, d) + second_difference(decaying, a, b, c, d)
         average = sqrt(2 * pi) * scale * inside / ((b - a) * (d - c))
-        return short_by_quadrature(self, a, b, c, d, average)
+        return short_by_quadrature(self, a, b, c, d, otherwise=average)
 
     def gaussian_interval(self, mean: Array, sd: Array, a: Array, b: Array) -> Array:
         """Return the average of a wider and lower bump, which is one of the same kind."""

@@ -13,8 +13,8 @@ Each pair has its own formulas, and a new pair is one function:
         return Formulas(mean=..., cross=...)
 
 It is called with the measure in the kind of array that is computed in, and has to follow it, by the
-array API standard: then what it leaves out (the derivatives in x and in the measure's parameters) is
-found by automatic differentiation. The most special function is taken: kernel and measure are
+array API standard: then what it leaves out (the derivatives in x and in the measure's parameters)
+is found by automatic differentiation. The most special function is taken: kernel and measure are
 looked up by their classes from the most derived on, the kernel first; ``object`` stands for any.
 """
 
@@ -40,8 +40,8 @@ class Formulas:
     Attributes
     ----------
     mean : x (n, D) to z(x), (n,).
-    cross : another measure to C(measure, other), (). It raises :class:`UnknownPairError` for what it
-        does not know (see :func:`choose`); mixtures and empirical measures need not be known.
+    cross : another measure to C(measure, other), (). It raises :class:`UnknownPairError` for what
+        it does not know (see :func:`choose`); mixtures and empirical measures need not be known.
     mean_gradient : x (n, D) to dz/dx, (n, D).
     jacobian : x (n, D) to the gradients of z(x), (n, ...), and of dz/dx, (n, D, ...), in the
         parameters of the measure.
@@ -62,6 +62,8 @@ class Formulas:
 
 
 PairFunction: TypeAlias = Callable[[Any, Any], Formulas]
+Known: TypeAlias = Mapping[type, Callable[[Any], Array]]
+"""Functions of another measure, by its class."""
 
 
 class UnknownPairError(TypeError):
@@ -101,7 +103,7 @@ def choose(
     kernel: Kernel,
     measure: Measure,
     other: Measure,
-    known: Mapping[type, Callable[[Any], Array]],
+    known: Known,
 ) -> Array:
     """Return C(measure, other) from the functions known for classes of ``other``.
 
@@ -158,14 +160,15 @@ def _name(registered: type) -> str:
 
 
 def _what_there_is(kernel: type, measure: type) -> str:
-    for_kernel = sorted({_name(m) for k, m in _FUNCTIONS if k is not object and issubclass(kernel, k)})
-    for_any = sorted({_name(m) for k, m in _FUNCTIONS if k is object})
+    for_kernel = {_name(m) for k, m in _FUNCTIONS if k is not object and issubclass(kernel, k)}
+    # every kernel has one against mixtures if it has one against their components
+    for_any = {_name(m) for k, m in _FUNCTIONS if k is object} - {GaussianMixture.__name__}
     for_measure = sorted(
         {_name(k) for k, m in _FUNCTIONS if m is not object and issubclass(measure, m)}
     )
     return (
         f"no embedding of {kernel.__name__} against {measure.__name__}. {kernel.__name__} has one "
-        f"against: {', '.join([*for_kernel, *for_any])}. {measure.__name__} has one with: "
+        f"against: {', '.join(sorted(for_kernel | for_any))}. {measure.__name__} has one with: "
         f"{', '.join(for_measure) or 'no kernel'}. Add the pair with "
         f"@gp.embeddings.embedding({kernel.__name__}, {measure.__name__}). {DISCRETISE}"
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from gp.arrays import Array, as_like, namespace
 from gp.embeddings.matern_profile import matern_profile
 from gp.embeddings.profiles import Profile, squared_exponential_profile
-from gp.embeddings.registry import DISCRETISE, Formulas, UnknownPairError, choose, embedding
+from gp.embeddings.registry import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
 from gp.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Measure, Uniform
 
@@ -25,7 +25,7 @@ def box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> For
     """Return the integrals of a product over columns against a box."""
     lower, upper = measure.parameters()
     variance = as_like(kernel.variance, lower)
-    known = {
+    known: Known = {
         Uniform: lambda other: profile.two_intervals(lower, upper, *other.parameters()),
         Gaussian: lambda other: profile.gaussian_interval(
             *_independent(kernel, measure, other), lower, upper
@@ -48,7 +48,7 @@ def gaussian_by_column(kernel: Stationary, profile: Profile, measure: Gaussian) 
         other_mean, other_sd = _independent(kernel, measure, other)
         return profile.gaussian(mean, other_mean, xp.sqrt(sd**2 + other_sd**2))[0]
 
-    known = {
+    known: Known = {
         Gaussian: with_gaussian,
         Uniform: lambda other: profile.gaussian_interval(mean, sd, *other.parameters()),
     }

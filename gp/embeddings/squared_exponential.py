@@ -6,9 +6,9 @@ With Lambda = diag(lengthscale^2), A = Lambda + S, P = A^-1, a = P (x - m) for a
     dz/dx     = -z a
     dz/dm     = z a                          dz/dS = z (a a^T - P) / 2
 
-and the double integral between N(m, S) and N(m', S') is z(m) for N(m', S + S'), because the difference
-of the two Gaussians is one. A mixture is the weighted sum over its components; a Gaussian is a mixture
-of one. All components are done at once, as arrays with a leading dimension K.
+and the double integral between N(m, S) and N(m', S') is z(m) for N(m', S + S'), because the
+difference of the two Gaussians is one. A mixture is the weighted sum over its components; a
+Gaussian is a mixture of one. All components are done at once, as arrays with a leading dimension K.
 
 Lengths are divided by the lengthscales before A is factorised, and determinants are added up as
 logarithms, so neither the units of the inputs nor a large D under- or overflow.
@@ -103,7 +103,9 @@ def squared_exponential_gaussian(
 
     def mean_gradient(x: Array) -> Array:
         z, whitened = bumps(x)
-        return -namespace(x).sum((weights[:, None] * z)[:, :, None] * (whitened @ bumps.whitening), axis=0)
+        return -namespace(x).sum(
+            (weights[:, None] * z)[:, :, None] * (whitened @ bumps.whitening), axis=0
+        )
 
     def with_box(other: Uniform) -> Array:
         assert isinstance(measure, Gaussian)  # mixtures are not given this function
@@ -126,7 +128,9 @@ def squared_exponential_gaussian(
             kernel,
             measure,
             other,
-            dict.fromkeys((Gaussian, GaussianMixture), lambda o: _pairs(kernel, measure, o).gradient()),
+            dict.fromkeys(
+                (Gaussian, GaussianMixture), lambda o: _pairs(kernel, measure, o).gradient()
+            ),
         ),
     )
 
@@ -134,8 +138,8 @@ def squared_exponential_gaussian(
 def _named(measure: Measure, parts: tuple[Array, Array, Array], axis: int) -> Parameters:
     """Gradients (..., K, ...) of each component as those of the measure; K stands at ``axis``.
 
-    ``parts`` are the gradients in the weights, and those of the component's own integral in its mean
-    and covariance, which a mixture multiplies by the weight of the component.
+    ``parts`` are the gradients in the weights, and those of the component's own integral in its
+    mean and covariance, which a mixture multiplies by the weight of the component.
     """
     xp = namespace(parts[0])
     if isinstance(measure, Gaussian):
@@ -166,9 +170,7 @@ def _jacobian(bumps: Bumps, measure: Measure, x: Array) -> tuple[Parameters, Par
     return _named(measure, values, axis=1), _named(measure, slopes, axis=2)
 
 
-def _pullback(
-    bumps: Bumps, measure: Measure, x: Array, alpha: Array, beta: Array
-) -> Parameters:
+def _pullback(bumps: Bumps, measure: Measure, x: Array, alpha: Array, beta: Array) -> Parameters:
     xp = namespace(x)
     z, whitened = bumps(x)
     a = whitened @ bumps.whitening  # (K, n, D)
@@ -195,12 +197,12 @@ class _Pairs:
     weights: Array  # (K',), of the other measure
 
     def total(self) -> Array:
-        """The double integral, ()."""
+        """Return the double integral, ()."""
         z = self.bumps(self.points)[0].reshape(-1, self.weights.shape[0])
         return _components(self.measure)[0] @ z @ self.weights
 
     def gradient(self) -> Parameters:
-        """Its gradient in the parameters of the first measure: points move with its means."""
+        """Return its gradient in the first measure: the points move with its means."""
         xp = namespace(self.points)
         count, dimension = self.weights.shape[0], self.points.shape[-1]
         z, whitened = self.bumps(self.points)

@@ -54,7 +54,7 @@ class AffineMap:
 
     @property
     def log_determinant(self) -> Array:
-        """log |det scale|: what a log density gains from x to u."""
+        """Log |det scale|: what a log density gains from x to u."""
         xp = namespace(self.scale)
         return xp.sum(xp.log(xp.linalg.diagonal(self.scale)))
 

@@ -30,7 +30,7 @@ def common_arrays(**arguments: Array) -> tuple[Array, ...]:
 
 
 def _torch_model(tensors: Mapping[str, Array]) -> Array:
-    """An empty tensor of the dtype and device that the tensors share."""
+    """Return an empty tensor of the dtype and device that the tensors share."""
     import torch
 
     devices = {name: str(tensor.device) for name, tensor in tensors.items()}
@@ -50,7 +50,9 @@ def _finite(name: str, value: Array, like: Array) -> Array:
     except (TypeError, ValueError) as failure:
         raise TypeError(f"{name} = {value!r}: give an array of numbers") from failure
     if not np.all(np.isfinite(host)):
-        raise ValueError(f"{name} has {np.sum(~np.isfinite(host))} entries that are NaN or infinite")
+        raise ValueError(
+            f"{name} has {np.sum(~np.isfinite(host))} entries that are NaN or infinite"
+        )
     return as_like(value if is_torch(value) else host, like)
 
 
@@ -67,12 +69,15 @@ def require_shape(name: str, value: Array, shape: Sequence[int | str]) -> None:
 
 
 def require_weights(weights: Array) -> None:
-    """Raise ValueError unless ``weights`` are non-negative and sum to one within rounding."""
+    """Raise ValueError unless ``weights`` are non-negative and sum to one within 1e-6.
+
+    That is what weights lose that were rounded to float32, wherever they are used afterwards.
+    """
     host = to_numpy(weights)
     if np.any(host < 0):
         raise ValueError(f"weights has negative entries (smallest {host.min():.3g}): give >= 0")
     total = float(host.sum(dtype=np.float64))
-    if abs(total - 1) > np.sqrt(np.finfo(host.dtype).eps):
+    if abs(total - 1) > 1e-6:
         raise ValueError(f"weights sum to {total:.10g}: divide them by their sum")
 
 

@@ -122,7 +122,7 @@ class GaussianMixture:
         return self._carried(index, normals)
 
     def _carried(self, index: Array, normals: Array) -> Array:
-        """Standard normal points (n, D) into the components ``index`` (n,)."""
+        """Carry standard normal points (n, D) into the components ``index`` (n,)."""
         means, factors = as_like(self.means, normals), as_like(self.factors, normals)
         return means[index] + (factors[index] @ normals[:, :, None])[:, :, 0]
 

@@ -498,3 +498,26 @@ def test_means(mean, data):
         step = 1e-5 * np.eye(len(vector))[i]
         ahead, behind = unpack(mean, vector + step)(x), unpack(mean, vector - step)(x)
         np.testing.assert_allclose(entry, w @ (ahead - behind) / 2e-5, rtol=1e-7)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
+def test_many_extensions_equal_a_refit(make):
+    """More of them than a factor keeps apart; every posterior on the way stays as it is."""
+    rng = np.random.default_rng(8)
+    x, at = rng.uniform(-2, 2, size=(90, 2)), make(rng.normal(size=(4, 2)))
+    points, y = make(x), make(f(x))
+    process = gp.GaussianProcess(SquaredExponential(ARD), noise=1e-3)
+    posterior = early = process.condition(points[:10], y[:10])
+    for i in range(10, 90):
+        posterior = posterior.extend(points[i : i + 1], y[i : i + 1])
+        early = posterior if i == 40 else early
+    for extended, n in ((posterior, 90), (early, 41)):
+        refit = process.condition(points[:n], y[:n])
+        for method in ("mean", "covariance", "variance_gradient"):
+            ours, theirs = getattr(extended, method)(at), getattr(refit, method)(at)
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(extended.weights, refit.weights, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(extended.factor.lower, refit.factor.lower, atol=1e-10)
+        np.testing.assert_allclose(
+            extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-9
+        )

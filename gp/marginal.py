@@ -1,0 +1,158 @@
+"""A posterior that is marginalised over the hyperparameters: a small weighted set of them.
+
+Hyperparameters theta_j are drawn from a multivariate t about the optimum of a fit, shaped by its
+Laplace precision, at scrambled Sobol points, and weighted by
+
+    w_j proportional to  p(y | theta_j) p(theta_j) / q(theta_j)        (importance sampling),
+
+so that the set is right however skewed the true posterior, as long as the proposal covers it; the
+effective number of points says whether it did. Where the overall scale s was found in closed form,
+its conditional distribution under a flat prior on log s is known, n s_hat / chi^2_n, and is drawn
+from exactly. Linear coefficients of the mean stay at their generalised least squares values.
+
+Predictive moments are those of the mixture (laws of total mean and variance):
+
+    E f = sum w_j m_j,   Cov f = sum w_j (C_j + (m_j - E f)(m_j - E f)^T).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import chi2, qmc
+
+from gp.arrays import Array, namespace
+from gp.hyperparameters import Hyperparameters, posterior_at
+from gp.observations import Functional
+from gp.posterior import Posterior
+from gp.search import log_evidence
+
+_DEGREES = 6
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalPosterior:
+    """A mixture of posteriors with different hyperparameters; made by :func:`marginalise`.
+
+    Attributes
+    ----------
+    posteriors : J posteriors. weights : (J,), positive, of sum 1.
+    """
+
+    posteriors: tuple[Posterior, ...]
+    weights: Any
+
+    @property
+    def effective_size(self) -> float:
+        """1 / sum w_j^2: near J if the Laplace approximation is good, near 1 if it is useless."""
+        return float(1 / np.sum(self.weights**2))
+
+    def mean(self, x: Array | Functional) -> Array:
+        """Return the mean of f at points (m, D), or of other functionals: (m,)."""
+        return self._average([posterior.mean(x) for posterior in self.posteriors])
+
+    def variance(self, x: Array | Functional) -> Array:
+        """Return the variance of f (without noise), (m,)."""
+        return self.mean_and_variance(x)[1]
+
+    def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
+        """Return both, (m,) and (m,)."""
+        moments = [posterior.mean_and_variance(x) for posterior in self.posteriors]
+        mean = self._average([mean for mean, _ in moments])
+        return mean, self._average([v + (m - mean) ** 2 for m, v in moments])
+
+    def covariance(self, x: Array | Functional) -> Array:
+        """Return the covariance of f at points x (m, D), (m, m)."""
+        means = [posterior.mean(x) for posterior in self.posteriors]
+        mean = self._average(means)
+        parts = [
+            posterior.covariance(x) + (m - mean)[:, None] * (m - mean)[None, :]
+            for posterior, m in zip(self.posteriors, means, strict=True)
+        ]
+        return self._average(parts)
+
+    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
+        """Return n joint draws of f at points x (m, D), by weight from the set: (n, m)."""
+        rng = np.random.default_rng(seed)
+        counts = rng.multinomial(n, self.weights)
+        draws = [
+            posterior.sample(x, int(count), rng)
+            for posterior, count in zip(self.posteriors, counts, strict=True)
+            if count > 0
+        ]
+        stacked = (
+            namespace(*draws).concat(draws, axis=0)
+            if draws
+            else self.posteriors[0].sample(x, 0, rng)
+        )
+        return stacked[rng.permutation(n), :]
+
+    def _average(self, parts: list[Array]) -> Array:
+        weighted = (float(w) * part for w, part in zip(self.weights, parts, strict=True))
+        return sum(weighted, 0.0 * parts[0])
+
+
+def marginalise(
+    posterior: Posterior, n_points: int = 32, seed: int | np.random.Generator = 0
+) -> MarginalPosterior:
+    """Return a fitted posterior with the uncertainty of its hyperparameters.
+
+    Parameters
+    ----------
+    posterior : from :func:`gp.fit`.
+    n_points : size of the set; a power of 2 is best. Each costs a Cholesky factorisation.
+    seed : of the points' scrambling.
+
+    Raises
+    ------
+    ValueError
+        If the hyperparameters of ``posterior`` were given and not fitted.
+    """
+    fit = posterior.hyperparameters
+    if fit is None:
+        raise ValueError(
+            "posterior has hyperparameters that were given, not fitted: make it with gp.fit(x, y)"
+        )
+    if len(posterior.y) != len(fit.problem.y):
+        raise ValueError(
+            f"posterior was fitted to {len(fit.problem.y)} observations and extended to "
+            f"{len(posterior.y)}: fit it to all of them first"
+        )
+    if n_points < 2:
+        raise ValueError(f"n_points = {n_points}: give 2 or more")
+    thetas, log_proposal, scales = _proposals(fit, n_points, np.random.default_rng(seed))
+    log_weights = np.array([_log_target(fit, theta) for theta in thetas]) - log_proposal
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    kept = np.flatnonzero(weights > 1e-6 / n_points)
+    x = posterior.x
+    posteriors = tuple(posterior_at(fit, thetas[j], x, posterior.y, scales[j]) for j in kept)
+    return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())
+
+
+def _proposals(
+    fit: Hyperparameters, n_points: int, rng: np.random.Generator
+) -> tuple[Any, Any, Any]:
+    """Return thetas (J, P), their log density up to a constant (J,), and factors of the scale."""
+    size = len(fit.theta)
+    uniform = qmc.Sobol(size + 2, seed=rng).random(n_points)
+    uniform = np.clip(uniform, 1e-12, 1 - 1e-12)
+    normal = ndtri(uniform[:, :size])
+    stretch = np.sqrt(_DEGREES / chi2.ppf(uniform[:, size], _DEGREES))
+    offset = normal * stretch[:, None]
+    root = np.linalg.cholesky(np.linalg.inv(fit.precision)) if size else np.zeros((0, 0))
+    log_density = -0.5 * (_DEGREES + size) * np.log1p(np.sum(offset**2, axis=1) / _DEGREES)
+    n = len(fit.problem.y)
+    scales = n / chi2.ppf(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
+    return fit.theta + offset @ root.T, log_density, scales
+
+
+def _log_target(fit: Hyperparameters, theta: Any) -> float:
+    """Return log evidence plus log prior; minus infinity beyond the bounds of the search."""
+    prior = fit.coordinates.prior
+    if np.any(theta < prior.bounds_lower) or np.any(theta > prior.bounds_upper):
+        return -np.inf
+    return log_evidence(fit.problem, fit.coordinates, theta) + prior.log_density(theta)[0]

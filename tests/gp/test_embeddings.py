@@ -1,0 +1,613 @@
+"""Embeddings: the contract, product rules, limits, tails, units, autodiff, errors."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from itertools import product as cartesian
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gp.embeddings import Formulas, UnknownPairError, embed, embedding, registered_pairs
+from gp.kernels import (
+    Columns,
+    Constant,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    SquaredExponential,
+    White,
+)
+from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
+from gp.testing_measures import check_embedding
+
+S2 = np.array([[0.5, 0.2], [0.2, 0.4]])
+S3 = np.array([[0.6, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.3]])
+RNG = np.random.default_rng(0)
+MEASURES = {
+    "gaussian": Gaussian([0.1, 0.2], S2),
+    "diagonal": Gaussian([0.1, 0.2], [0.5, 0.8]),
+    "mixture": GaussianMixture([0.3, 0.7], [[0, 0], [1, 0.5]], [S2, 0.3 * np.eye(2)]),
+    "diagonal mixture": GaussianMixture([0.3, 0.7], [[0, 0], [1, 0.5]], [[0.3, 0.4], [0.8, 0.2]]),
+    "box": Uniform([-1.0, 0.0], [1.0, 1.7]),
+    "empirical": Empirical(RNG.normal(size=(8, 2)), np.arange(1, 9) / 36),
+}
+INDEPENDENT = ("diagonal", "diagonal mixture", "box", "empirical")
+SE = SquaredExponential(np.array([0.8, 1.3]), 1.5)
+ANY_MEASURE = {
+    "se": SE,
+    "se scalar": SquaredExponential(0.9),
+    "linear": Linear(np.array([0.5, 1.0]), 0.3),
+    "constant": Constant(2.0),
+    "sum": SE + Linear(0.5, 0.3) + Constant(0.7) + Columns(Matern52(0.7), (1,)),
+    "scaled sum": Constant(0.5) * (SE + Linear(0.5)),
+    "product of se": SquaredExponential(0.8) * SquaredExponential(np.array([1.2, 0.9]), 2.0),
+    "columns": Columns(Matern32(0.8, 2.0), (1,)),
+    "swapped columns": Columns(SE, (1, 0)),
+}
+PRODUCTS = {
+    "matern 5/2 x 3/2": Columns(Matern52(0.8, 1.2), (0,)) * Columns(Matern32(1.1), (1,)),
+    "matern 1/2 x se": Columns(Matern12(0.8, 1.2), (1,)) * Columns(SquaredExponential(1.1), (0,)),
+    "product of sums": Product(
+        (Columns(Matern52(0.8) + Linear(0.4), (1,)), Columns(SquaredExponential(1.1), (0,)))
+    ),
+}
+FINITE_ONLY = {
+    "matern": Matern32(np.array([1.0, 0.6])),
+    "rational quadratic": RationalQuadratic(0.9),
+    "periodic": Periodic(1.0, 2.0),
+}
+PAIRS = (
+    [(k, m) for k in ANY_MEASURE for m in MEASURES]
+    + [(k, m) for k in PRODUCTS for m in INDEPENDENT]
+    + [(k, "empirical") for k in FINITE_ONLY]
+)
+KERNELS = {**ANY_MEASURE, **PRODUCTS, **FINITE_ONLY}
+
+
+@pytest.mark.parametrize(("kernel", "measure"), PAIRS)
+def test_pairs_keep_the_contract(kernel, measure):
+    check_embedding(KERNELS[kernel], MEASURES[measure])
+
+
+# Product rules in one to three dimensions
+
+
+def rule(measure, cuts=()):
+    """Product Gauss-Legendre nodes and weights for a box or independent Gaussians.
+
+    Each axis is cut at the kinks of what is integrated; pieces of 9.5 sd hold all but 1e-20 of a
+    Gaussian, and 40 nodes on a piece (16 in three dimensions, where the pieces are shorter than the
+    lengthscale) are exact to 1e-12 at least.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(40 if measure.dimension < 3 else 16)
+    axes = []
+    for d in range(measure.dimension):
+        if isinstance(measure, Uniform):
+            low, high = measure.lower[d], measure.upper[d]
+        else:
+            reach = 9.5 * np.sqrt(measure.covariance[d, d])
+            low, high = measure.mean[d] - reach, measure.mean[d] + reach
+        inner = {c[d] for c in cuts if low < c[d] < high}
+        edges = sorted({low, high, measure.mean[d]} | inner)
+        x, w = [], []
+        for a, b in pairwise(edges):
+            x.append((a + b) / 2 + (b - a) / 2 * nodes)
+            w.append((b - a) / 2 * weights)
+        axes.append((np.concatenate(x), np.concatenate(w)))
+    points = np.array(list(cartesian(*(x for x, _ in axes))))
+    total = np.array([np.prod(w) for w in cartesian(*(w for _, w in axes))])
+    return points, total * np.exp(measure.log_density(points))
+
+
+def hermite(measure, order):
+    """Product Gauss-Hermite rule for a Gaussian of any covariance."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+    weights = weights / weights.sum()
+    u = np.array(list(cartesian(*[nodes] * measure.dimension)))
+    w = np.array([np.prod(p) for p in cartesian(*[weights] * measure.dimension)])
+    return measure.map.from_standard(u), w
+
+
+def against_rule(kernel, measure, x, nodes_at, tolerance=1e-8):
+    """Compare z, its gradient and the double integral with a rule; nodes_at(x_i) is one for it."""
+    pair = embed(kernel, measure)
+    z, slopes = pair.mean(x), pair.mean_gradient(x)
+    for i, point in enumerate(x):
+        nodes, weights = nodes_at(point)
+        assert kernel(x[i : i + 1], nodes)[0] @ weights == pytest.approx(z[i], abs=tolerance)
+        gradient = kernel.derivatives(x[i : i + 1], nodes).k_x[0] @ weights
+        np.testing.assert_allclose(slopes[i], gradient, atol=tolerance)
+    nodes, weights = nodes_at(None)
+    assert weights @ pair.mean(nodes) == pytest.approx(float(pair.double()), abs=tolerance)
+
+
+GAUSSIANS = [
+    Gaussian([0.3], [[0.6]]),
+    Gaussian([0.3, -0.2], S2),
+    Gaussian([0.3, -0.2, 0.1], S3),
+]
+
+
+@pytest.mark.parametrize("measure", GAUSSIANS, ids=lambda m: f"D={m.dimension}")
+def test_se_against_gauss_hermite(measure):
+    kernel = SquaredExponential(np.array([1.2, 1.5, 1.1])[: measure.dimension], 1.4)
+    x = np.random.default_rng(1).normal(size=(3, measure.dimension))
+    nodes = hermite(measure, 34)
+    against_rule(kernel, measure, x, lambda _: nodes)
+
+
+def test_a_mixture_against_gauss_hermite():
+    mixture = MEASURES["mixture"]
+    parts = [hermite(component, 60) for component in mixture.components]
+    nodes = np.concatenate([x for x, _ in parts])
+    weights = np.concatenate([w * v for w, (_, v) in zip(mixture.weights, parts, strict=True)])
+    x = np.random.default_rng(1).normal(size=(3, 2))
+    against_rule(SE, mixture, x, lambda _: (nodes, weights))
+
+
+def over_columns(kernels):
+    return (
+        kernels[0]
+        if len(kernels) == 1
+        else Product(tuple(Columns(kernel, (d,)) for d, kernel in enumerate(kernels)))
+    )
+
+
+FACTORS = [Matern52(0.8, 1.2), Matern32(1.1), SquaredExponential(0.9)]
+BOXES = [Uniform([-0.5], [1.0]), Uniform([-0.5, 0.2], [1.0, 1.1]), Uniform([-0.5, 0, 0], [1, 1, 2])]
+CLOUDS = [Gaussian([0.2], [0.3]), Gaussian([0.2, -0.1], [0.3, 0.8])]
+
+
+@pytest.mark.parametrize(
+    "measure", BOXES + CLOUDS, ids=lambda m: f"{type(m).__name__}{m.dimension}"
+)
+def test_products_over_columns_against_product_rules(measure):
+    kernel = over_columns(FACTORS[: measure.dimension])
+    # one point inside the box, and one outside in some columns
+    x = np.array([[0.3, 0.5, 0.7], [-0.9, 0.6, 2.5]])[:, : measure.dimension]
+    if measure.dimension == 3:
+        x = x[:1]
+
+    def nodes_at(point):
+        return rule(measure, () if point is None else (point,))
+
+    against_rule(kernel, measure, x, nodes_at)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize("lengthscale", [0.05, 0.7, 20.0])
+def test_double_integrals_between_intervals_and_gaussians(kernel, lengthscale):
+    """All pairs of overlapping, nested, disjoint and short intervals, and Gaussians."""
+    kernel = kernel(lengthscale, 1.3)
+    measures = [
+        Uniform([-1.0], [0.5]), Uniform([0.2], [2.0]), Uniform([-0.3], [0.1]), Uniform([0.5],
+        [0.52]), Uniform([3.0], [3.4]), Gaussian([0.1], [0.4]), Gaussian([-1.0], [0.01]),
+    ]  # fmt: skip
+    # cuts where the kernel mean bends, and around them at the scale on which it bends
+    ends = [v for m in measures[:5] for v in (m.lower[0], m.upper[0])]
+    spread = [s * lengthscale * t for s in (-1, 1) for t in (0.3, 1, 3, 10)]
+    cuts = [[e + s] for e in [*ends, 0.1, -1.0] for s in [0.0, *spread, 0.1, -0.1, 0.3, -0.3]]
+    for p in measures:
+        for q in measures:
+            nodes, weights = rule(q, cuts)
+            by_rule = weights @ embed(kernel, p).mean(nodes)
+            # closed form by cancellation of terms of order one, at most 1e3 lengthscales apart
+            assert float(embed(kernel, p).double(q)) == pytest.approx(by_rule, abs=1e-12)
+
+
+# High dimension, by the contract's quasi-Monte Carlo
+
+
+@pytest.mark.parametrize("dimension", [5, 8])
+def test_high_dimension(dimension):
+    rng = np.random.default_rng(dimension)
+    root = rng.normal(size=(2, dimension, dimension)) / np.sqrt(dimension)
+    covariances = 0.3 * np.eye(dimension) + 0.3 * root @ root.transpose(0, 2, 1)
+    kernel = SquaredExponential(np.linspace(1.0, 2.0, dimension), 1.3)
+    means = rng.normal(size=(2, dimension)) * 0.3
+    check_embedding(kernel, Gaussian(means[0], covariances[0]))
+    check_embedding(kernel, GaussianMixture([0.4, 0.6], means, covariances))
+    check_embedding(kernel, Uniform(means[0] - 1, means[0] + 0.5))
+    check_embedding(
+        over_columns([Matern52(1.5)] * dimension), Uniform(-np.ones(dimension), 1 + means[0])
+    )
+
+
+def test_determinants_do_not_overflow():
+    """In 300 dimensions |A| is beyond 1e308 (or below 1e-308), the kernel mean is not."""
+    dimension = 300
+    for unit in (1e-8, 1e8):
+        measure = Gaussian(np.zeros(dimension), np.full(dimension, unit**2 * 1e-3))
+        kernel = SquaredExponential(unit)
+        expected = (1 + 1e-3) ** (-dimension / 2)
+        z = embed(kernel, measure).mean(np.zeros((1, dimension)))
+        np.testing.assert_allclose(z, expected, rtol=1e-12)
+
+
+# Limits and invariances
+
+
+def test_a_mixture_of_one_is_its_component():
+    gaussian = Gaussian([0.3, -0.2], S2)
+    mixture = GaussianMixture([1.0], [[0.3, -0.2]], [S2])
+    x = RNG.normal(size=(4, 2))
+    for kernel in (SE, SE + Linear(0.4), Columns(Matern32(0.7), (0,))):
+        one, other = embed(kernel, gaussian), embed(kernel, mixture)
+        np.testing.assert_allclose(one.mean(x), other.mean(x), rtol=1e-14)
+        np.testing.assert_allclose(one.double(), other.double(), rtol=1e-14)
+        np.testing.assert_allclose(one.double(mixture), one.double(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+def test_narrow_measures_are_points(kernel):
+    kernel = kernel(0.8, 1.3)
+    x = np.array([[-3.0], [0.31], [5.0]])
+    at = kernel(x, np.array([[0.3]]))[:, 0]
+    for width in (1e-3, 1e-6, 1e-10):
+        for measure in (Uniform([0.3 - width], [0.3 + width]), Gaussian([0.3], [width**2])):
+            pair = embed(kernel, measure)
+            # the kernel has slope 2 at most per lengthscale, and curvature of that order
+            np.testing.assert_allclose(pair.mean(x), at, atol=3 * width + 1e-14)
+            np.testing.assert_allclose(pair.double(), 1.3, atol=6 * width)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+def test_wide_boxes_hold_the_integral_of_the_kernel(kernel):
+    """In the middle of a box much wider than the lengthscale, z = int k / width."""
+    integral = {
+        Matern12: 2.0,
+        Matern32: 4 / np.sqrt(3),
+        Matern52: 16 / (3 * np.sqrt(5)),
+        SquaredExponential: np.sqrt(2 * np.pi),
+    }[kernel]
+    width = 1e4
+    z = embed(kernel(0.5), Uniform([-width / 2], [width / 2])).mean(np.array([[3.0]]))
+    np.testing.assert_allclose(z, 0.5 * integral / width, rtol=1e-12)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    st.sampled_from([Matern12, Matern32, Matern52, SquaredExponential]),
+    st.integers(-8, 8),
+    st.sampled_from(["diagonal", "box", "diagonal mixture"]),
+)
+def test_units_do_not_matter(kernel, power, name):
+    """Points, lengthscales and measure in other units: the same embedding."""
+    unit = 10.0**power
+    factors = [kernel(0.7, 1.2), kernel(1.1)]
+    scaled = [kernel(0.7 * unit, 1.2), kernel(1.1 * unit)]
+    measure = MEASURES[name]
+    powers = {"diagonal": (1, 2), "box": (1, 1), "diagonal mixture": (0, 1, 2)}[name]
+    other = measure.with_parameters(
+        [p * unit**q for p, q in zip(measure.parameters(), powers, strict=True)]
+    )
+    x = np.array([[0.3, 0.5], [-1.4, 2.0]])
+    one, two = embed(over_columns(factors), measure), embed(over_columns(scaled), other)
+    np.testing.assert_allclose(one.mean(x), two.mean(x * unit), rtol=1e-11)
+    np.testing.assert_allclose(one.mean_gradient(x), two.mean_gradient(x * unit) * unit, rtol=1e-10)
+    np.testing.assert_allclose(one.double(), two.double(), rtol=1e-11)
+
+
+@settings(deadline=None, derandomize=True, max_examples=12)
+@given(st.integers(0, 10**6), st.sampled_from(["se", "matern 5/2 x 3/2", "matern 1/2 x se"]))
+def test_gram_matrices_of_measures_are_positive_semidefinite(seed, name):
+    """Boxes, Gaussians, mixtures and empirical measures together: each pair has its own formula."""
+    rng = np.random.default_rng(seed)
+    measures = []
+    for _ in range(3):
+        low, centre = rng.normal(size=2), rng.normal(size=2)
+        measures += [
+            Uniform(low, low + 10 ** rng.uniform(-4, 1, size=2)),
+            Gaussian(centre, 10 ** rng.uniform(-4, 1, size=2)),
+            Empirical(rng.normal(size=(3, 2))),
+            GaussianMixture([0.5, 0.5], rng.normal(size=(2, 2)), rng.uniform(0.1, 1, size=(2, 2))),
+        ]
+    gram = np.array(
+        [[float(embed(KERNELS[name], p).double(q)) for q in measures] for p in measures]
+    )
+    np.testing.assert_allclose(gram, gram.T, rtol=1e-11, atol=1e-12)
+    # twelve measures, entries below 2: rounding is below 1e-12, closed forms keep 1e-11
+    assert np.linalg.eigvalsh(gram)[0] > -1e-11
+
+
+# Tails and small lengthscales
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52])
+def test_matern_against_a_gaussian_in_many_digits(kernel):
+    """Relative precision where the recursion or the tail would lose it, by mpmath."""
+    mp = pytest.importorskip("mpmath")
+    rate, coefficients = {
+        Matern12: (1, (1,)), Matern32: (3, (1, 1)), Matern52: (5, (1, 1, mp.mpf(1) / 3)),
+    }[kernel]  # fmt: skip
+    with mp.workdps(40):
+        for lengthscale in (1e-4, 0.3, 50.0):
+            for mu in (0.0, 0.5, 5.0, 30.0):
+                lam = mp.sqrt(rate) / mp.mpf(lengthscale)
+                z = embed(kernel(lengthscale), Gaussian([0.0], [1.0])).mean(np.array([[mu]]))[0]
+
+                def integrand(t, lam=lam, mu=mu, z=z):
+                    value = 1 / mp.mpf(z)  # mp.quad has an absolute tolerance
+                    value *= sum(c * (lam * abs(t)) ** j for j, c in enumerate(coefficients))
+                    return value * mp.exp(-lam * abs(t)) * mp.npdf(t, mu, 1)
+
+                steps = [lengthscale * 10**e for e in (-1, 0, 1, 2)] + [
+                    1,
+                    mu - 2,
+                    mu,
+                    mu + 2,
+                    mu + 14,
+                ]
+                right = sorted({mp.mpf(0), *(mp.mpf(s) for s in steps if s > 0)})
+                left = [-t for t in reversed(right)]
+                exact = mp.quad(integrand, right) + mp.quad(integrand, left)
+                # exponents of up to 500 cost their size in roundings (1e-13), and the continued
+                # fraction stops at 1e-13
+                assert abs(exact - 1) < 1e-12, (lengthscale, mu)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+def test_short_intervals_far_away_keep_their_digits(kernel):
+    """z over a short interval is the kernel at its middle, up to (width / lengthscale)^2 / 24."""
+    kernel, width = kernel(1.0), 1e-5
+    for x in (2.0, 8.0, 20.0):
+        pair = embed(kernel, Uniform([-width / 2], [width / 2]))
+        at = np.array([[x]])
+        exact = kernel(at, np.zeros((1, 1)))[0]
+        np.testing.assert_allclose(pair.mean(at), exact, rtol=3e-8)
+        h = 1e-4
+        slope = (kernel(at + h, np.zeros((1, 1))) - kernel(at - h, np.zeros((1, 1)))) / (2 * h)
+        # the central difference of exp(-x^2 / 2) is off by (h x)^2 / 6
+        np.testing.assert_allclose(pair.mean_gradient(at), slope, rtol=2e-6)
+
+
+# Torch: autodiff through everything, and the kinds that come back
+
+
+def as_torch(measure, dtype=torch.float64, track=True):
+    return measure.with_parameters(
+        [torch.tensor(p, dtype=dtype, requires_grad=track) for p in measure.parameters()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "measure"),
+    [("se", m) for m in MEASURES] + [(k, m) for k in PRODUCTS for m in ("diagonal", "box")],
+)
+def test_autodiff_flows_and_agrees_with_the_gradients(kernel, measure):
+    host = embed(KERNELS[kernel], MEASURES[measure])
+    pair = embed(KERNELS[kernel], as_torch(MEASURES[measure]))
+    parameters = pair.measure.parameters()
+    x = torch.tensor(RNG.normal(size=(3, 2)), requires_grad=True)
+    alpha, beta = torch.tensor(RNG.normal(size=3)), torch.tensor(RNG.normal(size=(3, 2)))
+    z = pair.mean(x)
+    (by_x,) = torch.autograd.grad(z.sum(), x, retain_graph=True)
+    np.testing.assert_allclose(by_x, host.mean_gradient(x.detach().numpy()), atol=1e-12)
+    total = alpha @ z + (beta * pair.mean_gradient(x)).sum()
+    by_parameters = torch.autograd.grad(total, parameters, retain_graph=True)
+    pulled = host.pullback(x.detach().numpy(), alpha.numpy(), beta.numpy())
+    doubled = torch.autograd.grad(pair.double(), parameters)
+    for got, wanted in zip(
+        [*by_parameters, *doubled], [*pulled, *host.double_gradient()], strict=True
+    ):
+        np.testing.assert_allclose(got, wanted, atol=1e-11)
+
+
+def test_gradients_flow_to_kernel_parameters():
+    lengthscale = torch.tensor([0.8, 1.3], dtype=torch.float64, requires_grad=True)
+    variance = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    x = torch.tensor(RNG.normal(size=(3, 2)))
+    for measure in ("gaussian", "box", "empirical"):
+        target = as_torch(MEASURES[measure], track=False)
+        assert torch.autograd.gradcheck(
+            lambda ell, v, m=target: embed(SquaredExponential(ell, v), m).mean(x),
+            (lengthscale, variance),
+        )
+
+
+@pytest.mark.parametrize(("kernel", "measure"), PAIRS)
+def test_float32_and_kinds(kernel, measure):
+    pair = embed(KERNELS[kernel], as_torch(MEASURES[measure], torch.float32, track=False))
+    host = embed(KERNELS[kernel], MEASURES[measure])
+    x = RNG.normal(size=(3, 2))
+    tensor = torch.tensor(x, dtype=torch.float32)
+    # seven digits, of which sums and solves at these sizes lose two
+    for got, wanted in (
+        (pair.mean(tensor), host.mean(x)),
+        (pair.mean_gradient(tensor), host.mean_gradient(x)),
+        (pair.double(), host.double()),
+        (host.mean(tensor), host.mean(x)),
+    ):
+        assert got.dtype == torch.float32
+        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-4, atol=3e-5)
+    assert host.mean(x.astype(np.float32)).dtype == np.float32
+    assert isinstance(pair.mean(x), np.ndarray)
+
+
+# The table of pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunk(SquaredExponential):
+    """The same kernel as its parent, with embeddings of its own."""
+
+
+def test_a_new_pair_is_one_function():
+    """Only the kernel mean and one double integral are written; all else follows."""
+
+    @embedding(Shrunk, Gaussian)
+    def shrunk(kernel, measure):
+        parent = embed(SquaredExponential(kernel.lengthscale, kernel.variance), measure)
+        return Formulas(mean=parent.mean, cross=parent.double)
+
+    assert ("Shrunk", "Gaussian") in registered_pairs()
+    check_embedding(Shrunk(0.9), MEASURES["gaussian"])
+    with pytest.raises(ValueError, match="Shrunk x Gaussian has an embedding already"):
+        embedding(Shrunk, Gaussian)(shrunk)
+
+
+def broken(**changes):
+    """A kernel class whose embedding against Gaussians differs in one of its formulas."""
+    kernel_type = type("Broken", (SquaredExponential,), {})
+
+    @embedding(kernel_type, Gaussian)
+    def formulas(kernel, measure):
+        right = embed(SquaredExponential(kernel.lengthscale, kernel.variance), measure)
+        functions = {
+            "mean": right.mean,
+            "cross": right.double,
+            "mean_gradient": right.mean_gradient,
+            "jacobian": right.jacobian,
+            "pullback": right.pullback,
+            "cross_gradient": lambda other: type(measure.parameters())._make(
+                v / 2 for v in right.double_gradient()
+            ),
+        }
+        return Formulas(
+            **{
+                name: (lambda *a, n=name, f=f: changes[n](f(*a))) if name in changes else f
+                for name, f in functions.items()
+            }
+        )
+
+    return kernel_type(0.9)
+
+
+def test_the_contract_passes_the_unbroken():
+    check_embedding(broken(), MEASURES["gaussian"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mean": lambda z: 1.02 * z}, "^mean has to be the average"),
+        ({"mean": lambda z: z[:, None]}, "mean has to return"),
+        ({"cross": lambda c: c + 0.01}, "^double has to be the average"),
+        ({"mean_gradient": lambda g: g + 1e-5}, "^mean_gradient"),
+        ({"jacobian": lambda j: (type(j[0])(j[0][0], 2 * j[0][1]), j[1])}, "^jacobian of mean in"),
+        ({"jacobian": lambda j: (j[0], type(j[1])(-j[1][0], j[1][1]))}, "^jacobian of mean_gr"),
+        ({"pullback": lambda p: type(p)(p[0] + 1e-4, p[1])}, "^pullback in mean"),
+        ({"cross_gradient": lambda p: type(p)(p[0], 1.1 * p[1])}, "^double_gradient in cov"),
+    ],
+)
+def test_the_contract_fails_on_broken_embeddings(changes, message):
+    with pytest.raises(AssertionError, match=message):
+        check_embedding(broken(**changes), MEASURES["gaussian"])
+
+
+def test_unknown_pairs_say_what_there_is():
+    x = np.zeros((1, 2))
+    with pytest.raises(
+        UnknownPairError, match=r"RationalQuadratic against Gaussian.*Empirical.*Squ"
+    ):
+        embed(FINITE_ONLY["rational quadratic"], MEASURES["gaussian"]).mean(x)
+    with pytest.raises(UnknownPairError, match=r"Matern32 of 2 columns.*Product\(tuple\(Columns"):
+        embed(FINITE_ONLY["matern"], MEASURES["box"]).mean(x)
+    with pytest.raises(UnknownPairError, match="correlated"):
+        embed(PRODUCTS["matern 5/2 x 3/2"], MEASURES["gaussian"]).mean(x)
+    with pytest.raises(UnknownPairError, match="overlap"):
+        embed(SE * Columns(Matern32(1.0), (0,)), MEASURES["box"]).mean(x)
+    with pytest.raises(UnknownPairError, match="same columns"):
+        embed(SE * Linear(1.0), MEASURES["box"]).mean(x)
+    with pytest.raises(UnknownPairError, match="full covariance"):
+        embed(SE, MEASURES["gaussian"]).double(MEASURES["box"])
+    with pytest.raises(UnknownPairError, match="between Gaussian and Uniform: known"):
+        embed(SE, MEASURES["box"]).double(MEASURES["gaussian"])
+
+
+def test_bad_points_and_measures_are_named():
+    pair = embed(SE, MEASURES["gaussian"])
+    for x in (np.zeros(2), np.zeros((2, 3)), [[0.0, 0.0]]):
+        with pytest.raises(ValueError, match=r"x is a|x .*shape"):
+            pair.mean(x)
+    with pytest.raises(ValueError, match="other has dimension 1"):
+        pair.double(Gaussian([0.0], [1.0]))
+    with pytest.raises(ValueError, match="lengthscale has shape"):
+        embed(SquaredExponential(np.ones(3)), MEASURES["gaussian"]).mean(np.zeros((1, 2)))
+    with pytest.raises(ValueError, match="reads columns"):
+        embed(Columns(SE, (1, 2)), MEASURES["gaussian"]).mean(np.zeros((1, 2)))
+
+
+def test_white_noise_averages_out_except_over_points():
+    x = np.array([[0.0, 0.0], [1.0, 1.0]])
+    for measure in ("gaussian", "mixture", "box"):
+        pair = embed(White(0.3), MEASURES[measure])
+        assert not pair.mean(x).any()
+        assert pair.double() == 0
+    points = Empirical(x, [0.25, 0.75])
+    np.testing.assert_allclose(embed(White(0.3), points).mean(x), [0.075, 0.225])
+    np.testing.assert_allclose(embed(White(0.3), points).double(), 0.3 * (0.25**2 + 0.75**2))
+
+
+def test_large_empirical_measures_go_in_blocks():
+    """More points than a block: the same sums."""
+    rng = np.random.default_rng(0)
+    points, x = rng.normal(size=(3000, 2)), rng.normal(size=(2000, 2))
+    pair = embed(SE, Empirical(points))
+    np.testing.assert_allclose(pair.mean(x), SE(x, points).mean(1), rtol=1e-12)
+    np.testing.assert_allclose(
+        pair.mean_gradient(x[:5]), SE.derivatives(x[:5], points).k_x.mean(2), atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize("lengthscale", [0.5, 6.0])
+def test_intervals_and_gaussians_keep_the_contract(kernel, lengthscale):
+    """Long and short lengthscales take different formulas, whose gradients differ too."""
+    check_embedding(kernel(lengthscale, 1.3), Uniform([-1.0], [0.4]))
+    check_embedding(kernel(lengthscale, 1.3), Gaussian([0.2], [0.7]))
+    check_embedding(kernel(lengthscale, 1.3), GaussianMixture([0.5, 0.5], [[0], [1]], [[1], [0.5]]))
+
+
+def test_double_integrals_give_the_covariance_of_gradients():
+    """Differentiated in both measures: Cov(dE/dm, dE/dm'), the closed form of isotropic kernels.
+
+    With k = l^2 exp(-|u - u'|^2 / (2 l^2)), kk = l^2 l^D |l^2 I + 2 S|^(-1/2), it is
+    kk (l^2 I + 2 S)^-1.
+    """
+    ell = 1.3
+    covariance = torch.tensor(S2)
+    m = torch.tensor([0.1, 0.2], dtype=torch.float64)
+
+    def double(first, second):
+        pair = embed(SquaredExponential(ell, ell**2), Gaussian(first, covariance))
+        return pair.double(Gaussian(second, covariance))
+
+    def gradient_in_first(second):
+        first = m.clone().requires_grad_()
+        return torch.autograd.grad(double(first, second), first, create_graph=True)[0]
+
+    found = torch.autograd.functional.jacobian(gradient_in_first, m)
+    total = ell**2 * np.eye(2) + 2 * S2
+    expected = ell**4 / np.sqrt(np.linalg.det(total)) * np.linalg.inv(total)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize("lengthscale", [0.5, 6.0])
+def test_gradients_at_the_ends_of_an_interval(kernel, lengthscale):
+    """Where the formulas change: nodes on the boundary, and a partner with the same boundary."""
+    kernel, box = kernel(lengthscale, 1.3), Uniform([-1.0], [0.4])
+    x, pair = np.array([[-1.0], [0.4]]), embed(kernel, box)
+
+    def ends(index, step):
+        moved = list(box.parameters())
+        moved[index] = moved[index] + step
+        return embed(kernel, Uniform(*moved))
+
+    h = 1e-5
+    for index in (0, 1):
+        numeric = (ends(index, h).mean(x) - ends(index, -h).mean(x)) / (2 * h)
+        # a third derivative jumps at the boundary: the error is of order h
+        np.testing.assert_allclose(pair.jacobian(x)[0][index][:, 0], numeric, atol=20 * h)
+        partial = (ends(index, h).double(box) - ends(index, -h).double(box)) / (2 * h)
+        found = pair.double_gradient(Uniform([-1.0], [0.4]))[index][0]
+        assert float(found) == pytest.approx(float(partial), abs=20 * h)
+        assert 2 * float(found) == pytest.approx(float(pair.double_gradient()[index][0]), abs=1e-12)

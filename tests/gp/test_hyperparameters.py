@@ -1,0 +1,339 @@
+"""Fits: exact gradients, peers, units, collapse, what data do not determine, marginalisation."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from scipy.optimize import approx_fprime
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+import gp
+from gp.evidence import Problem, solve, solve_with_gradient
+from gp.hyperparameters import posterior_at
+from gp.kernels import (
+    Columns,
+    Constant,
+    Linear,
+    Matern52,
+    Periodic,
+    RationalQuadratic,
+    SquaredExponential,
+    White,
+)
+from gp.priors import Plateau, Priors
+from gp.search import log_posterior
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    y = np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] ** 2 + 0.1 * rng.normal(size=60)
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return gp.fit(*data)
+
+
+KERNELS = {
+    "se": SquaredExponential(np.array([0.7, 1.1, 2.0]), 1.3),
+    "matern": Matern52(0.8, 1.3),
+    "composite": (
+        RationalQuadratic(np.ones(3), alpha=0.7) * Columns(Periodic(1.0, 1.7), (0,))
+        + Linear(0.3, 0.1)
+        + White(0.2)
+        + Constant(0.4)
+    ),
+}
+MEANS = {
+    "zero": gp.means.Zero(),
+    "constant": gp.means.Constant(),
+    "linear": gp.means.Linear(),
+    "quadratic": gp.means.NegativeQuadratic(0.0, np.array([0.1, -0.2, 0.3]), np.ones(3)),
+}
+
+
+@pytest.mark.parametrize("noise", [None, 0.1, "per point"])
+@pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_evidence_gradient_is_exact(kernel, mean, noise, data):
+    x, y = data[0][:15], data[1][:15]
+    known = np.linspace(0.05, 0.2, 15) if noise == "per point" else noise
+    problem = Problem(x, y, KERNELS[kernel], MEANS[mean], known, profiled=noise is None)
+    vector = problem.pack()
+    _, gradient = solve_with_gradient(problem, vector)
+    step = 1e-5  # central differences: error step^2 f''' / 6 + eps f / step, about 1e-9
+    numeric = [
+        (solve(problem, vector + d).log_evidence - solve(problem, vector - d).log_evidence)
+        / (2 * step)
+        for d in step * np.eye(len(vector))
+    ]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
+
+
+def test_evidence_is_that_of_the_posterior(fitted):
+    np.testing.assert_allclose(
+        fitted.log_marginal_likelihood, fitted.hyperparameters.log_evidence, rtol=1e-10
+    )
+
+
+def test_closed_forms_are_optimal(fitted, data):
+    """No other constant mean or overall scale has a higher evidence."""
+    best = fitted.log_marginal_likelihood
+    for factor, shift in ((1.01, 0), (0.99, 0), (1, 0.01), (1, -0.01)):
+        process = gp.GaussianProcess(
+            gp.kernels.scaled(fitted.kernel, factor),
+            gp.means.Constant(fitted.mean_function.value + shift),
+            fitted.noise * factor,
+        )
+        assert process.condition(*data).log_marginal_likelihood < best
+
+
+def test_the_optimum_is_stationary(fitted):
+    found = fitted.hyperparameters
+    _, gradient = log_posterior(found.problem, found.coordinates, found.theta)
+    assert found.converged
+    assert np.max(np.abs(gradient)) < 1e-2  # 1e-5 nats within one standard deviation of 0.1
+    _, analytic = log_posterior(found.problem, found.coordinates, found.theta + 0.3)
+    numeric = approx_fprime(
+        found.theta + 0.3, lambda t: log_posterior(found.problem, found.coordinates, t)[0], 1e-6
+    )
+    np.testing.assert_allclose(analytic, numeric, atol=1e-3)
+
+
+def test_evidence_is_no_worse_than_scikit_learn(data):
+    x, y = data
+    kernel = sk.ConstantKernel() * sk.RBF(np.ones(3), (1e-2, 1e4)) + sk.WhiteKernel(0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        peer = GaussianProcessRegressor(kernel, n_restarts_optimizer=2, random_state=0).fit(x, y)
+    ours = gp.fit(x, y, mean=gp.means.Zero(), method="evidence")
+    assert ours.log_marginal_likelihood > peer.log_marginal_likelihood_value_ - 0.01
+
+
+@pytest.mark.parametrize("scale_x", [1e-8, 1e8])
+@pytest.mark.parametrize("scale_y", [1e-8, 1e8])
+def test_units_do_not_matter(scale_x, scale_y, fitted, data):
+    x, y = data
+    at = x[:5] + 0.1
+    scaled = gp.fit(x * scale_x, y * scale_y)
+    np.testing.assert_allclose(
+        scaled.mean(at * scale_x) / scale_y, fitted.mean(at), rtol=0, atol=1e-3
+    )  # searches end within their tolerance of one optimum, not at one point
+    shift = len(y) * np.log(scale_y)
+    np.testing.assert_allclose(
+        scaled.log_marginal_likelihood + shift, fitted.log_marginal_likelihood, atol=1e-3
+    )
+
+
+def test_torch_gives_torch(fitted, data):
+    x, y = (torch.from_numpy(part) for part in data)
+    ours = gp.fit(x, y)
+    assert isinstance(ours.mean(x), torch.Tensor)
+    np.testing.assert_allclose(ours.mean(x), fitted.mean(data[0]), atol=1e-9)
+    single = gp.fit(x.float(), y.float())
+    assert single.mean(x.float()).dtype == torch.float32
+
+
+def test_same_seed_same_result(data):
+    a, b = gp.fit(*data, seed=3), gp.fit(*data, seed=3)
+    np.testing.assert_array_equal(a.hyperparameters.theta, b.hyperparameters.theta)
+
+
+def test_what_the_data_do_not_determine_is_said(data):
+    x, y = data
+    found = gp.fit(x, y).hyperparameters
+    assert "lengthscale[2]" in found.undetermined  # y does not depend on column 2
+    assert "lengthscale[0]" not in found.undetermined
+    assert "noise" not in found.undetermined
+    assert "not determined by the data" in str(found)
+    noise = dict(zip(found.names, found.values, strict=True))["noise"]
+    assert 0.005 < noise < 0.02  # the truth is 0.01, known to about 20 %
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_points(n, data):
+    x, y = data[0][:n], data[1][:n]
+    posterior = gp.fit(x, y)
+    assert np.all(np.isfinite(posterior.mean(data[0])))
+    assert np.all(posterior.variance(data[0]) >= 0)
+    assert len(posterior.hyperparameters.undetermined) > 0
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -1e8, 1e-8])
+def test_constant_targets(value, data):
+    x = data[0]
+    posterior = gp.fit(x, np.full(60, value))
+    np.testing.assert_allclose(posterior.mean(x + 1.0), value, atol=1e-6 * max(abs(value), 1e-3))
+    assert np.all(np.isfinite(posterior.variance(x)))
+    assert len(posterior.hyperparameters.undetermined) > 0
+
+
+def test_duplicates_and_a_constant_column(data):
+    x, y = data
+    twice = np.concatenate([x, x])
+    twice[:, 2] = 7.0
+    values = np.concatenate([y, y + 0.05])
+    posterior = gp.fit(twice, values)
+    assert np.all(np.isfinite(posterior.mean(twice)))
+    same = gp.fit(np.concatenate([x, x]), np.concatenate([y, y]), noise=None)
+    np.testing.assert_allclose(same.mean(x), y, atol=1e-5)
+    assert same.jitter > 0
+    assert same.jitter == pytest.approx(same.hyperparameters.jitter, rel=20)
+
+
+@pytest.mark.parametrize("kind", ["noise-free", "pure noise", "a step", "linear"])
+def test_fits_do_not_collapse(kind):
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, size=(25, 2))
+    y = {
+        "noise-free": np.exp(x[:, 0]) * np.cos(x[:, 1]),
+        "pure noise": rng.normal(size=25),
+        "a step": np.sign(x[:, 0]),
+        "linear": 3 * x[:, 0] - x[:, 1],
+    }[kind]
+    posterior = gp.fit(x, y)
+    lengthscale = posterior.kernel.lengthscale / x.std(axis=0)
+    assert np.all((lengthscale > 1e-3) & (lengthscale < 1e4))
+    at = rng.uniform(-0.7, 0.7, size=(50, 2))
+    assert np.all(np.abs(posterior.mean(at)) < 3 * np.abs(y).max())
+    if kind == "noise-free":
+        np.testing.assert_allclose(
+            posterior.mean(at), np.exp(at[:, 0]) * np.cos(at[:, 1]), atol=1e-2
+        )
+
+
+def test_known_noise_and_composite_kernels(data):
+    x, y = data
+    kernel = SquaredExponential(np.ones(3)) + Columns(Linear(), (0,)) + Constant()
+    known = gp.fit(x, y, kernel, noise=np.full(60, 0.01))
+    assert isinstance(known.noise, np.ndarray)
+    assert known.hyperparameters.scale == 1
+    shared = gp.fit(x, y, Matern52(1.0), noise=0.01)
+    assert np.ndim(shared.kernel.lengthscale) == 0
+    learnt = gp.fit(x, y, kernel)
+    assert learnt.log_marginal_likelihood > known.log_marginal_likelihood - 0.01
+
+
+def test_a_period_is_found():
+    rng = np.random.default_rng(2)
+    x = np.sort(rng.uniform(0, 10, size=60))[:, None]
+    y = np.sign(np.sin(2 * np.pi * x[:, 0] / 1.37)) + 0.1 * rng.normal(size=60)
+    posterior = gp.fit(x, y, Periodic(), n_starts=12)
+    multiple = posterior.kernel.period / 1.37  # a multiple of the period is one as well
+    assert abs(multiple - round(multiple)) < 0.02
+    assert posterior.variance(x + 13.7).max() < 0.2
+
+
+def test_means_are_fitted(data):
+    x, _ = data
+    y = 1.5 - 0.5 * np.sum(((x - 0.4) / 0.8) ** 2, axis=1)
+    mean = gp.fit(x, y, mean=gp.means.NegativeQuadratic(0.0, np.zeros(3), np.ones(3))).mean_function
+    np.testing.assert_allclose(mean.location, 0.4, atol=1e-2)
+    np.testing.assert_allclose(mean.scale, 0.8, atol=1e-2)
+    line = gp.fit(x, 2 + x @ [1.0, -2.0, 0.5], mean=gp.means.Linear()).mean_function
+    np.testing.assert_allclose(line.slope, [1.0, -2.0, 0.5], atol=1e-6)
+    fixed = gp.fit(x, y, mean=gp.means.Fixed(gp.means.Constant(9.0))).mean_function
+    assert fixed.mean.value == 9.0
+
+
+def test_marginal_moments_against_quadrature():
+    """One lengthscale, known noise: the marginal moments are integrals over two parameters."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-2, 2, size=(12, 1))
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=12)
+    at = np.array([[0.3], [2.1]])
+    posterior = gp.fit(x, y, SquaredExponential(1.0), gp.means.Zero(), noise=0.01)
+    found = posterior.hyperparameters
+    lengthscales = np.linspace(-2.0, 2.0, 41) + found.theta[0]
+    variances = np.linspace(-3.5, 6.0, 61) + found.theta[1]
+    log_weights, means, variance = [], [], []
+    for lengthscale in lengthscales:
+        for scale in variances:
+            theta = np.array([lengthscale, scale])
+            value = solve(found.problem, found.coordinates.vector(theta)).log_evidence
+            log_weights.append(value + found.coordinates.prior.log_density(theta)[0])
+            moments = posterior_at(found, theta, x, y).mean_and_variance(at)
+            means.append(moments[0])
+            variance.append(moments[1])
+    weights = np.exp(np.array(log_weights) - max(log_weights))
+    weights = (weights / weights.sum())[:, None]
+    exact = np.sum(weights * means, axis=0)
+    exact_variance = np.sum(weights * (np.array(variance) + (means - exact) ** 2), axis=0)
+    ours = gp.marginalise(posterior, n_points=1024)
+    # effective size n: the mean is off by sd / sqrt(n), the variance by sqrt(2 / n); 3 of each
+    size = ours.effective_size
+    assert size > 200
+    assert np.all(np.abs(ours.mean(at) - exact) < 3 * np.sqrt(exact_variance / size))
+    np.testing.assert_allclose(ours.variance(at), exact_variance, rtol=3 * np.sqrt(2 / size))
+
+
+def test_marginal_variance_includes_the_hyperparameters(fitted, data):
+    x, _ = data
+    at = 1.5 * x[:20]
+    marginal = gp.marginalise(fitted)
+    assert abs(marginal.weights.sum() - 1) < 1e-12
+    assert 1 < marginal.effective_size <= 32
+    mean, variance = marginal.mean_and_variance(at)
+    assert variance.mean() > fitted.variance(at).mean()
+    covariance = marginal.covariance(at)
+    np.testing.assert_allclose(np.diag(covariance), variance, atol=1e-10)
+    draws = marginal.sample(at, 4000, seed=0)
+    error = np.abs(draws.mean(axis=0) - mean) / np.sqrt(variance / 4000)
+    assert error.max() < 5  # 20 means, each beyond 5 standard errors once in 1.7e6
+    given = gp.GaussianProcess(fitted.kernel, noise=0.1).condition(*data)
+    with pytest.raises(ValueError, match="given, not fitted"):
+        gp.marginalise(given)
+    with pytest.raises(ValueError, match="fit it to all"):
+        gp.marginalise(fitted.extend(at[:1], np.zeros(1)))
+
+
+def test_priors_end_what_the_evidence_would_not(data):
+    x, y = data
+    narrow = Priors(lengthscale=Plateau(0.5, 2.0, shoulder=0.1))
+    lengthscale = gp.fit(x, y, priors=narrow).kernel.lengthscale / x.std(axis=0)
+    assert np.all(lengthscale < 2.0 * np.exp(0.4) + 1e-9)
+    prior = Plateau(0.5, 2.0, 0.3)
+    low, high = prior.ends
+    from gp.priors import JointPrior
+
+    joint = JointPrior.of([prior])
+    mass = integrate.quad(lambda t: np.exp(joint.log_density(np.array([t]))[0]), -3, 3)[0]
+    np.testing.assert_allclose(mass, high - low + 0.3 * np.sqrt(2 * np.pi), rtol=1e-6)
+    for t in (-1.3, 0.0, 1.1):
+        slope = approx_fprime([t], lambda v: joint.log_density(v)[0], 1e-6)
+        np.testing.assert_allclose(joint.log_density(np.array([t]))[1], slope, atol=1e-4)
+
+
+def test_no_convergence_is_said(data):
+    with pytest.warns(RuntimeWarning, match="max_iterations"):
+        posterior = gp.fit(*data, max_iterations=1)
+    assert not posterior.hyperparameters.converged
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "ml"}, "method"),
+        ({"n_starts": 0}, "n_starts"),
+        ({"noise": "unknown"}, "noise"),
+        ({"noise": -1.0}, "noise"),
+        ({"kernel": SquaredExponential(np.ones(2))}, "columns"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message, data):
+    with pytest.raises(ValueError, match=message):
+        gp.fit(*data, **arguments)
+
+
+def test_nothing_to_fit_to(data):
+    with pytest.raises(ValueError, match="x has no points"):
+        gp.fit(data[0][:0], data[1][:0])
+    with pytest.raises(ValueError, match=r"y\[3\]"):
+        gp.fit(data[0], np.where(np.arange(60) == 3, np.nan, data[1]))

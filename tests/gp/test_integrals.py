@@ -1,0 +1,257 @@
+"""Integrals of a posterior: against dense rules, empirical measures, and as observations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gp
+from gp.embeddings import Formulas, UnknownPairError, embedding
+from gp.kernels import Columns, Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential
+from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
+
+S2 = np.array([[0.5, 0.2], [0.2, 0.4]])
+KERNEL = SquaredExponential(np.array([1.0, 1.5]), 2.0) + Linear(0.3)
+MEANS = {
+    "zero": gp.means.Zero(),
+    "constant": gp.means.Constant(0.7),
+    "linear": gp.means.Linear(0.2, np.array([1.0, -0.5])),
+    "negative quadratic": gp.means.NegativeQuadratic(1.0, np.array([0.3, 0.1]), 1.4),
+}
+MEASURES = {
+    "gaussian": Gaussian([0.1, 0.2], S2),
+    "mixture": GaussianMixture([0.3, 0.7], [[0, 0], [1, 0.5]], [S2, 0.3 * np.eye(2)]),
+    "box": Uniform([-1.0, 0.0], [1.0, 1.7]),
+    "empirical": Empirical(np.random.default_rng(5).normal(size=(9, 2)), np.arange(1, 10) / 45),
+}
+
+
+def function(x):
+    return np.sin(x[:, 0]) + 0.3 * x[:, 1] ** 2
+
+
+def gradient(x):
+    return np.stack([np.cos(x[:, 0]), 0.6 * x[:, 1]], axis=1)
+
+
+def posterior(mean=None, derivatives=True, n=8, noise=None):
+    x = np.random.default_rng(1).normal(size=(n, 2))
+    process = gp.GaussianProcess(KERNEL, MEANS["zero"] if mean is None else mean, noise)
+    if not derivatives:
+        return process.condition(x, function(x))
+    blocks = [gp.Values(x), gp.Gradients(x[:4]), gp.Gradients(x[4:6], (1,))]
+    return process.condition(
+        blocks, [function(x), gradient(x[:4]).reshape(-1), gradient(x[4:6])[:, 1]]
+    )
+
+
+def rule(measure):
+    """Nodes and weights of a product rule: Hermite, Legendre, or the measure itself."""
+    if isinstance(measure, Empirical):
+        return measure.points, measure.weights
+    if isinstance(measure, GaussianMixture):
+        parts = [rule(component) for component in measure.components]
+        weights = [w * v for w, (_, v) in zip(measure.weights, parts, strict=True)]
+        return np.concatenate([x for x, _ in parts]), np.concatenate(weights)
+    hermite = isinstance(measure, Gaussian)
+    polynomials = np.polynomial.hermite_e.hermegauss if hermite else np.polynomial.legendre.leggauss
+    nodes, weights = polynomials(26)
+    grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
+    product = np.outer(weights, weights).reshape(-1) / weights.sum() ** 2
+    carried = measure.map.from_standard(grid) if hermite else measure.from_unit_cube((grid + 1) / 2)
+    return carried, product
+
+
+@pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_means_are_integrated(mean, measure):
+    x, w = rule(MEASURES[measure])
+    measure = MEASURES[measure]
+    expected = MEANS[mean].expectation(measure.mean, measure.covariance)
+    # polynomials of degree two: the rules are exact
+    assert w @ MEANS[mean](x) == pytest.approx(float(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_mean_and_variance_are_those_of_the_integrated_posterior(mean, measure):
+    """The integral of the posterior mean, and the double integral of the posterior covariance."""
+    given_data = posterior(MEANS[mean])
+    x, w = rule(MEASURES[measure])
+    result = given_data.integral(MEASURES[measure])
+    # the rules are exact to 1e-10 for lengthscales of 1; K is conditioned as 1e5
+    assert float(result.mean) == pytest.approx(float(w @ given_data.mean(x)), abs=1e-8)
+    assert float(result.variance) == pytest.approx(
+        float(w @ given_data.covariance(x) @ w), abs=1e-8
+    )
+    assert result.sd == pytest.approx(np.sqrt(result.variance))
+
+
+def test_several_measures_are_jointly_gaussian():
+    given_data = posterior()
+    measures = [MEASURES[name] for name in ("gaussian", "mixture", "empirical")]
+    joint = given_data.integral(measures)
+    rules = [rule(measure) for measure in measures]
+    nodes = np.concatenate([x for x, _ in rules])
+    weights = np.zeros((3, len(nodes)))
+    start = 0
+    for i, (x, w) in enumerate(rules):
+        weights[i, start : start + len(x)] = w
+        start += len(x)
+    expected = weights @ given_data.covariance(nodes) @ weights.T
+    np.testing.assert_allclose(joint.mean, weights @ given_data.mean(nodes), atol=1e-8)
+    np.testing.assert_allclose(joint.covariance, expected, atol=1e-8)
+    np.testing.assert_allclose(joint.sd**2, np.diag(joint.covariance))
+    for i, measure in enumerate(measures):
+        assert float(given_data.integral(measure).variance) == pytest.approx(joint.covariance[i, i])
+
+
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 7))
+def test_an_empirical_integral_is_an_average_of_the_posterior(seed, count):
+    rng = np.random.default_rng(seed)
+    given_data = posterior(MEANS["linear"], noise=0.01)
+    points, weights = rng.normal(size=(count, 2)), rng.dirichlet(np.ones(count))
+    result = given_data.integral(Empirical(points, weights))
+    # rounding of K^-1 y, with K conditioned as 1e4 or so
+    assert float(result.mean) == pytest.approx(float(weights @ given_data.mean(points)), abs=1e-9)
+    variance = weights @ given_data.covariance(points) @ weights
+    assert float(result.variance) == pytest.approx(float(variance), abs=1e-9)
+
+
+@settings(deadline=None, derandomize=True, max_examples=20)
+@given(st.integers(0, 10**6))
+def test_more_data_never_raises_the_variance(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(6, 2))
+    process = gp.GaussianProcess(KERNEL, noise=1e-4)
+    for measure in MEASURES.values():
+        variances = [
+            float(process.condition(x[:n], function(x[:n])).integral(measure).variance)
+            for n in (0, 1, 3, 6)
+        ]
+        assert np.all(np.diff(variances) <= 1e-10)
+
+
+def test_an_observed_integral_is_known():
+    """Conditioning on an integral fixes it, and moves the mean towards it everywhere else."""
+    measure, x = MEASURES["gaussian"], np.random.default_rng(2).normal(size=(3, 2))
+    process = gp.GaussianProcess(SquaredExponential(1.0))
+    both = process.condition(
+        [gp.Values(x), gp.Integrals((measure,))], [function(x), np.array([0.5])]
+    )
+    known = both.integral(measure)
+    assert float(known.mean) == pytest.approx(0.5, abs=1e-9)
+    assert float(known.sd) == pytest.approx(0.0, abs=1e-6)  # the root of rounding
+    # the same by observing a fine rule's weighted sum through the posterior of its nodes
+    nodes, weights = rule(measure)
+    values = process.condition(x, function(x))
+    covariance = values.covariance(nodes)
+    gain = (values.covariance(x + 0.3, nodes) @ weights) / (weights @ covariance @ weights)
+    expected = values.mean(x + 0.3) + gain * (0.5 - weights @ values.mean(nodes))
+    np.testing.assert_allclose(both.mean(x + 0.3), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "mixture", "box", "empirical"])
+@pytest.mark.parametrize("mean", ["zero", "negative quadratic"])
+def test_the_gradient_in_the_measure(name, mean):
+    given_data, measure = posterior(MEANS[mean]), MEASURES[name]
+    found = gp.integral_gradient(given_data, measure)
+    rng = np.random.default_rng(0)
+    for index, value in enumerate(measure.parameters()):
+        direction = rng.normal(size=value.shape)
+        if value.ndim >= 2 and value.shape[-1] == value.shape[-2] and name != "empirical":
+            direction = direction + np.swapaxes(direction, -1, -2)
+        if measure.parameters()._fields[index] == "weights":
+            direction -= direction.mean()
+
+        def along(step, index=index, direction=direction):
+            moved = list(measure.parameters())
+            moved[index] = moved[index] + step * direction
+            return float(given_data.integral(measure.with_parameters(moved)).mean)
+
+        h = 1e-4
+        numeric = (8 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12 * h)
+        # rounding of the integral, 1e-13, over the step
+        assert np.sum(found[index] * direction) == pytest.approx(numeric, abs=1e-8)
+
+
+def test_torch_in_torch_out_with_gradients():
+    x = torch.tensor(np.random.default_rng(1).normal(size=(6, 2)))
+    host = gp.GaussianProcess(KERNEL).condition(x.numpy(), function(x.numpy()))
+    given_data = gp.GaussianProcess(KERNEL).condition(x, torch.tensor(function(x.numpy())))
+    mean = torch.tensor([0.1, 0.2], dtype=torch.float64, requires_grad=True)
+    result = given_data.integral(Gaussian(mean, torch.tensor(S2)))
+    assert result.mean.dtype == torch.float64
+    for name in ("mean", "sd"):
+        expected = getattr(host.integral(MEASURES["gaussian"]), name)
+        np.testing.assert_allclose(getattr(result, name).detach(), expected, rtol=1e-7)
+    (by_torch,) = torch.autograd.grad(result.mean, mean)
+    expected = gp.integral_gradient(host, MEASURES["gaussian"]).mean
+    np.testing.assert_allclose(by_torch, expected, atol=1e-10)
+    # a NumPy measure follows the posterior's kind
+    assert isinstance(given_data.integral(MEASURES["box"]).mean, torch.Tensor)
+
+
+def test_matern_products_integrate_in_one_line():
+    kernel = Columns(Matern52(0.9), (0,)) * Columns(Matern32(1.2), (1,))
+    x = np.random.default_rng(1).normal(size=(40, 2))
+    measure = Gaussian([0.1, 0.2], [0.3, 0.4])
+    result = gp.GaussianProcess(kernel, noise=1e-8).condition(x, function(x)).integral(measure)
+    exact = np.exp(-0.15) * np.sin(0.1) + 0.3 * (0.4 + 0.2**2)
+    assert abs(float(result.mean) - exact) < 3 * float(result.sd)
+    assert float(result.sd) < 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Overstated(SquaredExponential):
+    """A kernel whose embedding claims more covariance with the data than there is."""
+
+
+@embedding(Overstated, Gaussian)
+def overstated(kernel, measure):
+    right = gp.embeddings.embed(SquaredExponential(kernel.lengthscale), measure)
+    return Formulas(mean=lambda x: 1.5 * right.mean(x), cross=right.double)
+
+
+def test_a_negative_variance_is_not_hidden():
+    x = np.random.default_rng(1).normal(size=(20, 2))
+    wrong = gp.GaussianProcess(Overstated(1.0)).condition(x, function(x))
+    with pytest.raises(
+        ArithmeticError, match=r"posterior variance of an integral is -.*Overstated"
+    ):
+        wrong.integral(MEASURES["gaussian"])
+
+
+def test_rounding_is_clipped():
+    """Many points and a smooth kernel: the variance is rounding, and not negative."""
+    x = np.random.default_rng(1).normal(size=(120, 1))
+    smooth = gp.GaussianProcess(SquaredExponential(2.0)).condition(x, np.sin(x[:, 0]))
+    result = smooth.integral(Gaussian([0.0], [0.5]))
+    assert 0 <= float(result.variance) < 1e-7
+    assert float(result.mean) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_cannot_be_integrated_is_named():
+    given_data = posterior()
+    with pytest.raises(TypeError, match="measure = "):
+        given_data.integral([MEASURES["gaussian"], 3.0])
+    with pytest.raises(TypeError, match="give one measure or more"):
+        given_data.integral([])
+    with pytest.raises(ValueError, match="measures have dimensions"):
+        gp.Integrals((MEASURES["gaussian"], Gaussian([0.0], [1.0])))
+    with pytest.raises(ValueError, match="measure has dimension 1"):
+        given_data.integral(Gaussian([0.0], [1.0]))
+    rough = gp.GaussianProcess(RationalQuadratic(1.0)).condition(np.zeros((1, 2)), np.zeros(1))
+    with pytest.raises(UnknownPairError, match="RationalQuadratic against Uniform"):
+        rough.integral(MEASURES["box"])
+    with pytest.raises(TypeError, match="only prior means"):
+        gp.Integrals((MEASURES["box"],)).apply(given_data)
+    known = gp.GaussianProcess(SquaredExponential(1.0)).condition(
+        gp.Integrals((MEASURES["box"],)), np.zeros(1)
+    )
+    with pytest.raises(TypeError, match="observations of Integrals"):
+        gp.integral_gradient(known, MEASURES["box"])
