@@ -12,6 +12,7 @@ from bqvi.inference import (
     Natural,
     Riemannian,
     RobbinsMonro,
+    TrustRegion,
     fit,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     "Natural",
     "Riemannian",
     "RobbinsMonro",
+    "TrustRegion",
     "families",
     "fit",
     "gradients",

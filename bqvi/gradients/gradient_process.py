@@ -13,8 +13,8 @@ z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2),
     E[y (u - m)^T] S^-1 = alpha^T (z a + b1 U)                           (D, D)
 
 The second is the expected Jacobian of y (Bonnet's and Stein's identities), whose symmetric part estimates
-E[L^T (Hessian of f) L] + I. Together they are the ELBO's natural gradient at q'. At q itself, m = 0 and S = I,
-and the posterior variance of each functional is its prior variance less c^T K^-1 c.
+E[L^T (Hessian of f) L] + I. Together they are the ELBO's natural gradient at q'. At q itself, m = 0, S = I, and
+the posterior covariance of the functionals is their prior covariance less c^T K^-1 c.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
+
+from bqvi.gradients.whitened import Moments
 
 JITTER = 1e-6
 """Relative to the kernel's scale; 1e-4 costs an order of magnitude where gradients are exact."""
@@ -39,25 +41,10 @@ class Shape:
     linear: float
     """b1."""
 
-
-@dataclass(frozen=True)
-class GaussianIn:
-    """N(m, S) in whitened units."""
-
-    mean: np.ndarray
-    """(D,)"""
-    covariance: np.ndarray
-    """(D, D)"""
-
-
-@dataclass(frozen=True)
-class Moments:
-    """The two functionals that make the natural gradient at a q'."""
-
-    mean: np.ndarray
-    """E[y], (D,)."""
-    jacobian: np.ndarray
-    """Expected Jacobian of y, symmetrised, (D, D)."""
+    @property
+    def jitter(self) -> float:
+        """What is added to the diagonal of K / s^2."""
+        return JITTER * (1.0 + self.constant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +58,37 @@ class GradientProcess:
     shape: Shape
 
     @cached_property
-    def _factor(self) -> tuple[np.ndarray, bool]:
-        gram = gram_matrix(self.points, self.shape)
-        np.einsum("ii->i", gram)[:] += JITTER * (1.0 + self.shape.constant)
-        factor: tuple[np.ndarray, bool] = scipy.linalg.cho_factor(gram, lower=True, check_finite=False)
-        return factor
+    def factor(self) -> np.ndarray:
+        """Lower Cholesky factor of K / s^2, (m, m)."""
+        gram = kernel_matrix(self.points, self.points, self.shape)
+        np.einsum("ii->i", gram)[:] += self.shape.jitter
+        return np.linalg.cholesky(gram)
+
+    def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
+        """With (n, D) more observations: rows are added to the factor, O(m^2 n)."""
+        m, n = len(self.points), len(points)
+        cross = self.solve(kernel_matrix(self.points, points, self.shape))
+        gram = kernel_matrix(points, points, self.shape) - cross.T @ cross
+        np.einsum("ii->i", gram)[:] += self.shape.jitter
+        factor = np.zeros((m + n, m + n))
+        factor[:m, :m] = self.factor
+        factor[m:, :m] = cross.T
+        factor[m:, m:] = np.linalg.cholesky(gram)
+        both = GradientProcess(
+            np.concatenate([self.points, points]), np.concatenate([self.targets, targets]), self.shape
+        )
+        both.__dict__["factor"] = factor
+        return both
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """factor^-1 right, for (m, R)."""
+        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, right, lower=1)[0]
+        return solved
 
     @cached_property
     def weights(self) -> np.ndarray:
         """alpha = K^-1 Y, (m, D)."""
-        solved: np.ndarray = scipy.linalg.cho_solve(self._factor, self.targets, check_finite=False)
+        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, self.targets, lower=1)[0]
         return solved
 
     @property
@@ -88,43 +96,58 @@ class GradientProcess:
         """s^2, at its most likely value."""
         return float(np.vdot(self.targets, self.weights)) / self.targets.size
 
-    def moments(self, at: GaussianIn) -> Moments:
-        """Of q' = N(m, S)."""
-        gap = self.points - at.mean
-        spread = at.covariance + self.shape.lengthscale**2 * np.eye(len(at.mean))
-        factor = np.linalg.cholesky(spread)
-        half = scipy.linalg.solve_triangular(factor, gap.T, lower=True, check_finite=False)
-        solved = scipy.linalg.solve_triangular(
-            factor, half, lower=True, trans="T", check_finite=False
-        ).T
-        log_ratio = len(at.mean) * np.log(self.shape.lengthscale) - np.log(np.diagonal(factor)).sum()
-        z = np.exp(log_ratio - 0.5 * np.einsum("dn,dn->n", half, half))
+    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
+        """Of y under q' = N(mean, covariance), in q's units."""
+        gap = self.points - mean
+        spread = covariance + self.shape.lengthscale**2 * np.eye(len(mean))
+        inverse = np.linalg.inv(spread)
+        solved = gap @ inverse
+        log_ratio = len(mean) * np.log(self.shape.lengthscale) - 0.5 * np.linalg.slogdet(spread)[1]
+        z = np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, solved))
         linear = self.shape.linear * self.points
-        mean = self.weights.T @ (z + self.shape.constant + linear @ at.mean)
+        expected = self.weights.T @ (z + self.shape.constant + linear @ mean)
         jacobian = self.weights.T @ (z[:, None] * solved + linear)
-        return Moments(mean, 0.5 * (jacobian + jacobian.T))
+        return Moments(expected, 0.5 * (jacobian + jacobian.T))
 
-    def variances(self) -> tuple[float, np.ndarray]:
-        """At q itself: Var E[y_i], the same for all i, and Var E[y_i u_j], (D,), the same for all i."""
-        d, l2 = self.points.shape[1], self.shape.lengthscale**2
-        z = (l2 / (l2 + 1.0)) ** (d / 2) * np.exp(-0.5 * np.square(self.points).sum(1) / (l2 + 1.0))
-        values = z + self.shape.constant
-        slopes = (z[:, None] / (l2 + 1.0) + self.shape.linear) * self.points
-        both = np.column_stack([values, slopes])
-        half = scipy.linalg.solve_triangular(self._factor[0], both, lower=True, check_finite=False)
-        explained = np.square(half).sum(0)
-        double = (l2 / (l2 + 2.0)) ** (d / 2)
-        mean = self.scale * max(double + self.shape.constant - explained[0], 0.0)
-        prior = double / (l2 + 2.0) + self.shape.linear
-        return mean, self.scale * np.maximum(prior - explained[1:], 0.0)
+    def functional_covariance(self) -> np.ndarray:
+        """Posterior covariance of (E[y_i], E[y_i u]) at q itself, (1 + D, 1 + D), the same for every i."""
+        explained = self.solve(functionals(self.points, self.shape))
+        prior = _prior_covariance(self.points.shape[1], self.shape)
+        covariance: np.ndarray = self.scale * (prior - explained.T @ explained)
+        return covariance
+
+    def standard_deviations(self) -> Moments:
+        """Of the `moments` at q itself: the outputs are independent of one another."""
+        variance = np.maximum(np.diagonal(self.functional_covariance()), 0.0)
+        d = len(variance) - 1
+        slopes = 0.25 * (variance[1:, None] + variance[None, 1:])
+        slopes[np.diag_indices(d)] = variance[1:]  # no second, independent estimate to average with
+        return Moments(np.full(d, np.sqrt(variance[0])), np.sqrt(slopes))
 
 
-def gram_matrix(points: np.ndarray, shape: Shape) -> np.ndarray:
-    """K / s^2, (m, m)."""
-    inner = points @ points.T
-    squares = np.diagonal(inner)
-    distances = np.maximum(squares[:, None] + squares[None, :] - 2.0 * inner, 0.0)
-    gram: np.ndarray = np.exp(-0.5 / shape.lengthscale**2 * distances)
-    gram += shape.constant
-    gram += shape.linear * inner
-    return gram
+def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarray:
+    """K / s^2 between (m, D) and (n, D) points, (m, n)."""
+    inner = left @ right.T
+    squares = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("nd,nd->n", right, right)
+    distances = np.maximum(squares - 2.0 * inner, 0.0)
+    kernel: np.ndarray = np.exp(distances * (-0.5 / shape.lengthscale**2))
+    kernel += shape.constant
+    kernel += shape.linear * inner
+    return kernel
+
+
+def functionals(points: np.ndarray, shape: Shape) -> np.ndarray:
+    """Prior covariance / s^2 of y(u_n) with (E[y], E[y u]) at q itself, (m, 1 + D)."""
+    d, l2 = points.shape[1], shape.lengthscale**2
+    squares = np.einsum("nd,nd->n", points, points)
+    z = (l2 / (l2 + 1.0)) ** (d / 2) * np.exp(-0.5 / (l2 + 1.0) * squares)
+    slopes = (z[:, None] / (l2 + 1.0) + shape.linear) * points
+    return np.column_stack([z + shape.constant, slopes])
+
+
+def _prior_covariance(dimension: int, shape: Shape) -> np.ndarray:
+    """Of (E[y], E[y u]) / s, (1 + D, 1 + D)."""
+    l2 = shape.lengthscale**2
+    double = (l2 / (l2 + 2.0)) ** (dimension / 2)
+    slope = double / (l2 + 2.0) + shape.linear
+    return np.diag(np.r_[double + shape.constant, np.full(dimension, slope)])

@@ -26,7 +26,7 @@ import numpy as np
 
 from acquisition.minibatch import Strategy
 from bqvi.arrays import Values
-from bqvi.gradients.gradient import Batch, Estimator, Gradient
+from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
@@ -56,6 +56,8 @@ class State:
     """Live: a copy of the state needs a copy of it (`fork`)."""
     schedule: Any = None
     minibatch: Any = None
+    memory: Any = None
+    """What a `RememberingEstimator` keeps; None for the others."""
     iteration: int = 0
     seconds: float = 0.0
     evaluations: int = 0
@@ -104,11 +106,14 @@ def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     minibatch = None
     if problem.minibatch is not None:
         minibatch = problem.minibatch.start(n_rows(problem.data), rng)
+    estimator = problem.estimator
+    memory = estimator.start(problem.model, q) if isinstance(estimator, RememberingEstimator) else None
     return State(
         q=problem.geometry.at(q, coordinates),
         rng=rng,
         schedule=problem.schedule.start(coordinates),
         minibatch=minibatch,
+        memory=memory,
     )
 
 
@@ -117,10 +122,17 @@ def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Any]:
     before = state.rng.bit_generator.state
     try:
         batch, minibatch = _next_batch(problem, state)
-        return problem.estimator(problem.model, state.q, batch, state.rng), minibatch
+        return _estimated(problem, state, batch), minibatch
     except BaseException:
         state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
         raise
+
+
+def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
+    estimator = problem.estimator
+    if isinstance(estimator, RememberingEstimator):
+        return estimator(problem.model, state.q, batch, state.rng, state.memory)
+    return estimator(problem.model, state.q, batch, state.rng)
 
 
 def _next_batch(problem: Problem, state: State) -> tuple[Batch, Any]:
@@ -142,6 +154,7 @@ def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) 
         rng=state.rng,
         schedule=schedule,
         minibatch=minibatch,
+        memory=gradient.memory,
         iteration=state.iteration + 1,
         seconds=state.seconds,
         evaluations=state.evaluations + gradient.evaluations,
@@ -163,7 +176,11 @@ def run(
         gradient, minibatch = gradient_at(problem, state)
         spent = time.perf_counter() - began
         if recorder.wants(state.iteration) and not _recorded(rows, state):
-            rows.append(_row(state, monitor, gradient))
+            try:
+                rows.append(_row(state, monitor, gradient))
+            except Exception:  # a record that fails loses no evaluation of the step
+                yield replace(state, memory=gradient.memory), None
+                raise
             if stop.settled(rows):
                 reason = "tolerance"
                 break
@@ -172,8 +189,7 @@ def run(
         spent += time.perf_counter() - began
         state = replace(following, seconds=state.seconds + spent)
         reason = stop.reached(state)
-        if reason is None:
-            yield state, None
+        yield state, None  # before the closing record, which may fail: the step is not lost
     if not _recorded(rows, state):
         rows.append(_row(state, monitor, None))
     yield state, reason

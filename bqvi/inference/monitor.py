@@ -72,4 +72,5 @@ class Monitor:
                 theta = frozen.sample(32, rng)
                 values.append(to_numpy(log_joint(theta) - frozen.log_prob(theta)))
         drawn = np.concatenate(values)
-        return float(drawn.mean()) + self.base, float(drawn.std(ddof=1) / np.sqrt(len(drawn)))
+        with np.errstate(over="ignore", invalid="ignore"):  # of a log joint that is infinite there
+            return float(drawn.mean()) + self.base, float(drawn.std(ddof=1) / np.sqrt(len(drawn)))

@@ -1,0 +1,154 @@
+"""Bayesian quadrature of the ELBO's gradient, with memory (thesis Section 7.3.2).
+
+A Gaussian process on the gradients of the log joint (`gradient_process`) is integrated against q in closed
+form. Its prior mean is sticking-the-landing's estimate, so that nothing is added where q is the posterior.
+The log joint stays the same while q moves: what was evaluated at earlier steps is whitened anew by the q of
+now and goes into the same process. A round is
+
+    whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> extend -> integrate
+
+and costs one Cholesky factor of the points in use.
+
+With ``memory=0`` it is a one-shot estimator like any other. The geometry decides what the gradient
+is used for: a step (`Riemannian`, `Euclidean`), or the optimum of the surrogate in a KL ball (`TrustRegion`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.checks import require_integer
+from bqvi.gradients.designs import Design, IntegralVarianceReduction
+from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.gradient_process import GradientProcess, Shape
+from bqvi.gradients.gradient_process_evidence import fit_shape
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.whitened import Frame
+from bqvi.models.conjugate import ConjugateModel
+
+_REFIT_GROWTH = 1.1
+"""Hyperparameters are refitted when the memory has grown by this factor."""
+
+
+@dataclass(frozen=True)
+class BayesianQuadrature:
+    """The natural gradient for a Gaussian q, from a process on gradients of the log joint.
+
+    Parameters
+    ----------
+    nodes : n >= 1, new evaluations a step
+    design : where; a `Design`
+    memory : most evaluations, the most recent, that the process is built on; 0 uses the step's own only
+    initial_nodes : evaluations of the first step; by default min(2 D, 10), or ``nodes`` if more
+    """
+
+    nodes: int = 2
+    design: Design = IntegralVarianceReduction()
+    memory: int = 200
+    initial_nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        require_integer("nodes", self.nodes, 1)
+        require_integer("memory", self.memory, 0)
+        if self.initial_nodes is not None:
+            require_integer("initial_nodes", self.initial_nodes, 1)
+        if not isinstance(self.design, Design):
+            raise TypeError(f"design is {self.design!r}; it must be one of bqvi.gradients.designs")
+
+    @property
+    def samples(self) -> int:
+        """Evaluations a step."""
+        return self.nodes
+
+    def start(self, model: Any, q: Any) -> Memory | None:
+        """An empty memory, or None where nothing is to be kept."""
+        _require_fixed(model)
+        dimension = len(Frame.of(q).mean)
+        return Memory.empty(dimension, differentiable(model), 3) if self.memory else None
+
+    def __call__(
+        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Memory | None = None
+    ) -> Gradient:
+        """The natural gradient at q, given the memory of earlier steps.
+
+        Raises
+        ------
+        EvaluationError
+            The log joint has had no finite value for several rounds, or is constant.
+        """
+        kept = memory or Memory.empty(len(Frame.of(q).mean), differentiable(model), 3)
+        kept.require_signal()
+        frame = Frame.of(q)
+        before, kept = self._recalled(frame, kept)
+        n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
+        nodes = self.design.nodes(n, len(frame.mean), rng, before)
+        found = evaluate(model, q, batch, frame.points(nodes))
+        kept = kept.joined(found)
+        process = _informed(frame, before, nodes[found.good], found)
+        if process is not None and before is None:
+            kept = _learnt(kept, process.shape)
+        return _gradient(frame, process, found, kept if memory is not None else None, n)
+
+    def _count(self, dimension: int, kept: Memory) -> int:
+        if len(kept):
+            return self.nodes
+        return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
+
+    def _recalled(self, frame: Frame, kept: Memory) -> tuple[GradientProcess | None, Memory]:
+        """The process given the memory alone, and the memory with hyperparameters up to date."""
+        if not len(kept):
+            return None, kept
+        points = frame.whiten(kept.points[-self.memory :])
+        targets = kept.gradients[-self.memory :] @ frame.scale + points
+        start = Shape(*np.exp(kept.hyperparameters)) if kept.fitted_at else None
+        if start is None or len(kept) >= _REFIT_GROWTH * kept.fitted_at:
+            start = fit_shape(points, targets, start)
+            kept = _learnt(kept, start)
+        return GradientProcess(points, targets, start), kept
+
+
+def _learnt(kept: Memory, shape: Shape) -> Memory:
+    logs = np.log([shape.lengthscale, shape.constant, shape.linear])
+    return replace(kept, hyperparameters=logs, fitted_at=len(kept))
+
+
+def _informed(
+    frame: Frame, before: GradientProcess | None, nodes: np.ndarray, found: Evaluations
+) -> GradientProcess | None:
+    """The process given also what was ``found`` at ``nodes``; None if nothing is known."""
+    if not len(nodes):
+        return before
+    targets = found.gradients @ frame.scale + nodes
+    if before is None:
+        return GradientProcess(nodes, targets, fit_shape(nodes, targets, None))
+    return before.extended(nodes, targets)
+
+
+def _gradient(
+    frame: Frame, process: GradientProcess | None, found: Evaluations, memory: Memory | None, n: int
+) -> Gradient:
+    if process is None:  # every point so far was a fault: stay, and draw again
+        d = len(frame.mean)
+        nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
+        return Gradient(nothing, True, found.spent, n, memory=memory)
+    moments = process.moments(np.zeros(len(frame.mean)), np.eye(len(frame.mean)))
+    return Gradient(
+        frame.natural_gradient(moments),
+        natural=True,
+        evaluations=found.spent,
+        samples=n,
+        memory=memory,
+        surrogate=process,
+    )
+
+
+def _require_fixed(model: Any) -> None:
+    if isinstance(model, ConjugateModel):
+        raise ValueError(
+            f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
+            "evaluations cannot be kept; sum z out with bqvi.models.Marginal"
+        )
