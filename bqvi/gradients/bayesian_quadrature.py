@@ -5,7 +5,7 @@ form. Its prior mean is sticking-the-landing's estimate, so that nothing is adde
 The log joint stays the same while q moves: what was evaluated at earlier steps is whitened anew by the q of
 now and goes into the same process. A round is
 
-    whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> extend -> integrate
+    whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> integrate
 
 and costs one Cholesky factor of the points in use.
 
@@ -15,7 +15,7 @@ is used for: a step (`Riemannian`, `Euclidean`), or the optimum of the surrogate
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class BayesianQuadrature:
     """
 
     nodes: int = 2
-    design: Design = IntegralVarianceReduction()
+    design: Design = field(default_factory=IntegralVarianceReduction)
     memory: int = 200
     initial_nodes: int | None = None
 

@@ -13,8 +13,8 @@ z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2),
     E[y (u - m)^T] S^-1 = alpha^T (z a + b1 U)                           (D, D)
 
 The second is the expected Jacobian of y (Bonnet's and Stein's identities), whose symmetric part estimates
-E[L^T (Hessian of f) L] + I. Together they are the ELBO's natural gradient at q'. At q itself, m = 0, S = I, and
-the posterior covariance of the functionals is their prior covariance less c^T K^-1 c.
+E[L^T (Hessian of f) L] + I. Together they are the ELBO's natural gradient at q'. At q itself m = 0, S = I,
+and the posterior covariance of the functionals is their prior covariance less c^T K^-1 c.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from bqvi.gradients.positive_definite import cholesky_inverse
 from bqvi.gradients.whitened import Moments
 
 JITTER = 1e-6
 """Relative to the kernel's scale; 1e-4 costs an order of magnitude where gradients are exact."""
+NEAR = 4.0
+"""Points with |u|^2 / D below this are taken at their word."""
+_FADING = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class GradientProcess:
     def factor(self) -> np.ndarray:
         """Lower Cholesky factor of K / s^2, (m, m)."""
         gram = kernel_matrix(self.points, self.points, self.shape)
-        np.einsum("ii->i", gram)[:] += self.shape.jitter
+        np.einsum("ii->i", gram)[:] += self.shape.jitter * remoteness(self.points)
         return np.linalg.cholesky(gram)
 
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
@@ -69,7 +73,7 @@ class GradientProcess:
         m, n = len(self.points), len(points)
         cross = self.solve(kernel_matrix(self.points, points, self.shape))
         gram = kernel_matrix(points, points, self.shape) - cross.T @ cross
-        np.einsum("ii->i", gram)[:] += self.shape.jitter
+        np.einsum("ii->i", gram)[:] += self.shape.jitter * remoteness(points)
         factor = np.zeros((m + n, m + n))
         factor[:m, :m] = self.factor
         factor[m:, :m] = cross.T
@@ -100,14 +104,20 @@ class GradientProcess:
         """Of y under q' = N(mean, covariance), in q's units."""
         gap = self.points - mean
         spread = covariance + self.shape.lengthscale**2 * np.eye(len(mean))
-        inverse = np.linalg.inv(spread)
+        half, inverse = cholesky_inverse(spread)
         solved = gap @ inverse
-        log_ratio = len(mean) * np.log(self.shape.lengthscale) - 0.5 * np.linalg.slogdet(spread)[1]
+        log_ratio = len(mean) * np.log(self.shape.lengthscale) - np.log(np.diagonal(half)).sum()
         z = np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, solved))
-        linear = self.shape.linear * self.points
-        expected = self.weights.T @ (z + self.shape.constant + linear @ mean)
-        jacobian = self.weights.T @ (z[:, None] * solved + linear)
+        total, cross = self._trend
+        expected = z @ self.weights + total + cross @ mean
+        jacobian = self.weights.T @ (z[:, None] * solved) + cross
         return Moments(expected, 0.5 * (jacobian + jacobian.T))
+
+    @cached_property
+    def _trend(self) -> tuple[np.ndarray, np.ndarray]:
+        """b0 sum_n alpha_n, (D,), and b1 alpha^T U, (D, D)."""
+        total = self.shape.constant * self.weights.sum(0)
+        return total, self.shape.linear * (self.weights.T @ self.points)
 
     def functional_covariance(self) -> np.ndarray:
         """Posterior covariance of (E[y_i], E[y_i u]) at q itself, (1 + D, 1 + D), the same for every i."""
@@ -134,6 +144,17 @@ def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarr
     kernel += shape.constant
     kernel += shape.linear * inner
     return kernel
+
+
+def remoteness(points: np.ndarray) -> np.ndarray:
+    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
+
+    A stationary kernel cannot be right at once where q is and in the steep country that q came from.
+    Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
+    """
+    squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
+    multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / _FADING, 0.0, 25.0))
+    return multiple
 
 
 def functionals(points: np.ndarray, shape: Shape) -> np.ndarray:

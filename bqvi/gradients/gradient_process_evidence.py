@@ -10,12 +10,12 @@ and its gradient in a log hyperparameter t is tr((alpha alpha^T / s^2 - D K^-1) 
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 import scipy.optimize
 
-from bqvi.gradients.gradient_process import JITTER, Shape
+from bqvi.gradients.gradient_process import JITTER, Shape, remoteness
+from bqvi.gradients.positive_definite import cholesky_inverse
 
-MOST_POINTS = 60
+MOST_POINTS = 100
 """The evidence looks at no more points than this, the most recent."""
 _PRIOR_SD = np.array([0.7, 3.0, 3.0])
 
@@ -29,13 +29,14 @@ def fit_shape(points: np.ndarray, targets: np.ndarray, start: Shape | None) -> S
     """Maximum a posteriori hyperparameters of the last MOST_POINTS of (m, D) points."""
     u, y = points[-MOST_POINTS:], targets[-MOST_POINTS:]
     inner = u @ u.T
+    remote = remoteness(u)
     squares = np.diagonal(inner)
     distances = np.maximum(squares[:, None] + squares[None, :] - 2.0 * inner, 0.0)
     centre = prior_centre(u.shape[1])
     first = centre if start is None else np.log([start.lengthscale, start.constant, start.linear])
 
     def objective(t: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = _negative_evidence(t, inner, distances, y)
+        value, slope = _negative_evidence(t, inner, distances, remote, y)
         gap = (t - centre) / _PRIOR_SD
         return value + 0.5 * gap @ gap, slope + gap / _PRIOR_SD
 
@@ -48,16 +49,14 @@ def fit_shape(points: np.ndarray, targets: np.ndarray, start: Shape | None) -> S
 
 
 def _negative_evidence(
-    t: np.ndarray, inner: np.ndarray, distances: np.ndarray, y: np.ndarray
+    t: np.ndarray, inner: np.ndarray, distances: np.ndarray, remote: np.ndarray, y: np.ndarray
 ) -> tuple[float, np.ndarray]:
     m, d = y.shape
     lengthscale, constant, linear = np.exp(t)
     smooth = np.exp(-0.5 / lengthscale**2 * distances)
     gram = smooth + constant + linear * inner
-    np.einsum("ii->i", gram)[:] += JITTER * (1.0 + constant)
-    factor = np.linalg.cholesky(gram)
-    inverse = scipy.linalg.lapack.dpotri(factor, lower=1)[0]
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    np.einsum("ii->i", gram)[:] += JITTER * (1.0 + constant) * remote
+    factor, inverse = cholesky_inverse(gram)
     alpha = inverse @ y
     quadratic = float(np.vdot(y, alpha))
     value = 0.5 * m * d * np.log(quadratic) + d * np.log(np.diagonal(factor)).sum()
@@ -65,7 +64,7 @@ def _negative_evidence(
     slope = 0.5 * np.array(
         [
             np.vdot(sensitivity, smooth * distances) / lengthscale**2,
-            constant * (sensitivity.sum() + JITTER * np.trace(sensitivity)),
+            constant * (sensitivity.sum() + JITTER * np.diagonal(sensitivity) @ remote),
             linear * np.vdot(sensitivity, inner),
         ]
     )

@@ -42,6 +42,9 @@ class Surrogate(Protocol):
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
+    def standard_deviations(self) -> Moments:
+        """Posterior standard deviations of the moments at q itself."""
+
 
 @dataclass(frozen=True, eq=False)
 class Frame:

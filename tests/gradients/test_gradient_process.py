@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
+from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix, remoteness
 from bqvi.gradients.gradient_process_evidence import _negative_evidence
 from bqvi.gradients.whitened import Frame
 
@@ -18,7 +18,7 @@ SHAPE = Shape(1.7, 0.3, 0.2)
 @pytest.fixture
 def process():
     rng = np.random.default_rng(3)
-    return GradientProcess(rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), SHAPE)
+    return GradientProcess(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), SHAPE)
 
 
 def gauss_hermite(dimension, n=60):
@@ -51,7 +51,9 @@ def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(proc
     prior = basis.T @ kernel_matrix(noise, noise, SHAPE) @ basis
     explained = process.functional_covariance() / process.scale
     weighted = between @ basis
-    gram = kernel_matrix(process.points, process.points, SHAPE) + SHAPE.jitter * np.eye(12)
+    gram = kernel_matrix(process.points, process.points, SHAPE) + SHAPE.jitter * np.diag(
+        remoteness(process.points)
+    )
     expected = prior - weighted.T @ np.linalg.solve(gram, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
 
@@ -68,12 +70,16 @@ def test_evidence_and_its_slope_against_autodiff(process):
     squares = np.diagonal(inner)
     distances = squares[:, None] + squares - 2 * inner
     at = np.log([1.3, 0.4, 0.2])
-    value, slope = _negative_evidence(at, inner, distances, process.targets)
+    value, slope = _negative_evidence(at, inner, distances, remoteness(process.points), process.targets)
 
     def evidence(t):
         length, constant, linear = t.exp()
         gram = torch.exp(-0.5 * torch.tensor(distances) / length**2) + constant
-        gram = gram + linear * torch.tensor(inner) + 1e-6 * (1 + constant) * torch.eye(12)
+        gram = (
+            gram
+            + linear * torch.tensor(inner)
+            + 1e-6 * (1 + constant) * torch.diag(torch.tensor(remoteness(process.points)))
+        )
         y = torch.tensor(process.targets)
         quadratic = (y * torch.linalg.solve(gram, y)).sum()
         return 0.5 * y.numel() * quadratic.log() + 0.5 * y.shape[1] * torch.logdet(gram)
