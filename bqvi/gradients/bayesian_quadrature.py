@@ -1,8 +1,8 @@
 """Bayesian quadrature of the ELBO's gradient, with memory (thesis Section 7.3.2).
 
-A Gaussian process on the gradients of the log joint (`gradient_process`) is integrated against q in closed
-form. Its prior mean is sticking-the-landing's estimate, so that nothing is added where q is the posterior.
-The log joint stays the same while q moves: what was evaluated at earlier steps is whitened anew by the q of
+A Gaussian process on the gradients of the log joint (`gradient_process`), or on its values where it has no
+gradients (`value_process`), is integrated against q in closed form. Its prior mean is sticking-the-landing's
+estimate, so that nothing is added where q is the posterior. The log joint stays the same while q moves: what was evaluated at earlier steps is whitened anew by the q of
 now and goes into the same process. A round is
 
     whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> integrate
@@ -24,19 +24,21 @@ from bqvi.checks import require_integer
 from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.gradient_process import GradientProcess, Shape
-from bqvi.gradients.gradient_process_evidence import fit_shape
+from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Memory
+from bqvi.gradients.surrogates import Kind, OnGradients, OnValues
+from bqvi.gradients.value_process import ValueProcess
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
 
+Process = GradientProcess | ValueProcess
 _REFIT_GROWTH = 1.1
 """Hyperparameters are refitted when the memory has grown by this factor."""
 
 
 @dataclass(frozen=True)
 class BayesianQuadrature:
-    """The natural gradient for a Gaussian q, from a process on gradients of the log joint.
+    """The natural gradient for a Gaussian q, from a process on gradients, or values, of the log joint.
 
     Parameters
     ----------
@@ -80,17 +82,17 @@ class BayesianQuadrature:
         EvaluationError
             The log joint has had no finite value for several rounds, or is constant.
         """
-        kept = memory or Memory.empty(len(Frame.of(q).mean), differentiable(model), 3)
-        kept.require_signal()
         frame = Frame.of(q)
-        before, kept = self._recalled(frame, kept)
+        kind: Kind = OnGradients() if differentiable(model) else OnValues()
+        kept = memory or Memory.empty(len(frame.mean), differentiable(model), 3)
+        kept.require_signal()
+        before, kept = self._recalled(kind, frame, kept)
         n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
-        nodes = self.design.nodes(n, len(frame.mean), rng, before)
+        known = before if isinstance(before, GradientProcess) else None
+        nodes = self.design.nodes(n, len(frame.mean), rng, known)
         found = evaluate(model, q, batch, frame.points(nodes))
         kept = kept.joined(found)
-        process = _informed(frame, before, nodes[found.good], found)
-        if process is not None and before is None:
-            kept = _learnt(kept, process.shape)
+        process, kept = _informed(kind, frame, before, nodes[found.good], found, kept)
         return _gradient(frame, process, found, kept if memory is not None else None, n)
 
     def _count(self, dimension: int, kept: Memory) -> int:
@@ -98,38 +100,37 @@ class BayesianQuadrature:
             return self.nodes
         return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
 
-    def _recalled(self, frame: Frame, kept: Memory) -> tuple[GradientProcess | None, Memory]:
+    def _recalled(self, kind: Kind, frame: Frame, kept: Memory) -> tuple[Process | None, Memory]:
         """The process given the memory alone, and the memory with hyperparameters up to date."""
         if not len(kept):
             return None, kept
         points = frame.whiten(kept.points[-self.memory :])
-        targets = kept.gradients[-self.memory :] @ frame.scale + points
-        start = Shape(*np.exp(kept.hyperparameters)) if kept.fitted_at else None
-        if start is None or len(kept) >= _REFIT_GROWTH * kept.fitted_at:
-            start = fit_shape(points, targets, start)
-            kept = _learnt(kept, start)
-        return GradientProcess(points, targets, start), kept
+        targets = kind.targets(frame, points, kept.values[-self.memory :], kept.gradients[-self.memory :])
+        if len(kept) >= _REFIT_GROWTH * kept.fitted_at:
+            kept = _learnt(kind, points, targets, kept)
+        return kind.process(points, targets, kept.hyperparameters), kept
 
 
-def _learnt(kept: Memory, shape: Shape) -> Memory:
-    logs = np.log([shape.lengthscale, shape.constant, shape.linear])
-    return replace(kept, hyperparameters=logs, fitted_at=len(kept))
+def _learnt(kind: Kind, points: np.ndarray, targets: np.ndarray, kept: Memory) -> Memory:
+    start = kept.hyperparameters if kept.fitted_at else None
+    return replace(kept, hyperparameters=kind.fit(points, targets, start), fitted_at=len(kept))
 
 
 def _informed(
-    frame: Frame, before: GradientProcess | None, nodes: np.ndarray, found: Evaluations
-) -> GradientProcess | None:
+    kind: Kind, frame: Frame, before: Process | None, nodes: np.ndarray, found: Evaluations, kept: Memory
+) -> tuple[Process | None, Memory]:
     """The process given also what was ``found`` at ``nodes``; None if nothing is known."""
     if not len(nodes):
-        return before
-    targets = found.gradients @ frame.scale + nodes
+        return before, kept
+    targets = kind.targets(frame, nodes, found.values, found.gradients)
     if before is None:
-        return GradientProcess(nodes, targets, fit_shape(nodes, targets, None))
-    return before.extended(nodes, targets)
+        kept = _learnt(kind, nodes, targets, kept)
+        return kind.process(nodes, targets, kept.hyperparameters), kept
+    return before.extended(nodes, targets), kept
 
 
 def _gradient(
-    frame: Frame, process: GradientProcess | None, found: Evaluations, memory: Memory | None, n: int
+    frame: Frame, process: Process | None, found: Evaluations, memory: Memory | None, n: int
 ) -> Gradient:
     if process is None:  # every point so far was a fault: stay, and draw again
         d = len(frame.mean)

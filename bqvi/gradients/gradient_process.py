@@ -25,14 +25,11 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from bqvi.gradients.positive_definite import cholesky_inverse
-from bqvi.gradients.whitened import Moments
+from bqvi.gradients.positive_definite import cholesky, cholesky_inverse
+from bqvi.gradients.whitened import Moments, remoteness
 
 JITTER = 1e-6
 """Relative to the kernel's scale; 1e-4 costs an order of magnitude where gradients are exact."""
-NEAR = 4.0
-"""Points with |u|^2 / D below this are taken at their word."""
-_FADING = 0.5
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class GradientProcess:
         """Lower Cholesky factor of K / s^2, (m, m)."""
         gram = kernel_matrix(self.points, self.points, self.shape)
         np.einsum("ii->i", gram)[:] += self.shape.jitter * remoteness(self.points)
-        return np.linalg.cholesky(gram)
+        return cholesky(gram)
 
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
         """With (n, D) more observations: rows are added to the factor, O(m^2 n)."""
@@ -74,10 +71,10 @@ class GradientProcess:
         cross = self.solve(kernel_matrix(self.points, points, self.shape))
         gram = kernel_matrix(points, points, self.shape) - cross.T @ cross
         np.einsum("ii->i", gram)[:] += self.shape.jitter * remoteness(points)
-        factor = np.zeros((m + n, m + n))
+        factor = np.zeros((m + n, m + n), order="F")
         factor[:m, :m] = self.factor
         factor[m:, :m] = cross.T
-        factor[m:, m:] = np.linalg.cholesky(gram)
+        factor[m:, m:] = cholesky(gram)
         both = GradientProcess(
             np.concatenate([self.points, points]), np.concatenate([self.targets, targets]), self.shape
         )
@@ -144,17 +141,6 @@ def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarr
     kernel += shape.constant
     kernel += shape.linear * inner
     return kernel
-
-
-def remoteness(points: np.ndarray) -> np.ndarray:
-    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
-
-    A stationary kernel cannot be right at once where q is and in the steep country that q came from.
-    Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
-    """
-    squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
-    multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / _FADING, 0.0, 25.0))
-    return multiple
 
 
 def functionals(points: np.ndarray, shape: Shape) -> np.ndarray:

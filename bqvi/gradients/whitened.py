@@ -25,6 +25,10 @@ from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
 from gp.arrays import to_numpy
 
+NEAR = 4.0
+"""Points with |u|^2 / D below this are taken at their word."""
+_FADING = 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -113,3 +117,14 @@ class Frame:
             self.scale, right, lower=True, trans="T", check_finite=False
         )
         return solved
+
+
+def remoteness(points: np.ndarray) -> np.ndarray:
+    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
+
+    A stationary kernel cannot be right at once where q is and in the steep country that q came from.
+    Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
+    """
+    squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
+    multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / _FADING, 0.0, 25.0))
+    return multiple

@@ -35,7 +35,9 @@ REACH = 10.0
 """Most KL per squared norm of the natural gradient at q; a step of 1 on a quadratic has about 1/2."""
 DOUBT = 10.0
 """How strongly the reach shrinks where the gradient is within its own posterior variance."""
-_BISECTIONS = 12
+_TRIES = 12
+_CLOSE = 0.9
+"""Share of the radius that counts as its boundary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +118,17 @@ def _moved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float) -> P
 def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: float, radius: float) -> Place:
     """The longest step found that stays inside."""
     low, high, best = 0.0, rate, place
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
+    middle = 0.5 * rate
+    for _ in range(_TRIES):
         tried = _moved(place, pull, change, middle)
         if tried.divergence <= radius:
             low, best = middle, tried
+            if tried.divergence >= _CLOSE * radius:
+                break
         else:
             high = middle
+        # the divergence from q is about quadratic in the way from q
+        ratio = radius / max(tried.divergence, 1e-300)
+        aim = 0.98 * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
+        middle = float(aim) if low < aim < high else 0.5 * (low + high)
     return best

@@ -8,9 +8,10 @@ import torch
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix, remoteness
-from bqvi.gradients.gradient_process_evidence import _negative_evidence
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.evidence import Evidence
+from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
+from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
+from bqvi.gradients.whitened import Frame, remoteness
 
 SHAPE = Shape(1.7, 0.3, 0.2)
 
@@ -70,7 +71,9 @@ def test_evidence_and_its_slope_against_autodiff(process):
     squares = np.diagonal(inner)
     distances = squares[:, None] + squares - 2 * inner
     at = np.log([1.3, 0.4, 0.2])
-    value, slope = _negative_evidence(at, inner, distances, remoteness(process.points), process.targets)
+    noise = 1e-6 * remoteness(process.points)
+    evidence_of = Evidence(distances, (np.ones((12, 12)), inner), noise, (1.0, 0.0), process.targets)
+    value, slope = evidence_of.negative(at)
 
     def evidence(t):
         length, constant, linear = t.exp()
@@ -130,3 +133,44 @@ def test_natural_parameters_of_a_place_in_the_frame(diagonal):
     assert_allclose(moved.mean, mean + frame.scale @ shift, rtol=1e-12)
     assert_allclose(moved.covariance, frame.scale @ spread @ frame.scale.T, rtol=1e-12)
     assert_allclose(frame.points(frame.whiten(mean[None])), mean[None], rtol=1e-12)
+
+
+VALUE_SHAPE = ValueShape(1.6, 0.4, 0.3)
+
+
+@pytest.fixture
+def values():
+    rng = np.random.default_rng(4)
+    return ValueProcess(1.3 * rng.standard_normal((12, 2)), rng.standard_normal((12, 1)), VALUE_SHAPE)
+
+
+def test_value_process_moments_are_derivatives_of_the_expected_posterior_mean(values):
+    """dE/dm and 2 dE/dS by autodiff through a product rule of the predicted psi."""
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
+    points, alpha = torch.tensor(values.points), torch.tensor(values.weights)
+    mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
+    covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
+    x = mean + noise @ torch.linalg.cholesky(covariance).T
+    inner = x @ points.T
+    distances = (x**2).sum(1)[:, None] + (points**2).sum(1) - 2 * inner
+    kernel = torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
+    dm, ds = torch.autograd.grad(weights @ (kernel @ alpha), (mean, covariance))
+    found = values.moments(mean.detach().numpy(), covariance.detach().numpy())
+    assert_allclose(found.mean, dm.numpy(), rtol=1e-8, atol=1e-9)
+    assert_allclose(found.jacobian, (ds + ds.T).numpy(), rtol=1e-8, atol=1e-9)
+
+
+def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values):
+    """Stein: E[grad psi] = E[psi e], E[Hessian psi] = E[psi (e e^T - I)]."""
+    noise, weights = gauss_hermite(2)
+    rows, columns = np.tril_indices(2)
+    second = noise[:, rows] * noise[:, columns] - (rows == columns)
+    basis = np.column_stack([noise, second]) * weights[:, None]
+    across = value_kernel(values.points, noise, VALUE_SHAPE) @ basis
+    assert_allclose(value_functionals(values.points, VALUE_SHAPE), across, rtol=1e-9, atol=1e-11)
+    prior = basis.T @ value_kernel(noise, noise, VALUE_SHAPE) @ basis
+    explained = values.solve(across)
+    variance = np.diagonal(prior - explained.T @ explained) * values.scale
+    sd = values.standard_deviations()
+    assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
+    assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
