@@ -1,9 +1,10 @@
 """Bayesian quadrature of the ELBO's gradient, with memory (thesis Section 7.3.2).
 
 A Gaussian process on the gradients of the log joint (`gradient_process`), or on its values where it has no
-gradients (`value_process`), is integrated against q in closed form. Its prior mean is sticking-the-landing's
-estimate, so that nothing is added where q is the posterior. The log joint stays the same while q moves: what was evaluated at earlier steps is whitened anew by the q of
-now and goes into the same process. A round is
+gradients (`value_process`), is integrated against q in closed form. Its prior mean is the estimate of
+sticking-the-landing, so that nothing is added where q is the posterior. The log joint stays the same while q
+moves: what was evaluated at earlier steps is whitened anew by the q of now and goes into the same process.
+A round is
 
     whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> integrate
 
@@ -20,18 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.checks import require_integer
+from bqvi.checks import require_integer, require_one_of
 from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.surrogates import Kind, OnGradients, OnValues
-from bqvi.gradients.value_process import ValueProcess
+from bqvi.gradients.surrogates import Kind, OnDerivatives, OnGradients, OnValues, Process
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
 
-Process = GradientProcess | ValueProcess
+_AFFORDABLE = 400
 _REFIT_GROWTH = 1.1
 """Hyperparameters are refitted when the memory has grown by this factor."""
 
@@ -46,18 +46,23 @@ class BayesianQuadrature:
     design : where; a `Design`
     memory : most evaluations, the most recent, that the process is built on; 0 uses the step's own only
     initial_nodes : evaluations of the first step; by default min(2 D, 10), or ``nodes`` if more
+    process : of a log joint with gradients, 'separable' (D outputs share a kernel, O(m^3)), 'derivative' (the
+        gradient of one function, O((m D)^3): for log joints that cost more than that), or 'auto': derivative
+        without memory while n D <= 400, else separable
     """
 
     nodes: int = 2
     design: Design = field(default_factory=IntegralVarianceReduction)
     memory: int = 200
     initial_nodes: int | None = None
+    process: str = "auto"
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)
         require_integer("memory", self.memory, 0)
         if self.initial_nodes is not None:
             require_integer("initial_nodes", self.initial_nodes, 1)
+        require_one_of("process", self.process, ("auto", "separable", "derivative"))
         if not isinstance(self.design, Design):
             raise TypeError(f"design is {self.design!r}; it must be one of bqvi.gradients.designs")
 
@@ -83,7 +88,7 @@ class BayesianQuadrature:
             The log joint has had no finite value for several rounds, or is constant.
         """
         frame = Frame.of(q)
-        kind: Kind = OnGradients() if differentiable(model) else OnValues()
+        kind: Kind = self._kind(model, len(frame.mean))
         kept = memory or Memory.empty(len(frame.mean), differentiable(model), 3)
         kept.require_signal()
         before, kept = self._recalled(kind, frame, kept)
@@ -94,6 +99,14 @@ class BayesianQuadrature:
         kept = kept.joined(found)
         process, kept = _informed(kind, frame, before, nodes[found.good], found, kept)
         return _gradient(frame, process, found, kept if memory is not None else None, n)
+
+    def _kind(self, model: Any, dimension: int) -> Kind:
+        if not differentiable(model):
+            return OnValues()
+        affordable = self.memory == 0 and self.nodes * dimension <= _AFFORDABLE
+        if self.process == "derivative" or (self.process == "auto" and affordable):
+            return OnDerivatives()
+        return OnGradients()
 
     def _count(self, dimension: int, kept: Memory) -> int:
         if len(kept):

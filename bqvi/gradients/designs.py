@@ -26,6 +26,7 @@ from scipy.stats import qmc
 
 from bqvi.checks import require_above, require_integer
 from bqvi.gradients.gradient_process import (
+    JITTER,
     GradientProcess,
     Shape,
     functionals,
@@ -145,7 +146,7 @@ class IntegralVarianceReduction:
         shared = functionals(pool, process.shape) - explained
         shared[:, 0] *= np.sqrt(dimension)
         residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
-        return pool[_greedy(shared, residual, process.shape.jitter, n)]
+        return pool[_greedy(shared, residual, n)]
 
 
 @dataclass(frozen=True)
@@ -170,14 +171,14 @@ class UncertaintySampling:
         residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
         density = np.exp(-0.5 * np.square(pool).sum(1))
         weighted = density[:, None] * residual * density
-        return pool[_greedy(weighted, weighted, process.shape.jitter, n)]
+        return pool[_greedy(weighted, weighted, n)]
 
 
-def _greedy(shared: np.ndarray, residual: np.ndarray, jitter: float, n: int) -> list[int]:
+def _greedy(shared: np.ndarray, residual: np.ndarray, n: int) -> list[int]:
     """Indices of n candidates; (C, F) covariances with the functionals, (C, C) with one another."""
     chosen: list[int] = []
     for _ in range(n):
-        variance = np.maximum(np.diagonal(residual), 0.0) + jitter
+        variance = np.maximum(np.diagonal(residual), 0.0) + JITTER
         gains = np.square(shared).sum(1) / variance
         gains[chosen] = -1.0
         best = int(np.argmax(gains))

@@ -11,7 +11,7 @@ and its gradient in a log hyperparameter t is tr((alpha alpha^T / s^2 - D K^-1) 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ import scipy.optimize
 
 from bqvi.gradients.positive_definite import cholesky_inverse
 
-ITERATIONS = 12
+ITERATIONS = 15
 """Of L-BFGS; fits are repeated as data come in, each from where the last one ended."""
 
 
@@ -27,14 +27,12 @@ ITERATIONS = 12
 class Evidence:
     """The data of one fit."""
 
-    distances: np.ndarray
-    """Squared, (m, m)."""
+    smooth: Callable[[float], tuple[np.ndarray, np.ndarray]]
+    """SE at lengthscale l, and its derivative in ln l."""
     components: Sequence[np.ndarray]
     """C_j, (m, m) each."""
     noise: np.ndarray
     """What is added to the diagonal of K / s^2, (m,)."""
-    noise_per_component: Sequence[float]
-    """The noise is multiplied by 1 + sum_j b_j times these."""
     targets: np.ndarray
     """Y, (m, D)."""
     constant_mean: bool = False
@@ -43,10 +41,9 @@ class Evidence:
         """Minus the evidence at ln (l, b_1, ..), and its gradient."""
         m, d = self.targets.shape
         lengthscale, *sizes = np.exp(logs)
-        smooth = np.exp(-0.5 / lengthscale**2 * self.distances)
+        smooth, stretched = self.smooth(float(lengthscale))
         gram = smooth + sum(b * c for b, c in zip(sizes, self.components, strict=True))
-        level = 1.0 + float(np.dot(sizes, self.noise_per_component))
-        np.einsum("ii->i", gram)[:] += level * self.noise
+        np.einsum("ii->i", gram)[:] += self.noise
         factor, inverse = cholesky_inverse(gram)
         y = self.targets
         if self.constant_mean:
@@ -55,10 +52,8 @@ class Evidence:
         quadratic = float(np.vdot(y, alpha)) + 1e-300
         value = 0.5 * m * d * np.log(quadratic) + d * np.log(np.diagonal(factor)).sum()
         sensitivity = d * inverse - (m * d / quadratic) * (alpha @ alpha.T)
-        noisy = float(np.diagonal(sensitivity) @ self.noise)
-        slopes = [np.vdot(sensitivity, smooth * self.distances) / lengthscale**2]
-        for b, c, share in zip(sizes, self.components, self.noise_per_component, strict=True):
-            slopes.append(b * (np.vdot(sensitivity, c) + share * noisy))
+        slopes = [np.vdot(sensitivity, stretched)]
+        slopes += [b * np.vdot(sensitivity, c) for b, c in zip(sizes, self.components, strict=True)]
         return float(value), 0.5 * np.array(slopes)
 
 
@@ -89,3 +84,14 @@ def squared_distances(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     inner = points @ points.T
     squares = np.diagonal(inner)
     return inner, np.maximum(squares[:, None] + squares[None, :] - 2.0 * inner, 0.0)
+
+
+def squared_exponential(distances: np.ndarray) -> Callable[[float], tuple[np.ndarray, np.ndarray]]:
+    """Of the lengthscale: exp(-distances / (2 l^2)), and its derivative in ln l."""
+
+    def smooth(lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
+        scaled = distances / lengthscale**2
+        kernel = np.exp(-0.5 * scaled)
+        return kernel, kernel * scaled
+
+    return smooth

@@ -29,7 +29,7 @@ from bqvi.gradients.positive_definite import cholesky, cholesky_inverse
 from bqvi.gradients.whitened import Moments, remoteness
 
 JITTER = 1e-6
-"""Relative to the kernel's scale; 1e-4 costs an order of magnitude where gradients are exact."""
+"""On the diagonal of K / s^2; 1e-4 costs an order of magnitude where gradients are exact."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,6 @@ class Shape:
     """b0."""
     linear: float
     """b1."""
-
-    @property
-    def jitter(self) -> float:
-        """What is added to the diagonal of K / s^2."""
-        return JITTER * (1.0 + self.constant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +57,7 @@ class GradientProcess:
     def factor(self) -> np.ndarray:
         """Lower Cholesky factor of K / s^2, (m, m)."""
         gram = kernel_matrix(self.points, self.points, self.shape)
-        np.einsum("ii->i", gram)[:] += self.shape.jitter * remoteness(self.points)
+        np.einsum("ii->i", gram)[:] += JITTER * remoteness(self.points)
         return cholesky(gram)
 
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
@@ -70,7 +65,7 @@ class GradientProcess:
         m, n = len(self.points), len(points)
         cross = self.solve(kernel_matrix(self.points, points, self.shape))
         gram = kernel_matrix(points, points, self.shape) - cross.T @ cross
-        np.einsum("ii->i", gram)[:] += self.shape.jitter * remoteness(points)
+        np.einsum("ii->i", gram)[:] += JITTER * remoteness(points)
         factor = np.zeros((m + n, m + n), order="F")
         factor[:m, :m] = self.factor
         factor[m:, :m] = cross.T

@@ -12,7 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from bqvi.gradients.evidence import Evidence, most_likely, squared_distances
+from bqvi.gradients import derivative_process
+from bqvi.gradients.derivative_process import DerivativeProcess
+from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
 from bqvi.gradients.gradient_process import JITTER, GradientProcess, Shape
 from bqvi.gradients.value_process import JITTER as VALUE_JITTER
 from bqvi.gradients.value_process import ValueProcess, ValueShape
@@ -20,8 +22,13 @@ from bqvi.gradients.whitened import Frame, remoteness
 
 MOST_POINTS = 100
 """The evidence looks at no more points than this, the most recent."""
+LARGEST_EVIDENCE = 300
+"""Rows of K that the evidence of a derivative process looks at."""
 _SPREAD = np.array([0.7, 3.0, 3.0])
 """Prior standard deviations of ln (l, b, b)."""
+
+
+Process = GradientProcess | DerivativeProcess | ValueProcess
 
 
 class Kind(Protocol):
@@ -35,9 +42,7 @@ class Kind(Protocol):
     def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
         """Logarithms of the hyperparameters (3,), from where they were."""
 
-    def process(
-        self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray
-    ) -> GradientProcess | ValueProcess:
+    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> Process:
         """Given (m, D) points and their targets."""
 
 
@@ -58,7 +63,7 @@ class OnGradients:
         u, y = points[-MOST_POINTS:], targets[-MOST_POINTS:]
         inner, distances = squared_distances(u)
         noise = JITTER * remoteness(u)
-        evidence = Evidence(distances, (np.ones_like(inner), inner), noise, (1.0, 0.0), y)
+        evidence = Evidence(squared_exponential(distances), (np.ones_like(inner), inner), noise, y)
         return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
@@ -84,13 +89,40 @@ class OnValues:
         inner, distances = squared_distances(u)
         noise = VALUE_JITTER * remoteness(u)
         evidence = Evidence(
-            distances, (inner, 0.5 * inner * inner), noise, (0.0, 0.0), psi, constant_mean=True
+            squared_exponential(distances), (inner, 0.5 * inner * inner), noise, psi, constant_mean=True
         )
         return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> ValueProcess:
         """Given (m, D) points and psi."""
         return ValueProcess(points, targets, ValueShape(*(float(x) for x in np.exp(logs))))
+
+
+@dataclass(frozen=True)
+class OnDerivatives:
+    """`derivative_process`."""
+
+    def targets(
+        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> np.ndarray:
+        """Y = L^T grad f + u."""
+        return OnGradients().targets(frame, whitened, values, gradients)
+
+    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+        """Ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10; on no more than LARGEST_EVIDENCE numbers."""
+        most = max(2, LARGEST_EVIDENCE // points.shape[1])
+        u, y = points[-most:], targets[-most:]
+        evidence = Evidence(
+            lambda lengthscale: derivative_process.smooth_matrix(u, lengthscale),
+            derivative_process.trend_matrices(u),
+            derivative_process.noise(u),
+            y.reshape(-1, 1),
+        )
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+
+    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> DerivativeProcess:
+        """Given (m, D) points and Y."""
+        return DerivativeProcess(points, targets, ValueShape(*(float(x) for x in np.exp(logs))))
 
 
 def _centre(dimension: int) -> np.ndarray:

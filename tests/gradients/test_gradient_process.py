@@ -8,7 +8,9 @@ import torch
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients.evidence import Evidence
+from bqvi.gradients import derivative_process
+from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
+from bqvi.gradients.evidence import Evidence, squared_exponential
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
 from bqvi.gradients.whitened import Frame, remoteness
@@ -52,9 +54,7 @@ def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(proc
     prior = basis.T @ kernel_matrix(noise, noise, SHAPE) @ basis
     explained = process.functional_covariance() / process.scale
     weighted = between @ basis
-    gram = kernel_matrix(process.points, process.points, SHAPE) + SHAPE.jitter * np.diag(
-        remoteness(process.points)
-    )
+    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(remoteness(process.points))
     expected = prior - weighted.T @ np.linalg.solve(gram, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
 
@@ -72,16 +72,14 @@ def test_evidence_and_its_slope_against_autodiff(process):
     distances = squares[:, None] + squares - 2 * inner
     at = np.log([1.3, 0.4, 0.2])
     noise = 1e-6 * remoteness(process.points)
-    evidence_of = Evidence(distances, (np.ones((12, 12)), inner), noise, (1.0, 0.0), process.targets)
+    evidence_of = Evidence(squared_exponential(distances), (np.ones((12, 12)), inner), noise, process.targets)
     value, slope = evidence_of.negative(at)
 
     def evidence(t):
         length, constant, linear = t.exp()
         gram = torch.exp(-0.5 * torch.tensor(distances) / length**2) + constant
         gram = (
-            gram
-            + linear * torch.tensor(inner)
-            + 1e-6 * (1 + constant) * torch.diag(torch.tensor(remoteness(process.points)))
+            gram + linear * torch.tensor(inner) + 1e-6 * torch.diag(torch.tensor(remoteness(process.points)))
         )
         y = torch.tensor(process.targets)
         quadratic = (y * torch.linalg.solve(gram, y)).sum()
@@ -172,5 +170,64 @@ def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values
     explained = values.solve(across)
     variance = np.diagonal(prior - explained.T @ explained) * values.scale
     sd = values.standard_deviations()
+    assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
+    assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
+
+
+def _psi_kernel(x, y):
+    inner = x @ y.T
+    distances = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * inner
+    return 1.6**2 * torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
+
+
+@pytest.fixture
+def derivatives():
+    rng = np.random.default_rng(6)
+    return DerivativeProcess(1.3 * rng.standard_normal((5, 2)), rng.standard_normal((5, 2)), VALUE_SHAPE)
+
+
+def test_derivative_kernel_is_the_mixed_hessian_of_the_kernel(derivatives):
+    points = torch.tensor(derivatives.points)
+    mixed = np.empty((5, 5, 2, 2))
+    for i in range(5):
+        for j in range(5):
+            hessian = torch.autograd.functional.hessian(
+                lambda x, y: _psi_kernel(x[None], y[None])[0, 0], (points[i], points[j])
+            )
+            mixed[i, j] = hessian[0][1].numpy()
+    linear, quadratic = derivative_process.trend_matrices(derivatives.points)
+    smooth, slope = derivative_process.smooth_matrix(derivatives.points, 1.6)
+    found = smooth + 0.4 * linear + 0.3 * quadratic
+    assert_allclose(found, mixed.transpose(0, 2, 1, 3).reshape(10, 10), rtol=1e-10, atol=1e-12)
+    up, down = (
+        derivative_process.smooth_matrix(derivatives.points, 1.6 * np.exp(h))[0] for h in (1e-5, -1e-5)
+    )
+    assert_allclose(slope, (up - down) / 2e-5, atol=1e-8)  # central differences, error h^2
+
+
+def test_derivative_process_moments_and_functionals_against_a_product_rule(derivatives):
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
+    points = torch.tensor(derivatives.points, requires_grad=True)
+    mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
+    covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
+    x = mean + noise @ torch.linalg.cholesky(covariance).T
+    averaged = weights @ _psi_kernel(x, points)
+    (observed,) = torch.autograd.grad(averaged.sum(), points, create_graph=True)
+    dm, ds = torch.autograd.grad((observed * torch.tensor(derivatives.weights)).sum(), (mean, covariance))
+    found = derivatives.moments(mean.detach().numpy(), covariance.detach().numpy())
+    assert_allclose(found.mean, dm.numpy(), rtol=1e-8, atol=1e-9)
+    assert_allclose(found.jacobian, (ds + ds.T).numpy(), rtol=1e-8, atol=1e-9)
+    rows, columns = np.tril_indices(2)
+    second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
+    basis = torch.cat([noise, second], 1) * weights[:, None]
+    plain = torch.tensor(derivatives.points, requires_grad=True)
+    across = _psi_kernel(plain, noise) @ basis
+    columns_of = [torch.autograd.grad(across[:, k].sum(), plain, retain_graph=True)[0] for k in range(5)]
+    expected = np.stack([c.numpy().ravel() for c in columns_of], 1)
+    assert_allclose(derivative_functionals(derivatives.points, VALUE_SHAPE), expected, rtol=1e-8, atol=1e-9)
+    prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
+    half = np.linalg.solve(np.tril(derivatives.factor), expected)
+    variance = derivatives.scale * (prior - (half**2).sum(0))
+    sd = derivatives.standard_deviations()
     assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
     assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)

@@ -46,11 +46,12 @@ def test_mean_field_on_a_quadratic():
     assert_allclose(fit.q.variance, 1 / np.diagonal(PRECISION), rtol=1e-6)
 
 
-def test_memory_off_is_the_one_shot_estimator():
+@pytest.mark.parametrize("process", ["separable", "derivative"])
+def test_memory_off_is_the_one_shot_estimator(process):
     model, q, batch = LogJoint(banana, 2), Gaussian(np.array([1.5, -1.0]), np.eye(2)), Batch(None, 0)
-    forgetful = BayesianQuadrature(nodes=7, memory=0, design=AntitheticOrthogonal())
+    forgetful = BayesianQuadrature(nodes=7, memory=0, process=process, design=AntitheticOrthogonal())
     once = forgetful(model, q, batch, np.random.default_rng(5))
-    keeping = BayesianQuadrature(nodes=7, memory=50, design=AntitheticOrthogonal())
+    keeping = BayesianQuadrature(nodes=7, memory=50, process=process, design=AntitheticOrthogonal())
     first = keeping(model, q, batch, np.random.default_rng(5), keeping.start(model, q))
     assert once.memory is None
     for a, b in zip(once.values, first.values, strict=True):
