@@ -14,6 +14,7 @@ from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstim
 
 if TYPE_CHECKING:
     from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
+    from bqvi.gradients.control_variate import ControlVariate
     from bqvi.gradients.importance_weighted import IWAE, DReG
     from bqvi.gradients.pathwise import Pathwise
     from bqvi.gradients.score import Score
@@ -23,6 +24,7 @@ __all__ = [
     "Batch",
     "BayesianQuadrature",
     "Conjugate",
+    "ControlVariate",
     "DReG",
     "Estimator",
     "Gradient",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _ON_TORCH = {
+    "ControlVariate": "control_variate",
     "BayesianQuadrature": "bayesian_quadrature",
     "DReG": "importance_weighted",
     "IWAE": "importance_weighted",
