@@ -5,7 +5,8 @@ With y(u) = L^T grad f + u and any predictor yhat of it that does not depend on 
     E[y]       ~  E[yhat] + (1/n) sum_l (y_l - yhat(u_l))
     E[y u^T]   ~  E[yhat u^T] + (1/n) sum_l (y_l - yhat(u_l)) u_l^T
 
-are unbiased: the first terms are exact integrals, the second have the variance of what the predictor misses. Two ways to a predictor that is independent of the nodes:
+are unbiased: the first terms are exact integrals, the second have the variance of what the predictor
+misses. Two ways to a predictor that is independent of the nodes:
 
     memory       the process given the evaluations of earlier steps
     cross-fit    the process given the other half of the nodes, each half in turn, averaged

@@ -244,15 +244,14 @@ def _check_straight(schedule: Schedule) -> None:
     if schedule.largest is None or schedule.largest > 1.0:
         raise ValueError(
             f"schedule is {schedule}; a step on a straight line must not exceed 1, which lands on its end "
-            "(eta*: coordinate ascent; the surrogate's optimum): beyond it parameters can leave their domain"
+            "(eta*: coordinate ascent; the surrogate's optimum): beyond it lies outside the domain"
         )
 
 
 def _check_surrogate(estimator: Estimator) -> None:
     if not isinstance(estimator, RememberingEstimator):
         raise ValueError(
-            f"geometry is TrustRegion, which climbs a surrogate; {type(estimator).__name__} has none: use "
-            "Riemannian, or the estimator BayesianQuadrature"
+            f"geometry is TrustRegion, of a surrogate; {type(estimator).__name__} has none: use BayesianQuadrature"
         )
 
 

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from bqvi.families import Gaussian
-from bqvi.gradients import BayesianQuadrature, ControlVariate, Pathwise
+from bqvi.gradients import BayesianQuadrature, ControlVariate, Pathwise, Score
 from bqvi.gradients.designs import (
     AntitheticOrthogonal,
     Independent,
@@ -45,6 +45,7 @@ ESTIMATORS = {
     "sobol": lambda rng: Pathwise(8, noise=Sobol())(MODEL, Q, BATCH, rng),
     "antithetic": lambda rng: Pathwise(4, noise=AntitheticOrthogonal())(MODEL, Q, BATCH, rng),
     "landing": lambda rng: Pathwise(4, "sticking-the-landing", AntitheticOrthogonal())(MODEL, Q, BATCH, rng),
+    "optimal-baseline": lambda rng: Score(6, baseline="optimal")(MODEL, Q, BATCH, rng),
     "cross-fit": lambda rng: ControlVariate(8, memory=0)(MODEL, Q, BATCH, rng),
 }
 
@@ -128,6 +129,17 @@ def test_one_shot_quadrature_beats_sticking_the_landing(process):
     landing = Pathwise(20, "sticking-the-landing")
     theirs = [np.square(unconstrained(landing(MODEL, Q, BATCH, rng)) - truth).sum() for _ in range(30)]
     assert np.mean(theirs) > 5 * np.mean(ours)
+
+
+def test_the_optimal_baseline_has_less_variance_than_leaving_one_out():
+    rng = np.random.default_rng(0)
+    spread = {}
+    for baseline in ("optimal", "leave-one-out", "none"):
+        score = Score(50, baseline=baseline)
+        spread[baseline] = np.var(
+            [unconstrained(score(MODEL, Q, BATCH, rng)) for _ in range(300)], axis=0
+        ).sum()
+    assert spread["optimal"] < spread["leave-one-out"] < spread["none"]
 
 
 def test_a_design_that_is_not_q_is_refused_as_noise():
