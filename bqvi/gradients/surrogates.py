@@ -24,7 +24,7 @@ MOST_POINTS = 100
 """The evidence looks at no more points than this, the most recent."""
 LARGEST_EVIDENCE = 300
 """Rows of K that the evidence of a derivative process looks at."""
-_SPREAD = np.array([0.7, 2.0, 2.0])
+_SPREAD = np.array([0.7, 3.0, 2.0])
 """Prior standard deviations of ln (l, b, b)."""
 
 
