@@ -251,7 +251,7 @@ def _check_straight(schedule: Schedule) -> None:
 def _check_surrogate(estimator: Estimator) -> None:
     if not isinstance(estimator, RememberingEstimator):
         raise ValueError(
-            f"geometry is TrustRegion: it needs BayesianQuadrature's surrogate, not {type(estimator).__name__}"
+            f"geometry is TrustRegion: needs BayesianQuadrature's surrogate, not {type(estimator).__name__}"
         )
 
 
