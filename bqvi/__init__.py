@@ -1,6 +1,6 @@
 """Bayesian quadrature and Gaussian processes for estimating ELBOs and their gradients."""
 
-from bqvi import families, gradients, inference, models
+from bqvi import families, gradients, inference, models, quadrature
 from bqvi.inference import (
     Adam,
     Constant,
@@ -14,6 +14,7 @@ from bqvi.inference import (
     RobbinsMonro,
     fit,
 )
+from bqvi.quadrature import Integral, integrate
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "Fit",
     "FitError",
     "FitInterrupted",
+    "Integral",
     "Natural",
     "Riemannian",
     "RobbinsMonro",
@@ -32,5 +34,7 @@ __all__ = [
     "fit",
     "gradients",
     "inference",
+    "integrate",
     "models",
+    "quadrature",
 ]

@@ -1,0 +1,323 @@
+"""Bayesian quadrature as a loop (thesis Eqs 7.12, 7.17; O'Hagan 1991).
+
+    nodes     = Sobol through the measure, at first and while the surrogate does not predict;
+                then those that reduce the variance of the integral most
+    values    = integrand(nodes)
+    ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
+    integral  = that of the ensemble, judged                 (:mod:`credibility`)
+
+What is modelled by a Gaussian process, and how its integral follows, is the `Model`: the integrand
+itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard coordinates,
+where the measure has mean 0 and covariance I, and on values in units in which they vary by 1: the
+result does not depend on anybody's units.
+
+A `State` is all that the future of a run depends on, and is made of arrays and numbers. `start` makes
+one, `step` maps one to the next, `finish` reads a result from one, so that a run can be driven from
+outside, stopped, saved and resumed with the same numbers. Random numbers come from the seed and the
+number of nodes: no generator is carried along.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from acquisition.pointwise import Criterion
+from bqvi.quadrature import ensemble as ensembles
+from bqvi.quadrature.credibility import Judgement, Past, combined, judge, predicts
+from bqvi.quadrature.direct import Direct
+from bqvi.quadrature.ensemble import Ensemble, Fits
+from bqvi.quadrature.integral import Row
+from bqvi.quadrature.integrand import Evaluated, Integrand, IntegrandError
+from bqvi.quadrature.monte_carlo import unlogged
+from bqvi.quadrature.nodes import by_criterion, pool
+from bqvi.quadrature.quasi_monte_carlo import sobol
+from bqvi.quadrature.surrogate import Data, Surrogate
+from gp.measures import AffineMap, Empirical, Measure, Uniform
+from gp.measures.base import Standardised
+
+GROWTH = 1.3
+"""Nodes are added, and hyperparameters refitted, when there are 30 % more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
+
+    shift: float
+    centre: Any
+    unit: Any
+
+
+class Model(Protocol):
+    """What a Gaussian process stands for, and what follows for the integral."""
+
+    def data(self, problem: Problem, state: State, values: Any) -> tuple[Data, Any, Any]:
+        """Return the data of the process for values (n, o) of f e^-shift, and centre and unit, (o,)."""
+        ...
+
+    def moments(self, member: Surrogate) -> tuple[Any, Any]:
+        """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
+        ...
+
+    def choose(self, member: Surrogate, candidates: Any, count: int) -> Any:
+        """Return the indices of ``count`` of the candidates (M, D) to evaluate next."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is integrated, and how.
+
+    Attributes
+    ----------
+    integrand, measure : NumPy inside. standard : the measure in standard coordinates.
+    seed : of nodes and draws. initial : number of nodes at first. budget : the most nodes.
+    batch : nodes a step; ``None`` for 30 % of those there are.
+    criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
+    noise : ``None``, 'learn', a variance, or a function of points giving variances (n,).
+    draws : of hyperparameters in the final marginalisation. model : what is modelled.
+    """
+
+    integrand: Integrand
+    measure: Measure
+    standard: Standardised
+    seed: int
+    initial: int
+    budget: int
+    batch: int | None = None
+    criterion: Criterion | None = None
+    noise: Any = None
+    draws: int = 24
+    model: Model = field(default_factory=Direct)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    u : (n, D), nodes in standard coordinates. values : (n, o). slopes : df/dx, (n, D, o), or ``None``.
+    sobol : (n,), which nodes come from the Sobol sequence.
+    fits : hyperparameters. fitted_at : the number of nodes they were found from.
+    past : estimates after each step. rows : the trace.
+    seconds : time spent. ensemble : the surrogates given all of it (made again when it is not there).
+    """
+
+    u: Any
+    values: Any
+    slopes: Any
+    sobol: Any
+    fits: Fits | None = None
+    fitted_at: int = 0
+    past: tuple[Past, ...] = ()
+    rows: tuple[Row, ...] = ()
+    seconds: float = 0.0
+    ensemble: Ensemble | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.u)
+
+
+def standardised(measure: Measure) -> Standardised:
+    """Return the measure in standard coordinates; points of a finite one are only scaled."""
+    if not isinstance(measure, Empirical):
+        return measure.standardise()
+    sd = np.sqrt(np.diag(measure.covariance))
+    scale = np.where(sd > 0, sd, 1.0)
+    points = (measure.points - measure.mean) / scale
+    return Standardised(Empirical(points, measure.weights), AffineMap(measure.mean, np.diag(scale)))
+
+
+def start(problem: Problem) -> State:
+    """Evaluate the initial design and fit to it."""
+    began = time.perf_counter()
+    u = _sequence(problem, problem.initial, None)
+    seen = _evaluated(problem, u, None)
+    state = State(u, seen.values, seen.slopes, np.ones(len(u), dtype=bool))
+    return _learnt(problem, state, began)
+
+
+def step(problem: Problem, state: State) -> State:
+    """Choose nodes, evaluate them, and learn from them."""
+    began = time.perf_counter()
+    state = prepared(problem, state)
+    count = min(_batch(problem, state), problem.budget - len(state))
+    new, from_sobol = _chosen(problem, state, count)
+    seen = _evaluated(problem, new, state)
+    slopes = None if seen.slopes is None else np.concatenate([state.slopes, seen.slopes])
+    grown = replace(
+        state,
+        u=np.concatenate([state.u, new]),
+        values=np.concatenate([state.values, seen.values]),
+        slopes=slopes,
+        sobol=np.append(state.sobol, np.full(len(new), from_sobol)),
+    )
+    return _learnt(problem, grown, began)
+
+
+def finished(problem: Problem, state: State) -> str | None:
+    """Why there are no further nodes, or ``None``."""
+    if isinstance(problem.measure, Empirical) and exhausted(problem, state):
+        return "exhausted"
+    return "budget" if len(state) >= problem.budget else None
+
+
+def exhausted(problem: Problem, state: State) -> bool:
+    """Whether all points of a finite measure have been evaluated."""
+    assert isinstance(problem.measure, Empirical)  # asked of finite measures only
+    return len(state) >= len(np.unique(problem.measure.points, axis=0))
+
+
+def run(
+    problem: Problem, state: State | None, stops: Callable[[State], str | None], keep: Callable[[State], None]
+) -> tuple[State, str]:
+    """Step until ``stops`` or :func:`finished` gives a reason; ``keep`` is told of each state."""
+    state = start(problem) if state is None else prepared(problem, state)
+    keep(state)
+    while True:
+        reason = finished(problem, state) or stops(state)
+        if reason is not None:
+            return state, reason
+        state = step(problem, state)
+        keep(state)
+
+
+def final(problem: Problem, state: State) -> tuple[Any, Any, Units, Judgement]:
+    """Return mean (o,) and covariance (o, o) in units, with hyperparameters marginalised."""
+    state = prepared(problem, state)
+    assert state.ensemble is not None  # prepared
+    moments = state.ensemble.marginal_integral(problem.model.moments, problem.draws, problem.seed)
+    return _estimate(problem, state, moments)
+
+
+def prepared(problem: Problem, state: State) -> State:
+    """Return the state with its ensemble."""
+    if state.ensemble is not None or state.fits is None:
+        return state
+    data = _data(problem, state)
+    return replace(state, ensemble=ensembles.again(problem.standard.measure, data, state.fits))
+
+
+def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
+    assert state.ensemble is not None  # prepared by the caller
+    values, units = _units(problem, state)
+    judgement = judge(state.ensemble, state.sobol, list(state.past), units.shift)
+    plain = ((values - units.centre) / units.unit)[state.sobol]
+    mean, covariance = combined(*integral, judgement, plain)
+    unit = units.unit
+    return units.centre + unit * mean, np.outer(unit, unit) * covariance, units, judgement
+
+
+def _learnt(problem: Problem, state: State, began: float) -> State:
+    data = _data(problem, state)
+    due = state.fits is None or len(state) >= GROWTH * state.fitted_at or len(state) >= problem.budget
+    if due or state.fits is None:
+        found = ensembles.fit(problem.standard.measure, data, state.fits)
+        state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
+    else:
+        found = ensembles.again(problem.standard.measure, data, state.fits)
+    state = replace(state, ensemble=found)
+    moments = found.integral(problem.model.moments)
+    units = _units(problem, state)[1]
+    past = Past(units.centre + units.unit * moments[0], units.unit**2 * np.diag(moments[1]), units.shift)
+    state = replace(state, past=(*state.past, past))
+    mean, covariance, units, _ = _estimate(problem, state, moments)
+    seconds = state.seconds + time.perf_counter() - began
+    scale = np.exp(units.shift)
+    sd = scale * np.sqrt(np.diag(covariance))
+    row = Row(len(state), seconds, number(scale * mean), number(sd))
+    return replace(state, seconds=seconds, rows=(*state.rows, row))
+
+
+def number(values: Any) -> Any:
+    """Return one output as a number, several as they are."""
+    return float(values[0]) if len(values) == 1 else values
+
+
+def _unlogged(problem: Problem, state: State) -> tuple[Any, float]:
+    return unlogged(state.values) if problem.integrand.logarithmic else (state.values, 0.0)
+
+
+def _units(problem: Problem, state: State) -> tuple[Any, Units]:
+    values, shift = _unlogged(problem, state)
+    _, centre, unit = problem.model.data(problem, state, values)
+    return values, Units(shift, centre, unit)
+
+
+def _data(problem: Problem, state: State) -> Data:
+    return problem.model.data(problem, state, _unlogged(problem, state)[0])[0]
+
+
+def _batch(problem: Problem, state: State) -> int:
+    return problem.batch or max(2, int((GROWTH - 1) * len(state)))
+
+
+def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, bool]:
+    """Return nodes (k, D) in standard coordinates, and whether they are from the Sobol sequence."""
+    found = state.ensemble
+    assert found is not None  # prepared by the caller
+    judgement = judge(found, state.sobol, list(state.past))
+    if problem.criterion is None and judgement.explained < predicts(problem.measure.dimension):
+        return _sequence(problem, count, state), True
+    seed = _seed(problem, len(state))
+    measure = problem.standard.measure
+    if problem.criterion is not None and not isinstance(measure, Empirical):
+        return by_criterion(found.best, problem.criterion, count, seed), False
+    candidates = pool(measure, found.best.chart, seed, state.u)
+    return candidates[problem.model.choose(found.best, candidates, count)], False
+
+
+def _seed(problem: Problem, n: int) -> int:
+    return int(np.random.default_rng([problem.seed, n]).integers(2**31))
+
+
+def _sequence(problem: Problem, count: int, state: State | None) -> Any:
+    """Return the next ``count`` points of the Sobol sequence, in standard coordinates."""
+    used = 0 if state is None else int(state.sobol.sum())
+    if isinstance(problem.measure, Empirical):
+        return _drawn(problem, count, state)
+    cube = sobol(problem.measure.dimension, used + count, problem.seed)[used:]
+    return problem.standard.map.to_standard(problem.measure.from_unit_cube(cube))
+
+
+def _drawn(problem: Problem, count: int, state: State | None) -> Any:
+    """Points of a finite measure drawn without replacement: a Sobol sequence would repeat them."""
+    measure = problem.standard.measure
+    assert isinstance(measure, Empirical)  # checked by the caller
+    points, inverse = np.unique(measure.points, axis=0, return_inverse=True)
+    weights = np.bincount(inverse.reshape(-1), weights=measure.weights)
+    keys = np.random.default_rng(problem.seed).exponential(size=len(points)) / np.maximum(weights, 1e-300)
+    order = np.argsort(keys)
+    seen = set() if state is None else {tuple(row) for row in state.u}
+    left = [i for i in order if tuple(points[i]) not in seen]
+    return points[left[:count]]
+
+
+def _evaluated(problem: Problem, u: Any, state: State | None) -> Evaluated:
+    x = problem.standard.map.from_standard(u)
+    if isinstance(problem.measure, Uniform):
+        x = np.clip(x, problem.measure.lower, problem.measure.upper)
+    try:
+        return problem.integrand(x)
+    except IntegrandError as failure:
+        _complete(failure, problem, state)
+        raise
+
+
+def _complete(failure: IntegrandError, problem: Problem, state: State | None) -> None:
+    """Add the evaluations of earlier steps to an error."""
+    if state is None:
+        return
+    before = problem.standard.map.from_standard(state.u)
+    if failure.nodes is None or len(failure.nodes) == 0:
+        failure.nodes, failure.values = before, state.values
+    else:
+        failure.nodes = np.concatenate([before, failure.nodes])
+        failure.values = np.concatenate([state.values, failure.values])
+    failure.state = state

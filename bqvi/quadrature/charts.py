@@ -1,0 +1,140 @@
+"""Coordinates in which an integrand may look stationary, and the measure there.
+
+A stationary kernel says that f varies alike everywhere and along the axes. Whether that is plausible
+depends on the coordinates, and an integral does not: for a bijection v = T(u),
+
+    int f(u) pi(du) = int f(T^-1(v)) (T pi)(dv),
+
+so one may choose the coordinates by evidence as long as the kernel has an embedding against T pi.
+From standard coordinates u, in which the measure has mean 0 and covariance I, there are
+
+    linear    v = R^T u, R a rotation      f varies along few directions, or not along the axes
+    cube      v = sqrt 3 (2 Phi(u) - 1)    f settles in the tails; N(0, I) becomes the box
+
+Under a rotation N(0, I) stays what it is, so product kernels keep their closed forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi, sqrt
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from gp.arrays import as_like, namespace
+from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
+
+_EDGE = 1e-9
+"""Probability beyond which a point of the cube has no place in the standard coordinates."""
+
+
+class Chart(Protocol):
+    """A bijection from standard coordinates u to v, and the measure of v."""
+
+    @property
+    def measure(self) -> Measure:
+        """The measure of v."""
+        ...
+
+    def forward(self, u: Any) -> Any:
+        """Return v (n, D) for u (n, D)."""
+        ...
+
+    def backward(self, v: Any) -> Any:
+        """Return u (n, D) for v (n, D)."""
+        ...
+
+    def slopes(self, u: Any, gradients: Any) -> Any:
+        """Return df/dv (n, D) for df/du (n, D) at u."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """v = R^T u.
+
+    Attributes
+    ----------
+    measure : of v. rotation : R, (D, D), orthogonal.
+    """
+
+    measure: Measure
+    rotation: Any
+
+    def forward(self, u: Any) -> Any:
+        """Return u R."""
+        return u @ self.rotation
+
+    def backward(self, v: Any) -> Any:
+        """Return v R^T."""
+        return v @ self.rotation.T
+
+    def slopes(self, u: Any, gradients: Any) -> Any:
+        """Return gradients R."""
+        return gradients @ self.rotation
+
+
+@dataclass(frozen=True, eq=False)
+class Cube:
+    """v = sqrt 3 (2 Phi(u) - 1), of mean 0 and variance 1 in each coordinate.
+
+    Attributes
+    ----------
+    measure : uniform on [-sqrt 3, sqrt 3]^D.
+    """
+
+    measure: Uniform
+
+    def forward(self, u: Any) -> Any:
+        """Return v."""
+        return sqrt(3) * (2 * ndtr(u) - 1)
+
+    def backward(self, v: Any) -> Any:
+        """Return u; points on the faces are moved inside."""
+        return ndtri(np.clip((v / sqrt(3) + 1) / 2, _EDGE, 1 - _EDGE))
+
+    def slopes(self, u: Any, gradients: Any) -> Any:
+        """Return gradients / (dv/du)."""
+        return gradients / (2 * sqrt(3) * np.exp(-(u**2) / 2) / sqrt(2 * pi))
+
+
+def identity(measure: Measure) -> Linear:
+    """Standard coordinates as they are."""
+    return Linear(measure, np.eye(measure.dimension))
+
+
+def rotated(measure: Measure, rotation: Any) -> Linear:
+    """Standard coordinates after a rotation R (D, D)."""
+    return Linear(pushed(measure, np.zeros(measure.dimension), rotation.T), rotation)
+
+
+def cube(dimension: int) -> Cube:
+    """The cube that N(0, I) fills uniformly."""
+    half = sqrt(3) * np.ones(dimension)
+    return Cube(Uniform(-half, half))
+
+
+def pushed(measure: Measure, shift: Any, linear: Any) -> Measure:
+    """Return the measure of A (x - shift) for a matrix A (D, D); raises TypeError for boxes.
+
+    A box is carried where A is diagonal. The measure's kind of array is kept.
+    """
+    like = measure.parameters()[0]
+    transposed = namespace(like).matrix_transpose
+    shift, matrix = as_like(shift, like), as_like(linear, like)
+    if isinstance(measure, Gaussian):
+        covariance = matrix @ measure.covariance @ matrix.T
+        return Gaussian(matrix @ (measure.mean - shift), (covariance + covariance.T) / 2)
+    if isinstance(measure, GaussianMixture):
+        covariances = matrix @ measure.covariances @ matrix.T
+        covariances = (covariances + transposed(covariances)) / 2
+        return GaussianMixture(measure.weights, (measure.means - shift) @ matrix.T, covariances)
+    if isinstance(measure, Empirical):
+        return Empirical((measure.points - shift) @ matrix.T, measure.weights)
+    scale = np.diag(linear)
+    if isinstance(measure, Uniform) and np.array_equal(linear, np.diag(scale)):
+        factor = as_like(scale, like)
+        return Uniform(factor * (measure.lower - shift), factor * (measure.upper - shift))
+    raise TypeError(f"{type(measure).__name__} does not stay what it is under a rotation")

@@ -1,0 +1,169 @@
+"""Whether a surrogate is to be believed, and what is returned if it is not.
+
+Three questions are asked, of data that are there anyway.
+
+1. *Does it predict?* The nodes that come from the scrambled Sobol sequence represent the measure. At
+   these the surrogate predicts each value from all others; the share explained is
+   1 - sum e_i^2 / sum (f_i - mean of the others)^2.
+2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
+   and noise) by ``LEAST_GAIN`` nats.
+3. *Did it keep its promises?* If the standard deviations were right, the estimate after more nodes
+   would differ from an earlier one by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale). The
+   observed squares z_t^2 of increments in that unit scale the final variance by
+
+       kappa^2 = max(1, (4 + sum_t z_t^2) / (2 + T)):
+
+The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
+randomised quasi-Monte Carlo one; as its standard deviation stands that of simple Monte Carlo, which it
+seldom exceeds. A surrogate that explains at least ``EXPLAINED`` of the variance, with evidence, is
+*credible*: the two are combined by their precisions,
+
+    w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a = kappa sd of the surrogate, b of the average,
+
+as if they erred alike, which changes nothing where a << b. Otherwise the result says so, and is a
+mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
+variance containing the gap between the two.
+
+While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
+sequence: chosen nodes are no better than its guess, and the fallback grows as long as it is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bqvi.quadrature.ensemble import Ensemble
+from bqvi.quadrature.monte_carlo import average
+
+EXPLAINED = 0.5
+LEAST_GAIN = 2.0
+_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
+
+
+def predicts(dimension: int) -> float:
+    """Return the share explained from which a surrogate chooses the nodes."""
+    return max(0.7, 1 - 1 / dimension)
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """An earlier estimate: mean (o,) and variances (o,), in units of e^shift."""
+
+    mean: Any
+    variance: Any
+    shift: float
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """The answers.
+
+    Attributes
+    ----------
+    explained : share of the variance that is predicted. gain : log evidence over that of noise.
+    inflation : kappa.
+    """
+
+    explained: float
+    gain: float
+    inflation: float
+
+    @property
+    def credible(self) -> bool:
+        """Whether the surrogate's estimate is returned as it is."""
+        return self.explained >= EXPLAINED and self.gain >= LEAST_GAIN
+
+    @property
+    def weight(self) -> float:
+        """w, of the surrogate in the mixture."""
+        if self.gain < LEAST_GAIN:
+            return 0.0
+        return float(np.clip(self.explained / EXPLAINED, 0.0, 1.0))
+
+    @property
+    def reason(self) -> str:
+        """A sentence."""
+        predicts = (
+            f"left out one at a time, {max(self.explained, 0.0):.0%} of the variance at the Sobol nodes "
+            f"is predicted, and the evidence over noise is {self.gain:.1f} nats"
+        )
+        tail = ""
+        if self.inflation > 1.5:
+            tail = (
+                "; earlier standard deviations were too small, so that of the surrogate is multiplied by "
+                f"{self.inflation:.1f}"
+            )
+        if self.credible:
+            return f"The surrogate is credible: {predicts}{tail}."
+        return (
+            f"The surrogate is not credible: {predicts}. The estimate is a mixture of it (weight at "
+            f"most {self.weight:.2f}) and of the average over the Sobol nodes{tail}."
+        )
+
+
+def judge(ensemble: Ensemble, sobol: Any, past: list[Past], shift: float = 0.0) -> Judgement:
+    """Answer the three questions.
+
+    Parameters
+    ----------
+    ensemble : fitted to n nodes. sobol : (n,), which of them come from the Sobol sequence.
+    past : estimates in order of time, the present one last. shift : of the present units.
+    """
+    best = ensemble.best
+    errors = best.profile.leave_one_out()[0][: len(sobol)][sobol]
+    values = best.data.values[sobol]
+    m = len(values)
+    others = (values - values.mean(axis=0)) * m / max(m - 1, 1)
+    total = float(np.sum(others**2))
+    explained = 1.0 - float(np.sum(errors**2)) / total if total > 0 else 1.0
+    return Judgement(explained, _gain(ensemble), kappa(past, shift))
+
+
+def _gain(ensemble: Ensemble) -> float:
+    """Log evidence over that of a constant mean and independent noise."""
+    best = ensemble.best
+    values = best.data.values
+    n = len(values)
+    spread = max(float(np.mean(values.var(axis=0))) * n / max(n - 1, 1), 1e-300)
+    noise = -0.5 * values.shape[1] * (max(n - 1, 1) * np.log(spread) + np.log(n))
+    if best.data.slopes is not None:
+        return np.inf  # gradients have no place in the evidence of independent values
+    return float(best.profile.log_likelihood - noise)
+
+
+def kappa(past: list[Past], shift: float = 0.0) -> float:
+    """Return the factor on the standard deviation that earlier promises ask for, at least 1."""
+    total, count = _PRIOR_COUNT * _PRIOR_SQUARE, _PRIOR_COUNT
+    for before, after in pairwise(past):
+        scale = np.exp(before.shift - after.shift)
+        variance = before.variance * scale**2
+        fall = np.maximum(variance - after.variance, 0.25 * variance)
+        known = fall > 0
+        if not np.any(known):
+            continue
+        step = (after.mean - before.mean * scale)[known]
+        total += float(np.mean(step**2 / fall[known]))
+        count += 1
+    return float(np.sqrt(max(1.0, total / count)))
+
+
+def combined(mean: Any, covariance: Any, judgement: Judgement, sobol_values: Any) -> tuple[Any, Any]:
+    """Return mean (o,) and covariance (o, o) of the result, from those of the surrogate."""
+    covariance = judgement.inflation**2 * covariance
+    if len(sobol_values) < 2:
+        return mean, covariance
+    plain = average(sobol_values)
+    own, other = np.diag(covariance), np.diag(plain.covariance)
+    w = float(np.mean(other / np.maximum(own + other, 1e-300)))
+    if judgement.credible:
+        sd = w * np.sqrt(own) + (1 - w) * np.sqrt(other)
+        scale = sd / np.sqrt(np.maximum(own, 1e-300))
+        return w * mean + (1 - w) * plain.mean, covariance * np.outer(scale, scale)
+    w *= judgement.weight
+    gap = mean - plain.mean
+    mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
+    return w * mean + (1 - w) * plain.mean, mixed

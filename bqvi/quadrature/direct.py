@@ -1,0 +1,64 @@
+"""The integrand itself as a Gaussian process: its integral is Gaussian (thesis Eq. 7.12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bqvi.quadrature.nodes import greedy
+from bqvi.quadrature.surrogate import Data, Surrogate
+
+if TYPE_CHECKING:
+    from bqvi.quadrature.bayesian import Problem, State
+
+
+@dataclass(frozen=True)
+class Direct:
+    """f ~ GP, counted from its mean over the nodes in its standard deviation there."""
+
+    def data(self, problem: Problem, state: State, values: Any) -> tuple[Data, Any, Any]:
+        """Return the data, and centre and unit of the outputs, (o,)."""
+        unit, centre = _spread(values, problem.noise is not None), values.mean(axis=0)
+        slopes = None
+        if state.slopes is not None:
+            slopes = np.einsum("ndo,de->neo", state.slopes, problem.standard.map.scale) / unit
+        relative, variance = _noise(problem, state, float(unit[0]))
+        noisy = problem.noise is not None
+        data = Data(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
+        return data, centre, unit
+
+    def moments(self, member: Surrogate) -> tuple[Any, Any]:
+        """Return mean (o,) and covariance (o, o) of the integral."""
+        mean, unit = member.integral()
+        return mean[0], member.profile.inflation * float(unit[0, 0]) * member.profile.covariance
+
+    def choose(self, member: Surrogate, candidates: Any, count: int) -> Any:
+        """Return the candidates that reduce the integral's variance most."""
+        return greedy(member, candidates, count)
+
+
+def _spread(values: Any, shared: bool) -> Any:
+    """Standard deviations of the outputs, or their sizes where they do not vary; one for all."""
+    sizes = np.abs(values).max(axis=0)
+    spread = values.std(axis=0)
+    spread = np.where(spread > 1e-13 * sizes, spread, np.maximum(sizes, 1e-300))
+    return np.full_like(spread, spread.max()) if shared else spread
+
+
+def _noise(problem: Problem, state: State, unit: float) -> tuple[Any, float | None]:
+    """Relative noise variances (n,) or ``None``, and their mean in units, if it is known."""
+    noise = problem.noise
+    if noise is None or (isinstance(noise, str) and noise == "learn"):
+        return None, None
+    if not callable(noise):
+        return None, float(noise) / unit**2
+    x = problem.standard.map.from_standard(state.u)
+    variances = np.asarray(noise(x), dtype=float).reshape(-1)
+    if variances.shape != (len(x),) or not np.all(np.isfinite(variances) & (variances > 0)):
+        raise ValueError(
+            f"noise returned {variances!r:.200} for {len(x)} points: give one positive variance for each"
+        )
+    mean = float(variances.mean())
+    return variances / mean, mean / unit**2

@@ -1,0 +1,244 @@
+"""Several surrogates of one integrand, weighed by evidence.
+
+Candidates are charts x families: the axes as they are, the axes turned to where the integrand varies,
+the cube, each with smooth or rough functions. Which of them holds is a hyperparameter like the others,
+and is treated so: each is fitted, and the integral is a mixture over candidates and, within each, over
+hyperparameters drawn from a Laplace approximation with importance weights. Its variance has the part
+within (what the nodes leave open) and the part between (what the hyperparameters leave open):
+
+    mean = sum w_j m_j,     covariance = sum w_j (C_j + (m_j - mean)(m_j - mean)^T).
+
+A rotation is fitted with its D(D-1)/2 angles, for which its log evidence pays log(n)/2 each
+(Schwarz 1978). It comes from the principal directions of E[grad f grad f^T] (active subspaces;
+Constantine 2015), estimated from the unrotated surrogate, and is kept while it remains the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
+from bqvi.quadrature.families import ROUGH, SMOOTH, Family
+from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
+from gp.linalg import NotPositiveDefiniteError
+from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
+
+Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
+"""A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
+
+_NEGLIGIBLE = 1e-3
+_BEHIND = 10.0
+"""A candidate so many nats behind the best is left out of every other fit."""
+_LEAST_DRAWS = 4
+PLAIN, TURNED = "axes", "turned"
+_PRIOR_PRECISION = 0.25
+"""Of a hyperparameter that the data do not determine, on the log scale."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """Hyperparameters of each candidate, from which the next fit starts.
+
+    Attributes
+    ----------
+    thetas : name to theta (D + 1,), of all candidates so far. rotation : R (D, D), or ``None``.
+    resting : names of candidates that the next fit leaves out.
+    """
+
+    thetas: Mapping[str, Any]
+    rotation: Any = None
+    resting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Fitted candidates, best first, and the logarithms of their weights (unnormalised)."""
+
+    members: tuple[Surrogate, ...]
+    scores: Any
+
+    @property
+    def best(self) -> Surrogate:
+        """The candidate with the highest evidence."""
+        return self.members[0]
+
+    @property
+    def weights(self) -> Any:
+        """Normalised weights, (J,)."""
+        weights = np.exp(self.scores - self.scores[0])
+        return weights / weights.sum()
+
+    def fits(self, earlier: Fits | None = None) -> Fits:
+        """Return where the next fit starts."""
+        thetas = {} if earlier is None else dict(earlier.thetas)
+        thetas |= {member.name: member.theta for member in self.members}
+        rotation = None if earlier is None else earlier.rotation
+        for member in self.members:
+            if member.name == TURNED and isinstance(member.chart, Linear):
+                rotation = member.chart.rotation
+        behind = self.scores[0] - self.scores
+        resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND]
+        return Fits(thetas, rotation, tuple(resting))
+
+    def integral(self, moments: Moments) -> tuple[Any, Any]:
+        """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
+        return _mixture([moments(member) for member in self.members], self.weights)
+
+    def marginal_integral(self, moments_of: Moments, draws: int, seed: int) -> tuple[Any, Any]:
+        """Return mean (o,) and covariance (o, o) over candidates and their hyperparameters."""
+        moments, weights = [], []
+        for member, weight in zip(self.members, self.weights, strict=True):
+            if weight < _NEGLIGIBLE:
+                continue
+            drawn, within = _marginal(member, moments_of, max(_LEAST_DRAWS, round(weight * draws)), seed)
+            moments += drawn
+            weights += list(weight * within)
+        return _mixture(moments, np.array(weights) / np.sum(weights))
+
+
+def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[Chart, Family]]:
+    """Charts x families that a standardised measure has embeddings for, the turned axes left out.
+
+    Parameters
+    ----------
+    measure : in standard coordinates.
+    smooth_only : the squared exponential on the axes alone; where gradients are observed, or f is warped.
+    """
+    plain = identity(measure)
+    found: dict[str, tuple[Chart, Family]] = {PLAIN: (plain, SMOOTH)}
+    independent = isinstance(measure, Gaussian | Uniform)
+    if independent and not smooth_only:
+        found["axes, rough"] = (plain, ROUGH)
+    if isinstance(measure, Gaussian) and not smooth_only:
+        box = cube(measure.dimension)
+        found["cube"], found["cube, rough"] = (box, SMOOTH), (box, ROUGH)
+    return found
+
+
+def fit(measure: Measure, data: Data, earlier: Fits | None = None) -> Ensemble:
+    """Fit the candidates for a standardised measure to data, starting also where they ended before."""
+    earlier = Fits({}) if earlier is None else earlier
+    members: list[Surrogate] = []
+    known = candidates(measure, data.smooth_only)
+    turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
+    for name in [*known, *([TURNED] if turns else [])]:
+        if name in earlier.resting:
+            continue
+        if name == TURNED:
+            plain = next((m for m in members if m.name == PLAIN), None)
+            members.append(_turned(measure, data, plain, earlier))
+            continue
+        starts = starting_points(measure.dimension, data.noisy)
+        seen = name in earlier.thetas
+        starts += [earlier.thetas[name]] if seen else []
+        first = [surrogate(name, *known[name], data, start) for start in starts]
+        members.append(fitted(first, climbs=1 if seen else 2))
+    return weighed(members)
+
+
+def again(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
+    """Condition the candidates on more data with hyperparameters as they were."""
+    known = candidates(measure, data.smooth_only)
+    members = [
+        surrogate(name, *known[name], data, theta)
+        for name, theta in earlier.thetas.items()
+        if name in known and name not in earlier.resting
+    ]
+    if earlier.rotation is not None and TURNED not in earlier.resting:
+        chart = rotated(measure, earlier.rotation)
+        members.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
+    return weighed(members)
+
+
+def weighed(members: list[Surrogate]) -> Ensemble:
+    """Put candidates in order of their penalised evidence."""
+    scores = np.array([_score(member) for member in members])
+    order = np.argsort(-scores, kind="stable")
+    return Ensemble(tuple(members[i] for i in order), scores[order])
+
+
+def _score(member: Surrogate) -> float:
+    angles = member.dimension * (member.dimension - 1) / 2 if member.name == TURNED else 0.0
+    return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
+
+
+def _turned(measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits) -> Surrogate:
+    """The smooth surrogate on axes along which the integrand varies most and least.
+
+    They are those of the plain surrogate, or those of the fit before.
+    """
+    starts = []
+    if earlier.rotation is not None:
+        chart = rotated(measure, earlier.rotation)
+        starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
+    source = starts[0] if plain is None else plain
+    starts += _along_slopes(measure, source)
+    return fitted(starts, climbs=1 if earlier.rotation is not None else 2)
+
+
+def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
+    """Unfitted surrogates on the principal axes of the slopes of ``source``."""
+    slopes = source.slopes() / np.sqrt(source.profile.scales)
+    assert isinstance(source.chart, Linear)  # the plain and the turned axes are
+    gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
+    values, directions = np.linalg.eigh(gram)
+    largest = max(float(values.max()), 1e-300)
+    ratios = np.sqrt(largest / np.maximum(values, 1e-12 * largest))
+    lengths, noise = source.theta[:-1], source.theta[-1]
+    chart = rotated(measure, source.chart.rotation @ directions)
+    equal = np.full(measure.dimension, float(np.median(lengths)))
+    unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, 10.0))
+    return [
+        surrogate(TURNED, chart, SMOOTH, source.data, np.append(start, noise)) for start in (equal, unequal)
+    ]
+
+
+def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:
+    means = np.stack([mean for mean, _ in moments])
+    mean = weights @ means
+    within = np.einsum("j,jop->op", weights, np.stack([covariance for _, covariance in moments]))
+    centred = means - mean
+    return mean, within + (weights[:, None] * centred).T @ centred
+
+
+def _marginal(
+    member: Surrogate, moments_of: Moments, draws: int, seed: int
+) -> tuple[list[tuple[Any, Any]], Any]:
+    """Moments at the optimum and at ``draws`` hyperparameters about it, with normalised weights."""
+    size = len(member.theta)
+    lower, upper = member.bounds()
+    root = np.linalg.cholesky(_laplace_covariance(member))
+    cube_points = qmc.Sobol(size, rng=np.random.default_rng(seed)).random(draws)
+    normals = ndtri(np.clip(cube_points, 1e-6, 1 - 1e-6))
+    moments, logs = [moments_of(member)], [0.0]
+    for z in normals:
+        drawn = member.at(np.clip(member.theta + root @ z, lower, upper))
+        try:
+            gain = drawn.log_posterior - member.log_posterior
+            moments.append(moments_of(drawn))
+        except NotPositiveDefiniteError:
+            continue
+        # a weight beyond e^3 says that the approximation is too narrow: it counts no further
+        logs.append(min(gain + 0.5 * float(z @ z), 3.0))
+    weights = np.exp(np.array(logs) - max(logs))
+    return moments, weights / weights.sum()
+
+
+def _laplace_covariance(member: Surrogate) -> Any:
+    """Inverse of minus the Hessian of the log posterior, by differences of its gradient."""
+    step = 0.02
+    rows = []
+    for direction in step * np.eye(len(member.theta)):
+        _, ahead = member.at(member.theta + direction).log_posterior_with_gradient()
+        _, behind = member.at(member.theta - direction).log_posterior_with_gradient()
+        rows.append((behind - ahead) / (2 * step))
+    hessian = np.array(rows)
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+    covariance = (vectors / (np.maximum(values, 0.0) + _PRIOR_PRECISION)) @ vectors.T
+    return (covariance + covariance.T) / 2

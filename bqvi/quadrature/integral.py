@@ -1,0 +1,109 @@
+"""What a quadrature returns: an integral, how sure it is, and everything that was spent on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gp.arrays import Array
+
+
+@dataclass(frozen=True)
+class Row:
+    """The estimate after some evaluations."""
+
+    n_evaluations: int
+    """Evaluations of the integrand so far."""
+    seconds: float
+    """Time so far, the integrand's own included."""
+    mean: Any
+    """Estimate, a number or (o,)."""
+    sd: Any
+    """Its standard deviation, a number or (o,)."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Rows in order of evaluations; columns are read by name, as arrays."""
+
+    rows: tuple[Row, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        """'n_evaluations', 'seconds', 'mean' or 'sd', as an array (R,) or (R, o)."""
+        return np.array([getattr(row, column) for row in self.rows])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return ("n_evaluations", "seconds", "mean", "sd")
+
+    def as_dict(self) -> Mapping[str, np.ndarray]:
+        """Column -> array."""
+        return {column: self[column] for column in self.columns}
+
+
+@dataclass(frozen=True, eq=False)
+class Integral:
+    """The integral of f against a measure. ``print`` it.
+
+    Attributes
+    ----------
+    mean : the estimate: a number, or (o,) for a vector-valued integrand.
+    sd : its standard deviation, likewise; hyperparameter uncertainty is in it.
+    n_evaluations : n, of the integrand.
+    nodes : (n, D), of the measure's kind of array. values : (n,) or (n, o), as returned by f.
+    trace : the estimate along the way.
+    method : what was used. stopped : 'budget', 'tolerance', 'seconds' or 'exhausted' (a finite measure).
+    covariance : (o, o), of the outputs; ``None`` for a number.
+    credible : whether the surrogate's own estimate is given as it is. Sampling methods: ``True``.
+    reason : a sentence saying why, or why not.
+    effective_sample_size : of importance weights; ``None`` without.
+    log_mean, log_sd : ln of the mean, and the standard deviation of the ln, where f was given as its
+        logarithm or is a non-negative one of WSABI; they hold where the mean itself underflows.
+    state : where the run stands; ``resume`` takes the whole result. ``None`` for sampling methods.
+    surrogate : the fitted surrogate, with ``expectation(measure)`` for other measures; or ``None``.
+    """
+
+    mean: Any
+    sd: Any
+    n_evaluations: int
+    nodes: Array
+    values: Array
+    trace: Trace
+    method: str
+    stopped: str
+    covariance: Any = None
+    credible: bool = True
+    reason: str = ""
+    effective_sample_size: float | None = None
+    log_mean: float | None = None
+    log_sd: float | None = None
+    state: Any = field(default=None, repr=False)
+    surrogate: Any = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self.n_evaluations} evaluations)"]
+        if self.log_mean is not None:
+            lines.append(f"ln: {self.log_mean:.6g} +- {self.log_sd:.3g}")
+        if self.reason:
+            lines.append(self.reason)
+        if self.effective_sample_size is not None:
+            lines.append(f"effective sample size {self.effective_sample_size:.1f}")
+        return "\n".join(lines)
+
+
+def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:
+    """Return ln of a positive mean times e^shift and the standard deviation of the ln.
+
+    That of the log-normal distribution with these moments, sqrt(ln(1 + (sd/mean)^2)), which is sd/mean
+    where that is small. A mean that is not positive has no logarithm: -inf and inf.
+    """
+    if not mean > 0:
+        return -np.inf, np.inf
+    return float(np.log(mean) + shift), float(np.sqrt(np.log1p((sd / mean) ** 2)))

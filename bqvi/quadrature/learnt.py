@@ -1,0 +1,103 @@
+"""What a quadrature has learnt of its integrand, asked for other measures.
+
+The evaluations say something about f wherever they are, so the same surrogate integrates f against
+other measures, and differentiates the integral in the parameters of its own. In x it is
+
+    f(x) = centre + unit g(A (x - shift)),      g the surrogate in its chart, A = R^T L^-1,
+
+so the measure is pushed forward by an affine map, and gradients are pulled back through it. Charts that
+are not linear do not carry Gaussians to measures with an embedding: the best linear candidate stands for
+all, with its hyperparameters at their optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bqvi.quadrature.charts import pushed
+from bqvi.quadrature.expectation import Expectation, expectation
+from bqvi.quadrature.surrogate import Surrogate
+from gp.arrays import as_like, is_torch, to_numpy
+from gp.integrals import Integral
+from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
+from gp.observations import Gradients, Values
+from gp.posterior import Posterior
+from gp.process import GaussianProcess
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """A surrogate of f in the user's coordinates.
+
+    Attributes
+    ----------
+    surrogate : with a linear chart. shift : (D,), linear : A, (D, D).
+    centre, unit : (o,), of the values.
+    """
+
+    surrogate: Surrogate
+    shift: Any
+    linear: Any
+    centre: Any
+    unit: Any
+
+    def expectation(self, measure: Measure, output: int = 0) -> Expectation:
+        """Return the integral of an output against a measure on the same space, with gradients.
+
+        Raises
+        ------
+        gp.embeddings.UnknownPairError, TypeError
+            where the measure has no embedding in the chart of the surrogate.
+        """
+        v = pushed(measure, self.shift, self.linear)
+        found = expectation(self.surrogate.posterior(output), v)
+        unit, centre = float(self.unit[output]), float(self.centre[output])
+        gradient = self._pulled_back(measure, found.gradient, unit, centre)
+        variance_gradient = self._pulled_back(measure, found.variance_gradient, unit**2, 0.0)
+        mean = centre + unit * found.mean
+        return Expectation(mean, unit**2 * found.variance, gradient, variance_gradient)
+
+    def integral(self, measure: Measure, output: int = 0) -> Integral:
+        """Return the integral as ``gp.Integral``; differentiable where the measure holds tensors."""
+        v = pushed(measure, self.shift, self.linear)
+        posterior = self.surrogate.posterior(output)
+        like = measure.parameters()[0]
+        found = (_torch(posterior, like) if is_torch(like) else posterior).integral(v)
+        unit, centre = float(self.unit[output]), float(self.centre[output])
+        return Integral(centre + unit * found.mean, unit**2 * found.variance)
+
+    def mean(self, x: Any, output: int = 0) -> Any:
+        """Return the mean of f at points x (n, D), (n,)."""
+        v = (np.asarray(to_numpy(x), dtype=float) - self.shift) @ self.linear.T
+        return self.centre[output] + self.unit[output] * self.surrogate.posterior(output).mean(v)
+
+    def _pulled_back(self, measure: Measure, gradient: Any, unit: float, centre: float) -> Any:
+        """Gradients in the parameters of v's measure as those in the parameters of x's."""
+        a = self.linear
+        parts = [unit * to_numpy(part) for part in gradient]
+        if isinstance(measure, Gaussian):
+            parts = [parts[0] @ a, a.T @ parts[1] @ a]
+        elif isinstance(measure, GaussianMixture):
+            parts = [centre + parts[0], parts[1] @ a, a.T @ parts[2] @ a]
+        elif isinstance(measure, Empirical):
+            parts = [parts[0] @ a, centre + parts[1]]
+        else:
+            assert isinstance(measure, Uniform)  # nothing else is pushed forward
+            parts = [part * np.diag(a) for part in parts]
+        return type(gradient)._make(parts)
+
+
+def _torch(posterior: Posterior, like: Any) -> Posterior:
+    """The same posterior on tensors."""
+    blocks = [
+        Values(as_like(block.x, like)) if isinstance(block, Values) else Gradients(as_like(block.x, like))
+        for block in posterior.observations.blocks
+    ]
+    process = GaussianProcess(posterior.kernel, posterior.mean_function)
+    noise = posterior.noise if isinstance(posterior.noise, float) else as_like(posterior.noise, like)
+    sizes = np.cumsum([len(block) for block in blocks])[:-1]
+    parts = [as_like(part, like) for part in np.split(posterior.y, sizes)]
+    return process.condition(blocks, parts, noise)

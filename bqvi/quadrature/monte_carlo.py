@@ -1,0 +1,47 @@
+"""Simple Monte Carlo and importance sampling (thesis Eqs 7.10, 7.11, 7.19 and 7.20).
+
+    Z = (1/n) sum_i f(x_i),   x_i ~ p          sd(Z)^2 = Var(f) / n,
+    Z = (1/n) sum_i w_i f(x_i),   x_i ~ q,   w = p/q,
+
+with Var(f) = sum_i (f(x_i) - Z)^2 / (n - 1) (7.19 with the square that its print lacks). The second is
+the first for the integrand f p/q, so there is one code. The effective sample size (sum w)^2 / sum w^2
+(Kong 1992) says for how many draws from p itself the weighted ones count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """mean (o,) and covariance (o, o) of an estimate, in units of e^shift."""
+
+    mean: Any
+    covariance: Any
+    shift: float = 0.0
+
+
+def average(values: Any) -> Estimate:
+    """Return the mean of independent values (n, o), n >= 2, and its covariance."""
+    n = len(values)
+    mean = values.mean(axis=0)
+    centred = values - mean
+    return Estimate(mean, centred.T @ centred / (n - 1) / n)
+
+
+def unlogged(logs: Any) -> tuple[Any, float]:
+    """Return exp(logs - shift), (n, o), and the shift that makes the largest value 1."""
+    shift = float(np.max(logs, initial=-np.inf))
+    shift = shift if np.isfinite(shift) else 0.0
+    return np.exp(logs - shift), shift
+
+
+def effective_sample_size(log_weights: Any) -> float:
+    """Return (sum w)^2 / sum w^2 of weights e^log_weights (n,), between 1 and n; 0 if all are zero."""
+    weights, _ = unlogged(log_weights)
+    squares = float(np.sum(weights**2))
+    return float(np.sum(weights) ** 2 / squares) if squares > 0 else 0.0

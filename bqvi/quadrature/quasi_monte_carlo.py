@@ -1,0 +1,47 @@
+"""Scrambled Sobol points carried through a measure, with an error bar from replicates.
+
+Owen's scrambling makes every point uniform and keeps the net, so the average of f is unbiased; the
+spread of the averages over R independent scramblings measures its error (Owen 1997):
+
+    Z = (1/R) sum_r Z_r,   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
+
+With few replicates that is an estimate with R - 1 degrees of freedom: the variance is multiplied by
+that of Student's t, (R - 1)/(R - 3), so that two standard deviations mean what they say.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.stats import qmc
+
+from bqvi.quadrature.monte_carlo import Estimate
+from gp.measures import Measure
+
+LEAST_REPLICATES = 4
+
+
+def sobol(dimension: int, n: int, seed: int | np.random.Generator) -> Any:
+    """Return the first n points of a scrambled Sobol sequence, (n, D)."""
+    sequence = qmc.Sobol(dimension, rng=np.random.default_rng(seed))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The balance properties")
+        return sequence.random(n)
+
+
+def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> list[Any]:
+    """Return R arrays of nodes of the measure, as even in size as ``budget`` allows."""
+    sizes = [len(part) for part in np.array_split(np.arange(budget), replicates)]
+    rng = np.random.default_rng(seed)
+    return [measure.from_unit_cube(sobol(measure.dimension, size, rng)) for size in sizes]
+
+
+def over_replicates(averages: Any) -> Estimate:
+    """Return the mean of R replicates' averages (R, o), and its covariance."""
+    count = len(averages)
+    mean = averages.mean(axis=0)
+    centred = averages - mean
+    degrees = count - 1
+    return Estimate(mean, centred.T @ centred / (count * (degrees - 2)))
