@@ -107,6 +107,8 @@ def identity(measure: Measure) -> Linear:
 
 def rotated(measure: Measure, rotation: Any) -> Linear:
     """Standard coordinates after a rotation R (D, D)."""
+    if isinstance(measure, Gaussian):
+        return Linear(measure, rotation)  # N(0, I), which a product with R would only blur
     return Linear(pushed(measure, np.zeros(measure.dimension), rotation.T), rotation)
 
 

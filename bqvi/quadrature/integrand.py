@@ -8,7 +8,7 @@ that names the point and holds the evaluations made until then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class Integrand:
     gradient : ``None``, 'autodiff' (f is a torch function), or a function returning df/dx: (n, D) or
         (n, o, D) for points (n, D); (D,) or (o, D) for a point (D,).
     logarithmic : whether the function returns ln f, where -inf is allowed.
+    non_negative : whether a negative value is an error.
     log_weight : points (n, D) -> (n,), the logarithm of a factor by which f is multiplied.
     """
 
@@ -62,6 +63,7 @@ class Integrand:
     vectorised: bool = True
     gradient: Callable[[Array], Array] | str | None = None
     logarithmic: bool = False
+    non_negative: bool = False
     log_weight: Callable[[Array], Array] | None = None
 
     def __call__(self, x: Any) -> Evaluated:
@@ -88,16 +90,14 @@ class Integrand:
         assert self.log_weight is not None  # asked for only where there is one
         return np.asarray(to_numpy(self.log_weight(self._handed(x))), dtype=float).reshape(-1)
 
-    def unweighted(self) -> Integrand:
-        """Return the integrand without its factor."""
-        return replace(self, log_weight=None)
-
     def _handed(self, x: Any) -> Array:
         return as_like(x, self.like) if is_torch(self.like) else x
 
     def _together(self, x: Any) -> Evaluated:
         values, slopes = self._called(x)
         values = _checked(values, x, self.logarithmic)
+        if self.non_negative and not self.logarithmic:
+            _refuse_negative(values, x)
         if slopes is not None:
             slopes = _checked_slopes(slopes, x, values.shape[1])
         if self.log_weight is not None:
@@ -175,6 +175,20 @@ def _checked(values: Any, x: Any, logarithmic: bool) -> Any:
             array[fine],
         )
     return array
+
+
+def _refuse_negative(values: Any, x: Any) -> None:
+    fine = (values >= 0).all(axis=1)
+    if fine.all():
+        return
+    bad = int(np.flatnonzero(~fine)[0])
+    raise IntegrandError(
+        f"the integrand is {float(values[bad].min()):.6g} at x = {x[bad].tolist()}: WSABI models a square, "
+        "so it has to be non-negative; use method 'bq'",
+        x[bad],
+        x[fine],
+        values[fine],
+    )
 
 
 def _checked_slopes(slopes: Any, x: Any, outputs: int) -> Any:

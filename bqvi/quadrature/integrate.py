@@ -29,7 +29,9 @@ from bqvi.quadrature.monte_carlo import average, effective_sample_size, unlogged
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES, over_replicates, replicated
 from bqvi.quadrature.warped import Warped
 from gp.arrays import Array, as_like, is_torch, to_numpy
+from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
+from gp.kernels import SquaredExponential
 from gp.measures import Empirical, Measure
 
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
@@ -128,6 +130,8 @@ def integrate(
     ------
     ValueError, TypeError
         Bad input, before any work.
+    gp.embeddings.UnknownPairError
+        The measure has no embedding of the kernels used, before any work.
     IntegrandError
         f failed; the error names the point and holds all evaluations.
     IntegrationInterrupted
@@ -138,7 +142,8 @@ def integrate(
     inside = in_kind_of(measure, np.zeros(1))
     like = measure.parameters()[0]
     weight = None if log_density is None else _log_ratio(log_density, measure)
-    integrand = Integrand(f, like, vectorised, gradient, log, weight)
+    warped = method.startswith("wsabi")
+    integrand = Integrand(f, like, vectorised, gradient, log, warped, weight)
     number_of_seed = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     if method in SAMPLING:
         require_integer("replicates", replicates, LEAST_REPLICATES)
@@ -153,8 +158,9 @@ def integrate(
         batch=None if batch is None else require_integer("batch", batch, 1),
         criterion=acquisition,
         noise=noise,
-        model=Direct() if method == "bq" else Warped(matched=method == "wsabi-m"),
+        model=Warped(matched=method == "wsabi-m") if warped else Direct(),
     )
+    embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
     state = None if resume is None else _resumed(resume, problem, method)
     return _run(problem, state, method, Stop(tolerance, max_seconds), callback)
 

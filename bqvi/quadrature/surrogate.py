@@ -164,7 +164,8 @@ class Surrogate:
         targets = Integrals((self.chart.measure,) if measures is None else measures)
         cross = covariance(self.kernel, self.view.observed, targets)
         prior = covariance(self.kernel, targets, targets)
-        mean, unit = self.profile.predict(cross, np.ones(len(targets)), prior)
+        basis = np.full(len(targets), float(self.data.centred))
+        mean, unit = self.profile.predict(cross, basis, prior)
         return mean, np.maximum(unit, 0.0) if len(targets) == 1 else unit
 
     def posterior(self, output: int = 0) -> Posterior:

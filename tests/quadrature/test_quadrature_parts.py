@@ -1,0 +1,398 @@
+"""The parts of Bayesian quadrature, each against something that does not share its derivation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from benchmarks.integrands import integrands
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bqvi.quadrature import expectation
+from bqvi.quadrature.charts import cube, identity, pushed, rotated
+from bqvi.quadrature.credibility import Past, kappa
+from bqvi.quadrature.families import ROUGH, SMOOTH
+from bqvi.quadrature.nodes import Reduction, greedy
+from bqvi.quadrature.products import products, triple
+from bqvi.quadrature.profile import profile
+from bqvi.quadrature.quasi_monte_carlo import sobol
+from bqvi.quadrature.surrogate import Data, surrogate
+from bqvi.quadrature.warped import Warped
+from gp import GaussianProcess, Gradients, Values
+from gp.kernels import Matern32, SquaredExponential
+from gp.means import NegativeQuadratic
+from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
+
+THREE_RULES = settings(deadline=None, derandomize=True, max_examples=15)
+
+
+def standard(dimension):
+    return Gaussian(np.zeros(dimension), np.ones(dimension))
+
+
+def gauss_hermite(measure, count):
+    """Product rule of a Gaussian: points (count^D, D) and weights."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    weights = weights / weights.sum()
+    dimension = measure.dimension
+    grid = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), -1).reshape(-1, dimension)
+    product = np.stack(np.meshgrid(*[weights] * dimension, indexing="ij"), -1).reshape(-1, dimension)
+    return measure.map.from_standard(grid), product.prod(axis=1)
+
+
+def some_data(dimension=2, n=12, outputs=1, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    u = rng.standard_normal((n, dimension))
+    values = np.stack([np.sin(u @ np.arange(1, dimension + 1) + o) for o in range(outputs)], axis=1)
+    return Data(u, values, **options)
+
+
+def a_surrogate(dimension=2, family=SMOOTH, chart=None, theta=None, **options):
+    theta = np.append(np.linspace(0.1, 0.6, dimension), -9.0) if theta is None else theta
+    chart = identity(standard(dimension)) if chart is None else chart
+    return surrogate("test", chart, family, some_data(dimension, **options), theta)
+
+
+# --- the profile ---------------------------------------------------------------------------------
+
+
+def test_leave_one_out_is_that_of_deleted_data():
+    member = a_surrogate(outputs=2)
+    errors, sd = member.profile.leave_one_out()
+    matrix = member.kernel(member.data.u, member.data.u) + member.tau * np.eye(12)
+    for i in (0, 5, 11):
+        kept = np.arange(12) != i
+        rest = profile(matrix[np.ix_(kept, kept)], np.ones(11), member.data.values[kept])
+        mean, unit = rest.predict(matrix[kept][:, [i]], np.ones(1), matrix[[i]][:, [i]])
+        # the closed form loses digits to the conditioning of K, 1e4 here
+        np.testing.assert_allclose(errors[i], (member.data.values[i] - mean)[0], rtol=1e-8)
+        expected = np.sqrt(member.profile.inflation * member.profile.scales * unit[0, 0])
+        np.testing.assert_allclose(sd[i], expected, rtol=1e-8)
+
+
+def test_profile_is_the_limit_of_a_vague_prior_on_the_mean():
+    member = a_surrogate()
+    mean, unit = member.integral()
+    kernel = SquaredExponential(np.exp(member.theta[:-1]), 1.0)
+    vague = 1e6
+    matrix = kernel(member.data.u, member.data.u) + member.tau * np.eye(12) + vague
+    z = GaussianProcess(kernel).condition(member.data.u[:0], np.zeros(0))
+    from gp.embeddings import embed
+
+    pair = embed(kernel, standard(2))
+    cross = pair.mean(member.data.u) + vague
+    solved = np.linalg.solve(matrix, np.column_stack([member.data.values, cross]))
+    # 1e6 instead of infinity: relative error 1e-6, and the rounding of adding it, 1e-10 x condition
+    np.testing.assert_allclose(mean[0, 0], cross @ solved[:, 0], rtol=1e-5)
+    variance = float(pair.double()) + vague - cross @ solved[:, 1]
+    np.testing.assert_allclose(unit[0, 0], variance, rtol=1e-3)
+    assert z.jitter == 0
+
+
+@pytest.mark.parametrize("case", ["smooth", "rough", "two outputs", "known noise", "gradients", "zero mean"])
+def test_gradient_of_the_evidence(case):
+    options, family = {}, SMOOTH
+    rng = np.random.default_rng(3)
+    if case == "rough":
+        family = ROUGH
+    if case == "two outputs":
+        options = {"outputs": 2}
+    if case == "known noise":
+        options = {"noise_variance": 1e-3, "noisy": True, "noise": np.linspace(0.5, 1.5, 12)}
+    if case == "gradients":
+        options = {"slopes": rng.standard_normal((12, 2, 1))}
+    if case == "zero mean":
+        options = {"centred": False}
+    member = a_surrogate(family=family, theta=np.array([-0.9, -0.5, -4.0]), **options)
+    value, gradient = member.log_posterior_with_gradient()
+    assert value == pytest.approx(member.log_posterior, rel=1e-10)
+    step = 1e-5
+    for i, direction in enumerate(step * np.eye(3)):
+        ahead = member.at(member.theta + direction).log_posterior
+        behind = member.at(member.theta - direction).log_posterior
+        # central differences: step^2 and eps / step, both about 1e-9 of values of size 10 to 1000
+        assert gradient[i] == pytest.approx((ahead - behind) / (2 * step), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("family", [SMOOTH, ROUGH])
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_gram_is_that_of_the_kernel(family, dimension):
+    v = np.random.default_rng(0).standard_normal((7, dimension))
+    lengths = np.linspace(0.5, 2.0, dimension)
+    np.testing.assert_allclose(family.gram(v, lengths)[0], family.kernel(lengths)(v, v), rtol=1e-12)
+
+
+# --- Bayesian quadrature itself --------------------------------------------------------------------
+
+
+def test_weights_tend_to_those_of_gauss_hermite():
+    nodes, weights = np.polynomial.hermite_e.hermegauss(6)
+    errors = []
+    for length in (4.0, 8.0, 16.0):
+        theta = np.array([np.log(length), np.log(1e-30)])
+        data = Data(nodes[:, None], np.eye(6))
+        member = surrogate("test", identity(standard(1)), SMOOTH, data, theta)
+        errors.append(np.abs(member.integral()[0][0] - weights / weights.sum()).max())
+    # the difference is O(1 / length^2), until the conditioning, length^20 eps, takes over
+    assert errors[1] < errors[0] / 3
+    assert errors[1] < 1e-2
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3))
+@THREE_RULES
+def test_a_node_never_raises_the_variance(seed, dimension):
+    rng = np.random.default_rng(seed)
+    theta = np.append(rng.uniform(-0.7, 1.0, dimension), -15.0)
+    u = rng.standard_normal((15, dimension))
+    variances = []
+    for n in (5, 6, 10, 15):
+        data = Data(u[:n], np.zeros((n, 1)), centred=bool(seed % 2))
+        member = surrogate("test", identity(standard(dimension)), SMOOTH, data, theta)
+        variances.append(member.integral()[1][0, 0])
+    # rounding of a difference of numbers of size 1, times the condition 1e6 of K
+    assert np.all(np.diff(variances) <= 1e-10)
+
+
+def test_error_falls_at_the_rate_of_the_kernel():
+    """Matern 3/2 in one dimension is the Sobolev space H^2: the worst-case error falls as n^-2."""
+    box = Uniform(np.zeros(1), np.ones(1))
+    sd = []
+    sizes = np.array([16, 32, 64, 128])
+    for n in sizes:
+        x = ((np.arange(n) + 0.5) / n)[:, None]
+        posterior = GaussianProcess(Matern32(0.5)).condition(x, np.zeros(n))
+        sd.append(float(posterior.integral(box).sd))
+    slope = np.polyfit(np.log(sizes), np.log(sd), 1)[0]
+    assert slope == pytest.approx(-2.0, abs=0.15)
+
+
+def test_reduction_is_the_brute_force_difference_of_variances():
+    member = a_surrogate(centred=False)
+    candidates = np.random.default_rng(1).standard_normal((6, 2))
+    target = member.kernel
+    from gp.embeddings import embed
+
+    pair = embed(target, standard(2))
+    reduction = Reduction.of(member, candidates, pair.mean(candidates), pair.mean(member.data.u))
+    before = member.integral()[1][0, 0]
+    scores = reduction.scores()
+    for i, x in enumerate(candidates):
+        u = np.vstack([member.data.u, x])
+        grown = surrogate(
+            "test", member.chart, SMOOTH, Data(u, np.zeros((13, 1)), centred=False), member.theta
+        )
+        # differences of numbers of size 1 with K of condition 1e4
+        assert scores[i] == pytest.approx(before - grown.integral()[1][0, 0], rel=1e-6, abs=1e-11)
+
+
+def test_greedy_takes_the_best_candidate_each_time():
+    member = a_surrogate(centred=False)
+    candidates = np.random.default_rng(2).standard_normal((20, 2))
+    chosen = greedy(member, candidates, 4)
+    u = member.data.u
+    for k in range(4):
+        left = [i for i in range(20) if i not in chosen[:k]]
+        after = []
+        for i in left:
+            grown = Data(np.vstack([u, candidates[i]]), np.zeros((len(u) + 1, 1)), centred=False)
+            fresh = surrogate("test", member.chart, SMOOTH, grown, member.theta)
+            after.append(fresh.integral()[1][0, 0])
+        assert left[int(np.argmin(after))] == chosen[k]
+        u = np.vstack([u, candidates[chosen[k]]])
+
+
+@pytest.mark.parametrize("family", [SMOOTH, ROUGH])
+@pytest.mark.parametrize("name", ["identity", "rotated", "cube"])
+def test_integral_in_a_chart_is_that_of_its_mean(family, name):
+    """Against a rule on the measure of u, points carried into the chart."""
+    rotation = np.array([[0.6, -0.8], [0.8, 0.6]])
+    base = standard(2)
+    chart = {"identity": identity(base), "rotated": rotated(base, rotation), "cube": cube(2)}[name]
+    member = a_surrogate(chart=chart, family=family, theta=np.array([0.3, 0.5, -9.0]))
+    u = base.from_unit_cube(sobol(2, 2**15, 0))
+    v = chart.forward(u)
+    np.testing.assert_allclose(chart.backward(v), u, atol=1e-6)
+    cross = member.kernel(v, chart.forward(member.data.u))
+    values = member.profile.mean + cross @ member.profile.weights
+    # 2^15 Sobol points, smooth functions of size 1: error below 1e-4
+    assert member.integral()[0][0, 0] == pytest.approx(float(values.mean()), abs=2e-4)
+
+
+@pytest.mark.parametrize("name", ["rotated", "cube"])
+def test_slopes_in_a_chart(name):
+    rotation = np.array([[0.6, -0.8], [0.8, 0.6]])
+    chart = rotated(standard(2), rotation) if name == "rotated" else cube(2)
+    u = np.random.default_rng(0).standard_normal((4, 2))
+
+    def f(at):
+        return np.sin(at[:, 0]) * np.exp(0.3 * at[:, 1])
+
+    slopes = np.stack(
+        [np.cos(u[:, 0]) * np.exp(0.3 * u[:, 1]), 0.3 * np.sin(u[:, 0]) * np.exp(0.3 * u[:, 1])], axis=1
+    )
+    v, step = chart.forward(u), 1e-6
+    for d in range(2):
+        shift = step * np.eye(2)[d]
+        numerical = (f(chart.backward(v + shift)) - f(chart.backward(v - shift))) / (2 * step)
+        np.testing.assert_allclose(chart.slopes(u, slopes)[:, d], numerical, rtol=1e-6, atol=1e-8)
+
+
+# --- expectations ----------------------------------------------------------------------------------
+
+
+def mixture():
+    return GaussianMixture(
+        np.array([0.3, 0.7]),
+        np.array([[-0.5, 0.2], [0.6, -0.1]]),
+        np.array([[[0.5, 0.1], [0.1, 0.3]], [[0.4, -0.1], [-0.1, 0.6]]]),
+    )
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "mixture"])
+@pytest.mark.parametrize("with_gradients", [False, True])
+def test_expectation_and_its_gradients(kind, with_gradients):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 2))
+    q = mixture() if kind == "mixture" else Gaussian(np.array([0.2, -0.3]), mixture().covariances[0])
+    blocks = [Values(x), Gradients(x[:3])] if with_gradients else [Values(x)]
+    y = rng.standard_normal(8 + 6 * with_gradients)
+    mean = NegativeQuadratic(0.5, np.array([0.1, 0.2]), np.array([1.5, 2.0]))
+    process = GaussianProcess(SquaredExponential(np.array([0.9, 1.3]), 2.0), mean, 1e-4)
+    parts = [y[:8], y[8:]] if with_gradients else y
+    posterior = process.condition(blocks, parts)
+    found = expectation(posterior, q)
+    components = q.components if kind == "mixture" else (q,)
+    weights = q.weights if kind == "mixture" else [1.0]
+    by_rule = 0.0
+    for weight, part in zip(weights, components, strict=True):
+        points, rule = gauss_hermite(part, 30)
+        by_rule += weight * float(rule @ posterior.mean(points))
+    # 30 nodes integrate bumps about as wide as the measure to 1e-8
+    assert float(found.mean) == pytest.approx(by_rule, rel=1e-7)
+    for part, (gradient, variance_gradient) in enumerate(
+        zip(found.gradient, found.variance_gradient, strict=True)
+    ):
+        check_gradient(posterior, q, part, gradient, variance_gradient)
+
+
+def check_gradient(posterior, q, part, gradient, variance_gradient):
+    rng = np.random.default_rng(part)
+    values = list(q.parameters())
+    direction = rng.standard_normal(values[part].shape)
+    if direction.ndim >= 2 and direction.shape[-1] == direction.shape[-2] and part == len(values) - 1:
+        direction = direction + np.swapaxes(direction, -1, -2)
+    if part == 0 and len(values) == 3:
+        direction = direction - direction.mean()  # weights have to sum to one
+    step = 1e-5
+
+    def moved(sign):
+        changed = [v + sign * step * direction if i == part else v for i, v in enumerate(values)]
+        return posterior.integral(q.with_parameters(changed))
+
+    ahead, behind = moved(1.0), moved(-1.0)
+    # central differences of numbers of size 1: step^2 + eps / step = 1e-10
+    slope = (float(ahead.mean) - float(behind.mean)) / (2 * step)
+    assert float(np.sum(gradient * direction)) == pytest.approx(slope, rel=1e-6, abs=1e-8)
+    slope = (float(ahead.variance) - float(behind.variance)) / (2 * step)
+    assert float(np.sum(variance_gradient * direction)) == pytest.approx(slope, rel=1e-5, abs=1e-8)
+
+
+# --- WSABI -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "mixture", "box", "finite"])
+def test_products_of_kernels_against_a_rule(kind):
+    lengths = np.array([0.8, 1.2])
+    v = np.random.default_rng(0).standard_normal((4, 2))
+    if kind == "finite":
+        measure = Empirical(np.random.default_rng(1).standard_normal((5, 2)), np.linspace(0.1, 0.3, 5))
+        points, weights = measure.points, measure.weights
+    elif kind == "box":
+        measure = Uniform(np.array([-1.0, -2.0]), np.array([1.5, 1.0]))
+        nodes, rule = np.polynomial.legendre.leggauss(25)
+        grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
+        points = measure.from_unit_cube((grid + 1) / 2)
+        weights = np.outer(rule, rule).reshape(-1) / 4
+    else:
+        measure = mixture() if kind == "mixture" else mixture().components[0]
+        parts = measure.components if kind == "mixture" else (measure,)
+        shares = measure.weights if kind == "mixture" else [1.0]
+        rules = [gauss_hermite(part, 25) for part in parts]
+        points = np.concatenate([p for p, _ in rules])
+        weights = np.concatenate([s * w for s, (_, w) in zip(shares, rules, strict=True)])
+    kernel = SquaredExponential(lengths, 1.0)
+    to_data = weights[:, None] * kernel(points, v)
+    # the rules are exact to 1e-8 for bumps as wide as these
+    expected = to_data.T @ kernel(points, points) @ to_data
+    np.testing.assert_allclose(triple(lengths, measure, v), expected, rtol=1e-6)
+    member = surrogate("test", identity(measure), SMOOTH, Data(v, v[:, :1]), np.append(np.log(lengths), -9))
+    p = products(member)
+    np.testing.assert_allclose(p.single, kernel(points, v).T @ to_data, rtol=1e-6)
+    assert p.square == pytest.approx(float(weights @ kernel(points, points) ** 2 @ weights), rel=1e-6)
+
+
+@pytest.mark.parametrize("matched", [False, True])
+def test_wsabi_moments_against_posterior_samples(matched):
+    data = some_data(2, n=9, centred=False)
+    data = replace(data, values=1.5 + data.values)
+    member = surrogate("test", identity(standard(2)), SMOOTH, data, np.array([0.2, 0.5, -9.0]))
+    mean, covariance = Warped(matched).moments(member)
+    points, weights = gauss_hermite(standard(2), 14)
+    found = member.profile
+    cross = member.kernel(points, data.u)
+    m = (cross @ found.weights)[:, 0]
+    half = found.factor.solve(cross.T)
+    c = found.inflation * found.scales[0] * (member.kernel(points, points) - half.T @ half)
+    values, vectors = np.linalg.eigh(c)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    n = 200_000
+    draws = m + np.random.default_rng(0).standard_normal((n, len(m))) @ root.T
+    # n draws: the mean is uncertain by sd / sqrt n, the variance (nearly Gaussian) by sqrt(2 / n);
+    # five of these are exceeded once in two million
+    z = (0.5 * draws**2 if matched else 0.5 * m**2 + m * (draws - m)) @ weights
+    sd = float(z.std())
+    assert mean[0] == pytest.approx(float(z.mean()), abs=5 * sd / np.sqrt(n) + 1e-6)
+    assert covariance[0, 0] == pytest.approx(float(z.var()), rel=5 * np.sqrt(3 / n) + 1e-3)
+
+
+# --- the rest --------------------------------------------------------------------------------------
+
+
+def test_kappa_believes_increments_that_are_as_promised():
+    def past(steps):
+        mean, found = 0.0, [Past(np.zeros(1), np.ones(1), 0.0)]
+        variance = 1.0
+        for z in steps:
+            mean, new = mean + z * np.sqrt(variance / 2), variance / 2
+            variance = new
+            found.append(Past(np.array([mean]), np.array([variance]), 0.0))
+        return found
+
+    assert kappa(past([])) == pytest.approx(np.sqrt(2))
+    assert kappa(past([0.5] * 8)) == 1.0
+    assert kappa(past([4.0] * 8)) == pytest.approx(np.sqrt((4 + 8 * 16) / 10))
+
+
+def test_pushing_a_measure_forward():
+    shift, linear = np.array([1.0, 2.0]), np.array([[0.5, 0.0], [0.3, 2.0]])
+    for measure in (mixture().components[0], mixture()):
+        carried = pushed(measure, shift, linear)
+        np.testing.assert_allclose(carried.mean, linear @ (measure.mean - shift))
+        np.testing.assert_allclose(carried.covariance, linear @ measure.covariance @ linear.T)
+    with pytest.raises(TypeError, match="Uniform"):
+        pushed(Uniform(np.zeros(2), np.ones(2)), shift, linear)
+
+
+@pytest.mark.parametrize("integrand", integrands(), ids=lambda integrand: integrand.name)
+def test_the_integrals_of_the_benchmark(integrand):
+    dimension, n = integrand.measure.dimension, 2**14
+    averages = []
+    for seed in range(8):
+        x = integrand.measure.from_unit_cube(sobol(dimension, n // 8, seed))
+        averages.append(integrand.function(x).mean())
+    # eight replicates: t with 7 degrees of freedom exceeds 8 once in 10,000
+    error = np.std(averages, ddof=1) / np.sqrt(8)
+    bias = 0.02 * abs(integrand.truth) if integrand.name == "heavy tail 2" else 0.0  # infinite variance
+    assert np.mean(averages) == pytest.approx(integrand.truth, abs=8 * error + bias + 1e-9)
+    if integrand.non_negative:
+        assert np.all(integrand.function(x) >= 0)
