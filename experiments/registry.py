@@ -15,7 +15,12 @@ from pathlib import Path
 
 from experiments.experiment import Experiment
 
-EXPERIMENTS: dict[str, str] = {}
+EXPERIMENTS: dict[str, str] = {
+    "quadrature-nodes": "experiments.quadrature_nodes",
+    "quadrature-error": "experiments.quadrature_error",
+    "quadrature-calibration": "experiments.quadrature_calibration",
+    "quadrature-cost": "experiments.quadrature_cost",
+}
 
 
 class UnknownExperimentError(ValueError):
