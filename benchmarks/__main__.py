@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("cavi", "sngd", "memory", "acquisition")
+NAMES = ("cavi", "sngd", "memory", "acquisition", "quadrature")
 
 
 def main(names: list[str]) -> int:

@@ -204,6 +204,13 @@ def prepared(problem: Problem, state: State) -> State:
     return replace(state, ensemble=ensembles.again(problem.standard.measure, data, state.fits))
 
 
+def whole_ensemble(problem: Problem, state: State) -> Ensemble:
+    """Return all candidates there have been, those included that the last fit left out."""
+    assert state.fits is not None  # there is a fit since the start
+    fits = replace(state.fits, resting=())
+    return ensembles.again(problem.standard.measure, _data(problem, state), fits)
+
+
 def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)

@@ -21,10 +21,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
 from bqvi.quadrature.families import ROUGH, SMOOTH, Family
+from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
@@ -88,7 +88,10 @@ class Ensemble:
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
-        return _mixture([moments(member) for member in self.members], self.weights)
+        kept = self.weights >= _NEGLIGIBLE
+        members = [member for member, keep in zip(self.members, kept, strict=True) if keep]
+        weights = self.weights[kept]
+        return _mixture([moments(member) for member in members], weights / weights.sum())
 
     def marginal_integral(self, moments_of: Moments, draws: int, seed: int) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) over candidates and their hyperparameters."""
@@ -214,8 +217,7 @@ def _marginal(
     size = len(member.theta)
     lower, upper = member.bounds()
     root = np.linalg.cholesky(_laplace_covariance(member))
-    cube_points = qmc.Sobol(size, rng=np.random.default_rng(seed)).random(draws)
-    normals = ndtri(np.clip(cube_points, 1e-6, 1 - 1e-6))
+    normals = ndtri(np.clip(sobol(size, draws, seed), 1e-6, 1 - 1e-6))
     moments, logs = [moments_of(member)], [0.0]
     for z in normals:
         drawn = member.at(np.clip(member.theta + root @ z, lower, upper))

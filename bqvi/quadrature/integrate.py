@@ -262,8 +262,7 @@ def _scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]
 
 
 def _learnt(problem: Problem, state: State, units: bayesian.Units) -> Learnt:
-    assert state.ensemble is not None  # prepared by the caller
-    for member in state.ensemble.members:
+    for member in bayesian.whole_ensemble(problem, state).members:
         if isinstance(member.chart, Linear) and member.family.smooth:
             to_x = problem.standard.map
             linear = member.chart.rotation.T @ np.linalg.inv(to_x.scale)

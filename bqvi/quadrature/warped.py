@@ -1,13 +1,13 @@
 """WSABI: a non-negative integrand as half the square of a Gaussian process (Gunter et al. 2014).
 
-    f(x) = alpha + g(x)^2 / 2,     g ~ GP(0, s k),     alpha = 0.8 min f.
+    f(x) = g(x)^2 / 2,     g ~ GP(0, s k).
 
 Given the values, g ~ GP(m, C) with m = k_x w, w = K^-1 g. The integral is a quadratic functional of g:
 
-    WSABI-L   f linearised at m:    Z ~ alpha + pi[m^2]/2 + pi[m (g - m)],      a linear functional
+    WSABI-L   f linearised at m:    Z ~ pi[m^2]/2 + pi[m (g - m)],      a linear functional
     WSABI-M   moments matched:      cov(f, f') = C^2/2 + m C m'
 
-    mean L    alpha + w^T Q w / 2                   mean M    mean L + s (1 - tr K^-1 Q) / 2
+    mean L    w^T Q w / 2                           mean M    mean L + s (1 - tr K^-1 Q) / 2
     var L     s (w^T T w - (Q w)^T K^-1 (Q w))
     var M     var L + s^2 (c - 2 tr K^-1 T + tr K^-1 Q K^-1 Q) / 2
 
@@ -16,11 +16,14 @@ with the moments of products of kernels
     Q_ij = int k(x, x_i) k(x, x_j) pi(dx),    c = int int k(x, x')^2 pi pi',
     T_ij = int int k(x, x_i) k(x, x') k(x', x_j) pi(dx) pi(dx')             (:mod:`products`).
 
-The variance of the integral is what the original lacks. Values are given as logarithms or divided by
-their largest, so a likelihood of 1e-300 is like any other. Nodes are chosen to reduce the variance of
-the linearised integral: the covariance of g(x) with pi[m g] is that of greedy reduction with another
-functional. Because linearised nothing is uncertain where m = 0, one node in four is the candidate at
-which f itself is most uncertain, C^2/2 + m^2 C: candidates follow the measure.
+The variance of the integral is what the original lacks. Its offset alpha = 0.8 min f is left out: it
+bends g where f is smallest, and cost up to five digits where f does not come near zero. Values are
+given as logarithms or divided by their largest, so a likelihood of 1e-300 is like any other.
+
+Nodes are chosen to reduce the variance of the linearised integral: the covariance of g(x) with pi[m g]
+is that of greedy reduction with another functional. Because linearised nothing is uncertain where
+m = 0, one node in four is the candidate at which f itself is most uncertain, C^2/2 + m^2 C: candidates
+follow the measure.
 """
 
 from __future__ import annotations
@@ -37,7 +40,6 @@ from bqvi.quadrature.surrogate import Data, Surrogate
 if TYPE_CHECKING:
     from bqvi.quadrature.bayesian import Problem, State
 
-_FLOOR = 0.8
 _EXPLORE = 4
 _LEAST_NOISE = 1e-9
 """Quadratic functionals of the weights lose twice the digits that linear ones do."""
@@ -46,17 +48,16 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 class Warped:
-    """f = alpha + g^2/2; ``matched`` says whether moments are matched (M) or f is linearised (L)."""
+    """f = g^2/2; ``matched`` says whether moments are matched (M) or f is linearised (L)."""
 
     matched: bool
 
     def data(self, problem: Problem, state: State, values: Any) -> tuple[Data, Any, Any]:
-        """Return the data of g, and alpha and the unit of f, (1,)."""
-        alpha = _FLOOR * float(values.min())
-        root = np.sqrt(2 * (values - alpha))
+        """Return the data of g, and centre 0 and unit of f, (1,)."""
+        root = np.sqrt(2 * values)
         size = max(float(np.sqrt(np.mean(root**2))), 1e-150)
         data = Data(state.u, root / size, centred=False, least_noise=_LEAST_NOISE)
-        return data, np.array([alpha]), np.array([size**2])
+        return data, np.zeros(1), np.array([size**2])
 
     def moments(self, member: Surrogate) -> tuple[Any, Any]:
         """Return mean (1,) and covariance (1, 1) of the integral of g^2/2."""
@@ -66,7 +67,7 @@ class Warped:
         scale = found.inflation * float(found.scales[0])
         half = found.factor.solve(p.single @ w)
         mean = 0.5 * float(w @ p.single @ w)
-        rounding = _ROUNDING * float(np.abs(w).sum()) ** 2
+        rounding = _ROUNDING * float(w @ w)
         variance = scale * max(float(w @ p.triple @ w - half @ half), rounding)
         if self.matched:
             more_mean, more_variance = _quadratic(member, p)

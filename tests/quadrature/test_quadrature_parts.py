@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.integrands import integrands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from bqvi.quadrature.products import products, triple
 from bqvi.quadrature.profile import profile
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, surrogate
+from bqvi.quadrature.testing import integrands
 from bqvi.quadrature.warped import Warped
 from gp import GaussianProcess, Gradients, Values
 from gp.kernels import Matern32, SquaredExponential
@@ -337,7 +337,7 @@ def test_wsabi_moments_against_posterior_samples(matched):
     data = replace(data, values=1.5 + data.values)
     member = surrogate("test", identity(standard(2)), SMOOTH, data, np.array([0.2, 0.5, -9.0]))
     mean, covariance = Warped(matched).moments(member)
-    points, weights = gauss_hermite(standard(2), 14)
+    points, weights = gauss_hermite(standard(2), 12)
     found = member.profile
     cross = member.kernel(points, data.u)
     m = (cross @ found.weights)[:, 0]
@@ -345,7 +345,7 @@ def test_wsabi_moments_against_posterior_samples(matched):
     c = found.inflation * found.scales[0] * (member.kernel(points, points) - half.T @ half)
     values, vectors = np.linalg.eigh(c)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    n = 200_000
+    n = 50_000
     draws = m + np.random.default_rng(0).standard_normal((n, len(m))) @ root.T
     # n draws: the mean is uncertain by sd / sqrt n, the variance (nearly Gaussian) by sqrt(2 / n);
     # five of these are exceeded once in two million

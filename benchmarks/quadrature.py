@@ -1,0 +1,113 @@
+"""Bayesian quadrature beside scrambled Sobol, where the integral is known: accuracy, error bars, time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import bqvi
+from benchmarks.paired import Line, paired
+from bqvi.quadrature.bayesian import Problem, standardised, start
+from bqvi.quadrature.direct import Direct
+from bqvi.quadrature.integrand import Integrand as Called
+from bqvi.quadrature.nodes import pool
+from bqvi.quadrature.quasi_monte_carlo import sobol
+from bqvi.quadrature.testing import Integrand, integrands
+
+SEEDS = int(os.environ.get("BQVI_BENCHMARK_SEEDS", "3"))
+"""Runs of each integrand and size."""
+
+
+def run() -> Iterator[Line]:
+    """Accuracy at n = 80, error bars at 20 to 160, collapse, seconds."""
+    yield from accuracy_and_calibration()
+    yield from seconds()
+
+
+def sobol_error(integrand: Integrand, n: int) -> float:
+    """Median error of 40 randomisations of n Sobol points."""
+    measure = integrand.measure
+    errors = [
+        abs(
+            float(np.mean(integrand.function(measure.from_unit_cube(sobol(measure.dimension, n, 1000 + s)))))
+            - integrand.truth
+        )
+        for s in range(40)
+    ]
+    return float(np.median(errors))
+
+
+def accuracy_and_calibration() -> Iterator[Line]:
+    """Every integrand and size, ``SEEDS`` runs each."""
+    ratios: dict[str, float] = {}
+    collapsed, runs = 0, 0
+    for n in (20, 40, 80, 160):
+        hits, count = 0, 0
+        for integrand in integrands():
+            found = [
+                bqvi.integrate(integrand.function, integrand.measure, n, seed=seed) for seed in range(SEEDS)
+            ]
+            errors = np.array([abs(f.mean - integrand.truth) for f in found])
+            reference = sobol_error(integrand, n)
+            hits += int(np.sum(errors <= 2 * np.array([f.sd for f in found])))
+            collapsed += int(np.sum(errors > 20 * np.maximum(reference, [f.sd / 5 for f in found])))
+            count += SEEDS
+            if n == 80:
+                ratios[integrand.name] = float(np.median(errors)) / reference
+        runs += count
+        share = hits / count
+        what = f"share of errors within 2 sd, n = {n}, {count} runs"
+        yield Line(what, f"{share:.3f}", ".90 to .99", 0.90 <= share <= 0.99)
+    bar = [i.name for i in integrands() if i.kind in ("smooth", "peaky")]
+    mean = float(np.exp(np.mean(np.log([ratios[name] for name in bar]))))
+    worst = max(ratios, key=lambda name: ratios[name])
+    what = "error / error of Sobol, n = 80, geometric mean, smooth and peaky, D = 1 to 5"
+    yield Line(what, f"{mean:.4f}", "at most .15", mean <= 0.15)
+    yield Line("the same, worst", f"{ratios[worst]:.2f} ({worst})", "at most 2", ratios[worst] <= 2)
+    yield Line(f"collapsed, of {runs}", str(collapsed), "0", collapsed == 0)
+
+
+def seconds() -> Iterator[Line]:
+    """A whole run in D = 5, one choice of nodes and one update at n = 400."""
+    names = ("probit 5", "logistic ELBO 5", "bump, far 5")
+    chosen = [integrand for integrand in integrands() if integrand.name in names]
+    for integrand in chosen:
+
+        def whole(integrand: Integrand = integrand) -> None:
+            bqvi.integrate(integrand.function, integrand.measure, 80)
+
+        each = paired({"run": whole}, rounds=5).median("run")
+        yield Line(f"run to n = 80, {integrand.name}", f"{each:.2f} s", "at most .4 s", each <= 0.4)
+    yield from one_step(chosen[0])
+
+
+def one_step(integrand: Integrand) -> Iterator[Line]:
+    """At n = 400, with the surrogate conditioned on 400 values."""
+    measure = integrand.measure
+    called = Called(integrand.function, np.zeros(1))
+    problem = Problem(called, measure, standardised(measure), 0, 400, 401)
+    state = start(problem)
+    assert state.ensemble is not None  # made by start
+    best, model = state.ensemble.best, Direct()
+    assert len(best.profile.basis) == 400
+
+    def acquire() -> Any:
+        candidates = pool(problem.standard.measure, best.chart, 1)
+        return model.choose(best, candidates, 1)
+
+    def update() -> Any:
+        return model.moments(best.at(best.theta))
+
+    for name, function in (("choice of a node", acquire), ("update", update)):
+        function()
+        times = []
+        for _ in range(9):
+            began = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - began)
+        each = 1e3 * float(np.median(times))
+        yield Line(f"{name}, n = 400, D = 5", f"{each:.1f} ms", "under 50 ms", each < 50)

@@ -1,0 +1,419 @@
+"""`bqvi.integrate` from outside: closed forms, statistics, resumption, bad input."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom
+
+import bqvi
+from acquisition.pointwise import UncertaintySampling
+from bqvi.quadrature import METHODS, IntegrandError, IntegrationInterrupted, save
+from bqvi.quadrature.charts import Linear
+from bqvi.quadrature.testing import integrands
+from gp.embeddings import UnknownPairError
+from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
+
+GAUSSIAN = Gaussian(np.array([0.3, -0.2]), np.array([[1.0, 0.4], [0.4, 0.8]]))
+CENTRE = np.array([0.5, 0.5])
+
+
+def bump(x):
+    return np.exp(-0.5 * ((x - CENTRE) ** 2).sum(axis=1))
+
+
+def integral_of_bump(measure, height=1.0):
+    """A Gaussian bump of unit width against a Gaussian: closed form."""
+    total = measure.covariance + np.eye(2)
+    gap = measure.mean - CENTRE
+    return height * np.exp(-0.5 * gap @ np.linalg.solve(total, gap)) / np.sqrt(np.linalg.det(total))
+
+
+TRUTH = integral_of_bump(GAUSSIAN)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_a_closed_form(method):
+    found = bqvi.integrate(bump, GAUSSIAN, 64, method, seed=1)
+    # 4.5 sd: once in 150,000 if it is right
+    assert abs(found.mean - TRUTH) < 4.5 * found.sd
+    assert found.sd < 0.1 * TRUTH
+    assert found.n_evaluations == 64 == len(found.nodes) == len(found.values)
+    np.testing.assert_array_equal(found.values, bump(found.nodes))
+    assert found.trace["n_evaluations"][-1] == 64
+    assert found.method == method
+    again = bqvi.integrate(bump, GAUSSIAN, 64, method, seed=1)
+    assert again.mean == found.mean
+    assert bqvi.integrate(bump, GAUSSIAN, 64, method, seed=2).mean != found.mean
+    assert str(64) in str(found)
+
+
+@pytest.mark.parametrize("method", ["bq", "wsabi-l", "wsabi-m"])
+def test_surrogates_are_far_better_than_sampling(method):
+    found = bqvi.integrate(bump, GAUSSIAN, 64, method)
+    assert abs(found.mean - TRUTH) < 1e-3 * TRUTH  # simple Monte Carlo: 8e-2, Sobol 1e-2
+    assert found.credible
+
+
+@pytest.mark.parametrize(("method", "n"), [("monte-carlo", 40), ("qmc", 64)])
+def test_sampling_error_bars(method, n):
+    hits = 0
+    for seed in range(200):
+        found = bqvi.integrate(bump, GAUSSIAN, n, method, seed=seed)
+        hits += abs(found.mean - TRUTH) <= 2 * found.sd
+    # coverage is .95 in the limit; below .90 in 200 runs once in 1000 even then, for a share of .95
+    assert hits >= binom.ppf(1e-3, 200, 0.93)
+    assert method == "qmc" or hits <= binom.ppf(0.999, 200, 0.97)
+
+
+def test_monte_carlo_is_the_formula():
+    found = bqvi.integrate(bump, GAUSSIAN, 50, "monte-carlo")
+    assert found.mean == pytest.approx(found.values.mean(), rel=1e-14)
+    assert found.sd == pytest.approx(found.values.std(ddof=1) / np.sqrt(50), rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["monte-carlo", "qmc", "bq"])
+def test_importance_reweighting(method):
+    proposal = Gaussian(np.zeros(2), 1.6 * np.eye(2))
+    found = bqvi.integrate(bump, proposal, 80, method, log_density=GAUSSIAN.log_density, seed=3)
+    assert abs(found.mean - TRUTH) < 4.5 * found.sd
+    assert 1 < found.effective_sample_size < 80
+    same = bqvi.integrate(bump, GAUSSIAN, 80, method, log_density=GAUSSIAN.log_density)
+    sobol = same.n_evaluations if method != "bq" else same.state.sobol.sum()
+    assert same.effective_sample_size == pytest.approx(sobol)  # all weights are one
+
+
+def test_measures():
+    mixture = GaussianMixture(
+        np.array([0.4, 0.6]), np.array([[0.0, 0.0], [1.0, -1.0]]), np.stack([0.5 * np.eye(2), np.eye(2)])
+    )
+    truth = sum(
+        w * integral_of_bump(part) for w, part in zip(mixture.weights, mixture.components, strict=True)
+    )
+    for method in ("bq", "wsabi-l", "wsabi-m"):
+        found = bqvi.integrate(bump, mixture, 60, method)
+        assert found.mean == pytest.approx(truth, rel=2e-3)
+    box = Uniform(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    one = [
+        weights / 2 @ np.exp(-0.5 * (lo + (hi - lo) * (nodes + 1) / 2 - 0.5) ** 2)
+        for lo, hi in ((-1.0, 2.0), (0.0, 1.0))
+    ]
+    for method in ("bq", "wsabi-l", "wsabi-m"):
+        found = bqvi.integrate(bump, box, 50, method)
+        assert found.mean == pytest.approx(float(np.prod(one)), rel=1e-3)
+        assert np.all((found.nodes >= box.lower) & (found.nodes <= box.upper))
+
+
+def test_a_finite_measure():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((60, 2))
+    points[5] = points[4]  # a point that is there twice is evaluated once
+    measure = Empirical(points, np.linspace(1, 2, 60) / np.linspace(1, 2, 60).sum())
+    exact = float(measure.weights @ bump(points))
+    whole = bqvi.integrate(bump, measure, 80)
+    assert whole.stopped == "exhausted"
+    assert whole.n_evaluations == 59
+    assert whole.mean == pytest.approx(exact, rel=1e-13)
+    assert whole.sd == 0
+    part = bqvi.integrate(bump, measure, 30)
+    assert abs(part.mean - exact) < max(4.5 * part.sd, 1e-3 * exact)
+    assert {tuple(row) for row in part.nodes.round(9)} <= {tuple(row) for row in points.round(9)}
+    assert len(np.unique(part.nodes.round(9), axis=0)) == 30
+
+
+def test_the_surrogate_of_all_points_is_the_exact_average():
+    """Not by exhaustion: Bayesian quadrature itself, which interpolates."""
+    from bqvi.quadrature.charts import identity
+    from bqvi.quadrature.families import SMOOTH
+    from bqvi.quadrature.surrogate import Data, surrogate
+
+    points = np.random.default_rng(1).standard_normal((25, 2))
+    data = Data(points, bump(points)[:, None])
+    theta = np.array([-1.0, -1.0, np.log(1e-13)])
+    member = surrogate("test", identity(Empirical(points)), SMOOTH, data, theta)
+    assert member.integral()[0][0, 0] == pytest.approx(bump(points).mean(), rel=1e-9)
+
+
+def test_logarithms():
+    for method in ("monte-carlo", "qmc", "bq", "wsabi-m"):
+        plain = bqvi.integrate(lambda x: np.log(bump(x)), GAUSSIAN, 40, method, log=True)
+        far = bqvi.integrate(lambda x: np.log(bump(x)) - 690.0, GAUSSIAN, 40, method, log=True)
+        assert far.log_mean == pytest.approx(plain.log_mean - 690.0, abs=1e-6)
+        # 690 costs three digits of the logarithm, which shows where hyperparameters are searched
+        assert far.log_sd == pytest.approx(plain.log_sd, rel=0.1)
+        assert far.mean > 0
+        assert np.exp(plain.log_mean) == pytest.approx(plain.mean)
+        assert abs(plain.log_mean - np.log(TRUTH)) < 4.5 * plain.log_sd
+    nowhere = bqvi.integrate(lambda x: np.full(len(x), -np.inf), GAUSSIAN, 20, "wsabi-l", log=True)
+    assert nowhere.log_mean == -np.inf
+
+
+def test_units_do_not_matter():
+    found = bqvi.integrate(bump, GAUSSIAN, 30)
+    other = bqvi.integrate(lambda x: 1e6 * bump(x) - 3e6, GAUSSIAN, 30)
+    # the same run up to rounding, which the search for hyperparameters may enlarge
+    assert (other.mean + 3e6) / 1e6 == pytest.approx(found.mean, abs=0.1 * found.sd)
+    scaled = Gaussian(1e3 * GAUSSIAN.mean, 1e6 * GAUSSIAN.covariance)
+    wide = bqvi.integrate(lambda x: bump(x / 1e3), scaled, 30)
+    assert wide.mean == pytest.approx(found.mean, abs=0.1 * found.sd)
+
+
+def test_several_outputs():
+    def both(x):
+        return np.stack([bump(x), 2 * bump(x) + 1, x[:, 0]], axis=1)
+
+    for method in ("monte-carlo", "qmc", "bq"):
+        found = bqvi.integrate(both, GAUSSIAN, 64, method)
+        assert found.mean.shape == found.sd.shape == (3,)
+        truth = np.array([TRUTH, 2 * TRUTH + 1, 0.3])
+        assert np.all(np.abs(found.mean - truth) < 4.5 * found.sd)
+        np.testing.assert_allclose(np.sqrt(np.diag(found.covariance)), found.sd)
+        assert np.linalg.eigvalsh(found.covariance).min() > -1e-9 * found.covariance.max()
+        # one set of weights: linear relations between outputs hold in the estimate
+        assert found.mean[1] == pytest.approx(2 * found.mean[0] + 1, rel=1e-7)
+
+
+def test_one_point_at_a_time():
+    seen = []
+
+    def f(x):
+        seen.append(x.shape)
+        return float(bump(x[None])[0])
+
+    found = bqvi.integrate(f, GAUSSIAN, 20, vectorised=False)
+    assert seen == [(2,)] * 20
+    assert found.mean == pytest.approx(bqvi.integrate(bump, GAUSSIAN, 20).mean, rel=1e-12)
+
+
+def test_gradients_are_worth_evaluations():
+    def slope(x):
+        return -(x - CENTRE) * bump(x)[:, None]
+
+    with_them = bqvi.integrate(bump, GAUSSIAN, 14, gradient=slope)
+    without = bqvi.integrate(bump, GAUSSIAN, 14)
+    assert abs(with_them.mean - TRUTH) < 0.2 * abs(without.mean - TRUTH)
+    assert abs(with_them.mean - TRUTH) < 4.5 * with_them.sd
+
+    def in_torch(x):
+        return torch.exp(-0.5 * ((x - torch.tensor(CENTRE)) ** 2).sum(dim=1))
+
+    tensors = Gaussian(torch.tensor(GAUSSIAN.mean), torch.tensor(GAUSSIAN.covariance))
+    found = bqvi.integrate(in_torch, tensors, 14, gradient="autodiff")
+    assert found.mean == pytest.approx(with_them.mean, rel=1e-9)
+    assert isinstance(found.nodes, torch.Tensor)
+
+
+@pytest.mark.parametrize("noise", [0.05**2, "learn", "function"])
+def test_noise(noise):
+    given = (lambda x: np.full(len(x), 0.05**2)) if noise == "function" else noise
+    hits = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        found = bqvi.integrate(
+            lambda x, rng=rng: bump(x) + 0.05 * rng.standard_normal(len(x)),
+            GAUSSIAN,
+            24,
+            noise=given,
+            seed=seed,
+        )
+        hits += abs(found.mean - TRUTH) <= 2 * found.sd
+        assert found.sd < 0.05
+    assert hits >= binom.ppf(1e-3, 8, 0.93)
+
+
+def test_what_was_learnt_differentiates():
+    found = bqvi.integrate(bump, GAUSSIAN, 60)
+    value = found.surrogate.expectation(GAUSSIAN)
+    assert float(value.mean) == pytest.approx(TRUTH, rel=1e-3)
+    total = GAUSSIAN.covariance + np.eye(2)
+    gap = np.linalg.solve(total, CENTRE - GAUSSIAN.mean)
+    # closed form of the derivatives; the surrogate's integral itself is right to 1e-4
+    np.testing.assert_allclose(value.gradient.mean, TRUTH * gap, rtol=0.01, atol=2e-3)
+    second = TRUTH * (np.outer(gap, gap) - np.linalg.inv(total)) / 2
+    np.testing.assert_allclose(value.gradient.covariance, second, rtol=0.05, atol=5e-3)
+    mean = torch.tensor(GAUSSIAN.mean, requires_grad=True)
+    covariance = torch.tensor(GAUSSIAN.covariance, requires_grad=True)
+    integral = found.surrogate.integral(Gaussian(mean, covariance))
+    integral.mean.backward()
+    assert float(integral.mean.detach()) == pytest.approx(float(value.mean), rel=1e-9)
+    np.testing.assert_allclose(mean.grad.numpy(), value.gradient.mean, rtol=1e-6, atol=1e-9)
+    symmetric = (covariance.grad + covariance.grad.T) / 2
+    np.testing.assert_allclose(symmetric.numpy(), value.gradient.covariance, rtol=1e-6, atol=1e-9)
+    elsewhere = Gaussian(np.array([0.6, 0.1]), 0.5 * np.eye(2))
+    assert float(found.surrogate.expectation(elsewhere).mean) == pytest.approx(
+        integral_of_bump(elsewhere), rel=1e-2
+    )
+
+
+def test_a_surrogate_that_is_not_credible_says_so():
+    def noise_like(x):
+        return np.sin(1e5 * x @ np.array([1.0, 0.7]))
+
+    found = bqvi.integrate(noise_like, GAUSSIAN, 60)
+    assert not found.credible
+    assert "not credible" in found.reason
+    assert found.state.sobol.all()  # every node serves the fallback
+    plain = found.values.mean()
+    assert abs(found.mean - plain) < 0.5 * found.values.std() / np.sqrt(60)
+    assert found.sd > 0.5 * found.values.std() / np.sqrt(60)
+
+
+def test_stopping_early():
+    found = bqvi.integrate(bump, GAUSSIAN, 200, tolerance=1e-3)
+    assert found.stopped == "tolerance"
+    assert found.n_evaluations < 100
+    assert found.trace["sd"][-1] <= 1e-3
+    quick = bqvi.integrate(bump, GAUSSIAN, 200, max_seconds=1e-9)
+    assert quick.stopped == "seconds"
+    assert quick.n_evaluations == 8
+
+
+@pytest.mark.parametrize("method", ["bq", "wsabi-l"])
+def test_interrupted_saved_and_resumed(method, tmp_path):
+    whole = bqvi.integrate(bump, GAUSSIAN, 40, method)
+
+    def interrupt(state):
+        if len(state) >= 16:
+            raise KeyboardInterrupt
+
+    with pytest.raises(IntegrationInterrupted) as caught:
+        bqvi.integrate(bump, GAUSSIAN, 40, method, callback=interrupt)
+    assert len(caught.value.nodes) >= 16
+    resumed = bqvi.integrate(bump, GAUSSIAN, 40, method, resume=caught.value)
+    assert resumed.mean == whole.mean
+    assert resumed.sd == whole.sd
+    np.testing.assert_array_equal(resumed.nodes, whole.nodes)
+    half = bqvi.integrate(bump, GAUSSIAN, 40, method, max_seconds=1e-9)
+    save(half, tmp_path / "run.npz")
+    loaded = bqvi.integrate(bump, GAUSSIAN, 40, method, resume=tmp_path / "run.npz")
+    assert loaded.mean == whole.mean
+    assert len(loaded.trace) == len(whole.trace)
+    more = bqvi.integrate(bump, GAUSSIAN, 50, method, resume=whole)
+    np.testing.assert_array_equal(more.nodes[:40], whole.nodes)
+
+
+def test_a_criterion_of_the_users_chooses_the_nodes():
+    found = bqvi.integrate(bump, GAUSSIAN, 20, acquisition=UncertaintySampling(), batch=1)
+    assert found.mean == pytest.approx(TRUTH, rel=0.05)
+    assert len(found.trace) == 13  # eight, then one at a time
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_value_that_is_no_number(bad, vectorised):
+    calls = [0]
+
+    def f(x):
+        calls[0] += len(x)
+        values = bump(x)
+        if calls[0] > 12:
+            values[-1] = bad
+        return values
+
+    given = f if vectorised else lambda x: f(x[None])[0]
+    with pytest.raises(IntegrandError, match="x = ") as caught:
+        bqvi.integrate(given, GAUSSIAN, 40, vectorised=vectorised)
+    error = caught.value
+    assert error.point.shape == (2,)
+    assert len(error.nodes) == len(error.values) == (calls[0] - 1)
+    np.testing.assert_allclose(error.values[:, 0], bump(error.nodes), rtol=1e-9)
+    resumed = bqvi.integrate(bump, GAUSSIAN, 40, resume=error)
+    assert resumed.mean == bqvi.integrate(bump, GAUSSIAN, 40).mean
+
+
+def test_an_integrand_that_raises():
+    def f(x):
+        if x[0] > 0.5:
+            raise ZeroDivisionError("far right")
+        return 1.0
+
+    with pytest.raises(IntegrandError, match=r"ZeroDivisionError.*far right") as caught:
+        bqvi.integrate(f, GAUSSIAN, 20, vectorised=False)
+    assert caught.value.point[0] > 0.5
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"f": 3}, TypeError, "f is 3"),
+        ({"measure": "gaussian"}, TypeError, "measure is 'gaussian'"),
+        ({"method": "bayes"}, ValueError, "method is 'bayes'"),
+        ({"budget": 2}, ValueError, "budget is 2"),
+        ({"budget": 2.5}, TypeError, "budget is 2.5"),
+        ({"initial": 30, "budget": 20}, ValueError, "below the initial design of 30"),
+        ({"batch": 0}, ValueError, "batch is 0"),
+        ({"tolerance": -1.0}, ValueError, "tolerance"),
+        ({"noise": -1.0}, ValueError, "noise"),
+        ({"noise": 0.1, "method": "wsabi-l"}, ValueError, "only 'bq'"),
+        ({"gradient": "yes"}, ValueError, "gradient is 'yes'"),
+        ({"gradient": bump, "log": True}, ValueError, "gradient"),
+        ({"acquisition": "eig"}, TypeError, "acquisition is 'eig'"),
+        ({"resume": "no such file"}, FileNotFoundError, "no such file"),
+        ({"method": "qmc", "replicates": 2}, ValueError, "replicates is 2"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(change, error, message):
+    calls = []
+
+    def f(x):
+        calls.append(len(x))
+        return bump(x)
+
+    arguments = {"f": f, "measure": GAUSSIAN, "budget": 20} | change
+    with pytest.raises(error, match=message):
+        bqvi.integrate(**arguments)
+    assert not calls
+
+
+def test_wrong_shapes_and_negative_values():
+    with pytest.raises(IntegrandError, match="returned shape"):
+        bqvi.integrate(lambda x: x.sum(), GAUSSIAN, 20)
+    with pytest.raises(IntegrandError, match="vectorised=False"):
+        bqvi.integrate(lambda x: x[0], GAUSSIAN, 20)
+    with pytest.raises(IntegrandError, match="non-negative") as caught:
+        bqvi.integrate(lambda x: x[:, 0], GAUSSIAN, 20, "wsabi-m")
+    assert caught.value.point[0] < 0
+    with pytest.raises(ValueError, match="lower >= upper"):
+        Uniform(np.zeros(2), np.array([1.0, 0.0]))
+
+
+def test_a_measure_without_embedding():
+    class Shifted(Gaussian):
+        def standardise(self):
+            raise UnknownPairError("no standard coordinates")
+
+    with pytest.raises(UnknownPairError):
+        bqvi.integrate(bump, Shifted(np.zeros(2), np.eye(2)), 20)
+
+
+CHOSEN = ("bump 1", "Genz oscillatory 2", "Genz continuous 2", "cosine 3", "probit 5", "half space 3")
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_calibration_and_accuracy_on_kinds(n):
+    """A small part of the benchmark, which holds the bars; here no more than that nothing broke."""
+    hits, ratios, runs = 0, [], 0
+    for integrand in integrands():
+        if integrand.name not in CHOSEN:
+            continue
+        for seed in range(4):
+            found = bqvi.integrate(integrand.function, integrand.measure, n, seed=seed)
+            error = abs(found.mean - integrand.truth)
+            hits += error <= 2 * found.sd
+            plain = bqvi.integrate(integrand.function, integrand.measure, n, "qmc", seed=seed)
+            ratios.append(error / plain.sd)
+            runs += 1
+    assert hits >= binom.ppf(1e-3, runs, 0.93)
+    assert np.exp(np.mean(np.log(np.maximum(ratios, 1e-12)))) < 0.15
+
+
+def test_the_turned_axes_are_found():
+    w = np.array([1.0, -0.8, 0.6])
+    measure = Gaussian(np.zeros(3), np.eye(3))
+    found = bqvi.integrate(lambda x: np.cos(x @ w), measure, 40)
+    assert found.mean == pytest.approx(np.exp(-0.5 * w @ w), rel=1e-4)
+    chart = found.surrogate.surrogate.chart
+    assert isinstance(chart, Linear)
+    along = np.abs(chart.rotation.T @ w) / np.linalg.norm(w)
+    assert along.max() > 0.999
