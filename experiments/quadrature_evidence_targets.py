@@ -16,7 +16,7 @@ process         y ~ N(0, a^2 SE(l) + s^2 I), ln a, ln l, ln s ~ N(0, 1), l in de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import log, pi
@@ -85,7 +85,7 @@ def _regression_truth(x: Any, y: Any) -> float:
     u, d, _ = np.linalg.svd(x, full_matrices=False)
     inside = u.T @ y
     outside, rest = y @ y - inside @ inside, len(y) - len(d)
-    log_s = np.linspace(-3, 3, 6001)
+    log_s = np.linspace(-3, 3, 3001)
     variances = np.exp(2 * log_s)
     along = variances[:, None] + d**2
     minus_two = np.sum(inside**2 / along + np.log(along), axis=1) + outside / variances + rest * 2 * log_s
@@ -109,14 +109,15 @@ def process() -> Evidence:
         factor = torch.linalg.cholesky(amplitude * torch.exp(-0.5 * squares / lengthscale) + noise * identity)
         whitened = torch.linalg.solve_triangular(factor, column.expand(len(theta), -1, -1), upper=False)
         log_determinant = 2 * factor.diagonal(0, -2, -1).log().sum(-1)
-        return -0.5 * (whitened.square().sum((-2, -1)) + log_determinant + len(y) * _LOG_2PI)
+        value: torch.Tensor = whitened.square().sum((-2, -1)) + log_determinant + len(y) * _LOG_2PI
+        return -0.5 * value
 
     return Evidence("process", log_likelihood, standard(3), _process_truth(squares.numpy(), y))
 
 
 def _process_truth(squares: Any, y: Any) -> float:
     """Return ln Z by a sum over a grid in ln l, ln r and ln s."""
-    log_l, log_r, log_s = np.linspace(-4.5, 4.5, 91), np.linspace(-6, 7, 131), np.linspace(-4.5, 1.5, 301)
+    log_l, log_r, log_s = np.linspace(-4.5, 4.5, 61), np.linspace(-6, 7, 87), np.linspace(-4.5, 1.5, 201)
     minus_two = np.empty((len(log_l), len(log_r), len(log_s)))
     for i, length in enumerate(np.exp(log_l)):
         k, u = np.linalg.eigh(np.exp(-0.5 * squares / length**2))
@@ -128,3 +129,6 @@ def _process_truth(squares: Any, y: Any) -> float:
     steps = [grid[1] - grid[0] for grid in (log_l, log_r, log_s)]
     logs = -0.5 * (minus_two + prior + (len(y) + 3) * _LOG_2PI)
     return float(logsumexp(logs) + np.log(steps).sum())
+
+
+TARGETS: Mapping[str, Callable[[], Evidence]] = {"regression": regression, "process": process}

@@ -20,6 +20,8 @@ EXPERIMENTS: dict[str, str] = {
     "quadrature-error": "experiments.quadrature_error",
     "quadrature-calibration": "experiments.quadrature_calibration",
     "quadrature-cost": "experiments.quadrature_cost",
+    "quadrature-evidence": "experiments.quadrature_evidence",
+    "quadrature-posteriors": "experiments.quadrature_posteriors",
 }
 
 

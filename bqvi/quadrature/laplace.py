@@ -108,15 +108,15 @@ def _with_gradient(log_density: Callable[..., Any], theta: Any) -> tuple[float, 
         point = torch.tensor(theta[None], dtype=torch.float64, requires_grad=True)
         value = log_density(point).sum()
         (gradient,) = torch.autograd.grad(value, point)
-    return float(value), gradient[0].numpy()
+    return float(value.detach()), gradient[0].numpy()
 
 
 def _hessian(log_density: Callable[..., Any], theta: Any) -> Any:
     """That of minus the log density, (D, D), symmetric."""
     import torch
 
+    hessian: Callable[..., Any] = torch.autograd.functional.hessian
     point = torch.tensor(theta, dtype=torch.float64)
     with torch.enable_grad():
-        found = torch.autograd.functional.hessian(lambda t: -log_density(t[None]).sum(), point)
-    matrix = found.numpy()
+        matrix = hessian(lambda t: -log_density(t[None]).sum(), point).numpy()
     return (matrix + matrix.T) / 2
