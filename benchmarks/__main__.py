@@ -7,7 +7,10 @@ import os
 import platform
 import sys
 
-NAMES = ("cavi", "sngd", "memory", "acquisition", "quadrature")
+NAMES = (
+    "cavi", "sngd", "memory", "acquisition", "quadrature",
+    "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
+)  # fmt: skip
 
 
 def main(names: list[str]) -> int:

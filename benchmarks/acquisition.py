@@ -12,7 +12,7 @@ from benchmarks.paired import Line, paired
 from gp.kernels import SquaredExponential
 from gp.measures import Gaussian
 
-CRITERIA = {
+CRITERIA: dict[str, aq.pointwise.Criterion] = {
     "integral-variance reduction": aq.IntegralVarianceReduction(),
     "uncertainty sampling": aq.UncertaintySampling(),
     "mutual information": aq.MutualInformation(),

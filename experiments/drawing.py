@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from experiments.bands import Band, Scale, band
@@ -120,7 +121,7 @@ def curves(
     y_scale: Scale = "linear",
     linthresh: float = 1.0,
     lines: Mapping[Hashable, Stroke] | None = None,
-    points: int = 200,
+    points: int = 80,
 ) -> dict[Hashable, Band]:
     """Draw the median and the interquartile band over seeds, one curve for each value of `by`.
 
@@ -140,6 +141,9 @@ def curves(
         Strokes by value of `by` (see `strokes`); None makes them from the values present.
     points : int
         Largest number of grid points of a curve.
+    steps : bool
+        Whether a value holds until the next record, as what a run has reached does. False marks the
+        records and joins them by straight lines: for runs that all record at the same few chosen x.
 
     Returns
     -------
@@ -157,7 +161,7 @@ def curves(
         _check_one_case(rows, by, name)
         found = band(rows, x, y, points=points, x_scale=x_scale)
         drawn[name] = found
-        _draw_band(ax, found, chosen[name], str(name))
+        _draw_band(ax, found, chosen[name], str(name), steps)
     _set_scale(ax, "x", x_scale, linthresh)
     _set_scale(ax, "y", y_scale, linthresh)
     ax.set_xlabel(x_label if x_label is not None else LABELS.get(x, x))
@@ -174,14 +178,14 @@ def _check_one_case(rows: pd.DataFrame, by: str, name: Hashable) -> None:
         )
 
 
-def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str) -> None:
+def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str, steps: bool) -> None:
+    marked = not steps or len(found.x) == 1  # a lone record would be a line of no length
     ax.plot(
-        found.x, found.median, drawstyle="steps-post", label=label,
-        color=stroke.colour, linestyle=stroke.dashes,
-        marker="o" if len(found.x) == 1 else "",  # a lone record would be a line of no length
+        found.x, found.median, drawstyle="steps-post" if steps else "default", label=label,
+        color=stroke.colour, linestyle=stroke.dashes, marker="o" if marked else "", markersize=3,
     )  # fmt: skip
     ax.fill_between(
-        found.x, found.lower, found.upper, step="post",
+        found.x, found.lower, found.upper, step="post" if steps else None,
         color=stroke.colour, alpha=0.2, linewidth=0,
     )  # fmt: skip
 
@@ -189,6 +193,10 @@ def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str) -> None:
 def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float) -> None:
     options = {"linthresh": linthresh} if scale == "symlog" else {}
     (ax.set_xscale if axis == "x" else ax.set_yscale)(scale, **options)
+    low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
+    if scale == "symlog" or (scale == "log" and high > 100.0 * low):
+        # over many decades there are hundreds of them, which took two thirds of a figure's time
+        (ax.xaxis if axis == "x" else ax.yaxis).set_minor_locator(NullLocator())
 
 
 def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:

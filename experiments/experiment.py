@@ -5,6 +5,7 @@ in that table:
 
     cases(quick, resources) -> the lines of the figure        run(case, seed)  -> T[case, seed, :]
     draw(T)                 -> figures and animations         tables(T)        -> summary tables
+                                                              claims(T)        -> verdicts
 
 `run` depends on its two arguments alone, so cells are computed in parallel, kept, and repeated one
 at a time. The same seed reaches every case: draw the data from the seed, and the cases are compared
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:  # kept out of `bqvi list`, which must answer at once
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from experiments.claims import Claim
 
 ResourceName = Literal["data", "posteriors"]
 RESERVED_COLUMNS = frozenset({"case", "seed"})
@@ -133,7 +136,7 @@ def _check_name(what: str, name: str) -> None:
 
 
 def nothing(_: pd.DataFrame) -> tuple[()]:
-    """Draw nothing: the default of `Experiment.draw` and `Experiment.tables`."""
+    """Show nothing: the default of `Experiment.draw`, `Experiment.tables` and `Experiment.claims`."""
     return ()
 
 
@@ -162,6 +165,9 @@ class Experiment:
         that `run` did not return itself; cases come in the order in which `cases` lists them.
     tables : (DataFrame) -> sequence of Table
         As `draw`.
+    claims : (DataFrame) -> sequence of Claim
+        As `draw`: what a source says, checked on these results. The report gathers the claims of all
+        experiments in one table at its top.
     seeds, quick_seeds : int
         How many seeds (0, 1, ...) when the command line does not say.
     needs : sequence of "data" | "posteriors"
@@ -180,6 +186,7 @@ class Experiment:
     run: Callable[[Case, int], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Sequence[Drawing]] = nothing
     tables: Callable[[pd.DataFrame], Sequence[Table]] = nothing
+    claims: Callable[[pd.DataFrame], Sequence[Claim]] = nothing
     seeds: int = 10
     quick_seeds: int = 2
     needs: Sequence[ResourceName] = ()

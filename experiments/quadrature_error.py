@@ -89,7 +89,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     for ax, name in zip(axes.flat, names, strict=False):
         rows = results[results["problem"] == name]
         drawing.curves(
-            ax, rows, "n", "relative", by="method", lines=STROKES,
+            ax, rows, "n", "relative", by="method", lines=STROKES, steps=False,
             x_scale="log", y_scale="log", x_label="", y_label="",
         )  # fmt: skip
         ax.set_title(name)

@@ -28,7 +28,7 @@ from experiments.quadrature_evidence_runs import (
 from experiments.quadrature_evidence_targets import TARGETS
 
 METHODS = ("monte-carlo", "sobol", "bq", "wsabi-l")
-BUDGETS = (20, 40, 80, 120)
+BUDGETS = (20, 40, 80)
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

@@ -95,7 +95,7 @@ def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
             ax = axes[i, j]
             rows = results[(results["problem"] == problem) & (results["proposal"] == proposal)]
             drawing.curves(
-                ax, rows, "n", "size", by="method", lines=STROKES, x_scale="log", y_scale="log",
+                ax, rows, "n", "size", by="method", lines=STROKES, steps=False, x_scale="log", y_scale="log",
                 x_label="evaluations" if i == len(problems) - 1 else "",
                 y_label="|error of ln Z| (nats)" if j == 0 else "",
             )  # fmt: skip

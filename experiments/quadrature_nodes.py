@@ -317,7 +317,7 @@ def _errors(results: pd.DataFrame) -> Any:
     figure, axes = drawing.figure(1, 2, size=(4.2, 3.2))
     for ax, (name, rows) in zip(axes.flat, nodes.groupby("problem", sort=False), strict=True):
         drawing.curves(
-            ax, rows, "n", "error", by="acquisition", lines=lines, y_scale="log",
+            ax, rows, "n", "error", by="acquisition", lines=lines, steps=False, y_scale="log",
             x_label="nodes", y_label="relative error",
         )  # fmt: skip
         ax.set_title(problems()[str(name)][0].name)

@@ -16,6 +16,21 @@ from pathlib import Path
 from experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, str] = {
+    "vi-methods": "experiments.vi_methods",
+    "cavi-iterates": "experiments.cavi_iterates",
+    "gd-schedules": "experiments.gd_schedules",
+    "sgd-batch-sizes": "experiments.sgd_batch_sizes",
+    "sngd-batch-sizes": "experiments.sngd_batch_sizes",
+    "sngd-against-sgd": "experiments.sngd_against_sgd",
+    "pathwise-samples": "experiments.pathwise_samples",
+    "iwae-samples": "experiments.iwae_samples",
+    "domain": "experiments.domain",
+    "real-data": "experiments.real_data",
+    "multinomial-digits": "experiments.multinomial_digits",
+    "gp-regression": "experiments.gp_regression",
+    "mauna-loa": "experiments.mauna_loa",
+    "gp-benchmarks": "experiments.gp_benchmarks",
+    "gp-benchmarks-folder": "experiments.gp_benchmarks_folder",
     "quadrature-nodes": "experiments.quadrature_nodes",
     "quadrature-error": "experiments.quadrature_error",
     "quadrature-calibration": "experiments.quadrature_calibration",

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 from experiments import drawing, store
 from experiments import results as results_module
+from experiments.claims import Claim
 from experiments.experiment import Drawing, Experiment, Gif, Table
 from experiments.provenance import version
 from experiments.results import Results
@@ -69,7 +70,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Problem:
-    """A `draw` or `tables` that raised."""
+    """A `draw`, `tables` or `claims` that raised."""
 
     what: str
     traceback: str
@@ -85,6 +86,7 @@ class Section:
     warnings: tuple[str, ...]
     images: tuple[Picture, ...]
     tables: tuple[Grid, ...]
+    claims: tuple[Claim, ...]
     problems: tuple[Problem, ...]
     command: str
     facts: Grid
@@ -109,7 +111,7 @@ class Report:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Names of the experiments whose `draw` or `tables` raised."""
+        """Names of the experiments whose `draw`, `tables` or `claims` raised."""
         return tuple(section.name for section in self.sections if section.problems)
 
 
@@ -157,9 +159,11 @@ def _section(experiment: Experiment, results: Results) -> Section:
     problems: list[Problem] = []
     images: Sequence[Picture] = ()
     tables: Sequence[Grid] = ()
+    claims: Sequence[Claim] = ()
     if not results.frame.empty:
         images = _attempt("draw", lambda: _pictures(experiment, results.frame), problems)
         tables = _attempt("tables", lambda: _tables(experiment, results.frame), problems)
+        claims = _attempt("claims", lambda: experiment.claims(results.frame), problems)
     shared, cases = _settings(results)
     return Section(
         name=experiment.name,
@@ -168,6 +172,7 @@ def _section(experiment: Experiment, results: Results) -> Section:
         warnings=tuple(_warnings(results)),
         images=tuple(images),
         tables=tuple(tables),
+        claims=tuple(claims),
         problems=tuple(problems),
         command=results.manifest.command,
         facts=_facts(results),
@@ -198,6 +203,7 @@ def picture(drawn: Drawing) -> Picture:
     svg = _saved(drawn.figure, "svg", metadata={"Date": None})
     if len(svg) <= SVG_LIMIT:
         return Picture(drawn.name, "svg", svg, drawn.caption)
+    drawn.figure.set_layout_engine("none")  # it stays as it was laid out
     return Picture(drawn.name, "png", _saved(drawn.figure, "png", dpi=DPI), drawn.caption)
 
 

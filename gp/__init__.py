@@ -1,6 +1,7 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
 from gp import embeddings, kernels, means, measures
+from gp.components import Component, components
 from gp.hyperparameters import Hyperparameters, fit
 from gp.integrals import Integral, Integrals, JointIntegral, integral_gradient
 from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
@@ -12,6 +13,7 @@ from gp.posterior import GradientMoments, Posterior
 from gp.process import GaussianProcess
 
 __all__ = [
+    "Component",
     "GaussianProcess",
     "GradientMoments",
     "Gradients",
@@ -25,6 +27,7 @@ __all__ = [
     "Posterior",
     "Values",
     "as_botorch_model",
+    "components",
     "embeddings",
     "fit",
     "from_botorch",

@@ -27,7 +27,6 @@ _SHORT = 15
 _PERIOD_SCALE = 0.01
 """The evidence is that much steeper in a period than in other parameters: ten periods in the data
 tell it to a hundredth of what a lengthscale is known to."""
-_FROM_GRID = 2
 _RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
 """Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""
 
@@ -102,23 +101,40 @@ def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
 
 
 def _starts(problem: Problem, coordinates: Coordinates, asked: Search) -> list[Any]:
-    """Return the starting points: the best of a grid, then random ones.
+    """Return the starting points: the present values, the best of a grid, then random ones.
 
-    Short random lengthscales, different in each dimension: from there a climb can find out which
-    dimensions matter, while a lengthscale that is long has no gradient to come back by.
+    Half of them are from the grid: where an evaluation is before a climb says little about where
+    the climb ends, so its other points count as well. The random ones have short lengthscales,
+    different in each dimension: from there a climb can find out which dimensions matter, while a
+    lengthscale that is long has no gradient to come back by.
     """
-    grid = _grid(problem, coordinates)
-    values = [_value(problem, coordinates, theta, asked.with_prior) for theta in grid]
-    best = [grid[i] for i in np.argsort(values)[::-1][:_FROM_GRID]]
-    n_random = max(0, asked.n_starts - len(best))
+
+    def ranked(thetas: list[Any]) -> list[Any]:
+        values = [_value(problem, coordinates, theta, asked.with_prior) for theta in thetas]
+        return [thetas[i] for i in np.argsort(values)[::-1]]
+
+    n_grid = max(1, asked.n_starts // 2)
+    chosen = [
+        *ranked(_present(problem, coordinates))[:1],
+        *ranked(_grid(problem, coordinates))[:n_grid],
+    ]
+    n_random = max(0, asked.n_starts - len(chosen))
     moved = [_random(coordinates, asked.rng) for _ in range(n_random)]
-    return [*best, *moved][: asked.n_starts]
+    return [*chosen, *moved][: asked.n_starts]
+
+
+def _present(problem: Problem, coordinates: Coordinates) -> list[Any]:
+    """Return the present values; with several noises, if there is no present value of it."""
+    theta = coordinates.theta(problem.pack())
+    noise = np.array(coordinates.kinds) == "noise"
+    smaller = (0.0, log(1e-2), log(1e-4)) if problem.noise is None else (0.0,)
+    return [theta + step * noise for step in smaller]
 
 
 def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
-    """Return the present values, and combinations of common lengthscales and noises."""
+    """Return combinations of common lengthscales and noises."""
     kinds = np.array(coordinates.kinds)
-    points = [coordinates.theta(problem.pack())]
+    points = []
     for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
         theta = np.zeros(len(kinds))
         theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.x.shape[1])
@@ -166,18 +182,21 @@ def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Search
         return -value, -scale * gradient
 
     prior = coordinates.prior
+    lower, upper = prior.bounds_lower / scale, prior.bounds_upper / scale
     result: Any = minimize(
         objective,
         start / scale,
         jac=True,
         method="L-BFGS-B",
-        bounds=list(zip(prior.bounds_lower / scale, prior.bounds_upper / scale, strict=True)),
+        bounds=list(zip(lower, upper, strict=True)),
         options={"maxiter": asked.max_iterations, "ftol": 1e-8, "gtol": 1e-4},
     )
     end = scale * result.x
     converged = bool(result.success)
     if result.status == _STOPPED_BY_ROUNDING:
-        # an optimum if the gradient says so, or if jitter comes and goes and the objective is rough
+        # an optimum if the gradient says so (within the bounds), or if jitter comes and goes and the
+        # objective is rough
         jitter = solve(problem, coordinates.vector(end)).jitter
-        converged = jitter > 0 or bool(np.max(np.abs(result.jac)) < 1e-2)
+        downhill = result.x - np.clip(result.x - result.jac, lower, upper)
+        converged = jitter > 0 or bool(np.max(np.abs(downhill)) < 1e-2)
     return Found(end, -float(result.fun), converged, str(result.message), int(result.nfev))

@@ -67,6 +67,7 @@ class Coordinates:
     ----------
     names, kinds : of the P entries of theta.
     free : (P,), their places among all entries of the model's vector.
+    reference : the place of the variance that stays at its unit, or ``None``.
     origin, step : of all entries: vector = origin + step * theta.
     positive : (P,), whether theta is a logarithm. output_powers : (P,), of their units.
     prior : of theta.
@@ -75,6 +76,7 @@ class Coordinates:
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
     free: Any
+    reference: int | None
     origin: Any
     step: Any
     positive: Any
@@ -96,6 +98,7 @@ class Coordinates:
             names=tuple(entries[i].name for i in free),
             kinds=tuple(entries[i].parameter.kind for i in free),
             free=free,
+            reference=reference,
             origin=np.array([entry.origin for entry in entries]),
             step=np.array([entry.step for entry in entries]),
             positive=np.array([entries[i].parameter.positive for i in free], dtype=bool),
@@ -110,8 +113,14 @@ class Coordinates:
         return self.origin + self.step * full
 
     def theta(self, vector: Any) -> Any:
-        """Return theta (P,) for a vector of the model, moved into the bounds of the search."""
-        theta = ((vector - self.origin) / self.step)[self.free]
+        """Return theta (P,) for a vector of the model, moved into the bounds of the search.
+
+        Where the first variance stays at its unit, the others keep their ratio to it.
+        """
+        counted = (vector - self.origin) / self.step
+        theta = counted[self.free]
+        if self.reference is not None:
+            theta = theta - (self.output_powers == 2) * counted[self.reference]
         return np.clip(theta, self.prior.bounds_lower, self.prior.bounds_upper)
 
     def pull_back(self, gradient: Any) -> Any:

@@ -32,8 +32,25 @@ class Schedule(Protocol):
         """What to add at iteration t = 0, 1, ..., and the state after it."""
 
 
+class StepSizes:
+    """Schedules that are a sequence of step sizes rho_t, and nothing else."""
+
+    def __call__(self, t: int) -> float:
+        """rho_t."""
+        raise TypeError(f"{type(self).__name__} states no step size")
+
+    def start(self, like: Values) -> None:
+        """No state."""
+        del like
+
+    def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
+        """rho_t times the direction."""
+        size = self(t)
+        return (direction if size == 1.0 else scale(direction, size)), state
+
+
 @dataclass(frozen=True)
-class Constant:
+class Constant(StepSizes):
     """rho_t = scale."""
 
     scale: float = 1.0
@@ -51,17 +68,9 @@ class Constant:
         """rho_0."""
         return self.scale
 
-    def start(self, like: Values) -> None:
-        """No state."""
-        del like
-
-    def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
-        """rho_t times the direction."""
-        return (direction if self.scale == 1.0 else scale(direction, self.scale)), state
-
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(StepSizes):
     """rho_t = scale * exp(-decay t) (thesis Section 6.2).
 
     The steps sum to scale / (1 - exp(-decay)): whatever is further away than that is not reached.
@@ -83,17 +92,9 @@ class Exponential:
         """rho_0."""
         return self.scale
 
-    def start(self, like: Values) -> None:
-        """No state."""
-        del like
-
-    def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
-        """rho_t times the direction."""
-        return scale(direction, self(t)), state
-
 
 @dataclass(frozen=True)
-class RobbinsMonro:
+class RobbinsMonro(StepSizes):
     """rho_t = scale * (t + tau)^-kappa: sum rho_t = infinity, sum rho_t^2 < infinity.
 
     Parameters
@@ -124,14 +125,6 @@ class RobbinsMonro:
     def largest(self) -> float:
         """rho_0."""
         return self(0)
-
-    def start(self, like: Values) -> None:
-        """No state."""
-        del like
-
-    def increment(self, direction: Values, state: None, t: int) -> tuple[Values, None]:
-        """rho_t times the direction."""
-        return scale(direction, self(t)), state
 
 
 @dataclass(frozen=True)

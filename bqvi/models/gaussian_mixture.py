@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from bqvi.arrays import generator, transpose
+from bqvi.arrays import Seed, generator, transpose
 from bqvi.checks import (
     positive_vector,
     require_columns,
@@ -192,7 +192,7 @@ class GaussianMixture:
 
 
 def simulate(
-    n: int, weights: np.ndarray, means: np.ndarray, covariance: np.ndarray, seed: int
+    n: int, weights: np.ndarray, means: np.ndarray, covariance: np.ndarray, seed: Seed
 ) -> tuple[np.ndarray, np.ndarray]:
     """``n`` draws of a mixture with shared covariance: data (N, D) and labels (N,)."""
     rng = generator(seed)

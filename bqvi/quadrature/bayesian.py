@@ -274,9 +274,12 @@ def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, bool]:
         return _sequence(problem, count, state), True
     seed = _seed(problem, len(state))
     measure = problem.standard.measure
-    if problem.criterion is not None and not isinstance(measure, Empirical):
-        return by_criterion(found.best, problem.criterion, count, seed), False
+    finite = isinstance(measure, Empirical)
     candidates = pool(measure, found.best.chart, seed, state.u)
+    if problem.criterion is not None:
+        among = candidates if finite else None
+        count = min(count, len(candidates)) if finite else count
+        return by_criterion(found.best, problem.criterion, count, seed, among), False
     return candidates[problem.model.choose(found.best, candidates, count)], False
 
 

@@ -140,15 +140,23 @@ def greedy(surrogate: Surrogate, candidates: Any, count: int) -> Any:
     return np.array(chosen, dtype=int)
 
 
-def by_criterion(surrogate: Surrogate, criterion: Criterion, count: int, seed: int) -> Any:
-    """Return ``count`` nodes in standard coordinates, (count, D), by a criterion of the user's."""
+def by_criterion(surrogate: Surrogate, criterion: Criterion, count: int, seed: int, among: Any = None) -> Any:
+    """Return ``count`` nodes in standard coordinates, (count, D), by a criterion of the user's.
+
+    ``among`` are the points of a finite measure that are left, (M, D); otherwise the domain is searched.
+    """
     posterior = surrogate.posterior()
     noise = surrogate.tau * float(surrogate.profile.scales[0])
     search, rng = ContinuousSearch(), np.random.default_rng(seed)
     chosen = []
     for _ in range(count):
         acquisition = bind(criterion, posterior, surrogate.chart.measure, noise=noise)
-        x = search.maximise(acquisition, rng).x
+        if among is None:
+            x = search.maximise(acquisition, rng).x
+        else:
+            v = surrogate.chart.forward(among)
+            best = int(np.argmax(acquisition.score(v)))
+            x, among = v[best : best + 1], np.delete(among, best, axis=0)
         chosen.append(x[0])
         posterior = posterior.extend(x, posterior.mean(x), np.array([noise]))
     return surrogate.chart.backward(np.array(chosen))

@@ -25,6 +25,10 @@ class SquaredExponential(Stationary):
         """Return -exp(-s / 2) / 2."""
         return -0.5 * self.profile(s)
 
+    def slope_given(self, s: Array, profile: Array) -> Array:
+        """Return -phi / 2."""
+        return -0.5 * profile
+
     def curvature(self, s: Array) -> Array:
         """Return exp(-s / 2) / 4."""
         return 0.25 * self.profile(s)

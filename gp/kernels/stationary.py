@@ -57,6 +57,10 @@ class Stationary(Algebra):
     def slope(self, s: Array) -> Array:
         """Return phi'(s)."""
 
+    def slope_given(self, s: Array, profile: Array) -> Array:
+        """Return phi'(s), given phi(s); for profiles that make it cheap by that."""
+        return self.slope(s)
+
     @abstractmethod
     def curvature(self, s: Array) -> Array:
         """Return phi''(s)."""
@@ -98,11 +102,12 @@ class Stationary(Algebra):
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
         """Return k(x, x) and its pull-back to log lengthscale and log variance."""
         s = self.squared_distance(x, x)
-        k = self.variance * self.profile(s)
+        profile = self.profile(s)
+        k = self.variance * profile
 
         def pullback(weights: Array) -> Array:
             by_dimension = contract_squared_differences(
-                weights * self.slope(s), x / self.lengthscale
+                weights * self.slope_given(s, profile), x / self.lengthscale
             )
             lengthscale = -2 * self.variance * by_dimension
             if np.size(self.lengthscale) == 1:

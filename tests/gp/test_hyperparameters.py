@@ -26,6 +26,7 @@ from gp.kernels import (
 )
 from gp.priors import Plateau, Priors
 from gp.search import log_posterior
+from gp.units import Coordinates, Units
 
 
 @pytest.fixture(scope="module")
@@ -357,3 +358,18 @@ def test_nothing_to_fit_to(data):
         gp.fit(data[0][:0], data[1][:0])
     with pytest.raises(ValueError, match=r"y\[3\]"):
         gp.fit(data[0], np.where(np.arange(60) == 3, np.nan, data[1]))
+
+
+def test_the_present_values_are_a_start_whatever_they_are():
+    """Season and trend of very different size: only the user's own values lead to the period."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 30, (120, 1)), axis=0)
+    y = 40 * np.sin(x[:, 0] / 12) + np.sin(2 * np.pi * x[:, 0]) + 0.1 * rng.standard_normal(120)
+    kernel = SquaredExponential(20.0, 60.0**2) + Periodic(1.0, 1.0)
+    posterior = gp.fit(x, y, kernel, n_starts=1)
+    # the frequency's error is about 0.1 sqrt(6 / 120) / (30 pi) < 3e-4 of a cycle: 1e-2 is 30 of it
+    np.testing.assert_allclose(posterior.kernel.terms[1].period, 1.0, atol=1e-2)
+    as_given = Coordinates.of(posterior.hyperparameters.problem, Units.of(x, y), Priors())
+    kept = as_given.vector(as_given.theta(posterior.hyperparameters.problem.pack()))
+    variances = np.exp(kept[[1, 4]])
+    assert variances[0] / variances[1] == pytest.approx(3600, rel=1e-12)

@@ -86,7 +86,7 @@ class WrongDiagonal(SquaredExponential):
 
 
 @dataclass(frozen=True, eq=False)
-class WrongSlope(SquaredExponential):
+class WrongSlope(Matern32):
     def slope(self, s):
         return -self.profile(s)
 

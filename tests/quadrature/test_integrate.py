@@ -6,7 +6,7 @@ import torch
 from scipy.stats import binom
 
 import bqvi
-from acquisition.pointwise import UncertaintySampling
+from acquisition.pointwise import IntegralVarianceReduction, UncertaintySampling
 from bqvi.quadrature import METHODS, IntegrandError, IntegrationInterrupted, save
 from bqvi.quadrature.charts import Linear
 from bqvi.quadrature.testing import integrands
@@ -296,6 +296,14 @@ def test_a_criterion_of_the_users_chooses_the_nodes():
     found = bqvi.integrate(bump, GAUSSIAN, 20, acquisition=UncertaintySampling(), batch=1)
     assert found.mean == pytest.approx(TRUTH, rel=0.05)
     assert len(found.trace) == 13  # eight, then one at a time
+
+
+def test_a_criterion_over_a_finite_measure():
+    points = np.random.default_rng(2).standard_normal((25, 2))
+    found = bqvi.integrate(bump, Empirical(points), 16, acquisition=IntegralVarianceReduction(), batch=2)
+    assert len(np.unique(found.nodes.round(9), axis=0)) == 16
+    assert {tuple(row) for row in found.nodes.round(9)} <= {tuple(row) for row in points.round(9)}
+    assert found.mean == pytest.approx(bump(points).mean(), rel=0.1)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

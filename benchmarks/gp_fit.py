@@ -1,0 +1,70 @@
+"""Fitting an ARD squared exponential at n = 100, D = 5; adding one point at n = 500."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import gp
+from benchmarks import gp_peers
+from benchmarks.paired import Line, paired
+
+
+def run() -> Iterator[Line]:
+    """The fit against BoTorch's default, the extension against conditioning again."""
+    import torch
+
+    torch.set_num_threads(1)
+    yield fit()
+    yield extend()
+
+
+def simulated(n: int, dimension: int, seed: int = 0) -> tuple[Any, Any]:
+    """Return x (n, D) and y (n,): a smooth function of some of the columns, with noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, dimension))
+    slopes = np.geomspace(1.0, 0.05, dimension)
+    return x, np.sin(2 * x @ slopes) + 0.5 * x[:, 0] + 0.1 * rng.standard_normal(n)
+
+
+def fit() -> Line:
+    """Both with their defaults, from data to hyperparameters."""
+    x, y = simulated(100, 5)
+    candidates = {"ours": lambda: gp_peers.ours(x, y), "BoTorch": lambda: gp_peers.botorch(x, y)}
+    times = paired(candidates, rounds=9)
+    ratio = times.ratio("BoTorch", "ours")
+    seconds = f"{times.median('ours') * 1e3:.0f} ms, BoTorch {times.median('BoTorch') * 1e3:.0f} ms"
+    gap = gp_peers.log_evidence(x, y, candidates["ours"]()) - gp_peers.log_evidence(
+        x, y, candidates["BoTorch"]()
+    )
+    return Line(
+        "MAP fit, ARD squared exponential, n = 100, D = 5",
+        f"{ratio:.2f} times faster ({seconds}), evidence {gap:+.2f} nats",
+        "at least 3",
+        ratio >= 3.0,
+    )
+
+
+def extend() -> Line:
+    """One more point, as in a loop that adds one after the other: the factor is in the cache."""
+    x, y = simulated(501, 5)
+    process = gp.GaussianProcess(gp.kernels.SquaredExponential(np.full(5, 1.5), 2.0), noise=0.01)
+    posterior = process.condition(x[:500], y[:500])
+    times = paired(
+        {
+            "extend": lambda: posterior.extend(x[500:], y[500:]),
+            "refit": lambda: process.condition(x, y),
+        },
+        rounds=9,
+        calls=20,
+    )
+    ratio = times.ratio("refit", "extend")
+    seconds = f"{times.median('extend') * 1e3:.2f} ms, {times.median('refit') * 1e3:.2f} ms"
+    return Line(
+        "add one point at n = 500 against a refit",
+        f"{ratio:.1f} times faster ({seconds})",
+        "at least 20",
+        ratio >= 20.0,
+    )

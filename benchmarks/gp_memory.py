@@ -1,0 +1,46 @@
+"""A fit at n = 2000, D = 5: the peak of a process that does nothing else."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from benchmarks.paired import Line
+
+LIMIT = 600.0
+
+
+def run() -> Iterator[Line]:
+    """In a process of its own, whose peak is read off after it."""
+    command = [sys.executable, "-m", "benchmarks.gp_memory"]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    imported, peak, seconds = (float(word) for word in answer)
+    yield Line(
+        "gp.fit at n = 2000, D = 5: peak memory of the process",
+        f"{peak:.0f} MiB, of which {peak - imported:.0f} beyond the imports ({seconds:.0f} s)",
+        f"under {LIMIT:.0f} MiB",
+        peak < LIMIT,
+    )
+
+
+def _peak() -> float:
+    """Return the peak resident set, in MiB (Linux counts in KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def _measure() -> None:
+    import time
+
+    import gp
+    from benchmarks.gp_fit import simulated
+
+    x, y = simulated(2000, 5)
+    imported, began = _peak(), time.perf_counter()
+    gp.fit(x, y)
+    print(imported, _peak(), time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    _measure()

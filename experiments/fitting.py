@@ -1,0 +1,103 @@
+"""One run of `bqvi.fit` as the table that an experiment returns.
+
+A run that diverges says so: its table ends with infinities, since a run that merely ended would be drawn
+on at its last value, as if it had converged. Whatever else goes wrong is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from bqvi.gradients import Estimator
+from bqvi.inference import Fit
+
+WORST: Mapping[str, float] = {"elbo": -np.inf, "log_likelihood_error": np.inf}
+"""What a diverged run has in these columns."""
+
+RESOLVED = 1e12
+"""|ELBO| in nats beyond which its terms, of either sign, leave no correct digit in float64: a run there has
+diverged, even if the sum came out large and positive."""
+
+KEPT = ("iteration", "seconds", "evaluations", "samples", "elbo")
+
+
+def frame(
+    model: Any,
+    data: Any,
+    method: str | Estimator,
+    *,
+    metrics: Mapping[str, Callable[[Any], float]],
+    worst: Mapping[str, float] = WORST,
+    steps: int,
+    record: int | Iterable[int],
+    **choices: Any,
+) -> pd.DataFrame:
+    """Fit, and return the trace with the metrics; infinite from where the run diverged.
+
+    Parameters
+    ----------
+    model, data, method, metrics, steps, record, **choices
+        Of `bqvi.fit`.
+    worst : mapping
+        Value of a column in a run that diverged: a column with an entry here is never NaN. The others
+        keep their last value.
+
+    Notes
+    -----
+    Two steps are taken first and thrown away: what a process does once (imports, buffers) is not the
+    method's time.
+    """
+    with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
+        _attempt(lambda: bqvi.fit(model, data, method, steps=2, **choices))
+        fit, diverged = _attempt(
+            lambda: bqvi.fit(model, data, method, steps=steps, record=record, metrics=metrics, **choices)
+        )
+    columns = (*KEPT, *metrics)
+    table = pd.DataFrame({name: fit.trace[name] for name in columns})
+    if diverged:
+        table = pd.concat([table, _last(table, fit)], ignore_index=True)
+    lost = table["elbo"].abs() > RESOLVED
+    for name in [name for name in worst if name in columns]:
+        table[name] = table[name].fillna(worst[name]).mask(lost, worst[name])
+    return table
+
+
+def _attempt(make: Callable[[], Fit]) -> tuple[Fit, bool]:
+    """The fit, and whether it diverged."""
+    try:
+        return make(), False
+    except bqvi.FitError as error:
+        if _is_numerical(error.__cause__):
+            return error.fit, True
+        raise
+
+
+def _is_numerical(error: BaseException | None) -> bool:
+    """Whether it is what a step too far raises: not finite, or a matrix without an inverse."""
+    import torch
+
+    kinds = (ArithmeticError, np.linalg.LinAlgError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+    return isinstance(error, kinds)
+
+
+def _last(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
+    """A row at the step that failed, NaN where the run reached nothing."""
+    state = fit.state
+    costs = {
+        "iteration": state.iteration + 1,
+        "seconds": state.seconds,
+        "evaluations": state.evaluations,
+        "samples": state.samples,
+    }
+    blank = {name: np.nan for name in table.columns if name not in costs}
+    return pd.DataFrame([{**blank, **costs}])[list(table.columns)]
+
+
+def spread_records(steps: int, number: int = 80) -> Sequence[int]:
+    """Return about `number` iterations from 0 to `steps` at even distances on a logarithmic axis."""
+    return sorted({0, *np.unique(np.geomspace(1, steps, number).round().astype(int)).tolist()})

@@ -1,0 +1,53 @@
+"""The terms of a sum, against the joint Gaussian of the terms written out in full."""
+
+import numpy as np
+import pytest
+import torch
+
+import gp
+from gp.kernels import Periodic, RationalQuadratic, SquaredExponential
+
+TERMS = (
+    SquaredExponential(2.0, 3.0),
+    Periodic(1.0, 1.5, 0.5) * SquaredExponential(4.0),
+    RationalQuadratic(0.7),
+)
+
+
+@pytest.fixture
+def posterior():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 6, (25, 1))
+    process = gp.GaussianProcess(TERMS[0] + TERMS[1] + TERMS[2], gp.means.Constant(0.7), noise=0.1)
+    return process.condition(x, np.sin(x[:, 0]) + 0.3 * rng.standard_normal(25))
+
+
+@pytest.mark.parametrize("term", range(3))
+def test_a_term_is_the_conditional_of_the_joint_gaussian(posterior, term):
+    # (f_t at m points, y) is Gaussian; np.linalg.solve conditions it without a Cholesky factor.
+    # 1e-10: the condition number of K is about 1e3, far from the 1e-16 / 1e-10 that it would take.
+    x, at = posterior.x, np.linspace(-1, 7, 9)[:, None]
+    observed = sum(k(x, x) for k in TERMS) + 0.1 * np.eye(25)
+    cross = TERMS[term](at, x)
+    mean = cross @ np.linalg.solve(observed, posterior.y - 0.7)
+    covariance = TERMS[term](at, at) - cross @ np.linalg.solve(observed, cross.T)
+    component = gp.components(posterior)[term]
+    found, variance = component.mean_and_variance(at)
+    np.testing.assert_allclose(found, mean, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(component.mean(at), found, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(variance, np.diag(covariance), rtol=0, atol=1e-10)
+
+
+def test_the_means_add_up(posterior):
+    at = np.linspace(-1, 7, 9)[:, None]
+    total = 0.7 + sum(component.mean(at) for component in gp.components(posterior))
+    np.testing.assert_allclose(total, posterior.mean(at), rtol=0, atol=1e-12)  # rounding of three sums
+
+
+def test_a_kernel_that_is_no_sum_is_its_own_term():
+    x = torch.linspace(0, 3, 7, dtype=torch.float64)[:, None]
+    posterior = gp.GaussianProcess(SquaredExponential(), noise=0.1).condition(x, x[:, 0].sin())
+    (component,) = gp.components(posterior)
+    at = torch.tensor([[0.3], [5.0]], dtype=torch.float64)
+    for found, expected in zip(component.mean_and_variance(at), posterior.mean_and_variance(at), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
