@@ -122,6 +122,7 @@ def curves(
     linthresh: float = 1.0,
     lines: Mapping[Hashable, Stroke] | None = None,
     points: int = 80,
+    steps: bool = True,
 ) -> dict[Hashable, Band]:
     """Draw the median and the interquartile band over seeds, one curve for each value of `by`.
 

@@ -9,7 +9,10 @@ is uniform on [0, 1]. The calibration curve shows the share of truths in the cen
 should hold a share c of them, for each c, which a rule of thumb at two standard deviations cannot: a
 standard deviation ten times too large holds all.
 
-`bqvi run quadrature-calibration --seeds 12` gives the shares to two digits (six minutes on two cores).
+All integrands of `bqvi.quadrature.testing` are tried but two of D = 10, which take as long as the next
+ten and have never been missed. `bqvi run quadrature-calibration --seeds 12` gives the shares to within
+.02 (three minutes on two cores). WSABI-M, which has the nodes of WSABI-L and almost its estimates, can be
+added to `METHODS`.
 """
 
 from __future__ import annotations
@@ -25,14 +28,16 @@ from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.quadrature_runs import LABELS, STROKES, against_truth, known, method_cases
 
 BUDGETS = (20, 40, 80, 160)
-METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
+METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l")
+LEFT_OUT = ("bump 10", "additive 10")
 QUICK_PROBLEMS = ("bump 1", "bump, full covariance 2", "Genz oscillatory 2", "half space 3")
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method with a standard deviation on every integrand that suits it."""
-    problems, budgets = (QUICK_PROBLEMS, BUDGETS[:2]) if quick else (tuple(known()), BUDGETS)
-    return method_cases(problems, METHODS, budgets)
+    if quick:
+        return method_cases(QUICK_PROBLEMS, METHODS, BUDGETS[:2])
+    return method_cases([name for name in known() if name not in LEFT_OUT], METHODS, BUDGETS)
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

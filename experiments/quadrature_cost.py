@@ -40,7 +40,7 @@ def _one(case: Case, seed: int, n: int) -> pd.DataFrame:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw a panel for each integrand."""
     names = list(results["problem"].unique())
-    figure, axes = drawing.figure(1, len(names), size=(3.4, 2.8), sharey=True)
+    figure, axes = drawing.figure(1, len(names), size=(4.2, 3.2), sharey=True)
     for ax, name in zip(axes.flat, names, strict=True):
         drawing.curves(
             ax, results[results["problem"] == name], "n", "seconds", by="method", lines=STROKES, steps=False,
@@ -50,7 +50,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_xticks(ticks, [str(n) for n in ticks])
         ax.minorticks_off()
         ax.set_title(name)
-    drawing.legend_below(figure, axes, columns=3)
+    drawing.legend_below(figure, axes, columns=2)
     caption = f"Time of a whole run to n evaluations, on one thread. {drawing.band_caption(results)}"
     return [Drawing("cost", figure, caption)]
 

@@ -110,7 +110,7 @@ def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
             ticks = sorted(results["n"].unique())
             ax.set_xticks(ticks, [str(n) for n in ticks])
             ax.minorticks_off()
-    drawing.legend_below(figure, axes, columns=6)
+    drawing.legend_below(figure, axes, columns=2 * len(proposed))
     return [Drawing("error", figure, f"{caption} {drawing.band_caption(results)}")]
 
 

@@ -137,9 +137,7 @@ def test_observation_noise():
         model = gp.as_botorch_model(conditioned(noise=given_noise))
         quiet, noisy = model.posterior(MC_POINTS), model.posterior(MC_POINTS, None, True)
         difference = noisy.variance - quiet.variance
-        torch.testing.assert_close(
-            difference, torch.full_like(difference, added), rtol=0, atol=1e-14
-        )
+        torch.testing.assert_close(difference, torch.full_like(difference, added), rtol=0, atol=1e-14)
     own = torch.full((4, 1), 0.5, dtype=torch.float64)
     joint = model.posterior(points(4), observation_noise=own)
     quiet = model.posterior(points(4))
@@ -192,9 +190,7 @@ def test_fantasies_are_what_extension_gives(posterior, model):
     for i in range(5):
         for j in range(3):
             extended = posterior.extend(x[j], y[i, j, :, 0])
-            torch.testing.assert_close(
-                joint.mean[i, j, :, 0], extended.mean(at), rtol=0, atol=1e-11
-            )
+            torch.testing.assert_close(joint.mean[i, j, :, 0], extended.mean(at), rtol=0, atol=1e-11)
             torch.testing.assert_close(
                 joint.distribution.covariance_matrix[i, j],
                 extended.covariance(at),
@@ -216,9 +212,7 @@ def test_fantasies_of_fantasies(posterior, model):
     extended = posterior.extend(first[1, 2], y1[1, 2, :, 0], noise=0.01)
     extended = extended.extend(second[3, 1, 2], y2[3, 1, 2, :, 0], noise=0.3)
     torch.testing.assert_close(joint.mean[3, 1, 2, :, 0], extended.mean(at), rtol=0, atol=1e-11)
-    torch.testing.assert_close(
-        joint.variance[3, 1, 2, :, 0], extended.variance(at), rtol=0, atol=1e-11
-    )
+    torch.testing.assert_close(joint.variance[3, 1, 2, :, 0], extended.variance(at), rtol=0, atol=1e-11)
 
 
 def test_fantasies_are_drawn_from_the_noisy_posterior(model):
@@ -289,9 +283,7 @@ def test_values_are_those_of_botorchs_own_model(peer, name):
         baseline = ours.train_inputs[0][:5]
         sampler = [SobolQMCNormalSampler(torch.Size([16]), seed=7) for _ in range(2)]
         pair = [
-            qLogNoisyExpectedImprovement(
-                model, baseline, sampler=s, prune_baseline=False, cache_root=False
-            )
+            qLogNoisyExpectedImprovement(model, baseline, sampler=s, prune_baseline=False, cache_root=False)
             for model, s in zip((ours, theirs), sampler, strict=True)
         ]
     else:

@@ -165,9 +165,7 @@ BOXES = [Uniform([-0.5], [1.0]), Uniform([-0.5, 0.2], [1.0, 1.1]), Uniform([-0.5
 CLOUDS = [Gaussian([0.2], [0.3]), Gaussian([0.2, -0.1], [0.3, 0.8])]
 
 
-@pytest.mark.parametrize(
-    "measure", BOXES + CLOUDS, ids=lambda m: f"{type(m).__name__}{m.dimension}"
-)
+@pytest.mark.parametrize("measure", BOXES + CLOUDS, ids=lambda m: f"{type(m).__name__}{m.dimension}")
 def test_products_over_columns_against_product_rules(measure):
     kernel = over_columns(FACTORS[: measure.dimension])
     # one point inside the box, and one outside in some columns
@@ -215,9 +213,7 @@ def test_high_dimension(dimension):
     check_embedding(kernel, Gaussian(means[0], covariances[0]))
     check_embedding(kernel, GaussianMixture([0.4, 0.6], means, covariances))
     check_embedding(kernel, Uniform(means[0] - 1, means[0] + 0.5))
-    check_embedding(
-        over_columns([Matern52(1.5)] * dimension), Uniform(-np.ones(dimension), 1 + means[0])
-    )
+    check_embedding(over_columns([Matern52(1.5)] * dimension), Uniform(-np.ones(dimension), 1 + means[0]))
 
 
 def test_determinants_do_not_overflow():
@@ -285,9 +281,7 @@ def test_units_do_not_matter(kernel, power, name):
     scaled = [kernel(0.7 * unit, 1.2), kernel(1.1 * unit)]
     measure = MEASURES[name]
     powers = {"diagonal": (1, 2), "box": (1, 1), "diagonal mixture": (0, 1, 2)}[name]
-    other = measure.with_parameters(
-        [p * unit**q for p, q in zip(measure.parameters(), powers, strict=True)]
-    )
+    other = measure.with_parameters([p * unit**q for p, q in zip(measure.parameters(), powers, strict=True)])
     x = np.array([[0.3, 0.5], [-1.4, 2.0]])
     one, two = embed(over_columns(factors), measure), embed(over_columns(scaled), other)
     np.testing.assert_allclose(one.mean(x), two.mean(x * unit), rtol=1e-11)
@@ -309,9 +303,7 @@ def test_gram_matrices_of_measures_are_positive_semidefinite(seed, name):
             Empirical(rng.normal(size=(3, 2))),
             GaussianMixture([0.5, 0.5], rng.normal(size=(2, 2)), rng.uniform(0.1, 1, size=(2, 2))),
         ]
-    gram = np.array(
-        [[float(embed(KERNELS[name], p).double(q)) for q in measures] for p in measures]
-    )
+    gram = np.array([[float(embed(KERNELS[name], p).double(q)) for q in measures] for p in measures])
     np.testing.assert_allclose(gram, gram.T, rtol=1e-11, atol=1e-12)
     # twelve measures, entries below 2: rounding is below 1e-12, closed forms keep 1e-11
     assert np.linalg.eigvalsh(gram)[0] > -1e-11
@@ -394,9 +386,7 @@ def test_autodiff_flows_and_agrees_with_the_gradients(kernel, measure):
     by_parameters = torch.autograd.grad(total, parameters, retain_graph=True)
     pulled = host.pullback(x.detach().numpy(), alpha.numpy(), beta.numpy())
     doubled = torch.autograd.grad(pair.double(), parameters)
-    for got, wanted in zip(
-        [*by_parameters, *doubled], [*pulled, *host.double_gradient()], strict=True
-    ):
+    for got, wanted in zip([*by_parameters, *doubled], [*pulled, *host.double_gradient()], strict=True):
         np.testing.assert_allclose(got, wanted, atol=1e-11)
 
 

@@ -53,9 +53,7 @@ def simple_kernels(draw):
 
 
 def composites(parts):
-    scales = st.builds(
-        lambda k, s: gk.ScaleKernel(k).double().initialize(outputscale=s), parts, POSITIVE
-    )
+    scales = st.builds(lambda k, s: gk.ScaleKernel(k).double().initialize(outputscale=s), parts, POSITIVE)
     sums = st.builds(lambda a, b: a + b, parts, parts)
     return scales | sums | st.builds(lambda a, b: a * b, parts, parts)
 
@@ -120,9 +118,7 @@ def test_a_fit_takes_a_gpytorch_kernel():
     y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=20)
     fitted = gp.fit(x, y, kernel=gk.ScaleKernel(gk.RBFKernel()).double(), seed=0)
     same = gp.fit(x, y, kernel=gp.kernels.SquaredExponential(np.log(2), np.log(2)), seed=0)
-    np.testing.assert_allclose(
-        fitted.log_marginal_likelihood, same.log_marginal_likelihood, rtol=1e-6
-    )
+    np.testing.assert_allclose(fitted.log_marginal_likelihood, same.log_marginal_likelihood, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +148,6 @@ def test_what_is_no_kernel_is_refused():
 
 
 def test_the_package_does_not_import_torch():
-    code = (
-        "import gp, sys; gp.GaussianProcess(gp.kernels.Matern52()); print('torch' in sys.modules)"
-    )
+    code = "import gp, sys; gp.GaussianProcess(gp.kernels.Matern52()); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -71,8 +71,7 @@ def test_evidence_gradient_is_exact(kernel, mean, noise, data):
     _, gradient = solve_with_gradient(problem, vector)
     step = 1e-5  # central differences: error step^2 f''' / 6 + eps f / step, about 1e-9
     numeric = [
-        (solve(problem, vector + d).log_evidence - solve(problem, vector - d).log_evidence)
-        / (2 * step)
+        (solve(problem, vector + d).log_evidence - solve(problem, vector - d).log_evidence) / (2 * step)
         for d in step * np.eye(len(vector))
     ]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
@@ -223,9 +222,7 @@ def test_fits_do_not_collapse(kind):
     at = rng.uniform(-0.7, 0.7, size=(50, 2))
     assert np.all(np.abs(posterior.mean(at)) < 3 * np.abs(y).max())
     if kind == "noise-free":
-        np.testing.assert_allclose(
-            posterior.mean(at), np.exp(at[:, 0]) * np.cos(at[:, 1]), atol=1e-2
-        )
+        np.testing.assert_allclose(posterior.mean(at), np.exp(at[:, 0]) * np.cos(at[:, 1]), atol=1e-2)
 
 
 def test_known_noise_and_composite_kernels(data):

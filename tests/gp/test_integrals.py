@@ -43,9 +43,7 @@ def posterior(mean=None, derivatives=True, n=8, noise=None):
     if not derivatives:
         return process.condition(x, function(x))
     blocks = [gp.Values(x), gp.Gradients(x[:4]), gp.Gradients(x[4:6], (1,))]
-    return process.condition(
-        blocks, [function(x), gradient(x[:4]).reshape(-1), gradient(x[4:6])[:, 1]]
-    )
+    return process.condition(blocks, [function(x), gradient(x[:4]).reshape(-1), gradient(x[4:6])[:, 1]])
 
 
 def rule(measure):
@@ -84,9 +82,7 @@ def test_mean_and_variance_are_those_of_the_integrated_posterior(mean, measure):
     result = given_data.integral(MEASURES[measure])
     # the rules are exact to 1e-10 for lengthscales of 1; K is conditioned as 1e5
     assert float(result.mean) == pytest.approx(float(w @ given_data.mean(x)), abs=1e-8)
-    assert float(result.variance) == pytest.approx(
-        float(w @ given_data.covariance(x) @ w), abs=1e-8
-    )
+    assert float(result.variance) == pytest.approx(float(w @ given_data.covariance(x) @ w), abs=1e-8)
     assert result.sd == pytest.approx(np.sqrt(result.variance))
 
 
@@ -130,8 +126,7 @@ def test_more_data_never_raises_the_variance(seed):
     process = gp.GaussianProcess(KERNEL, noise=1e-4)
     for measure in MEASURES.values():
         variances = [
-            float(process.condition(x[:n], function(x[:n])).integral(measure).variance)
-            for n in (0, 1, 3, 6)
+            float(process.condition(x[:n], function(x[:n])).integral(measure).variance) for n in (0, 1, 3, 6)
         ]
         assert np.all(np.diff(variances) <= 1e-10)
 
@@ -140,9 +135,7 @@ def test_an_observed_integral_is_known():
     """Conditioning on an integral fixes it, and moves the mean towards it everywhere else."""
     measure, x = MEASURES["gaussian"], np.random.default_rng(2).normal(size=(3, 2))
     process = gp.GaussianProcess(SquaredExponential(1.0))
-    both = process.condition(
-        [gp.Values(x), gp.Integrals((measure,))], [function(x), np.array([0.5])]
-    )
+    both = process.condition([gp.Values(x), gp.Integrals((measure,))], [function(x), np.array([0.5])])
     known = both.integral(measure)
     assert float(known.mean) == pytest.approx(0.5, abs=1e-9)
     assert float(known.sd) == pytest.approx(0.0, abs=1e-6)  # the root of rounding
@@ -220,9 +213,7 @@ def overstated(kernel, measure):
 def test_a_negative_variance_is_not_hidden():
     x = np.random.default_rng(1).normal(size=(20, 2))
     wrong = gp.GaussianProcess(Overstated(1.0)).condition(x, function(x))
-    with pytest.raises(
-        ArithmeticError, match=r"posterior variance of an integral is -.*Overstated"
-    ):
+    with pytest.raises(ArithmeticError, match=r"posterior variance of an integral is -.*Overstated"):
         wrong.integral(MEASURES["gaussian"])
 
 

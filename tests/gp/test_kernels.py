@@ -180,9 +180,7 @@ def test_derivatives_agree_with_autodiff(name):
     first = torch.autograd.functional.jacobian(lambda a: kernel(a, y)[0, 0], x)
     np.testing.assert_allclose(derivatives.k_x[0, :, 0], first[0], atol=1e-13)
     mixed = torch.autograd.functional.jacobian(
-        lambda b: torch.autograd.functional.jacobian(
-            lambda a: kernel(a, b)[0, 0], x, create_graph=True
-        )[0],
+        lambda b: torch.autograd.functional.jacobian(lambda a: kernel(a, b)[0, 0], x, create_graph=True)[0],
         y,
     )
     np.testing.assert_allclose(derivatives.k_xy[0, :, 0, :], mixed[:, 0, :], atol=1e-12)

@@ -20,9 +20,7 @@ MEASURES = {
     "gaussian-3": Gaussian([0.5, -1.0, 2.0], S3),
     "gaussian-diagonal": Gaussian([0.5, -1.0], [0.3, 2.0]),
     "gaussian-1": Gaussian([0.5], [[0.3]]),
-    "mixture": GaussianMixture(
-        [0.2, 0.5, 0.3], [[0, 0], [2, 1], [-1, 1.5]], [S2, np.eye(2), 0.3 * S2]
-    ),
+    "mixture": GaussianMixture([0.2, 0.5, 0.3], [[0, 0], [2, 1], [-1, 1.5]], [S2, np.eye(2), 0.3 * S2]),
     "mixture-diagonal": GaussianMixture([0.6, 0.4], [[0.0], [2.0]], [[0.5], [0.2]]),
     "mixture-empty-component": GaussianMixture([0.0, 1.0], [[9.0], [2.0]], [[0.5], [0.2]]),
     "uniform": Uniform([-1.0, 0.5], [2.0, 0.9]),
@@ -137,9 +135,7 @@ def test_a_mixture_stratifies_its_components():
 def test_the_corners_of_the_cube_are_carried_to_finite_points():
     for measure in [*MEASURES.values(), *DISCRETE.values()]:
         for corner in (0.0, 1.0):
-            assert np.isfinite(
-                measure.from_unit_cube(np.full((1, measure.dimension), corner))
-            ).all()
+            assert np.isfinite(measure.from_unit_cube(np.full((1, measure.dimension), corner))).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -175,9 +171,7 @@ def test_what_comes_back_follows_the_points():
 def test_samples_are_differentiable_in_the_parameters():
     mean = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     covariance = torch.tensor(S2, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda m, s: Gaussian(m, (s + s.T) / 2).sample(4, 0), (mean, covariance)
-    )
+    assert torch.autograd.gradcheck(lambda m, s: Gaussian(m, (s + s.T) / 2).sample(4, 0), (mean, covariance))
     lower = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     upper = torch.ones(2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda a, b: Uniform(a, b).sample(4, 0), (lower, upper))

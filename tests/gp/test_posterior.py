@@ -58,9 +58,7 @@ def test_agrees_with_scikit_learn(data):
     np.testing.assert_allclose(ours.mean(at), mean, rtol=0, atol=1e-12)
     np.testing.assert_allclose(ours.covariance(at), covariance, rtol=0, atol=1e-12)
     np.testing.assert_allclose(ours.variance(at), np.diag(covariance), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(
-        ours.log_marginal_likelihood, peer.log_marginal_likelihood_value_, rtol=1e-12
-    )
+    np.testing.assert_allclose(ours.log_marginal_likelihood, peer.log_marginal_likelihood_value_, rtol=1e-12)
 
 
 class ExactGP(gpytorch.models.ExactGP):
@@ -139,21 +137,15 @@ def test_gradients_flow_through_a_torch_posterior(data):
     np.testing.assert_allclose(points.grad, posterior.gradient(points).mean.detach(), atol=1e-12)
     points.grad = None
     posterior.variance(points).sum().backward()
-    np.testing.assert_allclose(
-        points.grad, posterior.variance_gradient(points).detach(), atol=1e-12
-    )
+    np.testing.assert_allclose(points.grad, posterior.variance_gradient(points).detach(), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_gradient_moments_are_those_of_differences(name, data):
     x, y, at = data
-    posterior = gp.GaussianProcess(KERNELS[name], gp.means.NegativeQuadratic(1.0), 0.1).condition(
-        x, y
-    )
+    posterior = gp.GaussianProcess(KERNELS[name], gp.means.NegativeQuadratic(1.0), 0.1).condition(x, y)
     gradient = posterior.gradient(at)
-    step = (
-        1e-4  # a central difference is off by step^2 / 6 times a third derivative, here up to 300
-    )
+    step = 1e-4  # a central difference is off by step^2 / 6 times a third derivative, here up to 300
     steps = step * np.eye(2)
     for d in range(2):
         ahead, behind = at + steps[d], at - steps[d]
@@ -231,9 +223,7 @@ def test_extension_equals_a_refit(name, noise, data):
         extended = extended.extend(x[part], y[part], **more)
     np.testing.assert_allclose(extended.mean(at), refit.mean(at), rtol=0, atol=1e-8)
     np.testing.assert_allclose(extended.covariance(at), refit.covariance(at), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(
-        extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-8
-    )
+    np.testing.assert_allclose(extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-8)
     np.testing.assert_allclose(
         first.mean(at),
         process.condition(x[:5], y[:5], variances[:5] if noise == "per point" else None).mean(at),
@@ -252,9 +242,7 @@ def test_extension_by_gradients_equals_a_refit(data):
     np.testing.assert_allclose(extended.variance(points), refit.variance(points), atol=1e-10)
 
 
-points_2d = st.lists(
-    st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=2, max_size=8, unique=True
-)
+points_2d = st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=2, max_size=8, unique=True)
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
@@ -386,9 +374,7 @@ def test_the_unit_of_the_data_does_not_matter(scale, data):
     ours = gp.GaussianProcess(kernel).condition(x * scale, y / scale)
     reference = gp.GaussianProcess(KERNELS["se"]).condition(x, y)
     np.testing.assert_allclose(ours.mean(at * scale) * scale, reference.mean(at), rtol=1e-8)
-    np.testing.assert_allclose(
-        ours.variance(at * scale) * scale**2, reference.variance(at), atol=1e-8
-    )
+    np.testing.assert_allclose(ours.variance(at * scale) * scale**2, reference.variance(at), atol=1e-8)
 
 
 def test_no_point_and_one_point():
@@ -488,9 +474,7 @@ def test_means(mean, data):
     nodes, weights = np.polynomial.hermite_e.hermegauss(5)  # exact to degree 9
     grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2) @ root.T + location
     weights = np.outer(weights, weights).ravel() / (2 * np.pi)
-    np.testing.assert_allclose(
-        mean.expectation(location, root @ root.T), weights @ mean(grid), atol=1e-12
-    )
+    np.testing.assert_allclose(mean.expectation(location, root @ root.T), weights @ mean(grid), atol=1e-12)
     basis = mean.basis(x)
     ones = np.ones(basis.shape[1])
     offset = mean.with_coefficients(0 * ones)(x)
@@ -520,9 +504,7 @@ def test_many_extensions_equal_a_refit(make):
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
         np.testing.assert_allclose(extended.weights, refit.weights, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(extended.factor.lower, refit.factor.lower, atol=1e-10)
-        np.testing.assert_allclose(
-            extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-9
-        )
+        np.testing.assert_allclose(extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])

@@ -159,9 +159,7 @@ def test_the_integral_of_a_matern_posterior_in_three_dimensions():
         u = stats.qmc.Sobol(3, seed=seed).random(512)
         nodes = measure.from_unit_cube(torch.from_numpy(u))
         means.append(float(posterior.mean(nodes).mean()))
-        other = measure.from_unit_cube(
-            torch.from_numpy(stats.qmc.Sobol(3, seed=100 + seed).random(512))
-        )
+        other = measure.from_unit_cube(torch.from_numpy(stats.qmc.Sobol(3, seed=100 + seed).random(512)))
         variances.append(float(posterior.covariance(nodes, other).mean()))
     for value, averages in ((integral.mean, means), (integral.variance, variances)):
         error = np.std(averages, ddof=1) / np.sqrt(8)
