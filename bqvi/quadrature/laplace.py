@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     import torch
 
 
+_FARTHEST = 1e10
+"""A search that has gone so far is running off."""
+
+
 class NoModeError(ValueError):
-    """The search ended where the log density is not finite or not concave."""
+    """The search did not end where the log density is finite and concave."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +82,13 @@ def laplace(log_density: Callable[[torch.Tensor], torch.Tensor], start: Any) -> 
     Raises
     ------
     NoModeError
-        The density is zero at ``start``, or not concave where the search ended.
+        The density is zero at ``start``, grows without end, or is not concave where the search ended.
     """
     start = np.asarray(start, dtype=float)
 
     def objective(theta: Any) -> tuple[float, Any]:
+        if np.abs(theta).max() > _FARTHEST:
+            raise NoModeError(f"start = {start.tolist()}: the log density grows without end from there")
         value, gradient = _with_gradient(log_density, theta)
         return (-value, -gradient) if np.isfinite(value) else (np.inf, np.zeros_like(theta))
 

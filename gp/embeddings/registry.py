@@ -163,9 +163,7 @@ def _what_there_is(kernel: type, measure: type) -> str:
     for_kernel = {_name(m) for k, m in _FUNCTIONS if k is not object and issubclass(kernel, k)}
     # every kernel has one against mixtures if it has one against their components
     for_any = {_name(m) for k, m in _FUNCTIONS if k is object} - {GaussianMixture.__name__}
-    for_measure = sorted(
-        {_name(k) for k, m in _FUNCTIONS if m is not object and issubclass(measure, m)}
-    )
+    for_measure = sorted({_name(k) for k, m in _FUNCTIONS if m is not object and issubclass(measure, m)})
     return (
         f"no embedding of {kernel.__name__} against {measure.__name__}. {kernel.__name__} has one "
         f"against: {', '.join(sorted(for_kernel | for_any))}. {measure.__name__} has one with: "

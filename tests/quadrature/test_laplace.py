@@ -41,7 +41,7 @@ def test_a_gaussian_is_its_own_approximation(seed, dimension, log_evidence):
 
 
 def test_stirling():
-    # int e^(a u - e^u) du = Gamma(a), whose Laplace approximation is Stirling's: off by 1/(12 a) - 1/(360 a^3)
+    # int e^(a u - e^u) du = Gamma(a), by Laplace Stirling's formula: off by 1/(12 a) - 1/(360 a^3)
     a = 20.0
     found = laplace(lambda u: a * u[:, 0] - torch.exp(u[:, 0]), [0.0])
     gamma = float(torch.lgamma(torch.tensor(a, dtype=torch.float64)))
@@ -63,5 +63,7 @@ def test_proposals_around_the_mode():
 def test_no_mode_is_an_error_that_names_the_start():
     with pytest.raises(NoModeError, match=r"start = \[0.5\]: the log density is not finite"):
         laplace(lambda u: torch.log(-u[:, 0]), [0.5])
-    with pytest.raises(NoModeError, match="not concave"):
+    with pytest.raises(NoModeError, match="grows without end"):
         laplace(lambda u: u.sum(1), [0.0, 0.0])
+    with pytest.raises(NoModeError, match="not concave"):
+        laplace(lambda u: u.square().sum(1) - u[:, 0].pow(4), [0.0, 0.0])
