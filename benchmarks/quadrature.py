@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 import bqvi
-from benchmarks.integrands import Integrand, integrands
 from benchmarks.paired import Line, paired
 from bqvi.quadrature.bayesian import Problem, standardised, start
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integrand import Integrand as Called
 from bqvi.quadrature.nodes import pool
 from bqvi.quadrature.quasi_monte_carlo import sobol
+from bqvi.quadrature.testing import Integrand, integrands
 
 SEEDS = int(os.environ.get("BQVI_BENCHMARK_SEEDS", "3"))
 """Runs of each integrand and size."""

@@ -122,6 +122,7 @@ def curves(
     linthresh: float = 1.0,
     lines: Mapping[Hashable, Stroke] | None = None,
     points: int = 80,
+    steps: bool = True,
 ) -> dict[Hashable, Band]:
     """Draw the median and the interquartile band over seeds, one curve for each value of `by`.
 
@@ -141,6 +142,9 @@ def curves(
         Strokes by value of `by` (see `strokes`); None makes them from the values present.
     points : int
         Largest number of grid points of a curve.
+    steps : bool
+        Whether a value holds until the next record, as what a run has reached does. False marks the
+        records and joins them by straight lines: for runs that all record at the same few chosen x.
 
     Returns
     -------
@@ -158,7 +162,7 @@ def curves(
         _check_one_case(rows, by, name)
         found = band(rows, x, y, points=points, x_scale=x_scale)
         drawn[name] = found
-        _draw_band(ax, found, chosen[name], str(name))
+        _draw_band(ax, found, chosen[name], str(name), steps)
     _set_scale(ax, "x", x_scale, linthresh)
     _set_scale(ax, "y", y_scale, linthresh)
     ax.set_xlabel(x_label if x_label is not None else LABELS.get(x, x))
@@ -175,14 +179,14 @@ def _check_one_case(rows: pd.DataFrame, by: str, name: Hashable) -> None:
         )
 
 
-def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str) -> None:
+def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str, steps: bool) -> None:
+    marked = not steps or len(found.x) == 1  # a lone record would be a line of no length
     ax.plot(
-        found.x, found.median, drawstyle="steps-post", label=label,
-        color=stroke.colour, linestyle=stroke.dashes,
-        marker="o" if len(found.x) == 1 else "",  # a lone record would be a line of no length
+        found.x, found.median, drawstyle="steps-post" if steps else "default", label=label,
+        color=stroke.colour, linestyle=stroke.dashes, marker="o" if marked else "", markersize=3,
     )  # fmt: skip
     ax.fill_between(
-        found.x, found.lower, found.upper, step="post",
+        found.x, found.lower, found.upper, step="post" if steps else None,
         color=stroke.colour, alpha=0.2, linewidth=0,
     )  # fmt: skip
 

@@ -31,6 +31,12 @@ EXPERIMENTS: dict[str, str] = {
     "mauna-loa": "experiments.mauna_loa",
     "gp-benchmarks": "experiments.gp_benchmarks",
     "gp-benchmarks-folder": "experiments.gp_benchmarks_folder",
+    "quadrature-nodes": "experiments.quadrature_nodes",
+    "quadrature-error": "experiments.quadrature_error",
+    "quadrature-calibration": "experiments.quadrature_calibration",
+    "quadrature-cost": "experiments.quadrature_cost",
+    "quadrature-evidence": "experiments.quadrature_evidence",
+    "quadrature-posteriors": "experiments.quadrature_posteriors",
 }
 
 

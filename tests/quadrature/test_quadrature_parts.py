@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.integrands import integrands
 from bqvi.quadrature import expectation
 from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
@@ -17,6 +16,7 @@ from bqvi.quadrature.products import products, triple
 from bqvi.quadrature.profile import profile
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, surrogate
+from bqvi.quadrature.testing import integrands
 from bqvi.quadrature.warped import Warped
 from gp import GaussianProcess, Gradients, Values
 from gp.kernels import Matern32, SquaredExponential
