@@ -12,6 +12,7 @@ from bqvi.inference import (
     Natural,
     Riemannian,
     RobbinsMonro,
+    TrustRegion,
     fit,
 )
 from bqvi.quadrature import Integral, integrate
@@ -30,6 +31,7 @@ __all__ = [
     "Natural",
     "Riemannian",
     "RobbinsMonro",
+    "TrustRegion",
     "families",
     "fit",
     "gradients",

@@ -48,6 +48,9 @@ class Raw:
 
     scales: Mapping[str, float] = field(default_factory=lambda: {"weights": 1.0, "means": 1e-3})
 
+    def check(self, q: Product) -> None:
+        """Any of the thesis' mixtures will do."""
+
     def direction(self, q: Product, gradient: Gradient) -> Values:
         """(dL/dalpha, dL/dm, dL/dC), scaled; `gradient` must be a natural one."""
         g_alpha, g_1, g_2 = gradient.values

@@ -10,16 +10,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from bqvi.gradients.conjugate import Conjugate
-from bqvi.gradients.gradient import Batch, Estimator, Gradient
+from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 
 if TYPE_CHECKING:
+    from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
+    from bqvi.gradients.control_variate import ControlVariate
     from bqvi.gradients.importance_weighted import IWAE, DReG
     from bqvi.gradients.pathwise import Pathwise
     from bqvi.gradients.score import Score
 
-__all__ = ["IWAE", "Batch", "Conjugate", "DReG", "Estimator", "Gradient", "Pathwise", "Score"]
+__all__ = [
+    "IWAE",
+    "Batch",
+    "BayesianQuadrature",
+    "Conjugate",
+    "ControlVariate",
+    "DReG",
+    "Estimator",
+    "Gradient",
+    "Pathwise",
+    "RememberingEstimator",
+    "Score",
+]
 
 _ON_TORCH = {
+    "ControlVariate": "control_variate",
+    "BayesianQuadrature": "bayesian_quadrature",
     "DReG": "importance_weighted",
     "IWAE": "importance_weighted",
     "Pathwise": "pathwise",

@@ -6,12 +6,16 @@ Two kinds of gradients come out, and a geometry takes either:
   methods for conjugate models hand over eta* - eta (thesis Eq. 4.12).
 - *unconstrained*: dL/du in q's coordinates without constraints. Black-box estimators differentiate
   sampled values there.
+
+An estimator may keep what it has evaluated, because the log joint stays the same while q moves. It then has
+a `start`, takes the memory of the step before, and hands back a new one in its gradient: arrays and numbers,
+so that a run can be saved and resumed to the same numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +23,9 @@ from bqvi.arrays import Values
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
 from gp.arrays import Array
+
+if TYPE_CHECKING:
+    from bqvi.gradients.whitened import Surrogate
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,10 @@ class Gradient:
     """The estimator's own value of the bound it ascends, less ln h of the data; None if it has none."""
     local: LocalStep | None = None
     """The local step at q over all data, where one was made: the exact ELBO follows without another."""
+    memory: Any = None
+    """What a `RememberingEstimator` wants back at the next step."""
+    surrogate: Surrogate | None = None
+    """A model of the log joint's gradient in units whitened by q, where the estimator has one."""
 
 
 @runtime_checkable
@@ -61,3 +72,16 @@ class Estimator(Protocol):
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """The gradient at q."""
+
+
+@runtime_checkable
+class RememberingEstimator(Estimator, Protocol):
+    """An estimator whose evaluations outlive the step."""
+
+    def start(self, model: Any, q: Any) -> Any:
+        """The memory before the first step: arrays and numbers in a record, or None to keep nothing."""
+
+    def __call__(
+        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None
+    ) -> Gradient:
+        """The gradient at q, given the memory of the step before; without one, of this step alone."""

@@ -4,8 +4,12 @@
 
 since the score has mean zero. For the same reason any baseline b_l that does not depend on draw l
 may be taken off: here the mean of the other L - 1 draws (leave-one-out), which keeps the estimate
-unbiased. With the analytic entropy, -ln q leaves the bracket and dH/du is added (Eq. 5.11).
-Needs values of f only.
+unbiased. The optimal baseline, for each parameter i with score s_i its own,
+
+    b_i = E[(f - ln q) s_i^2] / E[s_i^2],
+
+minimises the variance; its ratio too is taken over the other draws. With the analytic entropy,
+-ln q leaves the bracket and dH/du is added (Eq. 5.11). Needs values of f only.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from bqvi.arrays import Values, add
 from bqvi.checks import require_integer, require_one_of
 from bqvi.gradients.black_box import (
+    TorchPosterior,
     cost,
     detached,
     log_joint_function,
@@ -25,6 +31,10 @@ from bqvi.gradients.black_box import (
     torch_posterior,
 )
 from bqvi.gradients.gradient import Batch, Gradient
+from gp.arrays import to_numpy
+
+BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}
+"""The fewest draws of each."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +43,18 @@ class Score:
 
     Parameters
     ----------
-    samples : L; at least 2 with the baseline
-    baseline : whether to take off the mean of the other draws
+    samples : L; at least 2 with a baseline, 3 with the optimal one
+    baseline : True or 'leave-one-out' (mean of the other draws), 'optimal', or False or 'none'
     entropy : 'sampled' or 'analytic'
     """
 
     samples: int = 10
-    baseline: bool = True
+    baseline: bool | str = True
     entropy: str = "sampled"
 
     def __post_init__(self) -> None:
-        require_integer("samples", self.samples, 2 if self.baseline else 1)
+        require_one_of("baseline", self._baseline, BASELINES)
+        require_integer("samples", self.samples, BASELINES[self._baseline])
         require_one_of("entropy", self.entropy, ("sampled", "analytic"))
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
@@ -55,15 +66,41 @@ class Score:
         log_q = posterior.q.log_prob(theta)
         if self.entropy == "sampled":
             reward = reward - log_q.detach()
-        advantage = _less_others(reward) if self.baseline else reward
-        objective = (advantage * log_q).mean()
         bound = float(reward.mean())
+        optimal = self._baseline == "optimal"
+        centred = _with_optimal_baseline(posterior, reward, log_q) if optimal else None
+        advantage = _less_others(reward) if self._baseline == "leave-one-out" else reward
+        objective = 0.0 * log_q.sum() if optimal else (advantage * log_q).mean()
         if self.entropy == "analytic":
             entropy = posterior.q.entropy
             objective, bound = objective + entropy, bound + float(entropy.detach())
         values = posterior.gradient(objective)
+        if centred is not None:
+            values = add(values, centred)
         evaluations = cost(model, batch, self.samples)
         return Gradient(values, False, evaluations, self.samples, bound)
+
+    @property
+    def _baseline(self) -> str:
+        if isinstance(self.baseline, bool):
+            return "leave-one-out" if self.baseline else "none"
+        return self.baseline
+
+
+def _with_optimal_baseline(posterior: TorchPosterior, reward: torch.Tensor, log_q: torch.Tensor) -> Values:
+    """Mean of (r_l - b_l) s_l, with a b for each parameter and draw from the other draws."""
+    one_each = torch.eye(len(reward), dtype=log_q.dtype, device=log_q.device)
+    scores = torch.autograd.grad(log_q, posterior.leaves, one_each, retain_graph=True, is_grads_batched=True)
+    found = []
+    for s in scores:  # (L, ...)
+        r = reward.reshape(-1, *[1] * (s.ndim - 1))
+        squares = s.square()
+        weighted = r * squares
+        others = squares.sum(0) - squares
+        # a score that is zero at all other draws has no say in its baseline
+        baseline = (weighted.sum(0) - weighted) / torch.where(others > 0.0, others, torch.ones_like(others))
+        found.append(to_numpy(((r - baseline) * s).mean(0)))
+    return tuple(found)
 
 
 def _less_others(reward: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Variational inference: one loop (`loop`), and the choices that make a method of it (`methods`)."""
 
 from bqvi.inference.fit import Fit, FitError, FitInterrupted, fit
-from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian
+from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, State, Stop
 from bqvi.inference.schedules import Adam, Constant, Exponential, RobbinsMonro, Schedule
 from bqvi.inference.trace import Row, Trace
@@ -24,5 +24,6 @@ __all__ = [
     "State",
     "Stop",
     "Trace",
+    "TrustRegion",
     "fit",
 ]

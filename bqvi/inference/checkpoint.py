@@ -2,7 +2,8 @@
 
 A state is nested tuples and records of arrays and numbers. It is written as a flat list of its arrays
 and read back into the shape of a *template*, the state that the same call of `fit` starts from; so a
-file says nothing about code, and reading one runs none.
+file says nothing about code, and reading one runs none. Arrays keep the template's shape, but for those of a
+record whose field is marked ``metadata={"grows": True}``: of these the first dimension is the file's.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def write(
     path: str | Path, state: State, trace: Trace, geometry: Geometry, settings: Mapping[str, str]
 ) -> None:
     """Write atomically: an interrupted write leaves the previous file as it was."""
-    leaves = list(_leaves((geometry.coordinates(state.q), state.schedule, state.minibatch)))
+    leaves = list(_leaves((geometry.coordinates(state.q), state.schedule, state.minibatch, state.memory)))
     arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     arrays |= {f"trace.{name}": trace[name] for name in trace.columns}
     header = {
@@ -83,13 +84,14 @@ def restore(checkpoint: Checkpoint, template: State, geometry: Geometry) -> tupl
     """The saved state and trace, in the shape of ``template``."""
     header = checkpoint.header
     leaves = iter([checkpoint.arrays[f"leaf{i}"] for i in range(header["leaves"])])
-    shape = (geometry.coordinates(template.q), template.schedule, template.minibatch)
-    coordinates, schedule, minibatch = _filled(shape, leaves)
+    shape = (geometry.coordinates(template.q), template.schedule, template.minibatch, template.memory)
+    coordinates, schedule, minibatch, memory = _filled(shape, leaves)
     state = State(
         q=geometry.at(template.q, coordinates),
         rng=_generator(header["rng"]),
         schedule=schedule,
         minibatch=minibatch,
+        memory=memory,
         **{name: header[name] for name in ("iteration", "seconds", "evaluations", "samples")},
     )
     return state, _trace(checkpoint)
@@ -147,19 +149,27 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _filled(template: Any, leaves: Iterator[np.ndarray]) -> Any:
+def _filled(template: Any, leaves: Iterator[np.ndarray], grows: bool = False) -> Any:
     """``template`` with its arrays and numbers replaced by the next ``leaves``."""
     if template is None:
         return None
     if isinstance(template, tuple):
         return tuple(_filled(part, leaves) for part in template)
     if dataclasses.is_dataclass(template) and not isinstance(template, type):
-        names = [field.name for field in dataclasses.fields(template)]
-        parts = {name: _filled(getattr(template, name), leaves) for name in names}
+        parts = {
+            field.name: _filled(getattr(template, field.name), leaves, field.metadata.get("grows", False))
+            for field in dataclasses.fields(template)
+        }
         return dataclasses.replace(template, **parts)
     leaf = next(leaves)
     if isinstance(template, np.ndarray):
-        _require_shape(leaf, template)
+        if not grows:
+            _require_shape(leaf, template)
+        elif leaf.ndim != template.ndim or leaf.shape[1:] != template.shape[1:]:
+            raise ValueError(
+                f"the saved state has an array of shape {leaf.shape} where this model and data have "
+                f"{template.shape}; resume with the model and data that it was saved with"
+            )
         return leaf
     return type(template)(leaf)
 

@@ -15,9 +15,9 @@ import numpy as np
 from acquisition.minibatch import Strategy, Uniform
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
-from bqvi.gradients import Estimator
+from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference import checkpoint, starting
-from bqvi.inference.geometry import Geometry, Natural, Riemannian
+from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import NotFiniteError, Problem, State, Stop, run, start
 from bqvi.inference.methods import EXACT, METHODS, Method, method_named
 from bqvi.inference.monitor import Monitor
@@ -107,12 +107,13 @@ def fit(
     model : a `ConjugateModel` or a `LogJointModel`
     data : what the model takes, N rows; None for a `LogJoint`
     method : 'cavi', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae', 'dreg'
-        (any model), or an estimator such as ``Pathwise(5, entropy="sticking-the-landing")``
+        (any model), 'bq' (a `LogJointModel` with a Gaussian q: the fewest evaluations), or an estimator
+        such as ``Pathwise(5, entropy="sticking-the-landing")``
     minibatch : strategy of `acquisition.minibatch`, or S for uniform without replacement; the
         stochastic methods default to S = min(100, N)
     schedule : step sizes; default by method (`methods`)
-    geometry : `Natural`, `Riemannian` or `Euclidean`; default by method
-    samples : L, draws of theta a step, for the sampling methods
+    geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
+    samples : L, draws of theta a step, for the sampling methods; new evaluations a step, for 'bq'
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)
     start_from : 'k-means++', 'random', or a distribution to start at
     starts : number of starts; the fit with the best ELBO is returned
@@ -121,7 +122,8 @@ def fit(
         the exact full-batch methods and none for the others
     max_evaluations, max_seconds : further limits; seconds exclude recording
     record : record every so many iterations, or at these; default 1 for full-batch conjugate methods
-        (their ELBO comes with the gradient), else a hundredth of the steps
+        (their ELBO comes with the gradient), for estimators with memory the end only (a
+        record costs ``elbo_samples`` evaluations that are not counted), else a hundredth of the steps
     metrics : name -> function of q, recorded beside the ELBO
     elbo_samples : draws for the recorded ELBO where it has no closed form
     progress : show a progress bar
@@ -152,7 +154,7 @@ def fit(
     data = model.check(data)
     problem = _problem(model, data, method, named, minibatch, schedule, geometry, samples)
     stop = _stop(named, steps, tolerance, max_evaluations, max_seconds)
-    recorder = Recorder.of(_record_default(problem, stop) if record is None else record)
+    recorder = _record_default(problem, stop) if record is None else Recorder.of(record)
     monitor = Monitor(model, data, elbo_samples, metrics or {})
     settings = _settings(problem, family)
     job = _Job(problem, stop, recorder, monitor, settings, progress)
@@ -219,7 +221,12 @@ def _problem(
             f"schedule is {schedule!r}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
             "or have their methods"
         )
-    _check_natural(estimator, geometry, schedule)
+    _check_steps(estimator, geometry, schedule)
+    if isinstance(estimator, RememberingEstimator) and minibatch is not None:
+        raise ValueError(
+            f"minibatch is {minibatch!r}, but {type(estimator).__name__} keeps evaluations, which must be of "
+            "the same log joint at each step; leave it out"
+        )
     strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
     if strategy is not None and getattr(model, "full_batch", False):
         raise ValueError(
@@ -229,18 +236,23 @@ def _problem(
     return Problem(model, data, estimator, geometry, schedule, strategy)
 
 
-def _check_natural(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
-    straight = isinstance(geometry, Natural)
-    if straight and estimator.samples > 0:
+def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
+    """Natural steps must fit their estimator, and not go past 1."""
+    if isinstance(geometry, Natural) and estimator.samples > 0:
         raise ValueError(
             "geometry is Natural, whose straight lines need a conjugate model's gradient; use "
             "Riemannian with a sampling estimator"
         )
-    largest = schedule.largest
-    if isinstance(geometry, Natural | Riemannian) and (largest > 1.0 if largest is not None else straight):
+    if isinstance(geometry, TrustRegion) and not isinstance(estimator, RememberingEstimator):
         raise ValueError(
-            f"schedule is {schedule}; a natural step must not exceed 1, which lands on eta* "
-            "(coordinate ascent): beyond it parameters overshoot, and can leave their domain"
+            f"geometry is TrustRegion: needs BayesianQuadrature's surrogate, not {type(estimator).__name__}"
+        )
+    straight = isinstance(geometry, Natural | TrustRegion)
+    too_far = straight if schedule.largest is None else schedule.largest > 1.0
+    if too_far and isinstance(geometry, Natural | TrustRegion | Riemannian):
+        raise ValueError(
+            f"schedule is {schedule}; a natural step must not exceed 1, which lands on eta* (coordinate "
+            "ascent; the surrogate's optimum): beyond it parameters overshoot, and can leave their domain"
         )
 
 
@@ -283,10 +295,12 @@ def _stop(
     return Stop(steps, choices.tolerance if tolerance is None else tolerance, evaluations, seconds)
 
 
-def _record_default(problem: Problem, stop: Stop) -> int:
+def _record_default(problem: Problem, stop: Stop) -> Recorder:
     if problem.minibatch is None and problem.estimator.samples == 0:
-        return 1
-    return max(1, (stop.steps or 1000) // 100)
+        return Recorder(every=1)
+    if isinstance(problem.estimator, RememberingEstimator):
+        return Recorder(chosen=frozenset(), first=False)
+    return Recorder(every=max(1, (stop.steps or 1000) // 100))
 
 
 def _settings(problem: Problem, family: str) -> dict[str, str]:

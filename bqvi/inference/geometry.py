@@ -8,6 +8,9 @@ A geometry factorises a step into the direction it makes of a gradient, and the 
                  followed by the family's retraction, which agrees with the straight line to first
                  order and never leaves.
     Euclidean    direction dL/du, move u + increment, u without constraints.
+    TrustRegion  direction to the optimum of the estimator's surrogate within KL(q' || q) <= radius,
+                 move along the straight line in eta: along it the divergence rises, so a step of
+                 rho <= 1 stays in the ball.
 
 No parameter can leave its domain in any of them, and nothing is clipped.
 """
@@ -20,10 +23,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.arrays import Values, add
+from bqvi.arrays import Values, add, subtract
 from bqvi.checks import require_above, require_one_of
-from bqvi.families import ExponentialFamily, Product
+from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, Product
 from bqvi.gradients.gradient import Gradient
+from bqvi.gradients.whitened import Frame
+from bqvi.inference.surrogate_ascent import ascend
 
 
 @runtime_checkable
@@ -151,3 +156,48 @@ class Euclidean:
     def at(self, q: Any, coordinates: Values) -> Any:
         """q at u."""
         return q.from_unconstrained(coordinates)
+
+
+@dataclass(frozen=True)
+class TrustRegion:
+    """The optimum of a surrogate within a Kullback-Leibler ball around q; for a Gaussian q.
+
+    Parameters
+    ----------
+    radius : largest KL(q_new || q_old) of a step of 1, nats; without it the optimiser climbs where the
+        surrogate is wrong, and 5 is fatal for a surrogate of values
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_above("radius", self.radius, 0.0)
+
+    def check(self, q: Any) -> None:
+        """``q`` must be a Gaussian, full or mean-field."""
+        if not isinstance(q, Gaussian | DiagonalGaussian):
+            raise ValueError(
+                f"geometry is TrustRegion, but q is a {type(q).__name__}; a surrogate needs a Gaussian "
+                "q over R^D, as a LogJoint has: for a mixture, one with z summed out"
+            )
+
+    def direction(self, q: Any, gradient: Gradient) -> Values:
+        """From q's natural parameters to those of the optimum."""
+        if gradient.surrogate is None:  # nothing was learnt at this step
+            return subtract(q.natural, q.natural)
+        frame = Frame.of(q)
+        place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal)
+        return subtract(frame.natural_parameters(place.mean, place.precision), q.natural)
+
+    def move(self, q: Any, increment: Values) -> Any:
+        """eta + increment."""
+        return q.from_natural(add(q.natural, increment))
+
+    def coordinates(self, q: Any) -> Values:
+        """eta."""
+        natural: Values = q.natural
+        return natural
+
+    def at(self, q: Any, coordinates: Values) -> Any:
+        """q at eta."""
+        return q.from_natural(coordinates)

@@ -26,7 +26,7 @@ import numpy as np
 
 from acquisition.minibatch import Strategy
 from bqvi.arrays import Values
-from bqvi.gradients.gradient import Batch, Estimator, Gradient
+from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
@@ -57,6 +57,8 @@ class State:
     """Live: a copy of the state needs a copy of it (`fork`)."""
     schedule: Any = None
     minibatch: Any = None
+    memory: Any = None
+    """What a `RememberingEstimator` keeps; None for the others."""
     iteration: int = 0
     seconds: float = 0.0
     evaluations: int = 0
@@ -106,18 +108,28 @@ def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     minibatch = None
     if problem.minibatch is not None:
         minibatch = problem.minibatch.start(n_rows(problem.data), rng)
+    estimator = problem.estimator
+    memory = estimator.start(problem.model, q) if isinstance(estimator, RememberingEstimator) else None
     return State(
         q=problem.geometry.at(q, coordinates),
         rng=rng,
         schedule=problem.schedule.start(coordinates),
         minibatch=minibatch,
+        memory=memory,
     )
 
 
 def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Any]:
     """The gradient of the next mini-batch, and the strategy's state after it."""
     batch, minibatch = _next_batch(problem, state)
-    return problem.estimator(problem.model, state.q, batch, state.rng), minibatch
+    return _estimated(problem, state, batch), minibatch
+
+
+def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
+    estimator = problem.estimator
+    if isinstance(estimator, RememberingEstimator):
+        return estimator(problem.model, state.q, batch, state.rng, state.memory)
+    return estimator(problem.model, state.q, batch, state.rng)
 
 
 def _next_batch(problem: Problem, state: State) -> tuple[Batch, Any]:
@@ -139,6 +151,7 @@ def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) 
         rng=state.rng,
         schedule=schedule,
         minibatch=minibatch,
+        memory=gradient.memory,
         iteration=state.iteration + 1,
         seconds=state.seconds,
         evaluations=state.evaluations + gradient.evaluations,
@@ -167,6 +180,7 @@ def run(
     reason = stop.reached(state)
     while reason is None:
         before = state.rng.bit_generator.state
+        gradient = None
         try:
             began = time.perf_counter()
             gradient, minibatch = gradient_at(problem, state)
@@ -181,10 +195,13 @@ def run(
             following = advance(problem, state, gradient, minibatch)
             spent += time.perf_counter() - began
         except BaseException:
-            state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
+            if gradient is not None and gradient.memory is not None:
+                yield replace(state, memory=gradient.memory), None  # its evaluations are not lost
+            else:
+                state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
             raise
         state = replace(following, seconds=state.seconds + spent)
-        yield state, None
+        yield state, None  # before the closing record, which may fail: the step is not lost
         reason = stop.reached(state)
     if not _recorded(rows, state):
         rows.append(_row(state, monitor, None))

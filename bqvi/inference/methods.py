@@ -8,6 +8,8 @@
     sgd       the same, pulled back         Euclidean   mini-batch    Adam
     score, pathwise, iwae, dreg             Euclidean   all, or       Adam
                                                         mini-batch
+    bq        Bayesian quadrature, with memory  trust       all           to the surrogate's
+              of the evaluations before         region                    optimum
 
 The schedules are defaults that work untuned; the thesis' are one argument away.
 """
@@ -20,7 +22,7 @@ from typing import Any
 
 from bqvi.checks import require_one_of
 from bqvi.gradients import Conjugate, Estimator
-from bqvi.inference.geometry import Euclidean, Geometry, Natural
+from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 
 
@@ -44,7 +46,7 @@ def _exact(samples: int | None) -> Estimator:
     if samples is not None:
         raise ValueError(
             f"samples is {samples}, but this method takes exact expectations; leave it out, or use "
-            "'score', 'pathwise', 'iwae' or 'dreg'"
+            "'score', 'pathwise', 'iwae', 'dreg' or 'bq'"
         )
     return Conjugate()
 
@@ -60,6 +62,12 @@ def _sampling(name: str) -> Callable[[int | None], Estimator]:
     return make
 
 
+def _quadrature(nodes: int | None) -> Estimator:
+    from bqvi.gradients import BayesianQuadrature
+
+    return BayesianQuadrature() if nodes is None else BayesianQuadrature(nodes=nodes)
+
+
 METHODS: dict[str, Method] = {
     "cavi": Method(_exact, Natural(), Constant(1.0), "all", 1000, 1e-6),
     "ngd": Method(_exact, Natural(), Constant(0.5), "all", 1000, 1e-6),
@@ -70,6 +78,7 @@ METHODS: dict[str, Method] = {
     "pathwise": Method(_sampling("Pathwise"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
     "iwae": Method(_sampling("IWAE"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
     "dreg": Method(_sampling("DReG"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
+    "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50),
 }
 
 EXACT = tuple(name for name, method in METHODS.items() if method.estimator is _exact)

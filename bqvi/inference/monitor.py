@@ -72,6 +72,6 @@ class Monitor:
                 theta = frozen.sample(32, rng)
                 values.append(to_numpy(log_joint(theta) - frozen.log_prob(theta)))
         drawn = np.concatenate(values)
-        with np.errstate(invalid="ignore"):  # a log joint of -inf at a draw: so is the ELBO
+        with np.errstate(over="ignore", invalid="ignore"):  # a log joint that is infinite at a draw
             error = float(drawn.std(ddof=1) / np.sqrt(len(drawn)))
-        return float(drawn.mean()) + self.base, error
+            return float(drawn.mean()) + self.base, error

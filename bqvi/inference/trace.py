@@ -62,10 +62,12 @@ class Trace:
 
 @dataclass(frozen=True)
 class Recorder:
-    """When to record: every so many iterations, or at chosen ones; first and last always."""
+    """When to record: every so many iterations, or at chosen ones; the last always."""
 
     every: int = 1
     chosen: frozenset[int] | None = None
+    first: bool = True
+    """Whether the start is recorded."""
 
     @classmethod
     def of(cls, record: int | Iterable[int]) -> Recorder:
@@ -79,7 +81,7 @@ class Recorder:
     def wants(self, iteration: int) -> bool:
         """Whether ``iteration`` is to be recorded."""
         if iteration == 0:
-            return True
+            return self.first
         if self.chosen is not None:
             return iteration in self.chosen
         return iteration % self.every == 0

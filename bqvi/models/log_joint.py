@@ -1,4 +1,4 @@
-"""Any other model: a log joint density of theta in R^D, differentiable by torch.
+"""Any other model: a log joint density of theta in R^D, differentiable by torch unless it says otherwise.
 
 It is stated in two parts, so that an estimator can take a mini-batch of the data:
 
@@ -43,19 +43,33 @@ class LogJoint:
 
     Parameters
     ----------
-    log_prob : torch function, (L, D) -> (L,); with ``vectorised=False``, (D,) -> scalar
+    log_prob : (L, D) -> (L,); with ``vectorised=False``, (D,) -> scalar
     dimension : D >= 1
-    vectorised : whether ``log_prob`` takes many points at once
+    vectorised : whether ``log_prob``, and ``gradient``, take many points at once
+    gradient : "autodiff": ``log_prob`` is a torch function; a function (L, D) -> (L, D), or (D,) -> (D,):
+        ``log_prob`` and it work on NumPy arrays; None: values only, ``log_prob`` works on NumPy arrays
     """
 
     def __init__(
-        self, log_prob: Callable[[Array], Array], dimension: int, *, vectorised: bool = True
+        self,
+        log_prob: Callable[[Array], Array],
+        dimension: int,
+        *,
+        vectorised: bool = True,
+        gradient: str | Callable[[Array], Array] | None = "autodiff",
     ) -> None:
         if not callable(log_prob):
-            raise TypeError(f"log_prob is {log_prob!r}; it must be a function of a torch tensor")
+            raise TypeError(f"log_prob is {log_prob!r}; it must be a function of theta")
+        if not (gradient is None or callable(gradient) or gradient == "autodiff"):
+            raise ValueError(f'gradient is {gradient!r}; it must be "autodiff", a function, or None')
         self.dimension = require_integer("dimension", dimension, 1)
+        self.vectorised = vectorised
+        self.differentiable = gradient is not None
         self._log_prob = log_prob
-        self._vectorised = vectorised
+        if gradient != "autodiff":
+            from bqvi.models.from_numpy import torch_function
+
+            self._log_prob = torch_function(log_prob, gradient if callable(gradient) else None)
 
     def check(self, data: Data) -> Data:
         """None: the function holds its data."""
@@ -72,7 +86,7 @@ class LogJoint:
 
     def log_prior(self, theta: Array) -> Array:
         """The whole log joint, (L, D) -> (L,)."""
-        if self._vectorised:
+        if self.vectorised:
             values = self._log_prob(theta)
         else:
             import torch

@@ -1,0 +1,168 @@
+"""Bayesian quadrature of the ELBO's gradient, with memory (thesis Section 7.3.2).
+
+A Gaussian process on the gradients of the log joint (`gradient_process`), or on its values where it has no
+gradients (`value_process`), is integrated against q in closed form. Its prior mean is the estimate of
+sticking-the-landing, so that nothing is added where q is the posterior. The log joint stays the same while q
+moves: what was evaluated at earlier steps is whitened anew by the q of now and goes into the same process.
+A round is
+
+    whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> integrate
+
+and costs one Cholesky factor of the points in use.
+
+With ``memory=0`` it is a one-shot estimator like any other. The geometry decides what the gradient
+is used for: a step (`Riemannian`, `Euclidean`), or the optimum of the surrogate in a KL ball (`TrustRegion`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.checks import require_integer, require_one_of
+from bqvi.gradients.designs import Design, IntegralVarianceReduction
+from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.surrogates import Kind, OnDerivatives, OnGradients, OnValues, Process
+from bqvi.gradients.whitened import Frame
+from bqvi.models.conjugate import ConjugateModel
+
+_AFFORDABLE = 400
+_REFIT_GROWTH = 1.1
+"""Hyperparameters are refitted when the memory has grown by this factor."""
+
+
+@dataclass(frozen=True)
+class BayesianQuadrature:
+    """The natural gradient for a Gaussian q, from a process on gradients, or values, of the log joint.
+
+    Parameters
+    ----------
+    nodes : n >= 1, new evaluations a step
+    design : where; a `Design`
+    memory : most evaluations, the most recent, that the process is built on; 0 uses the step's own only
+    initial_nodes : evaluations of the first step; by default min(2 D, 10), or ``nodes`` if more
+    process : of a log joint with gradients, 'separable' (D outputs share a kernel, O(m^3)), 'derivative' (the
+        gradient of one function, O((m D)^3): for log joints that cost more than that), or 'auto': derivative
+        without memory while n D <= 400, else separable
+    """
+
+    nodes: int = 2
+    design: Design = field(default_factory=IntegralVarianceReduction)
+    memory: int = 200
+    initial_nodes: int | None = None
+    process: str = "auto"
+
+    def __post_init__(self) -> None:
+        require_integer("nodes", self.nodes, 1)
+        require_integer("memory", self.memory, 0)
+        if self.initial_nodes is not None:
+            require_integer("initial_nodes", self.initial_nodes, 1)
+        require_one_of("process", self.process, ("auto", "separable", "derivative"))
+        if not isinstance(self.design, Design):
+            raise TypeError(f"design is {self.design!r}; it must be one of bqvi.gradients.designs")
+
+    @property
+    def samples(self) -> int:
+        """Evaluations a step."""
+        return self.nodes
+
+    def start(self, model: Any, q: Any) -> Memory | None:
+        """An empty memory, or None where nothing is to be kept."""
+        _require_fixed(model)
+        dimension = len(Frame.of(q).mean)
+        return Memory.empty(dimension, differentiable(model), 3) if self.memory else None
+
+    def __call__(
+        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Memory | None = None
+    ) -> Gradient:
+        """The natural gradient at q, given the memory of earlier steps.
+
+        Raises
+        ------
+        EvaluationError
+            The log joint has had no finite value for several rounds, or is constant.
+        """
+        frame = Frame.of(q)
+        kind: Kind = self._kind(model, len(frame.mean))
+        kept = memory or Memory.empty(len(frame.mean), differentiable(model), 3)
+        kept.require_signal()
+        before, kept = self._recalled(kind, frame, kept)
+        n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
+        known = before if isinstance(before, GradientProcess) else None
+        nodes = self.design.nodes(n, len(frame.mean), rng, known)
+        found = evaluate(model, q, batch, frame.points(nodes))
+        kept = kept.joined(found)
+        process, kept = _informed(kind, frame, before, nodes[found.good], found, kept)
+        return _gradient(frame, process, found, kept if memory is not None else None, n)
+
+    def _kind(self, model: Any, dimension: int) -> Kind:
+        if not differentiable(model):
+            return OnValues()
+        affordable = self.memory == 0 and self.nodes * dimension <= _AFFORDABLE
+        if self.process == "derivative" or (self.process == "auto" and affordable):
+            return OnDerivatives()
+        return OnGradients()
+
+    def _count(self, dimension: int, kept: Memory) -> int:
+        if len(kept):
+            return self.nodes
+        return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
+
+    def _recalled(self, kind: Kind, frame: Frame, kept: Memory) -> tuple[Process | None, Memory]:
+        """The process given the memory alone, and the memory with hyperparameters up to date."""
+        if not len(kept):
+            return None, kept
+        points = frame.whiten(kept.points[-self.memory :])
+        targets = kind.targets(frame, points, kept.values[-self.memory :], kept.gradients[-self.memory :])
+        if len(kept) >= _REFIT_GROWTH * kept.fitted_at:
+            kept = _learnt(kind, points, targets, kept)
+        return kind.process(points, targets, kept.hyperparameters), kept
+
+
+def _learnt(kind: Kind, points: np.ndarray, targets: np.ndarray, kept: Memory) -> Memory:
+    start = kept.hyperparameters if kept.fitted_at else None
+    return replace(kept, hyperparameters=kind.fit(points, targets, start), fitted_at=len(kept))
+
+
+def _informed(
+    kind: Kind, frame: Frame, before: Process | None, nodes: np.ndarray, found: Evaluations, kept: Memory
+) -> tuple[Process | None, Memory]:
+    """The process given also what was ``found`` at ``nodes``; None if nothing is known."""
+    if not len(nodes):
+        return before, kept
+    targets = kind.targets(frame, nodes, found.values, found.gradients)
+    if before is None:
+        kept = _learnt(kind, nodes, targets, kept)
+        return kind.process(nodes, targets, kept.hyperparameters), kept
+    return before.extended(nodes, targets), kept
+
+
+def _gradient(
+    frame: Frame, process: Process | None, found: Evaluations, memory: Memory | None, n: int
+) -> Gradient:
+    if process is None:  # every point so far was a fault: stay, and draw again
+        d = len(frame.mean)
+        nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
+        return Gradient(nothing, True, found.spent, n, memory=memory)
+    moments = process.moments(np.zeros(len(frame.mean)), np.eye(len(frame.mean)))
+    return Gradient(
+        frame.natural_gradient(moments),
+        natural=True,
+        evaluations=found.spent,
+        samples=n,
+        memory=memory,
+        surrogate=process,
+    )
+
+
+def _require_fixed(model: Any) -> None:
+    if isinstance(model, ConjugateModel):
+        raise ValueError(
+            f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
+            "evaluations cannot be kept; give the log joint over R^D with z summed out, as a LogJoint"
+        )

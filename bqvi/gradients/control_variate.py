@@ -1,0 +1,126 @@
+"""Unbiased gradients helped by a process: the surrogate as a control variate, and cross-fitted quadrature.
+
+With y(u) = L^T grad f + u and any predictor yhat of it that does not depend on the nodes u_l ~ N(0, I),
+
+    E[y]       ~  E[yhat] + (1/n) sum_l (y_l - yhat(u_l))
+    E[y u^T]   ~  E[yhat u^T] + (1/n) sum_l (y_l - yhat(u_l)) u_l^T
+
+are unbiased: the first terms are exact integrals, the second have the variance of what the predictor
+misses. Two ways to a predictor that is independent of the nodes:
+
+    memory       the process given the evaluations of earlier steps
+    cross-fit    the process given the other half of the nodes, each half in turn, averaged
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.checks import require_integer
+from bqvi.gradients.evaluations import differentiable, evaluate
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.gradient_process import GradientProcess, kernel_matrix
+from bqvi.gradients.memory import EvaluationError, Memory
+from bqvi.gradients.surrogates import OnGradients
+from bqvi.gradients.whitened import Frame, Moments
+
+_REFIT_GROWTH = 1.1
+
+
+@dataclass(frozen=True)
+class ControlVariate:
+    """An unbiased natural gradient for a Gaussian q, from independent nodes of q and a process.
+
+    Parameters
+    ----------
+    samples : n >= 1 nodes a step; at least 4 to cross-fit
+    memory : most evaluations of earlier steps that the predictor is built on; 0 cross-fits the step's own
+    """
+
+    samples: int = 10
+    memory: int = 200
+
+    def __post_init__(self) -> None:
+        require_integer("memory", self.memory, 0)
+        require_integer("samples", self.samples, 1 if self.memory else 4)
+
+    def start(self, model: Any, q: Any) -> Memory | None:
+        """An empty memory, or None to cross-fit."""
+        _require_gradient(model)
+        return Memory.empty(len(Frame.of(q).mean), True, 3) if self.memory else None
+
+    def __call__(
+        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Memory | None = None
+    ) -> Gradient:
+        """An unbiased estimate of the natural gradient at q.
+
+        Raises
+        ------
+        EvaluationError
+            A node was a fault: leaving it out would bias the estimate.
+        """
+        _require_gradient(model)
+        frame = Frame.of(q)
+        nodes = rng.standard_normal((self.samples, len(frame.mean)))
+        found = evaluate(model, q, batch, frame.points(nodes))
+        if found.faults:
+            raise EvaluationError(
+                f"the log joint {found.faults[0]}; leaving nodes out would bias the estimate"
+            )
+        targets = found.gradients @ frame.scale + nodes
+        if memory is None:
+            moments = _cross_fitted(nodes, targets)
+        else:
+            process, memory = self._recalled(frame, memory)
+            moments = _corrected(process, nodes, targets)
+            memory = memory.joined(found)
+        return Gradient(frame.natural_gradient(moments), True, found.spent, self.samples, memory=memory)
+
+    def _recalled(self, frame: Frame, kept: Memory) -> tuple[GradientProcess | None, Memory]:
+        if not len(kept):
+            return None, kept
+        points = frame.whiten(kept.points[-self.memory :])
+        targets = kept.gradients[-self.memory :] @ frame.scale + points
+        if len(kept) >= _REFIT_GROWTH * kept.fitted_at:
+            start = kept.hyperparameters if kept.fitted_at else None
+            logs = OnGradients().fit(points, targets, start)
+            kept = replace(kept, hyperparameters=logs, fitted_at=len(kept))
+        return OnGradients().process(points, targets, kept.hyperparameters), kept
+
+
+def _corrected(process: GradientProcess | None, nodes: np.ndarray, targets: np.ndarray) -> Moments:
+    """The integrals of the process, and the mean of what it misses at independent nodes."""
+    d = nodes.shape[1]
+    if process is None:
+        missed, exact = targets, Moments(np.zeros(d), np.zeros((d, d)))
+    else:
+        missed = targets - kernel_matrix(nodes, process.points, process.shape) @ process.weights
+        exact = process.moments(np.zeros(d), np.eye(d))
+    slopes = missed.T @ nodes / len(nodes)
+    return Moments(exact.mean + missed.mean(0), exact.jacobian + 0.5 * (slopes + slopes.T))
+
+
+def _cross_fitted(nodes: np.ndarray, targets: np.ndarray) -> Moments:
+    """Each half corrects the process given the other."""
+    halves = np.array_split(np.arange(len(nodes)), 2)
+    parts = []
+    for here, other in (halves, halves[::-1]):
+        logs = OnGradients().fit(nodes[other], targets[other], None)
+        process = OnGradients().process(nodes[other], targets[other], logs)
+        parts.append(_corrected(process, nodes[here], targets[here]))
+    share = len(halves[0]) / len(nodes)
+    weights = (share, 1.0 - share)
+    return Moments(
+        weights[0] * parts[0].mean + weights[1] * parts[1].mean,
+        weights[0] * parts[0].jacobian + weights[1] * parts[1].jacobian,
+    )
+
+
+def _require_gradient(model: Any) -> None:
+    if not differentiable(model):
+        raise ValueError(
+            "the model has values only; ControlVariate needs gradients: give LogJoint gradient=..."
+        )

@@ -1,0 +1,214 @@
+"""Where q is sampled, in whitened units: nodes u for which q's law is N(0, I).
+
+Designs that look at nothing, and may also serve as the noise of a pathwise estimator:
+
+    iid                     independent draws
+    scrambled Sobol         quasi-Monte Carlo (Owen 1995)
+    antithetic-orthogonal   orthogonal frames with chi lengths, and their mirrors (Yu et al. 2016)
+
+Each node of theirs is N(0, I) alone, so a mean over them stays unbiased. Designs for a Gaussian process:
+
+    optimised               minimum posterior variance of (E[y], E[y u]) for a given kernel, rotated at random
+    integral variance       the candidate that takes most off that variance, given the process (thesis 7.17)
+    uncertainty             the candidate with the largest density-weighted variance of y (thesis 7.18)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import scipy.optimize
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from bqvi.checks import require_above, require_integer
+from bqvi.gradients.gradient_process import (
+    JITTER,
+    GradientProcess,
+    Shape,
+    functionals,
+    kernel_matrix,
+)
+
+
+@runtime_checkable
+class Design(Protocol):
+    """How nodes are chosen."""
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+    ) -> np.ndarray:
+        """(n, D) nodes; ``process`` is what is known before them, None if nothing is."""
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Independent draws of N(0, I)."""
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+    ) -> np.ndarray:
+        """(n, D)."""
+        del process
+        return rng.standard_normal((n, dimension))
+
+
+@dataclass(frozen=True)
+class Sobol:
+    """Scrambled Sobol points through the normal quantile; best for powers of two."""
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+    ) -> np.ndarray:
+        """(n, D): the first n of the next power of two."""
+        del process
+        cube = qmc.Sobol(dimension, scramble=True, rng=rng).random_base2(max(0, (n - 1).bit_length()))[:n]
+        # a scrambled point may round to 0 or 1, whose quantile is infinite
+        return np.asarray(ndtri(np.clip(cube, 1e-16, 1.0 - 1e-16)))
+
+
+@dataclass(frozen=True)
+class AntitheticOrthogonal:
+    """Pairs u, -u along random orthogonal frames, with lengths distributed as |N(0, I)|."""
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+    ) -> np.ndarray:
+        """(n, D); of an odd n the last has no mirror."""
+        del process
+        blocks = []
+        for _ in range(-(-n // (2 * dimension))):
+            lengths = np.sqrt(rng.chisquare(dimension, dimension))
+            half = lengths[:, None] * _rotation(dimension, rng)
+            blocks.append(np.stack([half, -half], 1).reshape(2 * dimension, dimension))
+        return np.concatenate(blocks)[:n]
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """A minimum-variance design of n nodes for the prior process, rotated at random at each use.
+
+    The functionals' variance does not depend on what is observed, nor on rotations. The design is found once
+    for each n and D.
+
+    Parameters
+    ----------
+    lengthscale : of the kernel, in units of sqrt(D); the weak prior's centre by default
+    """
+
+    lengthscale: float = 2.0
+
+    def __post_init__(self) -> None:
+        require_above("lengthscale", self.lengthscale, 0.0)
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+    ) -> np.ndarray:
+        """(n, D)."""
+        del process
+        fixed = _minimum_variance(n, dimension, self.lengthscale * np.sqrt(dimension))
+        nodes: np.ndarray = fixed @ _rotation(dimension, rng)
+        return nodes
+
+
+@dataclass(frozen=True)
+class IntegralVarianceReduction:
+    """Greedily the candidates that most reduce D Var E[y_i] + sum_j Var E[y_i u_j] given the process.
+
+    Each later node is chosen given the earlier ones: a variance needs no observation.
+
+    Parameters
+    ----------
+    candidates : how many are drawn
+    spread : their standard deviation, in units of q's
+    """
+
+    candidates: int = 64
+    spread: float = 1.5
+
+    def __post_init__(self) -> None:
+        require_integer("candidates", self.candidates, 1)
+        require_above("spread", self.spread, 0.0)
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+    ) -> np.ndarray:
+        """(n, D); antithetic-orthogonal where nothing is known yet."""
+        if process is None:
+            return AntitheticOrthogonal().nodes(n, dimension, rng)
+        pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
+        half = process.solve(kernel_matrix(process.points, pool, process.shape))
+        explained = half.T @ process.solve(functionals(process.points, process.shape))
+        # (C, 1 + D): covariance of y at the candidates with the functionals, and of y with itself
+        shared = functionals(pool, process.shape) - explained
+        shared[:, 0] *= np.sqrt(dimension)
+        residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
+        return pool[_greedy(shared, residual, n)]
+
+
+@dataclass(frozen=True)
+class UncertaintySampling:
+    """Greedily the candidates with the largest N(u; 0, I)-weighted variance of y given the process."""
+
+    candidates: int = 64
+    spread: float = 1.5
+
+    def __post_init__(self) -> None:
+        require_integer("candidates", self.candidates, 1)
+        require_above("spread", self.spread, 0.0)
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+    ) -> np.ndarray:
+        """(n, D); antithetic-orthogonal where nothing is known yet."""
+        if process is None:
+            return AntitheticOrthogonal().nodes(n, dimension, rng)
+        pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
+        half = process.solve(kernel_matrix(process.points, pool, process.shape))
+        residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
+        density = np.exp(-0.5 * np.square(pool).sum(1))
+        weighted = density[:, None] * residual * density
+        return pool[_greedy(weighted, weighted, n)]
+
+
+def _greedy(shared: np.ndarray, residual: np.ndarray, n: int) -> list[int]:
+    """Indices of n candidates; (C, F) covariances with the functionals, (C, C) with one another."""
+    chosen: list[int] = []
+    for _ in range(n):
+        variance = np.maximum(np.diagonal(residual), 0.0) + JITTER
+        gains = np.square(shared).sum(1) / variance
+        gains[chosen] = -1.0
+        best = int(np.argmax(gains))
+        chosen.append(best)
+        column = residual[:, best] / variance[best]
+        shared = shared - column[:, None] * shared[best]
+        residual = residual - column[:, None] * residual[best]
+    return chosen
+
+
+def _rotation(dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """A Haar-distributed orthogonal matrix."""
+    q, r = np.linalg.qr(rng.standard_normal((dimension, dimension)))
+    rotation: np.ndarray = q * np.sign(np.diagonal(r))
+    return rotation
+
+
+@lru_cache(maxsize=64)
+def _minimum_variance(n: int, dimension: int, lengthscale: float) -> np.ndarray:
+    """Nodes at a local minimum of the functionals' variance under the prior process, (n, D)."""
+    shape = Shape(lengthscale, 0.1, 0.1)
+    first = AntitheticOrthogonal().nodes(n, dimension, np.random.default_rng(n * 1000 + dimension))
+
+    def objective(flat: np.ndarray) -> float:
+        process = GradientProcess(flat.reshape(n, dimension), np.ones((n, 1)), shape)
+        solved = process.solve(functionals(process.points, shape))
+        solved[:, 0] *= np.sqrt(dimension)
+        return -float(np.square(solved).sum())
+
+    found = scipy.optimize.minimize(objective, first.ravel(), method="L-BFGS-B", options={"maxiter": 60})
+    nodes: np.ndarray = found.x.reshape(n, dimension)
+    nodes.flags.writeable = False
+    return nodes

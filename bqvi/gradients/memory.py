@@ -1,0 +1,86 @@
+"""Evaluations kept between steps: the log joint stays the same while q moves.
+
+Everything good is kept for the record. A surrogate is built on the most *recent* evaluations, up to its
+cap: keeping the nearest instead drops the tails, and the gap then rises with more data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.gradients.evaluations import Evaluations
+
+PATIENCE = 5
+"""Rounds in a row without one good evaluation that end a run."""
+_GROWS: dict[str, Any] = {"grows": True}
+"""Marks arrays whose first dimension grows, for `checkpoint`."""
+
+
+class EvaluationError(RuntimeError):
+    """A log joint that gives nothing to work with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What an estimator has paid for and learnt, as arrays and numbers."""
+
+    points: np.ndarray = field(metadata=_GROWS)
+    """Theta, (m, D), in order of evaluation."""
+    values: np.ndarray = field(metadata=_GROWS)
+    """F, (m,)."""
+    gradients: np.ndarray = field(metadata=_GROWS)
+    """Grad f, (m, D); (m, 0) for a model without gradients."""
+    hyperparameters: np.ndarray
+    """Of the surrogate, as it left them."""
+    fitted_at: int = 0
+    """m when they were fitted; 0: not yet."""
+    faults: int = 0
+    """Evaluations that raised or were not finite."""
+    fruitless: int = 0
+    """Rounds in a row, up to now, without a good evaluation."""
+
+    @classmethod
+    def empty(cls, dimension: int, with_gradients: bool, hyperparameters: int) -> Memory:
+        """Of no evaluations."""
+        width = dimension if with_gradients else 0
+        return cls(np.empty((0, dimension)), np.empty(0), np.empty((0, width)), np.zeros(hyperparameters))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def joined(self, found: Evaluations) -> Memory:
+        """With a round's evaluations.
+
+        Raises
+        ------
+        EvaluationError
+            It is the last of `PATIENCE` rounds in a row without a good one.
+        """
+        fruitless = 0 if len(found.points) else self.fruitless + 1
+        if fruitless >= PATIENCE:
+            reasons = "; ".join(dict.fromkeys(found.faults))
+            raise EvaluationError(
+                f"the log joint had no finite value and gradient in {PATIENCE} rounds in a row, the last of "
+                f"{len(found.faults)} points: it {reasons}. The {len(self)} good evaluations before are in "
+                "state.memory. Start q where the log joint is finite, or guard it"
+            )
+        return replace(
+            self,
+            points=np.concatenate([self.points, found.points]),
+            values=np.concatenate([self.values, found.values]),
+            gradients=np.concatenate([self.gradients, found.gradients]),
+            faults=self.faults + len(found.faults),
+            fruitless=fruitless,
+        )
+
+    def require_signal(self) -> None:
+        """Raise EvaluationError if the log joint is the same wherever it was evaluated."""
+        enough = len(self) > 2 * self.points.shape[1]
+        if enough and not np.ptp(self.values) > 0.0 and not self.gradients.any():
+            raise EvaluationError(
+                f"the log joint is {self.values[0]} at all {len(self)} points, with gradient zero: it does "
+                "not depend on theta, and no Gaussian is best. Check that log_prob uses its argument"
+            )

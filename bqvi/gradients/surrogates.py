@@ -1,0 +1,129 @@
+"""Which process is built on a memory: on gradients where the log joint has them, on values where not.
+
+Each kind says what its targets are in the units of a q, how its hyperparameters are fitted (as logarithms, so
+that a memory can keep them as an array), and how the process is made of them. The separable process on
+gradients costs O(m^3) whatever D, and is the default wherever it is possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bqvi.gradients import derivative_process
+from bqvi.gradients.derivative_process import DerivativeProcess
+from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
+from bqvi.gradients.gradient_process import JITTER, GradientProcess, Shape
+from bqvi.gradients.value_process import JITTER as VALUE_JITTER
+from bqvi.gradients.value_process import ValueProcess, ValueShape
+from bqvi.gradients.whitened import Frame, remoteness
+
+MOST_POINTS = 100
+"""The evidence looks at no more points than this, the most recent."""
+LARGEST_EVIDENCE = 300
+"""Rows of K that the evidence of a derivative process looks at."""
+_SPREAD = np.array([0.7, 3.0, 2.0])
+"""Prior standard deviations of ln (l, b, b)."""
+
+
+Process = GradientProcess | DerivativeProcess | ValueProcess
+
+
+class Kind(Protocol):
+    """A kind of process."""
+
+    def targets(
+        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> np.ndarray:
+        """(m, outputs), of f (m,) and grad f (m, D) at ``whitened`` (m, D)."""
+
+    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+        """Logarithms of the hyperparameters (3,), from where they were."""
+
+    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> Process:
+        """Given (m, D) points and their targets."""
+
+
+@dataclass(frozen=True)
+class OnGradients:
+    """`gradient_process`."""
+
+    def targets(
+        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> np.ndarray:
+        """Y = L^T grad f + u."""
+        del values
+        y: np.ndarray = gradients @ frame.scale + whitened
+        return y
+
+    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+        """Ln (l, b0, b1), around l = 2 sqrt(D) and b = 1 / 10."""
+        u, y = points[-MOST_POINTS:], targets[-MOST_POINTS:]
+        inner, distances = squared_distances(u)
+        noise = JITTER * remoteness(u)
+        evidence = Evidence(squared_exponential(distances), (np.ones_like(inner), inner), noise, y)
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+
+    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
+        """Given (m, D) points and Y."""
+        return GradientProcess(points, targets, Shape(*(float(x) for x in np.exp(logs))))
+
+
+@dataclass(frozen=True)
+class OnValues:
+    """`value_process`."""
+
+    def targets(
+        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> np.ndarray:
+        """Psi = f + |u|^2 / 2."""
+        del frame, gradients
+        psi: np.ndarray = values + 0.5 * np.square(whitened).sum(1)
+        return psi[:, None]
+
+    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+        """Ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10."""
+        u, psi = points[-MOST_POINTS:], targets[-MOST_POINTS:]
+        inner, distances = squared_distances(u)
+        noise = VALUE_JITTER * remoteness(u)
+        evidence = Evidence(
+            squared_exponential(distances), (inner, 0.5 * inner * inner), noise, psi, constant_mean=True
+        )
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+
+    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> ValueProcess:
+        """Given (m, D) points and psi."""
+        return ValueProcess(points, targets, ValueShape(*(float(x) for x in np.exp(logs))))
+
+
+@dataclass(frozen=True)
+class OnDerivatives:
+    """`derivative_process`."""
+
+    def targets(
+        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> np.ndarray:
+        """Y = L^T grad f + u."""
+        return OnGradients().targets(frame, whitened, values, gradients)
+
+    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+        """Ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10; on no more than LARGEST_EVIDENCE numbers."""
+        most = max(2, LARGEST_EVIDENCE // points.shape[1])
+        u, y = points[-most:], targets[-most:]
+        evidence = Evidence(
+            lambda lengthscale: derivative_process.smooth_matrix(u, lengthscale),
+            derivative_process.trend_matrices(u),
+            derivative_process.noise(u),
+            y.reshape(-1, 1),
+        )
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+
+    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> DerivativeProcess:
+        """Given (m, D) points and Y."""
+        return DerivativeProcess(points, targets, ValueShape(*(float(x) for x in np.exp(logs))))
+
+
+def _centre(dimension: int) -> np.ndarray:
+    return np.log([2.0 * np.sqrt(dimension), 0.1, 0.1])

@@ -1,0 +1,130 @@
+"""Units whitened by a Gaussian q: theta = mu + L u, with u ~ N(0, I) under q.
+
+A surrogate of the log joint f speaks of y(u) = L^T grad f(theta) + u. Its two moments under a Gaussian
+q' = N(m, S) in these units,
+
+    E[y] = L^T E[grad f] + m,                 J = E[dy/du] = L^T E[Hessian of f] L + I,
+
+are the ELBO's natural gradient at q'. With Theta-space gradients dL/dm = E[grad f] and
+dL/dC = (E[Hessian of f] + C^-1) / 2, at q itself (m = 0, S = I)
+
+    dL/dmu = (dL/dm - 2 G mu, G),    dL/dm = L^-T E[y],    G = dL/dC = L^-T J L^-1 / 2,
+
+and for a diagonal q the same with the diagonal of G.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.linalg
+
+from bqvi.arrays import Values
+from bqvi.families import DiagonalGaussian, Gaussian
+from gp.arrays import to_numpy
+
+NEAR = 4.0
+"""Points with |u|^2 / D below this are taken at their word."""
+_FADING = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Of y under a Gaussian; or their standard deviations."""
+
+    mean: np.ndarray
+    """E[y], (D,)."""
+    jacobian: np.ndarray
+    """E[dy/du], symmetric, (D, D)."""
+
+
+class Surrogate(Protocol):
+    """A model of y that can be integrated against any Gaussian."""
+
+    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
+        """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
+
+    def standard_deviations(self) -> Moments:
+        """Posterior standard deviations of the moments at q itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The units of one q."""
+
+    mean: np.ndarray
+    """mu, (D,)."""
+    scale: np.ndarray
+    """L, lower triangular, (D, D)."""
+    diagonal: bool
+    """Whether q is a mean-field Gaussian."""
+
+    @classmethod
+    def of(cls, q: Any) -> Frame:
+        """The units of a Gaussian q.
+
+        Raises
+        ------
+        TypeError
+            q is of another family, or a batch.
+        """
+        if not isinstance(q, Gaussian | DiagonalGaussian) or q.mean.ndim != 1:
+            raise TypeError(
+                f"q is a {type(q).__name__}; Bayesian quadrature of the gradient needs one Gaussian over "
+                "R^D, full or mean-field"
+            )
+        mean = to_numpy(q.mean).astype(float, copy=False)
+        if isinstance(q, DiagonalGaussian):
+            return cls(mean, np.diag(np.sqrt(to_numpy(q.variance))), True)
+        return cls(mean, to_numpy(q.scale_tril).astype(float, copy=False), False)
+
+    def points(self, whitened: np.ndarray) -> np.ndarray:
+        """Theta of u, (n, D)."""
+        theta: np.ndarray = self.mean + whitened @ self.scale.T
+        return theta
+
+    def whiten(self, points: np.ndarray) -> np.ndarray:
+        """The u of theta, (n, D)."""
+        solved: np.ndarray = scipy.linalg.solve_triangular(
+            self.scale, (points - self.mean).T, lower=True, check_finite=False
+        )
+        return np.ascontiguousarray(solved.T)
+
+    def natural_gradient(self, moments: Moments) -> Values:
+        """dL/dmu at q, from the moments at q."""
+        mean_gradient = self._pulled(moments.mean[:, None])[:, 0]
+        second = 0.5 * self._pulled(self._pulled(moments.jacobian).T)
+        if self.diagonal:
+            second = np.diagonal(second).copy()
+            return mean_gradient - 2.0 * second * self.mean, second
+        return mean_gradient - 2.0 * second @ self.mean, 0.5 * (second + second.T)
+
+    def natural_parameters(self, mean: np.ndarray, precision: np.ndarray) -> Values:
+        """eta of the Gaussian that is N(mean, precision^-1) in these units."""
+        outside = self._pulled(self._pulled(precision).T)
+        centre = self.mean + self.scale @ mean
+        if self.diagonal:
+            diagonal = np.diagonal(outside).copy()
+            return diagonal * centre, -0.5 * diagonal
+        outside = 0.5 * (outside + outside.T)
+        return outside @ centre, -0.5 * outside
+
+    def _pulled(self, right: np.ndarray) -> np.ndarray:
+        """L^-T right."""
+        solved: np.ndarray = scipy.linalg.solve_triangular(
+            self.scale, right, lower=True, trans="T", check_finite=False
+        )
+        return solved
+
+
+def remoteness(points: np.ndarray) -> np.ndarray:
+    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
+
+    A stationary kernel cannot be right at once where q is and in the steep country that q came from.
+    Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
+    """
+    squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
+    multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / _FADING, 0.0, 25.0))
+    return multiple

@@ -1,0 +1,134 @@
+"""q climbs the ELBO of a surrogate, inside a trust region.
+
+In units whitened by the q of now, which is N(0, I) there, q' = N(m, P^-1) ascends by natural-gradient steps
+of size rho on the surrogate's ELBO: with the moments E[y] and J of `whitened` under q',
+
+    P <- P + rho D,         D = (I - J) - P        (I - J estimates minus the expected Hessian)
+    m <- m + rho P^-1 (E[y] - m)                   with the new P
+
+and, where P + rho D is not positive definite, along the retraction P + rho D + rho^2 D P^-1 D / 2 (Lin,
+Schmidt and Khan 2020). It ends where the natural gradient vanishes, or on the boundary
+
+    KL(q' || q) = (tr P^-1 + m^T m - D + ln|P|) / 2 <= radius:
+
+beyond it the surrogate has seen nothing and the optimiser climbs where it is wrong. Where the gradient at q
+is almost zero, or is not known from zero, a long way that the surrogate promises is a flat valley of its own
+making: with |g|^2 the squared Fisher norm there and v its posterior variance, the radius is at most
+REACH |g|^2 |g|^2 / (|g|^2 + DOUBT v).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bqvi.gradients.positive_definite import cholesky_inverse
+from bqvi.gradients.whitened import Surrogate
+
+STEPS = 30
+RATE = 0.7
+"""The first rho; it goes to 1, where a quadratic is solved in one step, while steps pay, and down if not."""
+SETTLED = 1e-7
+"""Squared Fisher norm of the natural gradient that counts as none: twice the nats still to be won."""
+REACH = 10.0
+"""Most KL per squared norm of the natural gradient at q; a step of 1 on a quadratic has about 1/2."""
+DOUBT = 10.0
+"""How strongly the reach shrinks where the gradient is within its own posterior variance."""
+_TRIES = 12
+_CLOSE = 0.9
+"""Share of the radius that counts as its boundary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """q' = N(mean, precision^-1) in whitened units."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+    covariance: np.ndarray
+    divergence: float
+    """KL(q' || N(0, I))."""
+
+
+def ascend(surrogate: Surrogate, dimension: int, radius: float, diagonal: bool) -> Place:
+    """The best q' in reach from N(0, I); ``diagonal`` keeps it mean-field."""
+    identity = np.eye(dimension)
+    place = Place(np.zeros(dimension), identity, identity, 0.0)
+    rate, before = RATE, np.inf
+    for _ in range(STEPS):
+        moments = surrogate.moments(place.mean, place.covariance)
+        pull = moments.mean - place.mean
+        change = identity - moments.jacobian - place.precision
+        if diagonal:
+            change = np.diag(np.diagonal(change))
+        left = _squared_norm(place, pull, change)
+        if not np.isfinite(left):
+            break
+        if before == np.inf:
+            radius = min(radius, _reach(surrogate, left, diagonal))
+        rate, before = _adapted(rate, left / before), left
+        following = _moved(place, pull, change, rate)
+        if not following.divergence <= radius:
+            return _at_the_boundary(place, pull, change, rate, radius)
+        place = following
+        if left < SETTLED:  # this last step squared what was left
+            break
+    return place
+
+
+def _reach(surrogate: Surrogate, squared_norm: float, diagonal: bool) -> float:
+    """The radius that the gradient at q, and what is known of it, speak for."""
+    sd = surrogate.standard_deviations()
+    slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian
+    variance = float(np.square(sd.mean).sum() + 0.5 * np.square(slopes).sum())
+    return REACH * squared_norm * squared_norm / (squared_norm + DOUBT * variance + 1e-300)
+
+
+def _adapted(rate: float, ratio: float) -> float:
+    """The next rho, from how much the last step left of the squared natural gradient."""
+    if ratio > 0.5:
+        return max(0.5 * rate, 0.1)
+    return min(1.5 * rate, 1.0) if ratio < 0.1 else rate
+
+
+def _squared_norm(place: Place, pull: np.ndarray, change: np.ndarray) -> float:
+    """Of the natural gradient in the Fisher metric at q'."""
+    relative = place.covariance @ change
+    return float(pull @ place.covariance @ pull + 0.5 * np.vdot(relative, relative.T))
+
+
+def _moved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float) -> Place:
+    try:
+        precision = place.precision + rate * change
+        factor, covariance = cholesky_inverse(precision)
+    except np.linalg.LinAlgError:
+        precision = place.precision + rate * change + 0.5 * rate**2 * change @ place.covariance @ change
+        try:
+            factor, covariance = cholesky_inverse(precision)
+        except np.linalg.LinAlgError:  # by rounding only; the caller shortens the step
+            return Place(place.mean, precision, place.covariance, np.inf)
+    mean = place.mean + rate * covariance @ pull
+    log_determinant = 2.0 * float(np.log(np.diagonal(factor)).sum())
+    trace = float(np.trace(covariance))
+    divergence = 0.5 * (trace + float(mean @ mean) - len(mean) + log_determinant)
+    return Place(mean, precision, covariance, divergence)
+
+
+def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: float, radius: float) -> Place:
+    """The longest step found that stays inside."""
+    low, high, best = 0.0, rate, place
+    middle = 0.5 * rate
+    for _ in range(_TRIES):
+        tried = _moved(place, pull, change, middle)
+        if tried.divergence <= radius:
+            low, best = middle, tried
+            if tried.divergence >= _CLOSE * radius:
+                break
+        else:
+            high = middle
+        # the divergence from q is about quadratic in the way from q
+        ratio = radius / max(tried.divergence, 1e-300)
+        aim = 0.98 * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
+        middle = float(aim) if low < aim < high else 0.5 * (low + high)
+    return best

@@ -1,0 +1,52 @@
+"""A NumPy function, with its gradient if there is one, as a torch function that autodiff goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from gp.arrays import Array, to_numpy
+
+
+def torch_function(
+    function: Callable[[Array], Array], gradient: Callable[[Array], Array] | None
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """``function`` of theta (L, D) or (D,), returning (L,) or a scalar, on tensors.
+
+    Differentiating it without a gradient raises TypeError.
+    """
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, theta: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(theta)
+            return _as_tensor(function(to_numpy(theta)), theta)
+
+        @staticmethod
+        def backward(ctx: Any, *outer: torch.Tensor) -> torch.Tensor:
+            (theta,) = ctx.saved_tensors
+            if gradient is None:
+                raise TypeError(
+                    "this LogJoint has values only; give it gradient=..., or use a method that needs none: "
+                    "'bq' or 'score'"
+                )
+            slope = _as_tensor(gradient(to_numpy(theta)), theta)
+            if slope.shape != theta.shape:
+                raise ValueError(
+                    f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "
+                    "they must be the same"
+                )
+            return outer[0][..., None] * slope
+
+    def apply(theta: torch.Tensor) -> torch.Tensor:
+        value: torch.Tensor = Function.apply(theta)  # type: ignore[no-untyped-call]
+        return value
+
+    return apply
+
+
+def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
+    return torch.as_tensor(np.asarray(value, float), dtype=like.dtype, device=like.device)

@@ -1,0 +1,233 @@
+"""The process on gradients: its integrals against product quadrature rules and autodiff."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients import derivative_process
+from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
+from bqvi.gradients.evidence import Evidence, squared_exponential
+from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
+from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
+from bqvi.gradients.whitened import Frame, remoteness
+
+SHAPE = Shape(1.7, 0.3, 0.2)
+
+
+@pytest.fixture
+def process():
+    rng = np.random.default_rng(3)
+    return GradientProcess(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), SHAPE)
+
+
+def gauss_hermite(dimension, n=60):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    weights = weights / weights.sum()
+    points = np.array(list(itertools.product(nodes, repeat=dimension)))
+    return points, np.array([np.prod(w) for w in itertools.product(weights, repeat=dimension)])
+
+
+def predicted(process, points):
+    return kernel_matrix(points, process.points, process.shape) @ process.weights
+
+
+def test_moments_are_the_integrals_of_the_posterior_mean(process):
+    mean, factor = np.array([0.4, -0.3]), np.array([[0.8, 0.0], [0.3, 0.5]])
+    noise, weights = gauss_hermite(2)
+    y = predicted(process, mean + noise @ factor.T)
+    slopes = np.linalg.solve(factor.T, ((noise * weights[:, None]).T @ y)).T  # E[y e^T] L^-1
+    moments = process.moments(mean, factor @ factor.T)
+    # 60 nodes an axis integrate this kernel to rounding
+    assert_allclose(moments.mean, weights @ y, rtol=1e-10, atol=1e-12)
+    assert_allclose(moments.jacobian, 0.5 * (slopes + slopes.T), rtol=1e-10, atol=1e-12)
+
+
+def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process):
+    noise, weights = gauss_hermite(2)
+    basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
+    between = kernel_matrix(process.points, noise, SHAPE)
+    assert_allclose(functionals(process.points, SHAPE), between @ basis, rtol=1e-10, atol=1e-12)
+    prior = basis.T @ kernel_matrix(noise, noise, SHAPE) @ basis
+    explained = process.functional_covariance() / process.scale
+    weighted = between @ basis
+    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(remoteness(process.points))
+    expected = prior - weighted.T @ np.linalg.solve(gram, weighted)
+    assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
+
+
+def test_rows_added_to_the_factor_are_those_of_a_new_one(process):
+    head = GradientProcess(process.points[:8], process.targets[:8], SHAPE)
+    both = head.extended(process.points[8:], process.targets[8:])
+    assert_allclose(both.factor @ both.factor.T, process.factor @ process.factor.T, atol=1e-12)
+    assert_allclose(both.weights, process.weights, rtol=1e-6)
+
+
+def test_evidence_and_its_slope_against_autodiff(process):
+    inner = process.points @ process.points.T
+    squares = np.diagonal(inner)
+    distances = squares[:, None] + squares - 2 * inner
+    at = np.log([1.3, 0.4, 0.2])
+    noise = 1e-6 * remoteness(process.points)
+    evidence_of = Evidence(squared_exponential(distances), (np.ones((12, 12)), inner), noise, process.targets)
+    value, slope = evidence_of.negative(at)
+
+    def evidence(t):
+        length, constant, linear = t.exp()
+        gram = torch.exp(-0.5 * torch.tensor(distances) / length**2) + constant
+        gram = (
+            gram + linear * torch.tensor(inner) + 1e-6 * torch.diag(torch.tensor(remoteness(process.points)))
+        )
+        y = torch.tensor(process.targets)
+        quadratic = (y * torch.linalg.solve(gram, y)).sum()
+        return 0.5 * y.numel() * quadratic.log() + 0.5 * y.shape[1] * torch.logdet(gram)
+
+    t = torch.tensor(at, requires_grad=True)
+    expected = evidence(t)
+    (gradient,) = torch.autograd.grad(expected, t)
+    assert_allclose(value, float(expected.detach()), rtol=1e-10)
+    assert_allclose(slope, gradient.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_the_frame_gives_the_natural_gradient_of_the_elbo(diagonal):
+    """For a quadratic log joint the moments of y are exact, and so is autodiff of the ELBO in mu."""
+    rng = np.random.default_rng(1)
+    d = 3
+    precision = np.eye(d) + 0.3 * np.ones((d, d))
+    centre = rng.standard_normal(d)
+    root = np.tril(rng.standard_normal((d, d)), -1) + np.diag([1.0, 0.6, 1.4])
+    mean = rng.standard_normal(d)
+    q = DiagonalGaussian(mean, np.diagonal(root) ** 2) if diagonal else Gaussian(mean, root @ root.T)
+    frame = Frame.of(q)
+    y_mean = -frame.scale.T @ precision @ (mean - centre)
+    y_slope = np.eye(d) - frame.scale.T @ precision @ frame.scale
+    from bqvi.gradients.whitened import Moments
+
+    found = frame.natural_gradient(Moments(y_mean, y_slope))
+    leaves = tuple(torch.tensor(u, requires_grad=True) for u in q.unconstrained)
+    at = type(q).from_unconstrained(leaves)
+    gap = at.mean - torch.tensor(centre)
+    covariance = at.covariance
+    bound = -0.5 * (gap @ torch.tensor(precision) @ gap + (torch.tensor(precision) * covariance).sum())
+    gradient = torch.autograd.grad(bound + at.entropy, leaves)
+    expected = q.gradient_to_natural(tuple(g.numpy() for g in gradient))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_natural_parameters_of_a_place_in_the_frame(diagonal):
+    rng = np.random.default_rng(2)
+    root = np.tril(rng.standard_normal((2, 2)), -1) + np.diag([1.0, 0.6])
+    mean = rng.standard_normal(2)
+    q = DiagonalGaussian(mean, np.array([0.5, 2.0])) if diagonal else Gaussian(mean, root @ root.T)
+    frame = Frame.of(q)
+    shift, spread = rng.standard_normal(2), np.diag([0.7, 1.9])
+    moved = q.from_natural(frame.natural_parameters(shift, np.linalg.inv(spread)))
+    assert_allclose(moved.mean, mean + frame.scale @ shift, rtol=1e-12)
+    assert_allclose(moved.covariance, frame.scale @ spread @ frame.scale.T, rtol=1e-12)
+    assert_allclose(frame.points(frame.whiten(mean[None])), mean[None], rtol=1e-12)
+
+
+VALUE_SHAPE = ValueShape(1.6, 0.4, 0.3)
+
+
+@pytest.fixture
+def values():
+    rng = np.random.default_rng(4)
+    return ValueProcess(1.3 * rng.standard_normal((12, 2)), rng.standard_normal((12, 1)), VALUE_SHAPE)
+
+
+def test_value_process_moments_are_derivatives_of_the_expected_posterior_mean(values):
+    """dE/dm and 2 dE/dS by autodiff through a product rule of the predicted psi."""
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
+    points, alpha = torch.tensor(values.points), torch.tensor(values.weights)
+    mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
+    covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
+    x = mean + noise @ torch.linalg.cholesky(covariance).T
+    inner = x @ points.T
+    distances = (x**2).sum(1)[:, None] + (points**2).sum(1) - 2 * inner
+    kernel = torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
+    dm, ds = torch.autograd.grad(weights @ (kernel @ alpha), (mean, covariance))
+    found = values.moments(mean.detach().numpy(), covariance.detach().numpy())
+    assert_allclose(found.mean, dm.numpy(), rtol=1e-8, atol=1e-9)
+    assert_allclose(found.jacobian, (ds + ds.T).numpy(), rtol=1e-8, atol=1e-9)
+
+
+def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values):
+    """Stein: E[grad psi] = E[psi e], E[Hessian psi] = E[psi (e e^T - I)]."""
+    noise, weights = gauss_hermite(2)
+    rows, columns = np.tril_indices(2)
+    second = noise[:, rows] * noise[:, columns] - (rows == columns)
+    basis = np.column_stack([noise, second]) * weights[:, None]
+    across = value_kernel(values.points, noise, VALUE_SHAPE) @ basis
+    assert_allclose(value_functionals(values.points, VALUE_SHAPE), across, rtol=1e-9, atol=1e-11)
+    prior = basis.T @ value_kernel(noise, noise, VALUE_SHAPE) @ basis
+    explained = values.solve(across)
+    variance = np.diagonal(prior - explained.T @ explained) * values.scale
+    sd = values.standard_deviations()
+    assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
+    assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
+
+
+def _psi_kernel(x, y):
+    inner = x @ y.T
+    distances = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * inner
+    return 1.6**2 * torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
+
+
+@pytest.fixture
+def derivatives():
+    rng = np.random.default_rng(6)
+    return DerivativeProcess(1.3 * rng.standard_normal((5, 2)), rng.standard_normal((5, 2)), VALUE_SHAPE)
+
+
+def test_derivative_kernel_is_the_mixed_hessian_of_the_kernel(derivatives):
+    points = torch.tensor(derivatives.points)
+    mixed = np.empty((5, 5, 2, 2))
+    for i in range(5):
+        for j in range(5):
+            hessian = torch.autograd.functional.hessian(
+                lambda x, y: _psi_kernel(x[None], y[None])[0, 0], (points[i], points[j])
+            )
+            mixed[i, j] = hessian[0][1].numpy()
+    linear, quadratic = derivative_process.trend_matrices(derivatives.points)
+    smooth, slope = derivative_process.smooth_matrix(derivatives.points, 1.6)
+    found = smooth + 0.4 * linear + 0.3 * quadratic
+    assert_allclose(found, mixed.transpose(0, 2, 1, 3).reshape(10, 10), rtol=1e-10, atol=1e-12)
+    up, down = (
+        derivative_process.smooth_matrix(derivatives.points, 1.6 * np.exp(h))[0] for h in (1e-5, -1e-5)
+    )
+    assert_allclose(slope, (up - down) / 2e-5, atol=1e-8)  # central differences, error h^2
+
+
+def test_derivative_process_moments_and_functionals_against_a_product_rule(derivatives):
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
+    points = torch.tensor(derivatives.points, requires_grad=True)
+    mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
+    covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
+    x = mean + noise @ torch.linalg.cholesky(covariance).T
+    averaged = weights @ _psi_kernel(x, points)
+    (observed,) = torch.autograd.grad(averaged.sum(), points, create_graph=True)
+    dm, ds = torch.autograd.grad((observed * torch.tensor(derivatives.weights)).sum(), (mean, covariance))
+    found = derivatives.moments(mean.detach().numpy(), covariance.detach().numpy())
+    assert_allclose(found.mean, dm.numpy(), rtol=1e-8, atol=1e-9)
+    assert_allclose(found.jacobian, (ds + ds.T).numpy(), rtol=1e-8, atol=1e-9)
+    rows, columns = np.tril_indices(2)
+    second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
+    basis = torch.cat([noise, second], 1) * weights[:, None]
+    plain = torch.tensor(derivatives.points, requires_grad=True)
+    across = _psi_kernel(plain, noise) @ basis
+    columns_of = [torch.autograd.grad(across[:, k].sum(), plain, retain_graph=True)[0] for k in range(5)]
+    expected = np.stack([c.numpy().ravel() for c in columns_of], 1)
+    assert_allclose(derivative_functionals(derivatives.points, VALUE_SHAPE), expected, rtol=1e-8, atol=1e-9)
+    prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
+    half = np.linalg.solve(np.tril(derivatives.factor), expected)
+    variance = derivatives.scale * (prior - (half**2).sum(0))
+    sd = derivatives.standard_deviations()
+    assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
+    assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)

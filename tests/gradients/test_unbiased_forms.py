@@ -1,0 +1,147 @@
+"""Unbiasedness by statistical test; designs by what they promise."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from bqvi.families import Gaussian
+from bqvi.gradients import BayesianQuadrature, ControlVariate, Pathwise, Score
+from bqvi.gradients.designs import (
+    AntitheticOrthogonal,
+    Independent,
+    IntegralVarianceReduction,
+    Optimised,
+    Sobol,
+    UncertaintySampling,
+)
+from bqvi.gradients.gradient import Batch
+from bqvi.gradients.gradient_process import GradientProcess, Shape
+from bqvi.models import LogJoint
+
+Q = Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]]))
+MODEL = LogJoint(lambda t: -0.5 * t[:, 0] ** 2 - (t[:, 1] - t[:, 0] ** 2) ** 2 / 0.98, 2)
+BATCH = Batch(None, 0)
+
+
+def exact():
+    """dL/dmu by a product rule that integrates the banana's polynomial exactly."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(8)
+    noise = torch.tensor([[a, b] for a in nodes for b in nodes])
+    weight = torch.tensor([a * b for a in weights for b in weights]) / weights.sum() ** 2
+    leaves = tuple(torch.tensor(u, requires_grad=True) for u in Q.unconstrained)
+    q = Gaussian.from_unconstrained(leaves)
+    bound = weight @ MODEL.log_prior(q.mean + noise @ q.scale_tril.T) + q.entropy
+    return np.concatenate([g.numpy().ravel() for g in torch.autograd.grad(bound, leaves)])
+
+
+def unconstrained(gradient):
+    values = Q.gradient_to_unconstrained(gradient.values) if gradient.natural else gradient.values
+    return np.concatenate([g.ravel() for g in values])
+
+
+ESTIMATORS = {
+    "sobol": lambda rng: Pathwise(8, noise=Sobol())(MODEL, Q, BATCH, rng),
+    "antithetic": lambda rng: Pathwise(4, noise=AntitheticOrthogonal())(MODEL, Q, BATCH, rng),
+    "landing": lambda rng: Pathwise(4, "sticking-the-landing", AntitheticOrthogonal())(MODEL, Q, BATCH, rng),
+    "optimal-baseline": lambda rng: Score(6, baseline="optimal")(MODEL, Q, BATCH, rng),
+    "cross-fit": lambda rng: ControlVariate(8, memory=0)(MODEL, Q, BATCH, rng),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_unbiased(name):
+    """Hotelling's T^2 over 300 repetitions, level 1e-4 a case."""
+    rng = np.random.default_rng(11)
+    errors = np.array([unconstrained(ESTIMATORS[name](rng)) for _ in range(300)]) - exact()
+    errors = errors[:, [0, 1, 2, 4, 5]]  # the upper triangle of R is no parameter
+    n, p = errors.shape
+    mean, covariance = errors.mean(0), np.cov(errors.T)
+    squared = n * mean @ np.linalg.solve(covariance, mean)
+    assert stats.f.sf(squared * (n - p) / (p * (n - 1)), p, n - p) > 1e-4
+
+
+def test_control_variate_with_memory_is_unbiased_and_gains():
+    estimator, plain = ControlVariate(4), []
+    rng = np.random.default_rng(2)
+    memory = estimator.start(MODEL, Q)
+    for _ in range(10):
+        memory = estimator(MODEL, Q, BATCH, rng, memory).memory
+    helped = np.array([unconstrained(estimator(MODEL, Q, BATCH, rng, memory)) for _ in range(300)])
+    plain = np.array(
+        [unconstrained(Pathwise(4, "sticking-the-landing")(MODEL, Q, BATCH, rng)) for _ in range(300)]
+    )
+    used = [0, 1, 2, 4, 5]
+    errors = (helped - exact())[:, used]
+    scores = errors.mean(0) / (errors.std(0, ddof=1) / np.sqrt(300))
+    assert np.abs(scores).max() < 4.5  # five normal scores: false alarm 4e-5
+    assert errors.var(0).sum() < 0.05 * plain[:, used].var(0).sum()
+
+
+@pytest.mark.parametrize("design", [Independent(), Sobol(), AntitheticOrthogonal()])
+def test_each_node_of_a_blind_design_is_standard_normal(design):
+    rng = np.random.default_rng(0)
+    last = np.array([design.nodes(6, 3, rng)[4] for _ in range(400)])
+    for column in last.T:
+        assert stats.kstest(column, "norm").pvalue > 1e-4  # 9 tests: false alarm 1e-3
+
+
+def test_antithetic_orthogonal_pairs():
+    nodes = AntitheticOrthogonal().nodes(6, 3, np.random.default_rng(0))
+    assert_allclose(nodes[::2], -nodes[1::2])
+    directions = nodes[::2] / np.linalg.norm(nodes[::2], axis=1)[:, None]
+    assert_allclose(directions @ directions.T, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("design", [IntegralVarianceReduction(), UncertaintySampling()])
+def test_chosen_nodes_lower_the_variance_more_than_random_ones(design):
+    rng = np.random.default_rng(1)
+    shape = Shape(2.5, 0.1, 0.1)
+    known = GradientProcess(rng.standard_normal((10, 3)), rng.standard_normal((10, 3)), shape)
+
+    def left(nodes):
+        both = known.extended(nodes, np.zeros_like(nodes))
+        return np.trace(both.functional_covariance()) / both.scale
+
+    chosen = left(design.nodes(4, 3, rng, known))
+    random = [left(rng.standard_normal((4, 3))) for _ in range(40)]
+    assert chosen < np.median(random)
+
+
+def test_optimised_design_beats_every_random_one_in_forty():
+    rng = np.random.default_rng(1)
+    shape = Shape(2.0 * np.sqrt(3), 0.1, 0.1)
+
+    def left(nodes):
+        process = GradientProcess(nodes, np.ones((8, 3)), shape)
+        return np.trace(process.functional_covariance()) / process.scale
+
+    assert left(Optimised().nodes(8, 3, rng)) < min(left(rng.standard_normal((8, 3))) for _ in range(40))
+
+
+@pytest.mark.parametrize("process", ["separable", "derivative"])
+def test_one_shot_quadrature_beats_sticking_the_landing(process):
+    rng = np.random.default_rng(3)
+    quadrature = BayesianQuadrature(20, Independent(), memory=0, process=process)
+    truth = exact()
+    ours = [np.square(unconstrained(quadrature(MODEL, Q, BATCH, rng)) - truth).sum() for _ in range(30)]
+    landing = Pathwise(20, "sticking-the-landing")
+    theirs = [np.square(unconstrained(landing(MODEL, Q, BATCH, rng)) - truth).sum() for _ in range(30)]
+    assert np.mean(theirs) > 5 * np.mean(ours)
+
+
+def test_the_optimal_baseline_has_less_variance_than_leaving_one_out():
+    rng = np.random.default_rng(0)
+    spread = {}
+    for baseline in ("optimal", "leave-one-out", "none"):
+        score = Score(50, baseline=baseline)
+        spread[baseline] = np.var(
+            [unconstrained(score(MODEL, Q, BATCH, rng)) for _ in range(300)], axis=0
+        ).sum()
+    assert spread["optimal"] < spread["leave-one-out"] < spread["none"]
+
+
+def test_a_design_that_is_not_q_is_refused_as_noise():
+    with pytest.raises(TypeError, match="noise"):
+        Pathwise(4, noise=Optimised())

@@ -1,0 +1,227 @@
+"""method="bq": exactness, memory, the trust region, faults, resuming."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+import bqvi
+from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients import BayesianQuadrature
+from bqvi.gradients.designs import AntitheticOrthogonal
+from bqvi.gradients.gradient import Batch
+from bqvi.inference.surrogate_ascent import ascend
+from bqvi.models import LogJoint
+
+D = 4
+PRECISION = np.eye(D) + 0.4 * np.ones((D, D)) + np.diag([0.0, 1.0, 2.0, 5.0])
+CENTRE = np.array([1.0, -2.0, 0.5, 3.0])
+LOG_EVIDENCE = 0.5 * (D * np.log(2 * np.pi) - np.linalg.slogdet(PRECISION)[1])
+
+
+def quadratic(theta):
+    gap = theta - torch.tensor(CENTRE)
+    return -0.5 * ((gap @ torch.tensor(PRECISION)) * gap).sum(1)
+
+
+def banana(theta):
+    return -0.5 * theta[:, 0] ** 2 - (theta[:, 1] - theta[:, 0] ** 2) ** 2 / (2 * 0.7**2)
+
+
+def test_exact_on_a_quadratic_as_soon_as_the_nodes_determine_it():
+    """D + 1 gradients determine a quadratic; KL <= 1 a round takes q to it in a few rounds."""
+    fit = bqvi.fit(LogJoint(quadratic, D), method="bq", steps=25, seed=0)
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)
+    assert_allclose(fit.q.precision, PRECISION, rtol=1e-6, atol=1e-6)
+    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)  # no variance at the posterior
+
+
+def test_mean_field_on_a_quadratic():
+    """The best diagonal q has the posterior's mean and 1 / diag(precision) as variances."""
+    fit = bqvi.fit(LogJoint(quadratic, D), method="bq", family="mean-field", steps=40, seed=0)
+    assert isinstance(fit.q, DiagonalGaussian)
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)
+    assert_allclose(fit.q.variance, 1 / np.diagonal(PRECISION), rtol=1e-6)
+
+
+@pytest.mark.parametrize("process", ["separable", "derivative"])
+def test_memory_off_is_the_one_shot_estimator(process):
+    model, q, batch = LogJoint(banana, 2), Gaussian(np.array([1.5, -1.0]), np.eye(2)), Batch(None, 0)
+    forgetful = BayesianQuadrature(nodes=7, memory=0, process=process, design=AntitheticOrthogonal())
+    once = forgetful(model, q, batch, np.random.default_rng(5))
+    keeping = BayesianQuadrature(nodes=7, memory=50, process=process, design=AntitheticOrthogonal())
+    first = keeping(model, q, batch, np.random.default_rng(5), keeping.start(model, q))
+    assert once.memory is None
+    for a, b in zip(once.values, first.values, strict=True):
+        assert_array_equal(a, b)
+    steps = [
+        bqvi.fit(model, method=e, geometry=bqvi.TrustRegion(), schedule=bqvi.Constant(1.0), steps=1,
+                 start_from=q, seed=5)
+        for e in (forgetful, keeping)
+    ]  # fmt: skip
+    assert_array_equal(steps[0].q.mean, steps[1].q.mean)
+
+
+def test_the_trust_region_is_never_left():
+    kept = []
+
+    def watch(q):
+        kept.append(q)
+        return 0.0
+
+    bqvi.fit(LogJoint(banana, 2), method="bq", steps=20, record=1, metrics={"watch": watch},
+             start_from=Gaussian(np.array([6.0, -20.0]), np.eye(2)), seed=1)  # fmt: skip
+    divergences = [float(new.kl(old)) for old, new in itertools.pairwise(kept)]
+    assert len(divergences) >= 19
+    assert max(divergences) <= 1.0 + 1e-9  # rounding of the natural parameters
+    assert max(divergences) > 0.9  # it was at work
+
+
+def test_a_schedule_shortens_the_step_inside_the_ball():
+    q = Gaussian(np.zeros(2), np.eye(2))
+    fit = bqvi.fit(LogJoint(banana, 2), method="bq", schedule=bqvi.Constant(0.5), steps=1, seed=0,
+                   start_from=Gaussian(np.array([6.0, -20.0]), np.eye(2)))  # fmt: skip
+    assert float(fit.q.kl(Gaussian(np.array([6.0, -20.0]), np.eye(2)))) < 1.0
+    with pytest.raises(ValueError, match="schedule"):
+        bqvi.fit(LogJoint(banana, 2), method="bq", schedule=bqvi.Constant(1.5), start_from=q)
+
+
+def test_resuming_gives_the_same_numbers(tmp_path):
+    model = LogJoint(banana, 2)
+    whole = bqvi.fit(model, method="bq", steps=12, seed=3)
+    half = bqvi.fit(model, method="bq", steps=5, seed=3)
+    half.save(tmp_path / "half.npz")
+    for resumed in (half, tmp_path / "half.npz"):
+        again = bqvi.fit(model, method="bq", steps=12, seed=99, resume=resumed)
+        assert_array_equal(again.q.mean, whole.q.mean)
+        assert_array_equal(again.q.covariance, whole.q.covariance)
+        assert_array_equal(again.state.memory.points, whole.state.memory.points)
+        assert again.elbo == whole.elbo
+
+
+class Faulty:
+    """A log joint that fails at chosen calls, and remembers what it returned."""
+
+    def __init__(self, kind, at=(1, 4, 5, 9, 11)):
+        self.kind, self.at, self.calls, self.good = kind, at, 0, []
+
+    def __call__(self, theta):
+        value = banana(theta[None])[0]
+        call, self.calls = self.calls, self.calls + 1
+        if call in self.at:
+            if self.kind == "raise":
+                raise RuntimeError("solver diverged")
+            return value * {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf, "1e300": 1e300}[self.kind]
+        self.good.append(theta.detach().numpy().copy())
+        return value
+
+
+@pytest.mark.parametrize("kind", ["raise", "nan", "inf", "-inf", "1e300"])
+def test_faults_lose_no_good_evaluation(kind):
+    model = Faulty(kind)
+    fit = bqvi.fit(LogJoint(model, 2, vectorised=False), method="bq", max_evaluations=40, seed=0)
+    spent = fit.state.evaluations
+    assert fit.state.memory.faults == 5
+    assert len(fit.state.memory) == spent - 5
+    recorded = 256  # the monitor's draws, of the last q
+    assert model.calls == spent + recorded
+    kept = {tuple(point) for point in fit.state.memory.points}
+    assert kept <= {tuple(point) for point in model.good}
+    assert np.isfinite(fit.q.mean).all()
+
+
+def test_a_batch_that_raises_is_tried_point_by_point():
+    def picky(theta):
+        if (theta[:, 0] > 1.0).any():
+            raise ValueError("x must not exceed 1")
+        return banana(theta)
+
+    found = BayesianQuadrature(memory=100, nodes=20)
+    model, q = LogJoint(picky, 2), Gaussian(np.zeros(2), np.eye(2))
+    gradient = found(model, q, Batch(None, 0), np.random.default_rng(0), found.start(model, q))
+    assert 0 < len(gradient.memory) < 20
+    assert gradient.memory.faults == 20 - len(gradient.memory)
+    assert gradient.evaluations == 40  # both tries were paid for
+
+
+def test_a_log_joint_that_dies_ends_the_run_with_all_that_was_good():
+    model = Faulty("raise", at=range(20, 10**6))
+    with pytest.raises(bqvi.FitError, match=r"5 rounds in a row.*solver diverged") as caught:
+        bqvi.fit(LogJoint(model, 2, vectorised=False), method="bq", steps=50, seed=0)
+    assert len(caught.value.fit.state.memory) == 20
+
+
+def test_a_constant_log_joint_is_named_as_such():
+    with pytest.raises(bqvi.FitError, match="does not depend on theta") as caught:
+        bqvi.fit(LogJoint(lambda theta: torch.zeros(len(theta)), 2), method="bq", steps=50, seed=0)
+    assert len(caught.value.fit.state.memory) > 4
+
+
+def test_bad_choices_are_refused_before_any_work():
+    model = LogJoint(banana, 2)
+    with pytest.raises(ValueError, match="TrustRegion"):
+        bqvi.fit(model, method="pathwise", geometry=bqvi.TrustRegion())
+    with pytest.raises(ValueError, match="minibatch"):
+        bqvi.fit(model, method="bq", minibatch=3)
+    with pytest.raises(ValueError, match="q is a Product; .* z summed out"):
+        bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(1)), np.arange(4.0)[:, None], method="bq")
+    with pytest.raises(ValueError, match="nodes"):
+        BayesianQuadrature(nodes=0)
+    with pytest.raises(TypeError, match="design"):
+        BayesianQuadrature(design="sobol")
+
+
+def test_the_ascent_stays_put_where_the_gradient_vanishes():
+    class Zero:
+        def moments(self, mean, covariance):
+            from bqvi.gradients.whitened import Moments
+
+            # y = 0 everywhere: q is the posterior
+            return Moments(np.zeros(2), np.zeros((2, 2)))
+
+        def standard_deviations(self):
+            return self.moments(None, None)
+
+    place = ascend(Zero(), 2, 1.0, False)
+    assert_array_equal(place.mean, np.zeros(2))
+    assert_array_equal(place.precision, np.eye(2))
+
+
+def test_numpy_log_joint_with_its_gradient():
+    def value(theta):
+        gap = theta - CENTRE
+        return -0.5 * ((gap @ PRECISION) * gap).sum(1)
+
+    model = LogJoint(value, D, gradient=lambda theta: -(theta - CENTRE) @ PRECISION)
+    fit = bqvi.fit(model, method="bq", steps=25, seed=0)
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)
+    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)
+
+
+def test_values_alone_find_a_quadratic():
+    """(D + 1)(D + 2) / 2 = 15 values determine it; the jitter leaves 1e-6 of the kernel's scale."""
+
+    def value(theta):
+        gap = theta - CENTRE
+        return -0.5 * ((gap @ PRECISION) * gap).sum(1)
+
+    fit = bqvi.fit(LogJoint(value, D, gradient=None), method="bq", steps=40, seed=0)
+    assert fit.state.memory.gradients.shape[1] == 0
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-5)
+    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)
+
+
+def test_values_alone_on_the_banana():
+    model = LogJoint(lambda theta: banana(torch.from_numpy(theta)).numpy(), 2, gradient=None)
+    start = Gaussian(np.array([1.5, -1.0]), np.eye(2))
+    fit = bqvi.fit(model, method="bq", max_evaluations=80, start_from=start, elbo_samples=4096, seed=0)
+    best = 1.0457144  # closed form, maximised by Nelder and Mead
+    assert best - fit.elbo < 0.02 + 4 * fit.trace["elbo_se"][-1]
+
+
+def test_values_alone_cannot_be_differentiated():
+    model = LogJoint(lambda theta: -0.5 * (theta**2).sum(1), 2, gradient=None)
+    with pytest.raises(bqvi.FitError, match="values only"):
+        bqvi.fit(model, method="pathwise", steps=1)
