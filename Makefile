@@ -5,6 +5,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
 
+# One thread a process: the processes share the cores among themselves.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
 .PHONY: run test lint bench clean
 
 run: $(READY)        ## every experiment, then the report page
