@@ -15,7 +15,7 @@ from experiments.summaries import quartiles
 
 SIZES = (10, 50, 200, 1000)
 COMPONENTS = 20
-PASSES, QUICK_PASSES = 30, 3
+PASSES, QUICK_PASSES = 20, 3
 MOST_STEPS = 2000
 NEAR = 500.0
 """ELBO gap, nats, to where batch VI ends that counts as arrived: 0.3 nats a datum, which is 312 counts."""
@@ -62,7 +62,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         },
         start_from=model.initial(counts, "k-means++", np.random.default_rng(seed)),
         steps=chosen["steps"],
-        record=fitting.spread_records(chosen["steps"], 40),
+        record=fitting.spread_records(chosen["steps"], 25),
         seed=seed,
         **choices,
     )

@@ -16,7 +16,7 @@ BATCH = 100
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method with the thesis' steps and, where there is something to tune, tuned ones."""
     del resources
-    steps = thesis.QUICK_STEPS if quick else thesis.STEPS
+    steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
     made = [
         thesis.case("CAVI", "cavi", steps=steps, group="both"),
         thesis.case("SNGD", "sngd", minibatch=BATCH, steps=steps, group="both"),

@@ -14,8 +14,7 @@ def as_points(name: str, x: Array) -> Array:
     x = _floating(name, x)
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(
-            f"{name} is a {describe(x)}: give points of shape (n, D); n points on a line are "
-            f"{name}[:, None]"
+            f"{name} is a {describe(x)}: give points of shape (n, D); n points on a line are {name}[:, None]"
         )
     _require_finite(name, x)
     return x
@@ -28,9 +27,7 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
     move data between libraries, dtypes of torch or devices is an error.
     """
     y = _floating(name, y)
-    if is_torch(y) != is_torch(like) or (
-        is_torch(y) and (y.dtype != like.dtype or y.device != like.device)
-    ):
+    if is_torch(y) != is_torch(like) or (is_torch(y) and (y.dtype != like.dtype or y.device != like.device)):
         raise TypeError(
             f"{name} is a {describe(y)}, x is a {describe(like)}: give both as NumPy arrays "
             "or both as torch tensors, of the same dtype and on the same device"
@@ -38,8 +35,7 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
     count = prod(y.shape)
     if count != size:
         raise ValueError(
-            f"{name} is a {describe(y)}: give {size} of them, one for each observation, shape "
-            f"({size},)"
+            f"{name} is a {describe(y)}: give {size} of them, one for each observation, shape ({size},)"
         )
     _require_finite(name, y)
     y = y.reshape(-1)

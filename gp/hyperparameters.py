@@ -130,8 +130,7 @@ class Hyperparameters:
         if self.problem.profiled:
             n = len(self.problem.y)
             lines.append(
-                f"  {'overall scale (closed form)':32s} {self.scale:12.5g}   sd of log "
-                f"{(2 / n) ** 0.5:.3g}"
+                f"  {'overall scale (closed form)':32s} {self.scale:12.5g}   sd of log {(2 / n) ** 0.5:.3g}"
             )
         for name, value, sd in zip(self.names, values, self.sd, strict=True):
             note = "  not determined by the data" if name in undetermined else ""

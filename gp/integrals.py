@@ -62,8 +62,7 @@ class Integrals:
         """Return the integrals of a prior mean, (m,); raises TypeError for other functions."""
         if not isinstance(function, Mean):
             raise TypeError(
-                f"{type(function).__name__} has no expectation in closed form: only prior means do "
-                "(gp.means)"
+                f"{type(function).__name__} has no expectation in closed form: only prior means do (gp.means)"
             )
         values = [function.expectation(m.mean, m.covariance) for m in self.measures]
         xp = namespace(self.x)
@@ -204,9 +203,7 @@ def _values_integrals(kernel: Kernel, a: Values, b: Integrals) -> Array:
 
 
 def _gradients_integrals(kernel: Kernel, a: Gradients, b: Integrals) -> Array:
-    columns = [
-        a.take(embed(kernel, measure).mean_gradient(a.x), 1).reshape(-1) for measure in b.measures
-    ]
+    columns = [a.take(embed(kernel, measure).mean_gradient(a.x), 1).reshape(-1) for measure in b.measures]
     return namespace(a.x).stack(columns, axis=1)
 
 

@@ -83,11 +83,7 @@ class MarginalPosterior:
             for posterior, count in zip(self.posteriors, counts, strict=True)
             if count > 0
         ]
-        stacked = (
-            namespace(*draws).concat(draws, axis=0)
-            if draws
-            else self.posteriors[0].sample(x, 0, rng)
-        )
+        stacked = namespace(*draws).concat(draws, axis=0) if draws else self.posteriors[0].sample(x, 0, rng)
         return stacked[rng.permutation(n), :]
 
     def _average(self, parts: list[Array]) -> Array:
@@ -133,9 +129,7 @@ def marginalise(
     return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())
 
 
-def _proposals(
-    fit: Hyperparameters, n_points: int, rng: np.random.Generator
-) -> tuple[Any, Any, Any]:
+def _proposals(fit: Hyperparameters, n_points: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
     """Return thetas (J, P), their log density up to a constant (J,), and factors of the scale."""
     size = len(fit.theta)
     uniform = qmc.Sobol(size + 2, seed=rng).random(n_points)

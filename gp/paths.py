@@ -119,9 +119,7 @@ class Path:
         return replace(self, observations=observations, weights=weights)
 
 
-def draw_path(
-    kernel: Kernel, mean: Mean, like: Array, n_features: int, rng: np.random.Generator
-) -> Path:
+def draw_path(kernel: Kernel, mean: Mean, like: Array, n_features: int, rng: np.random.Generator) -> Path:
     """Draw a prior path for points of the kind and the number of columns of ``like``."""
     if n_features < 1:
         raise ValueError(f"n_features = {n_features}: give 1 or more")
@@ -160,9 +158,7 @@ def _plane(kernel: Kernel, dimension: int, rng: np.random.Generator) -> tuple[An
     return None
 
 
-def _spectrum(
-    kernel: Kernel, dimension: int, size: int, rng: np.random.Generator
-) -> tuple[Any, float]:
+def _spectrum(kernel: Kernel, dimension: int, size: int, rng: np.random.Generator) -> tuple[Any, float]:
     """Frequencies (F, D) drawn from the spectral density of a kernel, and its variance."""
     if isinstance(kernel, Product):
         parts = [_spectrum(factor, dimension, size, rng) for factor in kernel.factors]

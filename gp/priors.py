@@ -40,9 +40,7 @@ class Plateau:
 
     def __post_init__(self) -> None:
         if not (0 < self.lower < self.upper < np.inf and self.shoulder > 0):
-            raise ValueError(
-                f"{self!r}: 0 < lower < upper < infinity and shoulder > 0 have to hold"
-            )
+            raise ValueError(f"{self!r}: 0 < lower < upper < infinity and shoulder > 0 have to hold")
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -38,9 +38,7 @@ class GaussianProcess:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel", as_kernel(self.kernel))
         if not isinstance(self.mean, Mean):
-            raise TypeError(
-                f"mean = {self.mean!r}: give a mean function, such as those of gp.means"
-            )
+            raise TypeError(f"mean = {self.mean!r}: give a mean function, such as those of gp.means")
 
     def condition(
         self,
@@ -80,9 +78,7 @@ class GaussianProcess:
         scale = at.variance(self.kernel)
         return sample_gaussian(at.apply(self.mean), self.covariance(at), n, seed, scale)
 
-    def sample_path(
-        self, like: Array, seed: int | np.random.Generator, n_features: int = 1024
-    ) -> Path:
+    def sample_path(self, like: Array, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
         """Return one function drawn from the prior, to be evaluated anywhere later.
 
         ``like`` holds points (any number, also 0) of the kind and dimension the path will be

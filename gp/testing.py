@@ -17,9 +17,7 @@ from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.kernels.parameters import pack, unpack
 
 
-def check_kernel(
-    kernel: Kernel, dimension: int = 2, *, differentiable: bool = True, seed: int = 0
-) -> None:
+def check_kernel(kernel: Kernel, dimension: int = 2, *, differentiable: bool = True, seed: int = 0) -> None:
     """Raise AssertionError, saying what is wrong, unless ``kernel`` keeps the kernel contract.
 
     Parameters
@@ -86,10 +84,7 @@ def _check_derivatives(kernel: Kernel, x: Any, y: Any) -> None:
     k_x = _partials(lambda points: kernel(points, y), x)  # (D, n, m)
     k_y = _partials(lambda points: kernel(x, points), y)
     k_xy = np.stack(
-        [
-            _partials(lambda p, d=d: kernel.derivatives(x, p).k_x[:, d, :], y)
-            for d in range(dimension)
-        ]
+        [_partials(lambda p, d=d: kernel.derivatives(x, p).k_x[:, d, :], y) for d in range(dimension)]
     )
     _close(derivatives.k, kernel(x, y), 1e-13, "derivatives().k has to be k(x, y)")
     _require(derivatives.k_xy.shape == (n, dimension, m, dimension), "k_xy has to be (n, D, m, D)")

@@ -155,9 +155,7 @@ def _check_standard(measure: Measure, seed: int) -> None:
     back = standard.map.from_standard(standard.map.to_standard(x))
     _close(back, x, 1e-12, "to_standard and from_standard have to be inverse to each other")
     _close(standard.measure.mean, np.zeros(d), 1e-12, "standardise has to give a mean of zero")
-    _close(
-        standard.measure.covariance, np.eye(d), 1e-12, "standardise has to give the covariance I"
-    )
+    _close(standard.measure.covariance, np.eye(d), 1e-12, "standardise has to give the covariance I")
     _, log_determinant = np.linalg.slogdet(standard.map.scale)
     _close(standard.map.log_determinant, log_determinant, 1e-12, "log_determinant of the map")
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from conftest import changed, global_state
+from global_state import changed, global_state
 
 
 @pytest.mark.parametrize(

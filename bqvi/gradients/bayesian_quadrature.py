@@ -164,5 +164,5 @@ def _require_fixed(model: Any) -> None:
     if isinstance(model, ConjugateModel):
         raise ValueError(
             f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
-            "evaluations cannot be kept; sum z out with bqvi.models.Marginal"
+            "evaluations cannot be kept; give the log joint over R^D with z summed out, as a LogJoint"
         )

@@ -25,9 +25,7 @@ def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
         # without a path to x the function is constant in x
         if not value.requires_grad:
             return _back(torch.zeros_like(points), x)
-        (gradient,) = torch.autograd.grad(
-            value.sum(), points, create_graph=keep, materialize_grads=True
-        )
+        (gradient,) = torch.autograd.grad(value.sum(), points, create_graph=keep, materialize_grads=True)
     return _back(gradient, x)
 
 

@@ -53,9 +53,7 @@ def sum_of_kernels(kernel: Sum, measure: Measure) -> Formulas:
 def kernel_on_columns(kernel: Columns, measure: Measure) -> Formulas:
     """Return the integrals against the marginal of the measure."""
     if max(kernel.columns) >= measure.dimension:
-        raise ValueError(
-            f"the kernel reads columns {kernel.columns}, the measure has {measure.dimension}"
-        )
+        raise ValueError(f"the kernel reads columns {kernel.columns}, the measure has {measure.dimension}")
     seen = list(kernel.columns)
     part = embed(kernel.kernel, measure.marginal(seen))
 

@@ -77,9 +77,7 @@ class KernelEmbedding:
         if other is None:
             return self._cross(self.measure)
         if other.dimension != self.measure.dimension:
-            raise ValueError(
-                f"other has dimension {other.dimension}, the measure {self.measure.dimension}"
-            )
+            raise ValueError(f"other has dimension {other.dimension}, the measure {self.measure.dimension}")
         return self._cross(in_kind_of(other, self.measure.parameters()[0]))
 
     def _cross(self, other: Measure) -> Array:
@@ -125,9 +123,7 @@ class KernelEmbedding:
         )
         return values, gradients
 
-    def pullback(
-        self, x: Array, weights: Array, derivative_weights: Array | None = None
-    ) -> Parameters:
+    def pullback(self, x: Array, weights: Array, derivative_weights: Array | None = None) -> Parameters:
         """Return the gradient, in the measure's parameters, of a weighted sum of z and dz/dx.
 
         The sum is sum_i weights_i z(x_i) + sum_ij derivative_weights_ij dz/dx_j (x_i), which is the
@@ -145,9 +141,7 @@ class KernelEmbedding:
         slopes = None if derivative_weights is None else as_like(derivative_weights, x)
         own = self._formulas(x)
         if own.pullback is not None:
-            return own.pullback(
-                x, weights, namespace(x).zeros_like(x) if slopes is None else slopes
-            )
+            return own.pullback(x, weights, namespace(x).zeros_like(x) if slopes is None else slopes)
 
         def weighted(p: Measure) -> Array:
             points, pair = _tracked(x, p), embed(self.kernel, p)
@@ -168,9 +162,7 @@ class KernelEmbedding:
                 return self._analytic_double_gradient(other)
             except UnknownPairError:
                 pass  # the analytic gradient knows fewer partners than the double integral
-        return autodiff.jacobian_in_parameters(
-            lambda p: embed(self.kernel, p).double(other), self.measure
-        )
+        return autodiff.jacobian_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
 
     def _analytic_double_gradient(self, other: Measure | None) -> Parameters:
         gradient = self._own.cross_gradient

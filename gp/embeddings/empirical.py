@@ -32,9 +32,7 @@ def any_empirical(kernel: Kernel, measure: Empirical) -> Formulas:
     return Formulas(
         mean=mean,
         cross=lambda other: choose(kernel, measure, other, {}),
-        mean_gradient=_stationary_gradient(kernel, measure)
-        if isinstance(kernel, Stationary)
-        else None,
+        mean_gradient=_stationary_gradient(kernel, measure) if isinstance(kernel, Stationary) else None,
     )
 
 

@@ -81,8 +81,7 @@ class MaternProfile:
         moments = _exponential_moments(omega)
         decay = namespace(tau).exp(-tau)
         value, slope = (
-            decay * _shifted(polynomial, tau, omega, moments)
-            for polynomial in (self.value, self.slope)
+            decay * _shifted(polynomial, tau, omega, moments) for polynomial in (self.value, self.slope)
         )
         return value / self.rate, slope
 

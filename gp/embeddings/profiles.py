@@ -168,9 +168,7 @@ class SquaredExponentialProfile:
         return self._height(sd) * wider.interval(mean, a, b)[0]
 
 
-def squared_exponential_profile(
-    kernel: SquaredExponential, like: Array
-) -> SquaredExponentialProfile:
+def squared_exponential_profile(kernel: SquaredExponential, like: Array) -> SquaredExponentialProfile:
     """Return the profile of ``kernel`` in the kind of ``like`` (D,)."""
     return SquaredExponentialProfile(column_lengthscale(kernel, like))
 

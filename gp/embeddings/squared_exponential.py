@@ -94,18 +94,14 @@ def _components(measure: Measure) -> tuple[Array, Array, Array]:
 
 @embedding(SquaredExponential, Gaussian)
 @embedding(SquaredExponential, GaussianMixture)
-def squared_exponential_gaussian(
-    kernel: SquaredExponential, measure: Gaussian | GaussianMixture
-) -> Formulas:
+def squared_exponential_gaussian(kernel: SquaredExponential, measure: Gaussian | GaussianMixture) -> Formulas:
     """Return z, its derivatives and double integrals with Gaussians, mixtures and boxes."""
     weights, means, covariances = _components(measure)
     bumps = _bumps(kernel, means, covariances)
 
     def mean_gradient(x: Array) -> Array:
         z, whitened = bumps(x)
-        return -namespace(x).sum(
-            (weights[:, None] * z)[:, :, None] * (whitened @ bumps.whitening), axis=0
-        )
+        return -namespace(x).sum((weights[:, None] * z)[:, :, None] * (whitened @ bumps.whitening), axis=0)
 
     def with_box(other: Uniform) -> Array:
         assert isinstance(measure, Gaussian)  # mixtures are not given this function
@@ -128,9 +124,7 @@ def squared_exponential_gaussian(
             kernel,
             measure,
             other,
-            dict.fromkeys(
-                (Gaussian, GaussianMixture), lambda o: _pairs(kernel, measure, o).gradient()
-            ),
+            dict.fromkeys((Gaussian, GaussianMixture), lambda o: _pairs(kernel, measure, o).gradient()),
         ),
     )
 

@@ -68,9 +68,7 @@ class Batched:
     def noise(self) -> Tensor:
         """Noise variance of a further observation: the average where each has its own, ()."""
         noise = self.posterior.noise
-        values = torch.as_tensor(
-            noise, dtype=self.posterior.y.dtype, device=self.posterior.y.device
-        )
+        values = torch.as_tensor(noise, dtype=self.posterior.y.dtype, device=self.posterior.y.device)
         return values.mean() if values.numel() else torch.zeros_like(values.sum())
 
     def whitened(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -86,9 +86,7 @@ _CONVERTERS: dict[type, Converter] = {
     RBFKernel: lambda k: SquaredExponential(values_of(k.lengthscale)),
     MaternKernel: lambda k: _MATERN[k.nu](values_of(k.lengthscale)),
     RQKernel: lambda k: RationalQuadratic(values_of(k.lengthscale), alpha=values_of(k.alpha)),
-    PeriodicKernel: lambda k: Periodic(
-        np.sqrt(values_of(k.lengthscale)), values_of(k.period_length)
-    ),
+    PeriodicKernel: lambda k: Periodic(np.sqrt(values_of(k.lengthscale)), values_of(k.period_length)),
     LinearKernel: lambda k: Linear(values_of(k.variance)),
     ConstantKernel: lambda k: Constant(values_of(k.constant)),
     ScaleKernel: _scale,

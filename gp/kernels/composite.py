@@ -70,9 +70,7 @@ class Sum(Algebra):
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         """Return the sums of the terms' derivatives at equal points."""
-        return reduce(
-            _diagonal_sum, (_differentiable(term).diagonal_derivatives(x) for term in self.terms)
-        )
+        return reduce(_diagonal_sum, (_differentiable(term).diagonal_derivatives(x) for term in self.terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +127,7 @@ class Product(Algebra):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         """Return the factors' derivatives, by the product rule."""
-        return reduce(
-            _product, (_differentiable(factor).derivatives(x, y) for factor in self.factors)
-        )
+        return reduce(_product, (_differentiable(factor).derivatives(x, y) for factor in self.factors))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         """Return the factors' derivatives at equal points, by the product rule."""
@@ -156,9 +152,7 @@ class Columns(Algebra):
 
     def _seen(self, x: Array) -> Array:
         if x.ndim != 2 or max(self.columns) >= x.shape[1]:
-            raise ValueError(
-                f"x has shape {tuple(x.shape)}, the kernel reads columns {self.columns}"
-            )
+            raise ValueError(f"x has shape {tuple(x.shape)}, the kernel reads columns {self.columns}")
         return x[:, list(self.columns)]
 
     def __call__(self, x: Array, y: Array) -> Array:
@@ -172,9 +166,7 @@ class Columns(Algebra):
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the kernel's parameters, with the columns they refer to."""
         return tuple(
-            replace(
-                p, columns=tuple(self.columns[c] for c in p.columns or range(len(self.columns)))
-            )
+            replace(p, columns=tuple(self.columns[c] for c in p.columns or range(len(self.columns))))
             for p in self.kernel.parameters()
         )
 
@@ -196,9 +188,7 @@ class Columns(Algebra):
         """Return the kernel's derivatives at equal points; those in unseen columns are zero."""
         d = _differentiable(self.kernel).diagonal_derivatives(self._seen(x))
         spread = self._spread(x.shape[1])
-        return DiagonalDerivatives(
-            d.k, spread(d.k_x, 1), spread(d.k_y, 1), spread(spread(d.k_xy, 1), 2)
-        )
+        return DiagonalDerivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 1), spread(spread(d.k_xy, 1), 2))
 
     def _spread(self, dimension: int) -> Callable[[Array, int], Array]:
         """Return a function that puts an axis over the seen columns among zeros for the others."""

@@ -53,8 +53,5 @@ def scaled(kernel: Kernel, factor: Array) -> Kernel:
     """Return ``factor`` times the kernel, its parameters scaled by their powers of output units."""
     parameters = kernel.parameters()
     return kernel.with_parameters(
-        [
-            p.value * factor ** (p.output_power / 2) if p.output_power else p.value
-            for p in parameters
-        ]
+        [p.value * factor ** (p.output_power / 2) if p.output_power else p.value for p in parameters]
     )

@@ -50,9 +50,7 @@ def _finite(name: str, value: Array, like: Array) -> Array:
     except (TypeError, ValueError) as failure:
         raise TypeError(f"{name} = {value!r}: give an array of numbers") from failure
     if not np.all(np.isfinite(host)):
-        raise ValueError(
-            f"{name} has {np.sum(~np.isfinite(host))} entries that are NaN or infinite"
-        )
+        raise ValueError(f"{name} has {np.sum(~np.isfinite(host))} entries that are NaN or infinite")
     return as_like(value if is_torch(value) else host, like)
 
 

@@ -161,9 +161,7 @@ class GaussianMixture:
     def marginal(self, columns: Sequence[int]) -> GaussianMixture:
         """Return the mixture of the columns ``columns``."""
         index = list(columns)
-        return GaussianMixture(
-            self.weights, self.means[:, index], self.covariances[:, index, :][:, :, index]
-        )
+        return GaussianMixture(self.weights, self.means[:, index], self.covariances[:, index, :][:, :, index])
 
     def standardise(self) -> Standardised:
         """Return the mixture in coordinates where its overall mean is 0 and its covariance I."""

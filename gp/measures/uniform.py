@@ -50,9 +50,7 @@ class Uniform:
         checks.require_shape("upper", upper, (lower.shape[0],))
         wrong = np.flatnonzero(to_numpy(lower) >= to_numpy(upper))
         if len(wrong):
-            raise ValueError(
-                f"lower >= upper in coordinates {wrong.tolist()}: give a box with lower < upper"
-            )
+            raise ValueError(f"lower >= upper in coordinates {wrong.tolist()}: give a box with lower < upper")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 

@@ -41,6 +41,8 @@ from gp.kernels import (
     White,
 )
 
+pytestmark = pytest.mark.usefixtures("peers_draw_as_they_like")
+
 BOUNDS = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
 MC_POINTS = torch.quasirandom.SobolEngine(2, scramble=True, seed=5).draw(64).double() * 2 - 1
 

@@ -26,6 +26,9 @@ LOWER, WIDTH = np.array([5.0, -2.0]), np.array([10.0, 0.1])
 LIKELIHOOD = gpytorch.likelihoods.GaussianLikelihood
 
 
+pytestmark = pytest.mark.usefixtures("peers_draw_as_they_like")
+
+
 def outcome(x):
     u = (x - torch.tensor(LOWER, dtype=x.dtype)) / torch.tensor(WIDTH, dtype=x.dtype)
     return 100 + 7 * (torch.sin(5 * u[:, :1]) + 2 * u[:, -1:] ** 2)
