@@ -17,7 +17,7 @@ from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.quadrature_runs import STROKES, against_truth, method_cases
 
 PROBLEMS = ("probit 5",)
-METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
+METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l")
 BUDGETS = (20, 40, 80, 160)
 
 

@@ -156,5 +156,5 @@ experiment = Experiment(
     draw=draw,
     tables=tables,
     seeds=3,
-    quick_seeds=2,
+    quick_seeds=1,
 )
