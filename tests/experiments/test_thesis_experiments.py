@@ -10,7 +10,6 @@ from experiments import domain, fitting, gd_schedules, registry, report, store, 
 from experiments.experiment import Resources
 from experiments.results import _labelled
 
-
 THESIS = (
     "vi-methods", "cavi-iterates", "gd-schedules", "sgd-batch-sizes", "sngd-batch-sizes",
     "sngd-against-sgd", "pathwise-samples", "iwae-samples", "domain", "real-data", "multinomial-digits",
