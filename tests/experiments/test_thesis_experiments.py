@@ -10,6 +10,13 @@ from experiments import domain, fitting, gd_schedules, registry, report, store, 
 from experiments.experiment import Resources
 from experiments.results import _labelled
 
+THESIS = (
+    "vi-methods", "cavi-iterates", "gd-schedules", "sgd-batch-sizes", "sngd-batch-sizes",
+    "sngd-against-sgd", "pathwise-samples", "iwae-samples", "domain", "real-data", "multinomial-digits",
+)  # fmt: skip
+EXPERIMENTS = {name: registry.load(name) for name in THESIS}
+"""Loaded here, as a package that one of them imports draws from `random` when it is first imported."""
+
 
 def table(experiment, quick=True):
     """The results of one seed, as the report reads them."""
