@@ -4,6 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
+# What `make run` computes: the comparison of VI methods. `make run RUN=all` computes every experiment.
+RUN    ?= vi-methods cavi-iterates gd-schedules sgd-batch-sizes sngd-batch-sizes sngd-against-sgd \
+          pathwise-samples iwae-samples domain real-data multinomial-digits
 
 # One thread a process: the processes share the cores among themselves.
 export OMP_NUM_THREADS := 1
@@ -12,8 +15,8 @@ export MKL_NUM_THREADS := 1
 
 .PHONY: run test lint bench clean
 
-run: $(READY)        ## every experiment, then the report page
-	$(BIN)/bqvi run all --jobs $(JOBS)
+run: $(READY)        ## the comparison of VI methods, then the report page
+	$(BIN)/bqvi run $(RUN) --jobs $(JOBS)
 	$(BIN)/bqvi report
 
 test: $(READY)       ## the whole test suite
