@@ -37,7 +37,7 @@ from bqvi.families import Dirichlet, Gaussian, Product
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers, n_rows, take
-from bqvi.models.mixture import Affine, blocks, mixture_pass, responsibilities
+from bqvi.models.mixture import Affine, blocks, mixture_pass, responsibilities, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -175,7 +175,7 @@ class GaussianMixture:
     def _affine(self, log_weights: np.ndarray, means: np.ndarray) -> Affine:
         """rho relative to the centre of the means, where float32 data keep most digits."""
         shares = np.exp(log_weights - log_weights.max())
-        centre = shares @ means / shares.sum()
+        centre = short_mantissa(shares @ means / shares.sum())
         slope, offset = self._slope_offset(log_weights, means, centre)
         tilt = self.precision @ (centre - self.prior_mean)
         level = 0.5 * float(tilt @ (centre - self.prior_mean))

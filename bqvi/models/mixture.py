@@ -9,16 +9,16 @@ so the local step is two matrix products around a softmax:
 
     N_k = sum_n w_n r_nk,   sum_n w_n r_nk x_n,   sum_n w_n logsumexp_k(rho_nk).
 
-The dense pass works through blocks of rows that stay in the processor's cache, components on the first
-axis so that reductions over them are vectorised. The softmax is never normalised: 1 / sum exp is
-moved to the rows of x, which are fewer numbers. Sums over blocks are in float64; inside a block the
-arithmetic has the data's precision. Memory beyond the data is a few blocks, whatever N.
+The dense pass works through blocks of rows that stay in the processor's cache, data on the last axis so
+that what is done to each component or column is vectorised over them. The softmax is never normalised:
+1 / sum exp is moved to the columns of x, which are fewer numbers. Sums over blocks are in float64; inside a
+block the arithmetic has the precision of the data. Memory beyond the data is a few blocks, whatever N.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.special
@@ -28,6 +28,9 @@ from gp.arrays import Array, is_torch, to_numpy
 
 BLOCK_ENTRIES = 1 << 16
 """Responsibilities held at once (half a MiB in float64): within a core's second-level cache."""
+SMALLEST = {"float32": -80.0, "float64": -700.0}
+"""Floor of rho - max rho, nats: below it exp is subnormal, on which processors are tens of times slower,
+and a responsibility that small changes no sum."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Affine:
     offset: np.ndarray
     """b, (K,)."""
     shift: np.ndarray | None = None
-    """(D,), taken off the data before the product: keeps digits when the data lie far from 0."""
+    """(D,), taken off the data before the product: keeps digits when the data lie far from 0. Of numbers
+    that float32 holds exactly, so that it is the same shift for data of either precision."""
     tilt: np.ndarray | None = None
     """(D,)."""
     level: float = 0.0
@@ -84,7 +88,7 @@ def mixture_pass(x: Data, affine: Affine, weights: Array | None = None) -> Mixtu
         sums = _dense_pass(x, affine, weights)
     count = n_rows(x) if weights is None else float(weights.sum())
     shared = affine.common(sums.total, count)
-    return replace(sums, log_normaliser=sums.log_normaliser + shared)
+    return MixtureSums(sums.counts, sums.sums, sums.log_normaliser + shared, sums.total)
 
 
 def responsibilities(x: Data, affine: Affine) -> np.ndarray:
@@ -99,6 +103,13 @@ def blocks(n: int, n_components: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n))
 
 
+def short_mantissa(x: np.ndarray) -> np.ndarray:
+    """``x`` rounded to the 24 bits that float32 has, at any exponent: what `Affine.shift` is made of."""
+    fraction, exponent = np.frexp(x)
+    rounded: np.ndarray = np.ldexp(np.round(fraction * 2.0**24), exponent - 24)
+    return rounded
+
+
 def working_dtype(x: Data) -> np.dtype:
     """float32 data are worked on in float32, all else in float64."""
     return np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
@@ -109,38 +120,42 @@ def _dense_pass(x: np.ndarray, affine: Affine, weights: Array | None) -> Mixture
     n_components, dimension = affine.slope.shape
     # the offset rides along as the weight of a column of ones, and that column returns N_k
     slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
+    floor = dtype.type(SMALLEST[dtype.name])
     totals = np.zeros((n_components, dimension + 1))
     log_normaliser = 0.0
     total = np.zeros(dimension)
     size = min(len(x), max(256, BLOCK_ENTRIES // n_components))
-    rows_buffer = np.empty((size, dimension + 1), dtype)
+    shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
+    columns_buffer = np.empty((dimension + 1, size), dtype)
     rho_buffer = np.empty((n_components, size), dtype)
     for rows in blocks(len(x), n_components):
         width = rows.stop - rows.start
-        block = rows_buffer[:width]
-        if affine.shift is None:
-            block[:, :dimension] = x[rows]
+        whole = width == size
+        columns = columns_buffer if whole else np.empty((dimension + 1, width), dtype)
+        rho = rho_buffer if whole else np.empty((n_components, width), dtype)
+        if shift is None:
+            columns[:dimension] = x[rows].T
         else:
-            np.subtract(x[rows], affine.shift, out=block[:, :dimension], casting="same_kind")
-        block[:, dimension] = 1.0
-        rho = rho_buffer[:, :width] if width == size else np.empty((n_components, width), dtype)
-        np.matmul(slope, block.T, out=rho)
+            np.subtract(x[rows].T, shift, out=columns[:dimension], casting="same_kind")
+        columns[dimension] = 1.0
+        np.matmul(slope, columns, out=rho)
         top = rho.max(axis=0)
         rho -= top
+        np.maximum(rho, floor, out=rho)
         np.exp(rho, out=rho)
         normaliser = rho.sum(axis=0)
         top += np.log(normaliser)
         if weights is None:
             np.reciprocal(normaliser, out=normaliser)
             log_normaliser += float(top.sum(dtype=np.float64))
-            total += block[:, :dimension].sum(axis=0, dtype=np.float64)
+            total += columns[:dimension].sum(axis=1, dtype=np.float64)
         else:
             part = weights[rows]
             np.divide(part, normaliser, out=normaliser, casting="same_kind")
             log_normaliser += float(part @ top)
-            total += part @ block[:, :dimension]
-        block *= normaliser[:, None]
-        totals += rho @ block
+            total += columns[:dimension] @ part
+        columns *= normaliser
+        totals += rho @ columns.T
     return MixtureSums(totals[:, dimension], totals[:, :dimension], log_normaliser, total)
 
 
