@@ -17,7 +17,7 @@ export MKL_NUM_THREADS := 1
 
 run: $(READY)        ## the comparison of VI methods, then the report page
 	$(BIN)/bqvi run $(RUN) --jobs $(JOBS)
-	$(BIN)/bqvi report
+	$(BIN)/bqvi report --jobs $(JOBS)
 
 test: $(READY)       ## the whole test suite
 	$(BIN)/python -m pytest -n $(JOBS)

@@ -31,6 +31,15 @@ def generator(seed: Seed) -> np.random.Generator:
     return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
 
 
+def like(values: np.ndarray, parameter: Array) -> Array:
+    """NumPy ``values`` as the kind of array that ``parameter`` is; memory is shared where it can be."""
+    if is_torch(parameter):
+        import torch
+
+        return torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)
+    return values.astype(parameter.dtype, copy=False)
+
+
 def add(a: Values, b: Values, scale: float = 1.0) -> Values:
     """``a + scale * b``, array by array."""
     if scale == 1.0:

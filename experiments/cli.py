@@ -29,6 +29,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Processes.", show_default="one for each processor")
+]
 ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results.")]
 
 
@@ -49,9 +52,7 @@ def run(
         typer.Option(min=1, help="Number of seeds, counted from 0.", show_default="the experiment's own"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version that takes seconds.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes.", show_default="one for each processor")
-    ] = None,
+    jobs: JobsOption = None,
     results: ResultsOption = Path("results"),
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of data sets.")
@@ -112,8 +113,11 @@ def report(
         Path | None,
         typer.Option(file_okay=False, help="Also write each figure as a file into this folder."),
     ] = None,
+    jobs: JobsOption = None,
 ) -> None:
     """Make one self-contained HTML page of the results."""
+    import joblib
+
     from experiments import report as page
     from experiments import store
 
@@ -124,7 +128,8 @@ def report(
             f"there are no results in {results}; first: bqvi run all", param_hint="--results"
         )
     command = "bqvi report" if results == Path("results") else f"bqvi report --results {results}"
-    made = page.build([registry.load(name) for name in names], results, command)
+    experiments = [registry.load(name) for name in names]
+    made = page.build(experiments, results, command, jobs or joblib.cpu_count())
     target = out or results / "report.html"
     page.write(made, target)
     console.print(f"{escape(str(target))}: {len(names)} experiments, {len(made.html) / 1e6:.2g} MB")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jinja2
+import joblib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ from experiments.experiment import Drawing, Experiment, Gif, Table
 from experiments.provenance import version
 from experiments.results import Results
 
-SVG_LIMIT = 300_000  # bytes; above it a raster of 160 dots per inch is smaller and prints well enough
+SVG_VERTICES = 9_000  # some 300 kB; above it a raster of 160 dots per inch is smaller and prints well enough
 DPI = 160
 MEDIA = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 
@@ -115,7 +116,9 @@ class Report:
         return tuple(section.name for section in self.sections if section.problems)
 
 
-def build(experiments: Sequence[Experiment], root: Path, command: str = "bqvi report") -> Report:
+def build(
+    experiments: Sequence[Experiment], root: Path, command: str = "bqvi report", jobs: int = 1
+) -> Report:
     """Return the page of those experiments that have results under `root`.
 
     Parameters
@@ -125,9 +128,13 @@ def build(experiments: Sequence[Experiment], root: Path, command: str = "bqvi re
     root : Path
     command : str
         Stated on the page as what makes it again.
+    jobs : int
+        Processes that draw, an experiment at a time.
     """
-    found = ((experiment, results_module.read(root, experiment.name)) for experiment in experiments)
-    sections = tuple(_section(experiment, results) for experiment, results in found if results)
+    drawn = joblib.Parallel(n_jobs=min(jobs, len(experiments)))(
+        joblib.delayed(_drawn)(each, root) for each in experiments
+    )
+    sections = tuple(section for section in drawn if section is not None)
     page = {
         "version": version(),
         "runs": sum(section.runs for section in sections),
@@ -153,6 +160,11 @@ def write_pictures(report: Report, folder: Path) -> list[Path]:
             path.write_bytes(image.data)
             written.append(path)
     return written
+
+
+def _drawn(experiment: Experiment, root: Path) -> Section | None:
+    results = results_module.read(root, experiment.name)
+    return None if results is None else _section(experiment, results)
 
 
 def _section(experiment: Experiment, results: Results) -> Section:
@@ -200,11 +212,19 @@ def picture(drawn: Drawing) -> Picture:
     """Return a drawing as a file: a GIF as it is, a figure as SVG, or PNG where that is large."""
     if isinstance(drawn.figure, Gif):
         return Picture(drawn.name, "gif", drawn.figure.data, drawn.caption)
-    svg = _saved(drawn.figure, "svg", metadata={"Date": None})
-    if len(svg) <= SVG_LIMIT:
+    if _vertices(drawn.figure) <= SVG_VERTICES:
+        svg = _saved(drawn.figure, "svg", metadata={"Date": None})
         return Picture(drawn.name, "svg", svg, drawn.caption)
-    drawn.figure.set_layout_engine("none")  # it stays as it was laid out
     return Picture(drawn.name, "png", _saved(drawn.figure, "png", dpi=DPI), drawn.caption)
+
+
+def _vertices(figure: Figure) -> int:
+    """How many points an SVG of it would spell out: of lines, bands and scatters."""
+    lines = [line.get_path() for axes in figure.axes for line in axes.lines]
+    parts = [part for axes in figure.axes for part in axes.collections]
+    shapes = [path for part in parts for path in part.get_paths()]
+    outlined = sum(np.shape(path.vertices)[0] for path in [*lines, *shapes])
+    return int(outlined + sum(np.shape(part.get_offsets())[0] for part in parts))
 
 
 def _saved(figure: Figure, ending: str, **options: Any) -> bytes:

@@ -6,9 +6,11 @@ for. Runs of other settings may lie beside them and are left alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from experiments import store
@@ -55,25 +57,30 @@ def read(root: Path, experiment: str) -> Results | None:
     records: list[Record] = []
     missing: list[MissingRun] = []
     for case in manifest.cases:
+        runs: dict[int, pd.DataFrame] = {}
         for seed in manifest.seeds:
             path = store.shard_path(root, experiment, case, seed)
             if not path.is_file():
                 missing.append(MissingRun(case.name, seed, _last_line(store.error_path(path))))
                 continue
-            frame, record = store.read_shard(path)
-            frames.append(_labelled(frame, case, seed))
+            runs[seed], record = store.read_shard(path)
             records.append(record)
+        if runs:
+            frames.append(_labelled(runs, case))
     together = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"case": [], "seed": []})
     return Results(manifest, together, tuple(records), tuple(missing))
 
 
-def _labelled(frame: pd.DataFrame, case: PlannedCase, seed: int) -> pd.DataFrame:
+def _labelled(runs: Mapping[int, pd.DataFrame], case: PlannedCase) -> pd.DataFrame:
+    """One case's runs by seed as one table, with its name in front and its scalar settings behind."""
+    frame = pd.concat(runs.values(), ignore_index=True)
+    seeds = np.repeat(list(runs), [len(rows) for rows in runs.values()])
     scalars = {
         key: value
         for key, value in case.settings.items()
         if isinstance(value, str | int | float) and key not in {*frame.columns, "case", "seed"}
     }
-    labels = pd.DataFrame({"case": case.name, "seed": seed}, index=frame.index)
+    labels = pd.DataFrame({"case": case.name, "seed": seeds}, index=frame.index)
     return pd.concat([labels, frame, pd.DataFrame(scalars, index=frame.index)], axis=1)
 
 

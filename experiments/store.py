@@ -144,7 +144,7 @@ def read_record(path: Path) -> Record:
 
 def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
     """Return the rows and the record of one run."""
-    table = pq.read_table(path)
+    table = pq.ParquetFile(path).read()  # a single file: `read_table` would look for a data set first
     return table.to_pandas(), Record.from_json(table.schema.metadata[KEY])
 
 

@@ -17,9 +17,8 @@ from typing import Self
 
 import numpy as np
 
-from bqvi.arrays import Seed, Values, generator, logsumexp, namespace
+from bqvi.arrays import Seed, Values, generator, like, logsumexp, namespace
 from bqvi.checks import require_above, require_finite
-from bqvi.families.gaussian import like
 from gp.arrays import Array, to_numpy
 
 
@@ -102,6 +101,10 @@ class Categorical:
     def statistics(self, theta: Array) -> Values:
         """(z,)."""
         return (theta,)
+
+    def log_base_measure(self, theta: Array) -> Array:
+        """0."""
+        return namespace(theta).zeros_like(theta[..., 0])
 
     def log_prob(self, theta: Array) -> Array:
         """Log probability of one-hot (or relaxed: linear in them) draws (L, ..., K)."""

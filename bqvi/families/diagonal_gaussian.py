@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Self
 
-from bqvi.arrays import Seed, Values, diagonal_matrix, generator, namespace
+from bqvi.arrays import Seed, Values, diagonal_matrix, generator, like, namespace
 from bqvi.checks import require_finite, require_positive, require_shape
-from bqvi.families.gaussian import LOG_2PI, like
+from bqvi.families.gaussian import LOG_2PI
 from gp.arrays import Array
 
 
@@ -112,6 +112,10 @@ class DiagonalGaussian:
     def statistics(self, theta: Array) -> Values:
         """(x, x^2) of draws (L, ..., D)."""
         return theta, theta * theta
+
+    def log_base_measure(self, theta: Array) -> Array:
+        """-(D / 2) ln(2 pi), whatever x."""
+        return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
 
     def log_prob(self, theta: Array) -> Array:
         """Log density at (L, ..., D)."""

@@ -125,6 +125,10 @@ class Dirichlet:
         """(ln pi,) of points given as ln pi (L, ..., K)."""
         return (theta,)
 
+    def log_base_measure(self, theta: Array) -> Array:
+        """-sum_k ln pi_k."""
+        return -theta.sum(-1)
+
     def log_prob(self, theta: Array) -> Array:
         """Log density (in pi) at points given as ln pi (L, ..., K)."""
         excess = self.concentration - 1.0

@@ -72,6 +72,9 @@ class ExponentialFamily(Protocol):
     def statistics(self, theta: Any) -> Values:
         """t(theta) of draws (L, ...)."""
 
+    def log_base_measure(self, theta: Any) -> Array:
+        """ln h of draws (L, ...)."""
+
     def log_prob(self, theta: Any) -> Array:
         """Log density of draws (L, ...)."""
 

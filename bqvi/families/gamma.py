@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from bqvi.arrays import Seed, generator
+from bqvi.arrays import Seed, generator, like
 from gp.arrays import Array, is_torch, to_numpy
 
 _SMALL = np.log(1e-12)
@@ -66,9 +66,9 @@ def rsample_log_gamma(shape: Array, n: int, seed: Seed) -> Array:
     host = to_numpy(shape).astype(float)
     log_y = log_gamma_draws(host, n, seed)
     if not shape.requires_grad:
-        return shape.new_tensor(log_y)
-    slope = shape.new_tensor(log_gamma_slope(host, log_y))
-    return _attach_gradient(shape, shape.new_tensor(log_y), slope)
+        return like(log_y, shape)
+    slope = like(log_gamma_slope(host, log_y), shape)
+    return _attach_gradient(shape, like(log_y, shape), slope)
 
 
 def _attach_gradient(parameter: Any, value: Any, slope: Any) -> Any:

@@ -30,6 +30,7 @@ from bqvi.arrays import (
     diagonal,
     diagonal_matrix,
     generator,
+    like,
     matvec,
     namespace,
     outer,
@@ -37,7 +38,7 @@ from bqvi.arrays import (
     transpose,
 )
 from bqvi.checks import require_covariance, require_finite, require_shape
-from gp.arrays import Array, is_torch, to_numpy
+from gp.arrays import Array
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -182,6 +183,10 @@ class Gaussian:
         """(x, x x^T) of draws (L, ..., D)."""
         return theta, outer(theta, theta)
 
+    def log_base_measure(self, theta: Array) -> Array:
+        """-(D / 2) ln(2 pi), whatever x."""
+        return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
+
     def log_prob(self, theta: Array) -> Array:
         """Log density at (L, ..., D)."""
         whitened = matvec(self.scale_inverse, theta - self.mean)
@@ -236,10 +241,3 @@ class Gaussian:
         # the mean follows the straight line: P' m' = P m + d eta_1 + (P' - P + 2 d eta_2) m
         bent = matvec(precision - self.precision - change, self.mean)
         return self.from_natural((linear + bent, -0.5 * precision))
-
-
-def like(noise: Array, parameter: Array) -> Array:
-    """NumPy noise as the kind of array that ``parameter`` is (dtype, device)."""
-    if is_torch(parameter):
-        return parameter.new_tensor(to_numpy(noise))
-    return noise.astype(parameter.dtype, copy=False)

@@ -104,6 +104,10 @@ class Product:
         """t(theta) of draws, concatenated."""
         return tuple(t for name, q in self.factors.items() for t in q.statistics(theta[name]))
 
+    def log_base_measure(self, theta: Mapping[str, Array]) -> Array:
+        """Sum over factors, (L,)."""
+        return sum(_over_batch(q.log_base_measure(theta[name])) for name, q in self.factors.items())
+
     def log_prob(self, theta: Mapping[str, Array]) -> Array:
         """Log density of draws, (L,)."""
         return sum(_over_batch(q.log_prob(theta[name])) for name, q in self.factors.items())

@@ -5,8 +5,9 @@ of model give it:
 
 - a `LogJointModel` by its two parts;
 - a conjugate model with its E step inside (thesis Section 5.3): q(z) is optimal under q(theta), so
-  f(theta) = E_q(z)[ln p(X, z, theta) - ln q(z)] = ln p(theta) + <S, t(theta)> + H[q(z)]. The data enter
-  through S only, so a draw of theta costs nothing per datum. Its gradient in q with q(z) held
+  f(theta) = E_q(z)[ln p(X, z, theta) - ln q(z)] = ln p(theta) + <S, t(theta)> + H[q(z)]
+           = <eta*, t(theta)> + ln h(theta) - A(eta_0) + H[q(z)].
+  The data enter through S only, so a draw of theta costs nothing per datum. Its gradient in q with q(z) held
   fixed is the ELBO's: q(z) is at its optimum.
 """
 
@@ -20,8 +21,9 @@ import numpy as np
 import torch
 
 from bqvi.arrays import Values, inner
+from bqvi.arrays import like as to_torch
 from bqvi.gradients.gradient import Batch
-from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
 from gp.arrays import to_numpy
 
@@ -70,7 +72,7 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,)."""
     like = reference_tensor(model, batch.rows)
-    if isinstance(model, ConjugateModel):
+    if is_conjugate(model):
         return _expected_log_joint(model, q, batch, like)
     weights = None if batch.weights is None else like.new_tensor(to_numpy(batch.weights))
 
@@ -86,13 +88,13 @@ def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
 def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch.Tensor) -> LogJointFunction:
     local = model.local_step(q, batch.rows, batch.weights)
     entropy = local.bound - float(inner(local.statistics, q.expected_statistics))
-    statistics = tuple(like.new_tensor(s) for s in local.statistics)
-    prior = model.prior.from_natural(tuple(like.new_tensor(e) for e in model.prior.natural))
+    constant = entropy - float(model.prior.log_normaliser)
+    target = tuple(to_torch(eta, like) for eta in update_target(model, local))
 
     def log_joint(theta: Any) -> torch.Tensor:
-        value: torch.Tensor = prior.log_prob(theta) + entropy
-        for s, t in zip(statistics, prior.statistics(theta), strict=True):
-            value = value + (s * t).flatten(1).sum(1)
+        value: torch.Tensor = model.prior.log_base_measure(theta) + constant
+        for eta, t in zip(target, model.prior.statistics(theta), strict=True):
+            value = value + t.flatten(1) @ eta.flatten()
         return value
 
     return log_joint
@@ -122,4 +124,4 @@ def cost(model: Any, batch: Batch, samples: int) -> int:
     """
     if batch.size == 0:
         return samples
-    return batch.size if isinstance(model, ConjugateModel) else batch.size * samples
+    return batch.size if is_conjugate(model) else batch.size * samples

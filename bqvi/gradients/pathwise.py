@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.arrays import like
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.families.gaussian import like
 from bqvi.gradients.black_box import (
     cost,
     differentiable,

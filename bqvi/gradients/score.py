@@ -25,7 +25,6 @@ from bqvi.checks import require_integer, require_one_of
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
-    detached,
     log_joint_function,
     reference_tensor,
     torch_posterior,
@@ -61,7 +60,7 @@ class Score:
         """dL/du at q."""
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         with torch.no_grad():
-            theta = detached(posterior.q.sample(self.samples, rng))
+            theta = posterior.stopped.sample(self.samples, rng)  # no path, so no slopes of draws
             reward = log_joint_function(model, q, batch)(theta)
         log_q = posterior.q.log_prob(theta)
         if self.entropy == "sampled":

@@ -11,7 +11,7 @@ import numpy as np
 
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.inference.trace import Metrics
-from bqvi.models.conjugate import ConjugateModel, LocalStep
+from bqvi.models.conjugate import LocalStep, is_conjugate
 from bqvi.models.data import Data, n_rows
 from gp.arrays import to_numpy
 
@@ -40,7 +40,7 @@ class Monitor:
 
     def elbo(self, q: Any, local: LocalStep | None = None) -> tuple[float, float]:
         """ELBO and standard error, nats; ``local`` is q's local step over all data, if at hand."""
-        if isinstance(self.model, ConjugateModel):
+        if is_conjugate(self.model):
             local = local or self.model.local_step(q, self.data)
             return local.bound + self.base - float(q.kl(self.model.prior)), 0.0
         if hasattr(self.model, "elbo"):

@@ -68,6 +68,11 @@ class ConjugateModel(Protocol):
         """ln p(X | theta) at a point theta, local variables summed out."""
 
 
+def is_conjugate(model: object) -> bool:
+    """Whether ``model`` states a local step; for loops, where asking the whole protocol takes too long."""
+    return hasattr(model, "local_step")
+
+
 def update_target(model: ConjugateModel, local: LocalStep) -> Values:
     """eta* = eta_0 + S: natural parameter of the optimal q(theta) given q(z)."""
     return add(model.prior.natural, local.statistics)

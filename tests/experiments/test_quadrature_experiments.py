@@ -33,7 +33,7 @@ def table(experiment, resources=None):
     frames = []
     for case in experiment.checked_cases(True, resources or Resources()):
         planned = store.PlannedCase(case.name, case.settings, store.digest(experiment.name, case, "test"))
-        frames.append(_labelled(experiment.run(case, 0), planned, 0))
+        frames.append(_labelled({0: experiment.run(case, 0)}, planned))
     return pd.concat(frames, ignore_index=True)
 
 

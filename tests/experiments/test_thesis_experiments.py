@@ -24,7 +24,7 @@ def table(experiment, quick=True):
     frames = []
     for case in experiment.checked_cases(quick, Resources()):
         planned = store.PlannedCase(case.name, case.settings, store.digest(experiment.name, case, version))
-        frames.append(_labelled(experiment.run(case, 0), planned, 0))
+        frames.append(_labelled({0: experiment.run(case, 0)}, planned))
     return pd.concat(frames, ignore_index=True)
 
 
