@@ -45,6 +45,8 @@ def as_like(value: Array, like: Array) -> Array:
     """
     if isinstance(value, int | float):
         return value
+    if type(value) is np.ndarray and type(like) is np.ndarray:
+        return value if value.dtype == like.dtype else value.astype(like.dtype)
     if is_torch(like):
         if is_torch(value):
             return value.to(dtype=like.dtype, device=like.device)

@@ -69,8 +69,8 @@ def _floating(name: str, values: Array) -> Array:
 
 
 def _require_finite(name: str, values: Array) -> None:
-    finite = namespace(values).isfinite(values)
-    if bool(finite.all()):
+    finite = values.isfinite() if is_torch(values) else np.isfinite(values)
+    if finite.all():
         return
     bad = [int(i) for i in np.argwhere(~np.asarray(finite.tolist()))[0]]
     raise ValueError(

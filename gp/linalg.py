@@ -17,7 +17,8 @@ stored in column order, which is what LAPACK reads without a copy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from gp.arrays import Array, is_torch, namespace
 _MOST_ROWS = 64
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
+LARGEST_JITTER = 1e-2
+"""Where rounding errors are large: more would be another model."""
 SMALLEST_PIVOT = 10.0
 """In rounding errors of the variance of its row: below it a pivot is noise."""
 LEAST_SCALE = 1e-24
@@ -91,6 +94,8 @@ class Factor:
         m = b.shape[0]
         rows = self.head[-m:, :] if self.rows is None else self.rows[-m:, :]
         split = known.shape[0]
+        if m == 1:
+            return (b - rows[:, :split] @ known) / rows[:, split]
         return solve_lower(rows[:, split:], b - rows[:, :split] @ known)
 
     @property
@@ -113,7 +118,8 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
     Raises
     ------
     NotPositiveDefiniteError
-        If a jitter of 1e8 rounding errors (2e-8 of ``scale`` in float64) does not suffice.
+        If a jitter of 1e8 rounding errors (2e-8 of ``scale`` in float64), or of 1e-2 where that is less
+        (float32), does not suffice.
     """
     if matrix.shape[0] == 0:
         return Factor(matrix)
@@ -123,7 +129,8 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
     rounding = float(xp.finfo(matrix.dtype).eps)
     least = rounding * SMALLEST_PIVOT * scale
     jitter = 0.0
-    while jitter <= LAST_JITTER * rounding:
+    last = min(LAST_JITTER * rounding, LARGEST_JITTER)
+    while jitter <= last:
         lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
         if lower is not None and bool((xp.linalg.diagonal(lower) ** 2 >= least).all()):
             return Factor(lower, jitter)
@@ -146,15 +153,39 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     xp = namespace(cross, corner)
     if cross.shape[0] == 0:
         return cholesky(corner)
+    if corner.shape[0] == 1 and not is_torch(corner):
+        extended = _extended_by_one(factor, cross[:, 0], float(corner[0, 0]))
+        if extended is not None:
+            return extended
     new = factor.solve(cross).T  # B^T
     scale = xp.linalg.diagonal(corner)
     if factor.jitter > 0:
         corner = corner + _diagonal_matrix(factor.jitter * scale)
     schur = cholesky(corner - new @ new.T, scale)
     rows = xp.concat([new, schur.head], axis=1)
+    return _with_rows(factor, rows, max(factor.jitter, schur.jitter))
+
+
+def _extended_by_one(factor: Factor, cross: Any, corner: float) -> Factor | None:
+    """Return the same for one row, cross (n,), whose pivot is a number; ``None`` if it needs jitter.
+
+    One row at a time is how designs grow, and n is small enough there for overheads to count.
+    """
+    n = cross.shape[0]
+    row = np.empty((1, n + 1), dtype=cross.dtype)
+    new = row[0, :n]
+    new[:] = factor.solve(cross)
+    pivot = corner * (1 + factor.jitter) - float(new @ new)
+    if not pivot >= SMALLEST_PIVOT * float(np.finfo(cross.dtype).eps) * corner > 0:
+        return None
+    row[0, n] = sqrt(pivot)
+    return _with_rows(factor, row, factor.jitter)
+
+
+def _with_rows(factor: Factor, rows: Array, jitter: float) -> Factor:
+    """Return a factor with more rows, (m, n + m), below it."""
     if factor.rows is not None:
         rows = _stacked_rows(factor.rows, rows)
-    jitter = max(factor.jitter, schur.jitter)
     if rows.shape[0] > _MOST_ROWS:
         return Factor(_joined(factor.head, rows), jitter)
     return Factor(factor.head, jitter, rows)
@@ -162,6 +193,11 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
 
 def _stacked_rows(above: Array, below: Array) -> Array:
     """Return rows of a triangular matrix, (k, n), with m more, (m, n + m), below them."""
+    if not is_torch(above):
+        (k, n), m = above.shape, below.shape[0]
+        rows = np.empty((k + m, n + m), dtype=above.dtype)
+        rows[:k, :n], rows[:k, n:], rows[k:, :] = above, 0, below
+        return rows
     xp = namespace(above, below)
     zeros = xp.zeros_like(below[0, above.shape[1] :]) * xp.zeros_like(above[:, :1])
     return xp.concat([xp.concat([above, zeros], axis=1), below], axis=0)
@@ -190,10 +226,20 @@ def solve_lower(lower: Array, b: Array, transposed: bool = False) -> Array:
     if b.ndim == 2 and b.shape[1] == 1:
         return solve_lower(lower, b[:, 0], transposed)[:, None]
     if b.ndim == 1:
-        trsv: Any = get_blas_funcs("trsv", (lower, b))
+        trsv = _blas("trsv", lower.dtype, b.dtype)
         return trsv(lower, b, lower=1, trans=int(transposed))
-    trsm: Any = get_blas_funcs("trsm", (lower, b))
+    trsm = _blas("trsm", lower.dtype, b.dtype)
     return trsm(1.0, lower, b, lower=1, trans_a=int(transposed))
+
+
+@cache
+def _blas(name: str, *dtypes: Any) -> Any:
+    return get_blas_funcs(name, dtype=np.result_type(*dtypes))
+
+
+@cache
+def _lapack(name: str, dtype: Any) -> Any:
+    return get_lapack_funcs(name, dtype=dtype)
 
 
 def _solve_torch(lower: Array, b: Array, transposed: bool) -> Array:
@@ -207,8 +253,7 @@ def _solve_torch(lower: Array, b: Array, transposed: bool) -> Array:
 
 def inverse(factor: Factor) -> Any:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
-    potri: Any = get_lapack_funcs("potri", (factor.lower,))
-    lower, _ = potri(factor.lower, lower=1)
+    lower, _ = _lapack("potri", factor.lower.dtype)(factor.lower, lower=1)
     full = lower + lower.T
     index = np.arange(full.shape[0])
     full[index, index] = lower[index, index]
@@ -222,9 +267,8 @@ def _lower(matrix: Array) -> Array | None:
 
         lower, info = torch.linalg.cholesky_ex(matrix)
         return lower if int(info) == 0 else None
-    potrf: Any = get_lapack_funcs("potrf", (matrix,))
     # the transpose of a symmetric matrix in row order is the matrix in LAPACK's column order
-    lower, info = potrf(matrix.T, lower=1, clean=1)
+    lower, info = _lapack("potrf", matrix.dtype)(matrix.T, lower=1, clean=1)
     return lower if info == 0 else None
 
 

@@ -14,7 +14,7 @@ rows. What is predicted may be values, or any other functional of f (:class:`gp.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log, pi
 from typing import TYPE_CHECKING, overload
@@ -25,7 +25,7 @@ from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import as_noise, as_values
 from gp.integrals import Integral, JointIntegral, joint_integral
 from gp.kernels.base import DifferentiableKernel, Kernel
-from gp.linalg import Factor, cholesky, extend
+from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend
 from gp.means import Mean
 from gp.measures import Measure
 from gp.observations import (
@@ -210,6 +210,9 @@ class Posterior:
     def extend(self, x: Array | Functional, y: Array, noise: Array | None = None) -> Posterior:
         """Return the posterior with m more observations, in O(n^2 m): equal to a refit.
 
+        Where the old factor cannot be extended, because all rows need more jitter than it has,
+        everything is factorised again, in O((n + m)^3): the result's ``jitter`` tells.
+
         Parameters
         ----------
         x : points (m, D), or functionals.
@@ -220,6 +223,8 @@ class Posterior:
         ------
         ValueError
             If the process has a noise for each observation and ``noise`` is not given.
+        NotPositiveDefiniteError
+            If no small jitter makes the covariance of all observations positive definite.
         """
         added = self._predicted(x)
         y = as_values("y", _flat(y), len(added), self.y)
@@ -229,8 +234,10 @@ class Posterior:
                 "of the new ones"
             )
         noise = self.noise if noise is None else as_noise(noise, len(added), self.y)
-        corner = covariance(self.kernel, added, added)
-        factor = extend(self.factor, self._cross(added).T, with_noise(corner, added, noise))
+        try:
+            factor = extend(self.factor, self._cross(added).T, _corner(self.kernel, added, noise))
+        except NotPositiveDefiniteError:
+            return self._refitted(added, y, noise)
         xp = namespace(y)
         whitened = factor.continue_solution(self.whitened, y - added.apply(self.mean_function))
         extended = Posterior(
@@ -246,6 +253,14 @@ class Posterior:
         if factor.jitter > self.jitter:
             _refuse_contradictions(extended)
         return extended
+
+    def _refitted(self, added: Functional, y: Array, noise: Array) -> Posterior:
+        """Return the posterior with more observations, from their whole covariance."""
+        observed = self.observations.and_also(added)
+        values = namespace(y).concat([self.y, y])
+        variances = _joined_noise(self.noise, noise, self.observations, added)
+        posterior = condition(self.kernel, self.mean_function, observed, values, variances)
+        return replace(posterior, hyperparameters=self.hyperparameters)
 
     def _predicted(self, x: Array | Functional) -> Functional:
         at = as_functional(x)
@@ -297,6 +312,13 @@ def with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
     return matrix + namespace(matrix).eye(
         matrix.shape[0], dtype=matrix.dtype, device=matrix.device
     ) * as_like(variances, matrix)
+
+
+def _corner(kernel: Kernel, added: Functional, noise: Array) -> Array:
+    """Return the covariance of new observations, (m, m); for one value, its variance will do."""
+    if isinstance(noise, float) and type(added) is Values and len(added) == 1:
+        return (kernel.diagonal(added.x) + noise)[:, None]
+    return with_noise(covariance(kernel, added, added), added, noise)
 
 
 def _only_values(observed: Functional) -> bool:

@@ -10,6 +10,7 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 
 import gp
+from gp import linalg
 from gp.kernels import (
     Columns,
     Constant,
@@ -519,3 +520,39 @@ def test_values_and_gradients_in_any_unit(scale, data):
     )
     assert posterior.jitter > 0
     np.testing.assert_allclose(posterior.mean(at * scale), reference.mean(at), atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
+def test_an_extension_that_cannot_be_made_is_a_refit(make, data, monkeypatch):
+    def refuse(*_):
+        raise gp.NotPositiveDefiniteError("no jitter helps the new rows alone")
+
+    x, y, at = (make(part) for part in data)
+    process = gp.GaussianProcess(KERNELS["se"], noise=0.01)
+    first = process.condition(x[:8], y[:8])
+    monkeypatch.setattr("gp.posterior.extend", refuse)
+    extended, refit = first.extend(x[8:], y[8:]), process.condition(x, y)
+    np.testing.assert_array_equal(extended.covariance(at), refit.covariance(at))
+    np.testing.assert_array_equal(extended.mean(at), refit.mean(at))
+
+
+def test_noise_free_points_without_end_can_be_added():
+    """The jitter of row upon row adds up until there may be no next row; all together need little."""
+    rng = np.random.default_rng(15)
+    for _ in range(4):  # with OpenBLAS, two of these come to such a row
+        x = rng.uniform(-1, 1, (60, 1))
+        y = np.cos(x[:, 0])
+        posterior = gp.GaussianProcess(SquaredExponential(4.0)).condition(x[:5], y[:5])
+        for i in range(5, 60):
+            posterior = posterior.extend(x[i : i + 1], y[i : i + 1])
+        at = rng.uniform(-0.8, 0.8, (20, 1))
+        np.testing.assert_allclose(posterior.mean(at), np.cos(at[:, 0]), atol=1e-4)
+
+
+def test_jitter_of_single_precision_stays_small():
+    """A singular covariance in float32: jitter is at most a hundredth of the variance, or none is enough."""
+    x = np.linspace(0, 1, 40, dtype=np.float32)[:, None]
+    posterior = gp.GaussianProcess(SquaredExponential(3.0)).condition(x, np.cos(x[:, 0]))
+    assert 0 < posterior.jitter < 1e-2
+    with pytest.raises(gp.NotPositiveDefiniteError, match="jitter"):
+        linalg.cholesky(np.array([[1.0, 1.2], [1.2, 1.0]], dtype=np.float32))
