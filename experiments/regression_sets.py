@@ -68,7 +68,10 @@ class RegressionSet:
             )
 
     def split(self, index: int, rows: int | None = None) -> Split:
-        """Return split `index`, with `rows` training rows at equal distances (None: all).
+        """Return split `index`, with at most `rows` training rows, drawn at random (None: all).
+
+        The draw depends on the split only. (Rows at equal distances would not do: many sets are grids,
+        row by row.)
 
         Raises
         ------
@@ -83,7 +86,7 @@ class RegressionSet:
         tested = self.test_mask[:, index]
         trained = np.flatnonzero(~tested)
         if rows is not None and rows < len(trained):
-            trained = trained[np.linspace(0, len(trained) - 1, rows).round().astype(int)]
+            trained = np.sort(np.random.default_rng(index).choice(trained, rows, replace=False))
         return Split(self.x[trained], self.y[trained], self.x[tested], self.y[tested])
 
 

@@ -128,6 +128,10 @@ def fitted(problem: Problem, vector: Any, factor: float = 1.0) -> tuple[Kernel, 
 
 def _least_squares(columns: Any, target: Any) -> tuple[Any, Any]:
     """Return coefficients and residual; the columns may be of very different sizes."""
+    if columns.shape[1] == 1:
+        column = columns[:, 0]
+        coefficient = column @ target / ((column @ column) or 1.0)
+        return np.array([coefficient]), target - coefficient * column
     size = np.linalg.norm(columns, axis=0)
     size = np.where(size > 0, size, 1.0)
     coefficients = np.linalg.lstsq(columns / size, target, rcond=None)[0] / size

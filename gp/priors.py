@@ -93,7 +93,7 @@ class Priors:
 
     lengthscale: Plateau = field(default=Plateau(1e-2, 1e3))
     variance: Plateau = field(default=Plateau(1e-4, 1e4))
-    noise: Plateau = field(default=Plateau(1e-7, 1e2))
+    noise: Plateau = field(default=Plateau(1e-10, 1e2))
     period: Plateau = field(default=Plateau(1e-2, 10.0))
     shape: Plateau = field(default=Plateau(2e-2, 50.0))
     location: Interval = field(default=Interval(5.0))
