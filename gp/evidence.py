@@ -18,6 +18,7 @@ The scale is fixed to 1 where the noise is known, since it would scale the noise
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import log, pi
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from gp.kernels.base import Kernel
 from gp.kernels.parameters import pack, scaled, unpack
-from gp.linalg import Factor, cholesky, inverse
+from gp.linalg import Factor, add_outer, cholesky, inverse
 from gp.means import Mean
 
 _SMALLEST_SCALE = 1e-8
@@ -61,10 +62,15 @@ class Problem:
             parts.append(np.array([log(0.01 * np.max(self.kernel.diagonal(self.x)))]))
         return np.concatenate(parts)
 
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """Where the kernel's and the mean's parameters end."""
+        split = len(pack(self.kernel))
+        return split, split + len(pack(self.mean))
+
     def unpack(self, vector: Any) -> tuple[Kernel, Mean, Any]:
         """Return kernel, mean and noise for a vector of parameters."""
-        split = len(pack(self.kernel))
-        stop = split + len(pack(self.mean))
+        split, stop = self._ends
         noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
         return unpack(self.kernel, vector[:split]), unpack(self.mean, vector[split:stop]), noise
 
@@ -104,7 +110,7 @@ def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
     w = factor.solve(residual, transposed=True)
     weights = inverse(factor)
     weights *= -0.5
-    weights += np.outer(0.5 / solution.scale * w, w)
+    weights = add_outer(weights, w, 0.5 / solution.scale)
     parts = [pullback(weights), mean.pullback(problem.x, w / solution.scale)]
     if problem.noise is None:
         parts.append(np.array([noise * np.trace(weights)]))

@@ -27,6 +27,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from gp.arrays import Array, is_torch, namespace
 
 _MOST_ROWS = 64
+_BLOCK = 64
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
 LARGEST_JITTER = 1e-2
@@ -254,10 +255,18 @@ def _solve_torch(lower: Array, b: Array, transposed: bool) -> Array:
 def inverse(factor: Factor) -> Any:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
     lower, _ = _lapack("potri", factor.lower.dtype)(factor.lower, lower=1)
-    full = lower + lower.T
-    index = np.arange(full.shape[0])
-    full[index, index] = lower[index, index]
-    return full
+    for start in range(0, len(lower), _BLOCK):  # mirrored block by block: no second matrix
+        stop = start + _BLOCK
+        corner = lower[start:stop, start:stop]
+        corner += np.tril(corner, -1).T
+        lower[start:stop, stop:] = lower[stop:, start:stop].T
+    return lower.T  # in the order of rows, as what it is multiplied with
+
+
+def add_outer(matrix: Any, vector: Any, factor: float) -> Any:
+    """Return a symmetric ``matrix`` (n, n) plus factor v v^T, in its place. NumPy only."""
+    columns = matrix if matrix.flags.f_contiguous else matrix.T  # either way it is symmetric
+    return _blas("ger", matrix.dtype)(factor, vector, vector, a=columns, overwrite_a=1).T
 
 
 def _lower(matrix: Array) -> Array | None:

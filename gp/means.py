@@ -197,7 +197,7 @@ class NegativeQuadratic:
         """Return location and scale."""
         return (
             Parameter("location", self.location, "location", input_power=1, positive=False),
-            Parameter("scale", self.scale, "lengthscale", input_power=1, output_power=-1),
+            Parameter("scale", self.scale, "lengthscale", input_power=1, output_power=-0.5),
         )
 
     def with_parameters(self, values: Sequence[Array]) -> Self:

@@ -69,7 +69,8 @@ class Coordinates:
     free : (P,), their places among all entries of the model's vector.
     reference : the place of the variance that stays at its unit, or ``None``.
     origin, step : of all entries: vector = origin + step * theta.
-    positive : (P,), whether theta is a logarithm. output_powers : (P,), of their units.
+    positive : (P,), whether theta is a logarithm.
+    scale_powers : (P,), powers of the root of the overall scale in them; 0 for the mean's.
     prior : of theta.
     """
 
@@ -80,7 +81,7 @@ class Coordinates:
     origin: Any
     step: Any
     positive: Any
-    output_powers: Any
+    scale_powers: Any
     prior: JointPrior
 
     @staticmethod
@@ -102,7 +103,7 @@ class Coordinates:
             origin=np.array([entry.origin for entry in entries]),
             step=np.array([entry.step for entry in entries]),
             positive=np.array([entries[i].parameter.positive for i in free], dtype=bool),
-            output_powers=np.array([entries[i].parameter.output_power for i in free]),
+            scale_powers=np.array([entries[i].scale_power for i in free]),
             prior=JointPrior.of([priors.of(entries[i].parameter.kind) for i in free]),
         )
 
@@ -120,7 +121,7 @@ class Coordinates:
         counted = (vector - self.origin) / self.step
         theta = counted[self.free]
         if self.reference is not None:
-            theta = theta - (self.output_powers == 2) * counted[self.reference]
+            theta = theta - (self.scale_powers == 2) * counted[self.reference]
         return np.clip(theta, self.prior.bounds_lower, self.prior.bounds_upper)
 
     def pull_back(self, gradient: Any) -> Any:
@@ -130,7 +131,7 @@ class Coordinates:
     def values(self, theta: Any, scale: float) -> Any:
         """Return the parameters (P,) in the units of the user, for an overall scale of K."""
         natural = self.vector(theta)[self.free]
-        positive = np.exp(np.where(self.positive, natural, 0.0)) * scale ** (self.output_powers / 2)
+        positive = np.exp(np.where(self.positive, natural, 0.0)) * scale ** (self.scale_powers / 2)
         return np.where(self.positive, positive, natural)
 
 
@@ -141,17 +142,23 @@ class _Entry:
     redundant: bool
     origin: float
     step: float
+    scale_power: float
 
 
 def _entries(problem: Problem, units: Units) -> list[_Entry]:
     """One entry for each number among the parameters, in the order of the model's vector."""
-    parameters = [*problem.kernel.parameters(), *problem.mean.parameters()]
-    if problem.noise is None:
-        parameters.append(Parameter("noise", 1.0, "noise", output_power=2))
-    return [entry for parameter in parameters for entry in _entries_of(parameter, units)]
+    covariance, mean = list(problem.kernel.parameters()), list(problem.mean.parameters())
+    noise = [Parameter("noise", 1.0, "noise", output_power=2)] if problem.noise is None else []
+    return [
+        entry
+        for parameters, scaled in ((covariance, True), (mean, False), (noise, True))
+        for parameter in parameters
+        for entry in _entries_of(parameter, units, scaled)
+    ]
 
 
-def _entries_of(parameter: Parameter, units: Units) -> list[_Entry]:
+def _entries_of(parameter: Parameter, units: Units, scaled: bool) -> list[_Entry]:
+    """Return the entries of a parameter; ``scaled`` if the overall scale multiplies what it is part of."""
     columns = list(parameter.columns or range(len(units.inputs)))
     shape = np.shape(to_numpy(parameter.value))
     size = int(np.prod(shape, dtype=int))
@@ -170,11 +177,12 @@ def _entries_of(parameter: Parameter, units: Units) -> list[_Entry]:
         origin = np.log(unit) if parameter.positive else np.mean(units.centre[group])
         step = 1.0 if parameter.positive else unit
         redundant = parameter.redundant and index == 0
-        entries.append(_Entry(label, parameter, redundant, float(origin), step))
+        power = parameter.output_power if scaled else 0
+        entries.append(_Entry(label, parameter, redundant, float(origin), step, power))
     return entries
 
 
 def _reference(entries: list[_Entry]) -> int | None:
-    variances = (i for i, entry in enumerate(entries) if entry.parameter.output_power == 2)
+    variances = (i for i, entry in enumerate(entries) if entry.scale_power == 2)
     place = next(variances, None)
     return None if place is None or entries[place].name == "noise" else place

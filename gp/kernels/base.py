@@ -51,7 +51,7 @@ class Parameter:
     value: Array
     kind: Kind
     input_power: int = 0
-    output_power: int = 0
+    output_power: float = 0
     positive: bool = True
     columns: tuple[int, ...] | None = None
     redundant: bool = False

@@ -35,9 +35,9 @@ class RationalQuadratic(Stationary):
         """Return -b^(-alpha - 1) / 2."""
         return -0.5 * self._power(s, 1)
 
-    def slope_given(self, s: Array, profile: Array) -> Array:
-        """Return -phi / (2 b)."""
-        return -0.5 * profile / (1 + s / (2 * as_like(self.alpha, s)))
+    def slope_given(self, s: Array, k: Array) -> Array:
+        """Return -k / (2 b)."""
+        return -0.5 * k / (1 + s / (2 * as_like(self.alpha, s)))
 
     def curvature(self, s: Array) -> Array:
         """Return (1 + 1 / alpha) b^(-alpha - 2) / 4."""

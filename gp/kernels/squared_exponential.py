@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gp.arrays import Array, namespace
+import numpy as np
+
+from gp.arrays import Array, is_torch, namespace
 from gp.kernels.stationary import Stationary
 
 
@@ -19,15 +21,16 @@ class SquaredExponential(Stationary):
 
     def profile(self, s: Array) -> Array:
         """Return exp(-s / 2)."""
-        return namespace(s).exp(-0.5 * s)
+        half = -0.5 * s
+        return namespace(s).exp(half) if is_torch(half) else np.exp(half, out=half)
 
     def slope(self, s: Array) -> Array:
         """Return -exp(-s / 2) / 2."""
         return -0.5 * self.profile(s)
 
-    def slope_given(self, s: Array, profile: Array) -> Array:
-        """Return -phi / 2."""
-        return -0.5 * profile
+    def slope_given(self, s: Array, k: Array) -> Array:
+        """Return -k / 2."""
+        return -0.5 * k
 
     def curvature(self, s: Array) -> Array:
         """Return exp(-s / 2) / 4."""

@@ -57,9 +57,9 @@ class Stationary(Algebra):
     def slope(self, s: Array) -> Array:
         """Return phi'(s)."""
 
-    def slope_given(self, s: Array, profile: Array) -> Array:
-        """Return phi'(s), given phi(s); for profiles that make it cheap by that."""
-        return self.slope(s)
+    def slope_given(self, s: Array, k: Array) -> Array:
+        """Return variance * phi'(s) in a new array, given k = variance * phi(s), which may make it cheap."""
+        return as_like(self.variance, s) * self.slope(s)
 
     @abstractmethod
     def curvature(self, s: Array) -> Array:
@@ -102,14 +102,13 @@ class Stationary(Algebra):
     def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
         """Return k(x, x) and its pull-back to log lengthscale and log variance."""
         s = self.squared_distance(x, x)
-        profile = self.profile(s)
-        k = self.variance * profile
+        k = self.profile(s)
+        k *= self.variance
 
         def pullback(weights: Array) -> Array:
-            by_dimension = contract_squared_differences(
-                weights * self.slope_given(s, profile), x / self.lengthscale
-            )
-            lengthscale = -2 * self.variance * by_dimension
+            slope = self.slope_given(s, k)
+            slope *= weights
+            lengthscale = -2 * contract_squared_differences(slope, x / self.lengthscale)
             if np.size(self.lengthscale) == 1:
                 lengthscale = lengthscale.sum(keepdims=True)
             return np.append(lengthscale, np.vdot(weights, k))

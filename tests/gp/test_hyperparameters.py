@@ -1,6 +1,7 @@
 """Fits: exact gradients, peers, units, collapse, what data do not determine, marginalisation."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -370,3 +371,42 @@ def test_the_present_values_are_a_start_whatever_they_are():
     kept = as_given.vector(as_given.theta(posterior.hyperparameters.problem.pack()))
     variances = np.exp(kept[[1, 4]])
     assert variances[0] / variances[1] == pytest.approx(3600, rel=1e-12)
+
+
+@pytest.mark.parametrize("noise", ["learn", 1e-4])
+def test_values_are_those_of_the_posterior_in_any_unit(noise):
+    """Names, values and model agree; in other units each value is multiplied by its unit."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(60, 2))
+    y = 3 - 0.5 * np.sum(((x - 0.4) / [0.8, 1.6]) ** 2, axis=1) + 0.1 * np.sin(3 * x[:, 0])
+    y += 0.01 * rng.normal(size=60)
+    mean = gp.means.NegativeQuadratic(0.0, np.zeros(2), np.ones(2))
+    a, b = 1e3, 1e-4
+    known = (noise, noise if noise == "learn" else noise * b**2)
+    plain = gp.fit(x, y, SquaredExponential(np.ones(2)), mean, known[0])
+    other = gp.fit(
+        a * x, b * y, SquaredExponential(a * np.ones(2), b**2),
+        replace(mean, scale=a / np.sqrt(b) * np.ones(2)), known[1],
+    )  # fmt: skip
+    for posterior in (plain, other):
+        values = dict(zip(posterior.hyperparameters.names, posterior.hyperparameters.values, strict=True))
+        for d in range(2):
+            np.testing.assert_allclose(values[f"scale[{d}]"], posterior.mean_function.scale[d], rtol=1e-10)
+            np.testing.assert_allclose(
+                values[f"location[{d}]"], posterior.mean_function.location[d], atol=1e-10
+            )
+            np.testing.assert_allclose(
+                values[f"lengthscale[{d}]"], posterior.kernel.lengthscale[d], rtol=1e-10
+            )
+        if noise == "learn":
+            np.testing.assert_allclose(values["noise"], posterior.noise, rtol=1e-10)
+        else:
+            np.testing.assert_allclose(values["variance"], posterior.kernel.variance, rtol=1e-10)
+    np.testing.assert_allclose(
+        other.mean_function.scale, plain.mean_function.scale * a / np.sqrt(b), rtol=1e-2
+    )
+    np.testing.assert_allclose(other.mean_function.location, plain.mean_function.location * a, rtol=1e-2)
+    shift = len(y) * np.log(b)
+    np.testing.assert_allclose(
+        other.log_marginal_likelihood + shift, plain.log_marginal_likelihood, atol=1e-3
+    )
