@@ -12,7 +12,7 @@ import pandas as pd
 from experiments import gp_benchmarks, regression_sets
 from experiments.experiment import Case, Experiment, Resources
 
-MOST_ROWS = 500
+MOST_ROWS = 300
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
