@@ -26,7 +26,7 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
     Lists and NumPy arrays of another dtype are taken to that of NumPy points; anything that would
     move data between libraries, dtypes of torch or devices is an error.
     """
-    y = _floating(name, y)
+    y = _floating(name, y, like)
     if is_torch(y) != is_torch(like) or (is_torch(y) and (y.dtype != like.dtype or y.device != like.device)):
         raise TypeError(
             f"{name} is a {describe(y)}, x is a {describe(like)}: give both as NumPy arrays "
@@ -57,15 +57,28 @@ def as_noise(noise: Array | None, size: int, like: Array) -> Array:
     return noise
 
 
-def _floating(name: str, values: Array) -> Array:
+def _floating(name: str, values: Array, like: Array | None = None) -> Array:
+    """Return an array of real numbers in float32 or float64; whole numbers in the dtype of ``like``."""
     if is_torch(values):
-        return values if values.is_floating_point() else values.double()
+        return _floating_tensor(name, values, like)
     if isinstance(values, np.ndarray) and values.dtype in (np.float64, np.float32):
         return values
+    if np.iscomplexobj(values):
+        raise TypeError(f"{name} is a {describe(values)}: give real numbers")
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} cannot be read as an array of real numbers: {error}") from None
+
+
+def _floating_tensor(name: str, values: Array, like: Array | None) -> Array:
+    import torch
+
+    if values.dtype in (torch.float32, torch.float64):
+        return values
+    if values.is_floating_point() or values.is_complex():
+        raise TypeError(f"{name} is a {describe(values)}: give float32 or float64")
+    return values.to(like.dtype if is_torch(like) else torch.float64)
 
 
 def _require_finite(name: str, values: Array) -> None:
