@@ -26,13 +26,16 @@ from gp.evidence import Problem, fitted, solve
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.means import Constant, Mean
-from gp.posterior import Posterior, condition
+from gp.posterior import Posterior, condition, refuse_contradictions
 from gp.priors import Priors
 from gp.search import Search, curvature, log_evidence, search
 from gp.units import Coordinates, Units
 
 _UNDETERMINED = 0.7
 _OPEN_ENDED = 2.0
+_MANY_POINTS = 200
+_SAME = 1e-6
+"""Values that are the same but for rounding, in standard deviations of the targets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +171,9 @@ def fit(
         bounds. They differ only outside the plateaus of the priors.
     priors : :class:`gp.priors.Priors`; weak by default.
     n_starts : how many starting points are tried by a short climb, of which the best goes on. By
-        default 3 up to five dimensions and 3 more for each further one: optima of the evidence
-        multiply with the inputs that may or may not matter.
+        default 3 up to five dimensions and 3 more for each further one, and at least 6 beyond 200
+        points: optima of the evidence multiply with the inputs that may or may not matter, and
+        stand further apart the more data there are.
     max_iterations : of each search.
     seed : of the random starting points.
 
@@ -185,13 +189,17 @@ def fit(
     Raises
     ------
     ValueError, TypeError
-        For entries that are not finite, no data, or arguments that are not among those above.
+        For entries that are not finite, no data, a point with two values where there is no noise, or
+        arguments that are not among those above.
     """
     _check_choices(method, noise, n_starts, max_iterations)
+    _check_kinds(mean, priors)
     x, y = _checked_data(x, y)
-    n_starts = 3 + 3 * max(0, x.shape[1] - 5) if n_starts is None else n_starts
+    n_starts = _default_starts(*x.shape) if n_starts is None else n_starts
     units = Units.of(to_numpy(x), to_numpy(y))
     problem = _problem(x, y, kernel, mean, noise, units=units)
+    if _without_noise(problem):
+        refuse_contradictions(x, y, np.full(len(y), _SAME * units.output))
     coordinates = Coordinates.of(problem, units, priors or Priors())
     limits = Search(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
     found = search(problem, coordinates, limits)
@@ -226,6 +234,23 @@ def _check_choices(method: str, noise: object, n_starts: int | None, max_iterati
     if (n_starts is not None and n_starts < 1) or max_iterations < 1:
         given = f"n_starts = {n_starts}, max_iterations = {max_iterations}"
         raise ValueError(f"{given}: give 1 or more of each")
+
+
+def _check_kinds(mean: object, priors: object) -> None:
+    if mean is not None and not isinstance(mean, Mean):
+        raise TypeError(f"mean = {mean!r}: give a mean function, such as those of gp.means")
+    if priors is not None and not isinstance(priors, Priors):
+        raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
+
+
+def _without_noise(problem: Problem) -> bool:
+    """Tell whether neither the model nor its kernel has noise."""
+    white = any(parameter.kind == "noise" for parameter in problem.kernel.parameters())
+    return problem.noise is not None and not np.any(problem.noise) and not white
+
+
+def _default_starts(n: int, dimension: int) -> int:
+    return max(6 if n > _MANY_POINTS else 3, 3 + 3 * (dimension - 5))
 
 
 def _checked_data(x: Array, y: Array) -> tuple[Array, Array]:

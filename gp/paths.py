@@ -8,6 +8,9 @@ w_j drawn from that density and phases from the uniform distribution,
 has mean zero and covariance k (Rahimi & Recht 2007). The spectral density of the squared
 exponential is Gaussian, that of a Matern kernel a multivariate t, that of a rational quadratic a
 Gaussian with a Gamma precision; the frequencies of a product of kernels add, the paths of a sum do.
+A periodic kernel is exp(-z) exp(z cos phi) in each dimension, z = 1 / lengthscale^2, phi = 2 pi (x - y) /
+period: the characteristic function in phi of the difference of two Poisson variables of mean z / 2
+(Skellam 1946), which therefore are its harmonics.
 Linear and constant kernels need no approximation.
 """
 
@@ -24,6 +27,7 @@ from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.matern import Matern12, Matern32, Matern52
+from gp.kernels.periodic import Periodic
 from gp.kernels.polynomial import Constant, Linear
 from gp.kernels.rational_quadratic import RationalQuadratic
 from gp.kernels.squared_exponential import SquaredExponential
@@ -170,6 +174,10 @@ def _spectrum(kernel: Kernel, dimension: int, size: int, rng: np.random.Generato
         return frequencies, variance
     if isinstance(kernel, Constant):
         return np.zeros((size, dimension)), float(kernel.variance)
+    if isinstance(kernel, Periodic):
+        mean = np.broadcast_to(0.5 / to_numpy(kernel.lengthscale) ** 2, (size, dimension))
+        harmonics = rng.poisson(mean) - rng.poisson(mean)
+        return 2 * pi * harmonics / to_numpy(kernel.period), float(kernel.variance)
     for kind, precision in _PRECISIONS.items():
         if isinstance(kernel, kind) and isinstance(kernel, Stationary):
             normal = rng.standard_normal((size, dimension)) / to_numpy(kernel.lengthscale)
@@ -177,7 +185,7 @@ def _spectrum(kernel: Kernel, dimension: int, size: int, rng: np.random.Generato
             return normal * scale, float(kernel.variance)
     raise TypeError(
         f"{type(kernel).__name__} has no random features: sample paths are there for "
-        f"{', '.join(kind.__name__ for kind in _PRECISIONS)}, products of these, sums, and linear "
+        f"{', '.join(kind.__name__ for kind in _PRECISIONS)}, Periodic, products of these, sums, and linear "
         "functions; `sample(x, n, seed)` draws from any kernel, at points known beforehand"
     )
 

@@ -57,7 +57,7 @@ class GradientMoments:
     covariance: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Posterior:
     """A Gaussian process conditioned on observations; made by ``GaussianProcess.condition``.
 
@@ -80,6 +80,13 @@ class Posterior:
     factor: Factor
     whitened: Array
     hyperparameters: Hyperparameters | None = None
+
+    def __repr__(self) -> str:
+        noise = f"{self.noise:.4g}" if getattr(self.noise, "ndim", 0) == 0 else "one for each"
+        return (
+            f"Posterior({len(self.observations)} observations, kernel={self.kernel!r}, "
+            f"mean={self.mean_function!r}, noise={noise}, jitter={self.jitter:.3g})"
+        )
 
     @property
     def x(self) -> Array:
@@ -357,17 +364,23 @@ def _flat(y: Array | Sequence[Array]) -> Array:
 def _refuse_contradictions(posterior: Posterior) -> None:
     """Raise ValueError where one point has two values and no noise to explain them."""
     observed = posterior.observations
-    if not _only_values(observed):
-        return
-    noise = _noise_variances(observed, posterior.noise)
-    variances = to_numpy(noise + posterior.jitter * observed.variance(posterior.kernel))
-    values = to_numpy(posterior.y)
-    _, inverse = np.unique(to_numpy(posterior.x), axis=0, return_inverse=True)
+    if _only_values(observed):
+        noise = _noise_variances(observed, posterior.noise)
+        variances = noise + posterior.jitter * observed.variance(posterior.kernel)
+        refuse_contradictions(posterior.x, posterior.y, 10 * variances**0.5)
+
+
+def refuse_contradictions(x: Array, y: Array, allowed: Array) -> None:
+    """Raise ValueError where y (n,) has two values at one point of x (n, D) that differ by too much.
+
+    ``allowed`` (n,): the distances of the two from the truth that noise could explain.
+    """
+    points, values, slack = to_numpy(x), to_numpy(y), to_numpy(allowed)
+    _, inverse = np.unique(points, axis=0, return_inverse=True)
     order = np.argsort(inverse.reshape(-1), kind="stable")
     same = np.diff(inverse.reshape(-1)[order]) == 0
     gap = np.abs(np.diff(values[order]))
-    allowed = 10 * np.sqrt(variances[order][:-1] + variances[order][1:])
-    bad = np.flatnonzero(same & (gap > allowed))
+    bad = np.flatnonzero(same & (gap > np.hypot(slack[order][:-1], slack[order][1:])))
     if bad.size:
         i, j = order[bad[0]], order[bad[0] + 1]
         raise ValueError(

@@ -351,6 +351,18 @@ def test_bad_arguments_are_named(arguments, message, data):
         gp.fit(*data, **arguments)
 
 
+def test_two_values_at_one_point_need_noise(data):
+    """Without the check the kernel's variance grows until its jitter explains the difference."""
+    x, y = data
+    twice, values = np.concatenate([x, x[3:4]]), np.append(y, y[3] + 0.5)
+    for noise in (None, 0.0, np.zeros(61)):
+        with pytest.raises(ValueError, match=r"x\[3\] and x\[60\] are the same point"):
+            gp.fit(twice, values, noise=noise)
+    for arguments in ({}, {"noise": 0.1}, {"noise": None, "kernel": Matern52(1.0) + White(0.1)}):
+        mean = gp.fit(twice, values, **arguments).mean(x[3:4])
+        assert y[3] - 0.2 < mean < y[3] + 0.5  # between the two values, or on the side of its neighbours
+
+
 def test_nothing_to_fit_to(data):
     with pytest.raises(ValueError, match="x has no points"):
         gp.fit(data[0][:0], data[1][:0])
@@ -410,3 +422,9 @@ def test_values_are_those_of_the_posterior_in_any_unit(noise):
     np.testing.assert_allclose(
         other.log_marginal_likelihood + shift, plain.log_marginal_likelihood, atol=1e-3
     )
+
+
+@pytest.mark.parametrize("arguments", [{"mean": 3.0}, {"priors": 3}, {"kernel": "rbf"}])
+def test_arguments_of_another_kind_are_named(arguments, data):
+    with pytest.raises(TypeError, match=f"{next(iter(arguments))} = "):
+        gp.fit(*data, **arguments)

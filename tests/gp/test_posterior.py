@@ -99,9 +99,8 @@ def test_torch_and_numpy_agree(name, data):
         assert isinstance(result, torch.Tensor)
         np.testing.assert_allclose(result, getattr(ours, method)(at), rtol=0, atol=1e-11)
     assert isinstance(theirs.sample(points, 3, seed=0), torch.Tensor)
-    if name != "product":  # a periodic kernel has no random features
-        theirs_path, ours_path = theirs.sample_path(seed=0), ours.sample_path(seed=0)
-        np.testing.assert_allclose(theirs_path(points), ours_path(at), rtol=0, atol=1e-9)
+    theirs_path, ours_path = theirs.sample_path(seed=0), ours.sample_path(seed=0)
+    np.testing.assert_allclose(theirs_path(points), ours_path(at), rtol=0, atol=1e-9)
     extended = theirs.extend(points[:2], torch.from_numpy(f(at[:2])))
     np.testing.assert_allclose(
         extended.mean(points), ours.extend(at[:2], f(at[:2])).mean(at), rtol=0, atol=1e-11
@@ -310,6 +309,8 @@ def test_samples_have_the_posterior_moments(data):
         Matern52(0.9, 1.7),
         RationalQuadratic(ARD, 1.3, alpha=0.8),
         SquaredExponential(ARD) * Columns(Matern52(0.5), (1,)) * Constant(1.3),
+        Periodic(np.array([0.9, 1.4]), np.array([1.3, 2.1]), 1.7),
+        Matern52(ARD) * Columns(Periodic(1.2, 1.1), (0,)),
         Linear(0.6, 0.2) + Constant(0.4) + Columns(Linear(0.3), (1,)) + SquaredExponential(0.8),
     ],
     ids=lambda kernel: type(kernel).__name__,
@@ -341,7 +342,7 @@ def test_a_path_is_one_function_and_has_a_gradient(data):
 def test_kernels_without_features_say_so(data):
     x, y, _ = data
     with pytest.raises(TypeError, match="sample\\(x, n, seed\\)"):
-        gp.GaussianProcess(Periodic()).condition(x, y, 0.1).sample_path(seed=0)
+        gp.GaussianProcess(White()).condition(x, y, 0.1).sample_path(seed=0)
 
 
 def test_jitter_is_zero_unless_needed_and_reported(data):
@@ -556,3 +557,11 @@ def test_jitter_of_single_precision_stays_small():
     assert 0 < posterior.jitter < 1e-2
     with pytest.raises(gp.NotPositiveDefiniteError, match="jitter"):
         linalg.cholesky(np.array([[1.0, 1.2], [1.2, 1.0]], dtype=np.float32))
+
+
+def test_a_posterior_prints_in_a_few_lines(data):
+    x, y, _ = data
+    shown = repr(gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(x, y))
+    assert "12 observations" in shown
+    assert "SquaredExponential" in shown
+    assert len(shown) < 500
