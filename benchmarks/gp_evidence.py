@@ -19,7 +19,8 @@ from benchmarks.gp_fit import simulated
 from benchmarks.paired import Line
 from experiments import regression_sets
 
-ROWS = 300
+ROWS, SUBSET = 300, 4
+"""How many rows, and the seed of their choice: not one that defaults were chosen on."""
 PEERS: dict[str, Callable[[Any, Any], gp_peers.Fitted]] = {
     "BoTorch": gp_peers.botorch,
     "BoTorch without priors": gp_peers.botorch_likelihood,
@@ -64,5 +65,5 @@ def _sets() -> Iterator[tuple[str, Any, Any]]:
 
 
 def _some_rows(x: Any, y: Any) -> tuple[Any, Any]:
-    rows = np.sort(np.random.default_rng(0).choice(len(y), min(ROWS, len(y)), replace=False))
+    rows = np.sort(np.random.default_rng(SUBSET).choice(len(y), min(ROWS, len(y)), replace=False))
     return x[rows], y[rows]
