@@ -78,7 +78,7 @@ def _floating_tensor(name: str, values: Array, like: Array | None) -> Array:
         return values
     if values.is_floating_point() or values.is_complex():
         raise TypeError(f"{name} is a {describe(values)}: give float32 or float64")
-    return values.to(like.dtype if is_torch(like) else torch.float64)
+    return values.to(like.dtype if like is not None and is_torch(like) else torch.float64)
 
 
 def _require_finite(name: str, values: Array) -> None:
