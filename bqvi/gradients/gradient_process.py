@@ -7,7 +7,8 @@ q = N(mu, L L^T), theta = mu + L u, and what is modelled is
 which is zero where q is the posterior: the prior mean zero of y is sticking-the-landing's estimate. All D
 outputs share the kernel k(u, u') = s^2 (SE_l(u, u') + b0 + b1 u . u'), so one m x m solve serves them all.
 With alpha = K^-1 Y, and under q' = N(m, S) in the same units, A = l^2 I + S, a_n = A^-1 (u_n - m),
-z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2),
+z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2)
+(`bqvi.quadrature.kernel_sums`),
 
     E[y]               = alpha^T (z + b0 + b1 U m)                      (D,)
     E[y (u - m)^T] S^-1 = alpha^T (z a + b1 U)                           (D, D)
@@ -25,8 +26,9 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from bqvi.gradients.positive_definite import cholesky, cholesky_inverse
 from bqvi.gradients.whitened import Moments, remoteness
+from bqvi.quadrature.kernel_sums import Bumps, jacobian_variance
+from bqvi.quadrature.positive_definite import cholesky
 
 JITTER = 1e-6
 """On the diagonal of K / s^2; 1e-4 costs an order of magnitude where gradients are exact."""
@@ -94,15 +96,10 @@ class GradientProcess:
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Of y under q' = N(mean, covariance), in q's units."""
-        gap = self.points - mean
-        spread = covariance + self.shape.lengthscale**2 * np.eye(len(mean))
-        half, inverse = cholesky_inverse(spread)
-        solved = gap @ inverse
-        log_ratio = len(mean) * np.log(self.shape.lengthscale) - np.log(np.diagonal(half)).sum()
-        z = np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, solved))
+        bumps = Bumps.of(self.points, self.shape.lengthscale, mean, covariance)
         total, cross = self._trend
-        expected = z @ self.weights + total + cross @ mean
-        jacobian = self.weights.T @ (z[:, None] * solved) + cross
+        expected = bumps.z @ self.weights + total + cross @ mean
+        jacobian = self.weights.T @ (bumps.z[:, None] * bumps.a) + cross
         return Moments(expected, 0.5 * (jacobian + jacobian.T))
 
     @cached_property
@@ -151,5 +148,5 @@ def _prior_covariance(dimension: int, shape: Shape) -> np.ndarray:
     """Of (E[y], E[y u]) / s, (1 + D, 1 + D)."""
     l2 = shape.lengthscale**2
     double = (l2 / (l2 + 2.0)) ** (dimension / 2)
-    slope = double / (l2 + 2.0) + shape.linear
+    slope = jacobian_variance(dimension, shape.lengthscale)[0] + shape.linear
     return np.diag(np.r_[double + shape.constant, np.full(dimension, slope)])
