@@ -37,6 +37,7 @@ EXPERIMENTS: dict[str, str] = {
     "quadrature-cost": "experiments.quadrature_cost",
     "quadrature-evidence": "experiments.quadrature_evidence",
     "quadrature-posteriors": "experiments.quadrature_posteriors",
+    "bq-one-shot": "experiments.bq_one_shot",
 }
 
 

@@ -21,7 +21,8 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from bqvi.gradients.value_process import ValueShape, spread_of
+from bqvi.gradients.jackknife import block_residuals, inverse_of
+from bqvi.gradients.value_process import ValueShape, spread_of, widened
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, slope_jacobian
 from bqvi.quadrature.positive_definite import cholesky
@@ -79,7 +80,15 @@ class DerivativeProcess:
         return Moments(found.mean, 2.0 * found.covariance)
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself."""
+        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        inverse = inverse_of(self.factor)
+        left = block_residuals(inverse, self.weights)
+        rules = inverse @ derivative_functionals(self.points, self.shape)
+        moved = np.einsum("ndf,nd->nf", rules.reshape(*left.shape, -1), left)
+        return widened(self.model_deviations(), moved)
+
+    def model_deviations(self) -> Moments:
+        """The model's posterior standard deviations of the `moments` at q itself."""
         across = derivative_functionals(self.points, self.shape)
         explained = np.square(scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]).sum(0)
         l2 = self.shape.lengthscale**2

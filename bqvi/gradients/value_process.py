@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from bqvi.gradients.jackknife import inverse_of, residuals
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, jacobian_variance, value_jacobian
 from bqvi.quadrature.positive_definite import cholesky
@@ -96,7 +97,17 @@ class ValueProcess:
         return Moments(found.mean, 2.0 * found.covariance)
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself."""
+        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        inverse = inverse_of(self.factor)
+        ones = inverse.sum(1)
+        inverse = inverse - np.outer(ones, ones) / ones.sum()  # the constant is fitted too
+        moved = residuals(inverse, self.weights[:, None]) * (
+            inverse @ value_functionals(self.points, self.shape)
+        )
+        return widened(self.model_deviations(), moved)
+
+    def model_deviations(self) -> Moments:
+        """The model's posterior standard deviations of the `moments` at q itself."""
         explained = np.square(self.solve(value_functionals(self.points, self.shape))).sum(0)
         return spread_of(self.points.shape[1], self.shape, 1.0, self.scale, explained)
 
@@ -120,6 +131,17 @@ def value_functionals(points: np.ndarray, shape: ValueShape) -> np.ndarray:
     rows, columns = np.tril_indices(points.shape[1])
     products = points[:, rows] * points[:, columns]
     return np.concatenate([slopes + shape.linear * points, bends + shape.quadratic * products], 1)
+
+
+def widened(within: Moments, moved: np.ndarray) -> Moments:
+    """Standard deviations with the jackknife's: ``moved`` (m, D + D (D + 1) / 2) are the changes by node."""
+    d = len(within.mean)
+    extra = np.square(moved).sum(0)
+    jacobian = np.square(within.jacobian)
+    rows, columns = np.tril_indices(d)
+    jacobian[rows, columns] += extra[d:]
+    jacobian[columns, rows] = jacobian[rows, columns]
+    return Moments(np.sqrt(np.square(within.mean) + extra[:d]), np.sqrt(jacobian))
 
 
 def spread_of(
