@@ -148,7 +148,7 @@ experiment = Experiment(
     name="bq-break-even",
     title="When a surrogate pays",
     summary="""The seconds that Bayesian quadrature and tuned natural gradients take to one accuracy, as a
-    cost is added to each evaluation of the log joint; where the two are equal, the surrogate begins to pay.""",
+    cost is added to each evaluation of the log joint; where both are equal, the surrogate begins to pay.""",
     cases=cases,
     run=run,
     draw=draw,
