@@ -88,6 +88,31 @@ class KernelSum:
     slopes: np.ndarray | None = None
     """B, (n, D); None where no derivatives were observed."""
 
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        """Psi at (M, D) points, (M,)."""
+        rise, _ = self._rises(u)
+        bent = u @ self.trend.curvature
+        found: np.ndarray = rise.sum(1) + self.trend.constant + u @ self.trend.linear
+        return found + 0.5 * np.einsum("md,md->m", u, bent)
+
+    def gradient(self, u: np.ndarray) -> np.ndarray:
+        """Grad psi at (M, D) points, (M, D)."""
+        rise, bump = self._rises(u)
+        found: np.ndarray = (rise @ self.points - rise.sum(1)[:, None] * u) / self.lengthscale**2
+        if self.slopes is not None:
+            found = found + bump @ self.slopes / self.lengthscale**2
+        return found + self.trend.linear + u @ self.trend.curvature
+
+    def _rises(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What each of the n points adds at (M, D) points, and its kernel there, (M, n) each."""
+        squares = np.square(u).sum(1)[:, None] + np.square(self.points).sum(1) - 2.0 * u @ self.points.T
+        bump = self.height * np.exp(-0.5 * np.maximum(squares, 0.0) / self.lengthscale**2)
+        weight = np.zeros(len(self.points)) if self.values is None else self.values
+        if self.slopes is None:
+            return bump * weight, bump
+        along = u @ self.slopes.T - np.einsum("nd,nd->n", self.slopes, self.points)
+        return bump * (weight + along / self.lengthscale**2), bump
+
     def integrate(self, mean: np.ndarray, covariance: np.ndarray) -> Integrated:
         """Against N(mean, covariance)."""
         bumps = Bumps.of(self.points, self.lengthscale, mean, covariance)

@@ -73,6 +73,10 @@ def test_values_slopes_and_trend_together_against_autodiff():
     bump = 0.8 * torch.exp(-0.5 * (gap**2).sum(-1) / LENGTH**2)
     psi = bump @ torch.tensor(alpha) + (bump * (gap * torch.tensor(slopes)).sum(-1)).sum(1) / LENGTH**2
     psi = psi + 0.3 + x @ torch.tensor(linear) + 0.5 * ((x @ torch.tensor(curvature)) * x).sum(1)
+    at = x.detach().numpy()[::37]
+    assert_allclose(sums(at), psi.detach().numpy()[::37], rtol=1e-10)
+    (slope,) = torch.autograd.grad(psi.sum(), x, retain_graph=True)
+    assert_allclose(sums.gradient(at), slope.numpy()[::37], rtol=1e-9, atol=1e-11)
     expected = share @ psi
     dm, ds = torch.autograd.grad(expected, (m, s))
     found = sums.integrate(m.detach().numpy(), s.detach().numpy())
