@@ -42,6 +42,7 @@ EXPERIMENTS: dict[str, str] = {
     "bq-inference": "experiments.bq_inference",
     "bq-break-even": "experiments.bq_break_even",
     "bq-ablations": "experiments.bq_ablations",
+    "bq-importance": "experiments.bq_importance",
 }
 
 
