@@ -9,13 +9,15 @@ estimate integrals without bias. The last is for weights of Bayesian quadrature 
 it is deterministic given the kernel, but for its candidates.
 
 All go through the unit cube or the standard normal space, so they serve every measure that carries
-points from the cube: mixtures, boxes, correlated Gaussians.
+points from the cube: mixtures, boxes, correlated Gaussians. For those who work in standard normal
+coordinates themselves, `normal_sobol` and `normal_frames` stop there.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc
 
 from acquisition.carried import carried_sobol, require_count
 from acquisition.joint import refine_jointly
@@ -47,15 +49,26 @@ def antithetic_orthogonal(measure: Measure, n: int, seed: Seed) -> Array:
     integrated exactly by each pair; that is an even number of points, or the last is single.
     """
     require_count("n", n)
-    rng, dimension = np.random.default_rng(seed), measure.dimension
+    cube = ndtr(normal_frames(n, measure.dimension, np.random.default_rng(seed)))
+    return measure.from_unit_cube(as_like(cube, measure.mean))
+
+
+def normal_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the points of `antithetic_orthogonal` in standard normal coordinates, (n, D)."""
     blocks = []
     for _ in range(-(-n // (2 * dimension))):
-        frame = _random_rotation(dimension, rng)
+        frame = random_rotation(dimension, rng)
         lengths = np.sqrt(rng.chisquare(dimension, size=dimension))
         points = lengths[:, None] * frame
         blocks.append(np.stack([points, -points], axis=1).reshape(-1, dimension))
-    cube = ndtr(np.concatenate(blocks)[:n])
-    return measure.from_unit_cube(as_like(cube, measure.mean))
+    return np.concatenate(blocks)[:n]
+
+
+def normal_sobol(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the first n of the next power of two scrambled Sobol points, as normal quantiles, (n, D)."""
+    cube = qmc.Sobol(dimension, scramble=True, rng=rng).random_base2(max(0, (n - 1).bit_length()))[:n]
+    # a scrambled point may round to 0 or 1, whose quantile is infinite
+    return np.asarray(ndtri(np.clip(cube, 1e-16, 1.0 - 1e-16)))
 
 
 def minimum_variance(
@@ -92,7 +105,7 @@ def minimum_variance(
     return refine_jointly(bound, nodes, max_iterations=max_iterations)
 
 
-def _random_rotation(dimension: int, rng: np.random.Generator) -> np.ndarray:
+def random_rotation(dimension: int, rng: np.random.Generator) -> np.ndarray:
     """A Haar-distributed orthogonal matrix (D, D): QR of normals, with the signs made unique."""
     q, r = np.linalg.qr(rng.standard_normal((dimension, dimension)))
     rotation: np.ndarray = q * np.sign(np.diagonal(r))

@@ -4,6 +4,7 @@ from bqvi import families, gradients, inference, models, quadrature
 from bqvi.inference import (
     Adam,
     Constant,
+    Cosine,
     Euclidean,
     Exponential,
     Fit,
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Adam",
     "Constant",
+    "Cosine",
     "Euclidean",
     "Exponential",
     "Fit",

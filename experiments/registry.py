@@ -37,6 +37,12 @@ EXPERIMENTS: dict[str, str] = {
     "quadrature-cost": "experiments.quadrature_cost",
     "quadrature-evidence": "experiments.quadrature_evidence",
     "quadrature-posteriors": "experiments.quadrature_posteriors",
+    "bq-one-shot": "experiments.bq_one_shot",
+    "bq-reuse": "experiments.bq_reuse",
+    "bq-inference": "experiments.bq_inference",
+    "bq-break-even": "experiments.bq_break_even",
+    "bq-ablations": "experiments.bq_ablations",
+    "bq-importance": "experiments.bq_importance",
 }
 
 

@@ -15,6 +15,7 @@ from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstim
 if TYPE_CHECKING:
     from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
     from bqvi.gradients.control_variate import ControlVariate
+    from bqvi.gradients.importance_quadrature import ImportanceQuadrature
     from bqvi.gradients.importance_weighted import IWAE, DReG
     from bqvi.gradients.pathwise import Pathwise
     from bqvi.gradients.score import Score
@@ -28,6 +29,7 @@ __all__ = [
     "DReG",
     "Estimator",
     "Gradient",
+    "ImportanceQuadrature",
     "Pathwise",
     "RememberingEstimator",
     "Score",
@@ -37,6 +39,7 @@ _ON_TORCH = {
     "ControlVariate": "control_variate",
     "BayesianQuadrature": "bayesian_quadrature",
     "DReG": "importance_weighted",
+    "ImportanceQuadrature": "importance_quadrature",
     "IWAE": "importance_weighted",
     "Pathwise": "pathwise",
     "Score": "score",

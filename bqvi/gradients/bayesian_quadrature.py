@@ -44,25 +44,30 @@ class BayesianQuadrature:
     ----------
     nodes : n >= 1, new evaluations a step
     design : where; a `Design`
-    memory : most evaluations, the most recent, that the process is built on; 0 uses the step's own only
+    memory : most evaluations that the process is built on; 0 uses the step's own only
     initial_nodes : evaluations of the first step; by default min(2 D, 10), or ``nodes`` if more
     process : of a log joint with gradients, 'separable' (D outputs share a kernel, O(m^3)), 'derivative' (the
         gradient of one function, O((m D)^3): for log joints that cost more than that), or 'auto': derivative
-        without memory while n D <= 400, else separable
+        without memory while n D <= 400, else separable; or a `surrogates.Kind` with settings of its own
+    keep : which evaluations the process is built on once there are more than ``memory``: the most
+        'recent', or those 'nearest' q (which drops the tails: the gap then rises with more data)
     """
 
     nodes: int = 2
     design: Design = field(default_factory=IntegralVarianceReduction)
     memory: int = 200
     initial_nodes: int | None = None
-    process: str = "auto"
+    process: str | Kind = "auto"
+    keep: str = "recent"
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)
         require_integer("memory", self.memory, 0)
         if self.initial_nodes is not None:
             require_integer("initial_nodes", self.initial_nodes, 1)
-        require_one_of("process", self.process, ("auto", "separable", "derivative"))
+        require_one_of("keep", self.keep, ("recent", "nearest"))
+        if not isinstance(self.process, Kind):
+            require_one_of("process", self.process, ("auto", "separable", "derivative"))
         if not isinstance(self.design, Design):
             raise TypeError(f"design is {self.design!r}; it must be one of bqvi.gradients.designs")
 
@@ -101,6 +106,8 @@ class BayesianQuadrature:
         return _gradient(frame, process, found, kept if memory is not None else None, n)
 
     def _kind(self, model: Any, dimension: int) -> Kind:
+        if isinstance(self.process, Kind):
+            return self.process
         if not differentiable(model):
             return OnValues()
         affordable = self.memory == 0 and self.nodes * dimension <= _AFFORDABLE
@@ -117,11 +124,20 @@ class BayesianQuadrature:
         """The process given the memory alone, and the memory with hyperparameters up to date."""
         if not len(kept):
             return None, kept
-        points = frame.whiten(kept.points[-self.memory :])
-        targets = kind.targets(frame, points, kept.values[-self.memory :], kept.gradients[-self.memory :])
+        points = frame.whiten(kept.points)
+        chosen = self._chosen(points)
+        points = points[chosen]
+        targets = kind.targets(frame, points, kept.values[chosen], kept.gradients[chosen])
         if len(kept) >= _REFIT_GROWTH * kept.fitted_at:
             kept = _learnt(kind, points, targets, kept)
         return kind.process(points, targets, kept.hyperparameters), kept
+
+    def _chosen(self, points: np.ndarray) -> Any:
+        """Which of all (m, D) points, in q's units, the process is built on."""
+        if self.keep == "recent" or len(points) <= self.memory:
+            return slice(-self.memory, None)
+        squares = np.einsum("nd,nd->n", points, points)
+        return np.sort(np.argpartition(squares, self.memory)[: self.memory])
 
 
 def _learnt(kind: Kind, points: np.ndarray, targets: np.ndarray, kept: Memory) -> Memory:

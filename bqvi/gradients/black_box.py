@@ -51,6 +51,18 @@ class TorchPosterior:
             for g, leaf in zip(found, self.leaves, strict=True)
         )
 
+    def each(self, objectives: torch.Tensor) -> Values:
+        """d objectives_l / du for L objectives, arrays (L, ...); the graph is kept."""
+        one_each = torch.eye(len(objectives), dtype=objectives.dtype, device=objectives.device)
+        found = torch.autograd.grad(
+            objectives, self.leaves, one_each, retain_graph=True, is_grads_batched=True, allow_unused=True
+        )
+        shape = (len(objectives),)
+        return tuple(
+            np.zeros(shape + tuple(leaf.shape)) if g is None else to_numpy(g).astype(float, copy=False)
+            for g, leaf in zip(found, self.leaves, strict=True)
+        )
+
 
 def torch_posterior(q: Any, like: torch.Tensor) -> TorchPosterior:
     """q in torch, with the dtype and on the device of ``like``."""

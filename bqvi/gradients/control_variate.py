@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.arrays import Values
 from bqvi.checks import require_integer
+from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.gradient_process import GradientProcess, kernel_matrix
@@ -38,14 +40,17 @@ class ControlVariate:
     ----------
     samples : n >= 1 nodes a step; at least 4 to cross-fit
     memory : most evaluations of earlier steps that the predictor is built on; 0 cross-fits the step's own
+    errors : also give standard errors, for at least 2 nodes
     """
 
     samples: int = 10
     memory: int = 200
+    errors: bool = False
 
     def __post_init__(self) -> None:
         require_integer("memory", self.memory, 0)
         require_integer("samples", self.samples, 1 if self.memory else 4)
+        require_several("samples", self.errors, self.samples)
 
     def start(self, model: Any, q: Any) -> Memory | None:
         """An empty memory, or None to cross-fit."""
@@ -72,12 +77,19 @@ class ControlVariate:
             )
         targets = found.gradients @ frame.scale + nodes
         if memory is None:
-            moments = _cross_fitted(nodes, targets)
+            moments, missed = _cross_fitted(nodes, targets)
         else:
             process, memory = self._recalled(frame, memory)
-            moments = _corrected(process, nodes, targets)
+            moments, missed = _corrected(process, nodes, targets)
             memory = memory.joined(found)
-        return Gradient(frame.natural_gradient(moments), True, found.spent, self.samples, memory=memory)
+        return Gradient(
+            frame.natural_gradient(moments),
+            natural=True,
+            evaluations=found.spent,
+            samples=self.samples,
+            memory=memory,
+            standard_error=_errors(frame, nodes, missed) if self.errors else None,
+        )
 
     def _recalled(self, frame: Frame, kept: Memory) -> tuple[GradientProcess | None, Memory]:
         if not len(kept):
@@ -91,8 +103,19 @@ class ControlVariate:
         return OnGradients().process(points, targets, kept.hyperparameters), kept
 
 
-def _corrected(process: GradientProcess | None, nodes: np.ndarray, targets: np.ndarray) -> Moments:
-    """The integrals of the process, and the mean of what it misses at independent nodes."""
+def _errors(frame: Frame, nodes: np.ndarray, missed: np.ndarray) -> Values:
+    """Of the mean of what is missed (n, D) at each node; exact integrals have none."""
+    terms = []
+    for u, y in zip(nodes, missed, strict=True):
+        slopes = np.outer(y, u)
+        terms.append(frame.natural_gradient(Moments(y, 0.5 * (slopes + slopes.T))))
+    return of_mean(tuple(np.array(part) for part in zip(*terms, strict=True)))
+
+
+def _corrected(
+    process: GradientProcess | None, nodes: np.ndarray, targets: np.ndarray
+) -> tuple[Moments, np.ndarray]:
+    """The integrals of the process with the mean of what it misses at independent nodes; and that, (n, D)."""
     d = nodes.shape[1]
     if process is None:
         missed, exact = targets, Moments(np.zeros(d), np.zeros((d, d)))
@@ -100,10 +123,10 @@ def _corrected(process: GradientProcess | None, nodes: np.ndarray, targets: np.n
         missed = targets - kernel_matrix(nodes, process.points, process.shape) @ process.weights
         exact = process.moments(np.zeros(d), np.eye(d))
     slopes = missed.T @ nodes / len(nodes)
-    return Moments(exact.mean + missed.mean(0), exact.jacobian + 0.5 * (slopes + slopes.T))
+    return Moments(exact.mean + missed.mean(0), exact.jacobian + 0.5 * (slopes + slopes.T)), missed
 
 
-def _cross_fitted(nodes: np.ndarray, targets: np.ndarray) -> Moments:
+def _cross_fitted(nodes: np.ndarray, targets: np.ndarray) -> tuple[Moments, np.ndarray]:
     """Each half corrects the process given the other."""
     halves = np.array_split(np.arange(len(nodes)), 2)
     parts = []
@@ -113,10 +136,11 @@ def _cross_fitted(nodes: np.ndarray, targets: np.ndarray) -> Moments:
         parts.append(_corrected(process, nodes[here], targets[here]))
     share = len(halves[0]) / len(nodes)
     weights = (share, 1.0 - share)
-    return Moments(
-        weights[0] * parts[0].mean + weights[1] * parts[1].mean,
-        weights[0] * parts[0].jacobian + weights[1] * parts[1].jacobian,
+    (one, missed), (two, also_missed) = parts
+    moments = Moments(
+        weights[0] * one.mean + weights[1] * two.mean, weights[0] * one.jacobian + weights[1] * two.jacobian
     )
+    return moments, np.concatenate([missed, also_missed])
 
 
 def _require_gradient(model: Any) -> None:

@@ -9,12 +9,7 @@ and y_j(u') is
 
     s^2 (e (delta_ij - r_i r_j / l^2) + b1 delta_ij + b2 (u . u' delta_ij + u'_i u_j)).
 
-With weights B (m, D), under q' = N(m, S), A = l^2 I + S, P = A^-1, a_n = P (u_n - m), c_n = B_n . a_n and
-z_n = l^2 l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2), M = b2 sum_n (u_n B_n^T + B_n u_n^T),
-
-    E[y]   = sum_n (z_n (P B_n - c_n a_n) + b1 B_n) + M m
-    E[J y] = sum_n z_n (P B_n a_n^T + a_n (P B_n)^T - c_n (a_n a_n^T - P)) + M.
-
+Its posterior mean is a `bqvi.quadrature.kernel_sums.KernelSum` of slopes.
 Better per node than the separable process, at O((m D)^3).
 """
 
@@ -26,9 +21,11 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from bqvi.gradients.positive_definite import cholesky, cholesky_inverse
-from bqvi.gradients.value_process import ValueShape
+from bqvi.gradients.jackknife import block_residuals, inverse_of
+from bqvi.gradients.value_process import ValueShape, spread_of, widened
 from bqvi.gradients.whitened import Moments, remoteness
+from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, slope_jacobian
+from bqvi.quadrature.positive_definite import cholesky
 
 JITTER = 1e-6
 
@@ -69,38 +66,33 @@ class DerivativeProcess:
         """s^2, at its most likely value."""
         return float(np.vdot(self.targets, self.weights)) / self.targets.size
 
+    @cached_property
+    def posterior_mean(self) -> KernelSum:
+        """Of psi, a function of u, up to a constant that derivatives do not show."""
+        u, b = self.points, self.weights
+        curvature = self.shape.quadratic * (u.T @ b + b.T @ u)
+        trend = Quadratic(0.0, self.shape.linear * b.sum(0), curvature)
+        return KernelSum(u, self.shape.lengthscale, self.shape.lengthscale**2, trend, slopes=b)
+
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Of y under q' = N(mean, covariance), in q's units."""
-        l2 = self.shape.lengthscale**2
-        gap = self.points - mean
-        half, inverse = cholesky_inverse(covariance + l2 * np.eye(len(mean)))
-        a = gap @ inverse
-        log_ratio = 0.5 * len(mean) * np.log(l2) - np.log(np.diagonal(half)).sum()
-        z = l2 * np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, a))
-        pulled = self.weights @ inverse
-        zc = z * np.einsum("nd,nd->n", self.weights, a)
-        curvature = self.points.T @ self.weights
-        curvature = self.shape.quadratic * (curvature + curvature.T)
-        expected = z @ pulled - zc @ a + self.shape.linear * self.weights.sum(0) + curvature @ mean
-        crossed = (pulled.T * z) @ a
-        jacobian = crossed + crossed.T - (a.T * zc) @ a + zc.sum() * inverse + curvature
-        return Moments(expected, jacobian)
+        found = self.posterior_mean.integrate(mean, covariance)
+        return Moments(found.mean, 2.0 * found.covariance)
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself."""
-        d, l2 = self.points.shape[1], self.shape.lengthscale**2
-        rows, columns = np.tril_indices(d)
+        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        inverse = inverse_of(self.factor)
+        left = block_residuals(inverse, self.weights)
+        rules = inverse @ derivative_functionals(self.points, self.shape)
+        moved = np.einsum("ndf,nd->nf", rules.reshape(*left.shape, -1), left)
+        return widened(self.model_deviations(), moved)
+
+    def model_deviations(self) -> Moments:
+        """The model's posterior standard deviations of the `moments` at q itself."""
         across = derivative_functionals(self.points, self.shape)
         explained = np.square(scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]).sum(0)
-        double = l2 * (l2 / (l2 + 2.0)) ** (d / 2)
-        same = rows == columns
-        slope = np.full(d, double / (l2 + 2.0) + self.shape.linear)
-        bend = np.where(same, 3.0, 1.0) * double / (l2 + 2.0) ** 2
-        bend += np.where(same, 2.0, 1.0) * self.shape.quadratic
-        variance = self.scale * np.maximum(np.concatenate([slope, bend]) - explained, 0.0)
-        jacobian = np.zeros((d, d))
-        jacobian[rows, columns] = jacobian[columns, rows] = np.sqrt(variance[d:])
-        return Moments(np.sqrt(variance[:d]), jacobian)
+        l2 = self.shape.lengthscale**2
+        return spread_of(self.points.shape[1], self.shape, l2, self.scale, explained)
 
 
 def noise(points: np.ndarray) -> np.ndarray:
@@ -132,16 +124,12 @@ def trend_matrices(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def derivative_functionals(points: np.ndarray, shape: ValueShape) -> np.ndarray:
     """Prior covariance / s^2 of y with E[grad psi], E[Hessian psi] at q, (m D, D + D (D + 1) / 2)."""
     m, d = points.shape
-    l2 = shape.lengthscale**2
     rows, columns = np.tril_indices(d)
-    p, eye = 1.0 / (l2 + 1.0), np.eye(d)
-    z = l2 * (l2 * p) ** (d / 2) * np.exp(-0.5 * p * np.square(points).sum(1))[:, None, None]
-    a = p * points
-    slopes = z * (p * eye - a[:, :, None] * a[:, None, :]) + shape.linear * eye
-    products = a[:, rows] * a[:, columns] - p * (rows == columns)
-    along = eye[:, rows] * a[:, None, columns] + eye[:, columns] * a[:, None, rows]
-    bends = z * (p * along - a[:, :, None] * products[:, None, :]) + shape.quadratic / p * along
-    return np.concatenate([slopes, bends], 2).reshape(m * d, -1)
+    slopes, bends = slope_jacobian(points, shape.lengthscale)
+    eye, l2 = np.eye(d), shape.lengthscale**2
+    along = eye[:, rows] * points[:, None, columns] + eye[:, columns] * points[:, None, rows]
+    parts = [l2 * slopes + shape.linear * eye, l2 * bends + shape.quadratic * along]
+    return np.concatenate(parts, 2).reshape(m * d, -1)
 
 
 def _flat(blocks: np.ndarray, size: int) -> np.ndarray:

@@ -6,7 +6,8 @@ Designs that look at nothing, and may also serve as the noise of a pathwise esti
     scrambled Sobol         quasi-Monte Carlo (Owen 1995)
     antithetic-orthogonal   orthogonal frames with chi lengths, and their mirrors (Yu et al. 2016)
 
-Each node of theirs is N(0, I) alone, so a mean over them stays unbiased. Designs for a Gaussian process:
+They are drawn by `acquisition.designs`; each node is N(0, I) alone, so a mean over them stays unbiased.
+Designs for a Gaussian process:
 
     optimised               minimum posterior variance of (E[y], E[y u]) for a given kernel, rotated at random
     integral variance       the candidate that takes most off that variance, given the process (thesis 7.17)
@@ -21,9 +22,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.optimize
-from scipy.special import ndtri
-from scipy.stats import qmc
 
+from acquisition.designs import normal_frames, normal_sobol, random_rotation
+from acquisition.functionals import most_informative
 from bqvi.checks import require_above, require_integer
 from bqvi.gradients.gradient_process import (
     JITTER,
@@ -65,9 +66,7 @@ class Sobol:
     ) -> np.ndarray:
         """(n, D): the first n of the next power of two."""
         del process
-        cube = qmc.Sobol(dimension, scramble=True, rng=rng).random_base2(max(0, (n - 1).bit_length()))[:n]
-        # a scrambled point may round to 0 or 1, whose quantile is infinite
-        return np.asarray(ndtri(np.clip(cube, 1e-16, 1.0 - 1e-16)))
+        return normal_sobol(n, dimension, rng)
 
 
 @dataclass(frozen=True)
@@ -79,12 +78,7 @@ class AntitheticOrthogonal:
     ) -> np.ndarray:
         """(n, D); of an odd n the last has no mirror."""
         del process
-        blocks = []
-        for _ in range(-(-n // (2 * dimension))):
-            lengths = np.sqrt(rng.chisquare(dimension, dimension))
-            half = lengths[:, None] * _rotation(dimension, rng)
-            blocks.append(np.stack([half, -half], 1).reshape(2 * dimension, dimension))
-        return np.concatenate(blocks)[:n]
+        return normal_frames(n, dimension, rng)
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ class Optimised:
         """(n, D)."""
         del process
         fixed = _minimum_variance(n, dimension, self.lengthscale * np.sqrt(dimension))
-        nodes: np.ndarray = fixed @ _rotation(dimension, rng)
+        nodes: np.ndarray = fixed @ random_rotation(dimension, rng)
         return nodes
 
 
@@ -138,7 +132,7 @@ class IntegralVarianceReduction:
     ) -> np.ndarray:
         """(n, D); antithetic-orthogonal where nothing is known yet."""
         if process is None:
-            return AntitheticOrthogonal().nodes(n, dimension, rng)
+            return normal_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
         half = process.solve(kernel_matrix(process.points, pool, process.shape))
         explained = half.T @ process.solve(functionals(process.points, process.shape))
@@ -146,7 +140,7 @@ class IntegralVarianceReduction:
         shared = functionals(pool, process.shape) - explained
         shared[:, 0] *= np.sqrt(dimension)
         residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
-        return pool[_greedy(shared, residual, n)]
+        return pool[most_informative(shared, residual, n, JITTER)]
 
 
 @dataclass(frozen=True)
@@ -165,42 +159,20 @@ class UncertaintySampling:
     ) -> np.ndarray:
         """(n, D); antithetic-orthogonal where nothing is known yet."""
         if process is None:
-            return AntitheticOrthogonal().nodes(n, dimension, rng)
+            return normal_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
         half = process.solve(kernel_matrix(process.points, pool, process.shape))
         residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
         density = np.exp(-0.5 * np.square(pool).sum(1))
         weighted = density[:, None] * residual * density
-        return pool[_greedy(weighted, weighted, n)]
-
-
-def _greedy(shared: np.ndarray, residual: np.ndarray, n: int) -> list[int]:
-    """Indices of n candidates; (C, F) covariances with the functionals, (C, C) with one another."""
-    chosen: list[int] = []
-    for _ in range(n):
-        variance = np.maximum(np.diagonal(residual), 0.0) + JITTER
-        gains = np.square(shared).sum(1) / variance
-        gains[chosen] = -1.0
-        best = int(np.argmax(gains))
-        chosen.append(best)
-        column = residual[:, best] / variance[best]
-        shared = shared - column[:, None] * shared[best]
-        residual = residual - column[:, None] * residual[best]
-    return chosen
-
-
-def _rotation(dimension: int, rng: np.random.Generator) -> np.ndarray:
-    """A Haar-distributed orthogonal matrix."""
-    q, r = np.linalg.qr(rng.standard_normal((dimension, dimension)))
-    rotation: np.ndarray = q * np.sign(np.diagonal(r))
-    return rotation
+        return pool[most_informative(weighted, weighted, n, JITTER)]
 
 
 @lru_cache(maxsize=64)
 def _minimum_variance(n: int, dimension: int, lengthscale: float) -> np.ndarray:
     """Nodes at a local minimum of the functionals' variance under the prior process, (n, D)."""
     shape = Shape(lengthscale, 0.1, 0.1)
-    first = AntitheticOrthogonal().nodes(n, dimension, np.random.default_rng(n * 1000 + dimension))
+    first = normal_frames(n, dimension, np.random.default_rng(n * 1000 + dimension))
 
     def objective(flat: np.ndarray) -> float:
         process = GradientProcess(flat.reshape(n, dimension), np.ones((n, 1)), shape)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-from bqvi.gradients.positive_definite import cholesky_inverse
+from bqvi.quadrature.positive_definite import cholesky_inverse
 
 ITERATIONS = 15
 """Of L-BFGS; fits are repeated as data come in, each from where the last one ended."""

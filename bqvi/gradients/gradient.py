@@ -58,6 +58,9 @@ class Gradient:
     """The local step at q over all data, where one was made: the exact ELBO follows without another."""
     memory: Any = None
     """What a `RememberingEstimator` wants back at the next step."""
+    standard_error: Values | None = None
+    """Monte Carlo standard error of each entry of ``values``, where it was asked for (``errors=True``); an
+    estimator with a surrogate has error bars in the surrogate's `standard_deviations`."""
     surrogate: Surrogate | None = None
     """A model of the log joint's gradient in units whitened by q, where the estimator has one."""
 

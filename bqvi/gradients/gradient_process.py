@@ -7,7 +7,8 @@ q = N(mu, L L^T), theta = mu + L u, and what is modelled is
 which is zero where q is the posterior: the prior mean zero of y is sticking-the-landing's estimate. All D
 outputs share the kernel k(u, u') = s^2 (SE_l(u, u') + b0 + b1 u . u'), so one m x m solve serves them all.
 With alpha = K^-1 Y, and under q' = N(m, S) in the same units, A = l^2 I + S, a_n = A^-1 (u_n - m),
-z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2),
+z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2)
+(`bqvi.quadrature.kernel_sums`),
 
     E[y]               = alpha^T (z + b0 + b1 U m)                      (D,)
     E[y (u - m)^T] S^-1 = alpha^T (z a + b1 U)                           (D, D)
@@ -19,14 +20,16 @@ and the posterior covariance of the functionals is their prior covariance less c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 
-from bqvi.gradients.positive_definite import cholesky, cholesky_inverse
+from bqvi.gradients.jackknife import inverse_of, residuals
 from bqvi.gradients.whitened import Moments, remoteness
+from bqvi.quadrature.kernel_sums import Bumps, jacobian_variance
+from bqvi.quadrature.positive_definite import cholesky
 
 JITTER = 1e-6
 """On the diagonal of K / s^2; 1e-4 costs an order of magnitude where gradients are exact."""
@@ -52,12 +55,15 @@ class GradientProcess:
     targets: np.ndarray
     """Y, (m, D)."""
     shape: Shape
+    jitter: float = JITTER
+    prior_slope: float = 0.0
+    """C: the prior mean of y is c u. 0 is sticking-the-landing; 1 has grad f itself zero a priori."""
 
     @cached_property
     def factor(self) -> np.ndarray:
         """Lower Cholesky factor of K / s^2, (m, m)."""
         gram = kernel_matrix(self.points, self.points, self.shape)
-        np.einsum("ii->i", gram)[:] += JITTER * remoteness(self.points)
+        np.einsum("ii->i", gram)[:] += self.jitter * remoteness(self.points)
         return cholesky(gram)
 
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
@@ -65,14 +71,13 @@ class GradientProcess:
         m, n = len(self.points), len(points)
         cross = self.solve(kernel_matrix(self.points, points, self.shape))
         gram = kernel_matrix(points, points, self.shape) - cross.T @ cross
-        np.einsum("ii->i", gram)[:] += JITTER * remoteness(points)
+        np.einsum("ii->i", gram)[:] += self.jitter * remoteness(points)
         factor = np.zeros((m + n, m + n), order="F")
         factor[:m, :m] = self.factor
         factor[m:, :m] = cross.T
         factor[m:, m:] = cholesky(gram)
-        both = GradientProcess(
-            np.concatenate([self.points, points]), np.concatenate([self.targets, targets]), self.shape
-        )
+        everywhere, seen = np.concatenate([self.points, points]), np.concatenate([self.targets, targets])
+        both = replace(self, points=everywhere, targets=seen)
         both.__dict__["factor"] = factor
         return both
 
@@ -84,25 +89,30 @@ class GradientProcess:
     @cached_property
     def weights(self) -> np.ndarray:
         """alpha = K^-1 Y, (m, D)."""
-        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, self.targets, lower=1)[0]
+        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, self._above, lower=1)[0]
         return solved
+
+    @cached_property
+    def _above(self) -> np.ndarray:
+        """Y less its prior mean, (m, D)."""
+        if self.prior_slope == 0.0:
+            return self.targets
+        return self.targets - self.prior_slope * self.points
 
     @property
     def scale(self) -> float:
         """s^2, at its most likely value."""
-        return float(np.vdot(self.targets, self.weights)) / self.targets.size
+        return float(np.vdot(self._above, self.weights)) / self.targets.size
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Of y under q' = N(mean, covariance), in q's units."""
-        gap = self.points - mean
-        spread = covariance + self.shape.lengthscale**2 * np.eye(len(mean))
-        half, inverse = cholesky_inverse(spread)
-        solved = gap @ inverse
-        log_ratio = len(mean) * np.log(self.shape.lengthscale) - np.log(np.diagonal(half)).sum()
-        z = np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, solved))
+        bumps = Bumps.of(self.points, self.shape.lengthscale, mean, covariance)
         total, cross = self._trend
-        expected = z @ self.weights + total + cross @ mean
-        jacobian = self.weights.T @ (z[:, None] * solved) + cross
+        expected = bumps.z @ self.weights + total + cross @ mean
+        jacobian = self.weights.T @ (bumps.z[:, None] * bumps.a) + cross
+        if self.prior_slope != 0.0:
+            expected = expected + self.prior_slope * mean
+            jacobian = jacobian + self.prior_slope * np.eye(len(mean))
         return Moments(expected, 0.5 * (jacobian + jacobian.T))
 
     @cached_property
@@ -119,7 +129,20 @@ class GradientProcess:
         return covariance
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself: the outputs are independent of one another."""
+        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        inverse = inverse_of(self.factor)
+        left, within = residuals(inverse, self.weights), self.model_deviations()
+        rules = inverse @ functionals(self.points, self.shape)
+        squares, rules2 = np.square(left), np.square(rules)
+        mean = np.square(within.mean) + rules2[:, 0] @ squares
+        # node i moves J_jk by (w_ij r_ik + w_ik r_ij) / 2
+        crossed = left.T * rules[:, 1:].T
+        parallel = squares.T @ rules2[:, 1:]
+        moved = 0.25 * (parallel + parallel.T + 2.0 * crossed @ crossed.T)
+        return Moments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + moved))
+
+    def model_deviations(self) -> Moments:
+        """The model's posterior standard deviations: the outputs are independent of one another."""
         variance = np.maximum(np.diagonal(self.functional_covariance()), 0.0)
         d = len(variance) - 1
         slopes = 0.25 * (variance[1:, None] + variance[None, 1:])
@@ -151,5 +174,5 @@ def _prior_covariance(dimension: int, shape: Shape) -> np.ndarray:
     """Of (E[y], E[y u]) / s, (1 + D, 1 + D)."""
     l2 = shape.lengthscale**2
     double = (l2 / (l2 + 2.0)) ** (dimension / 2)
-    slope = double / (l2 + 2.0) + shape.linear
+    slope = jacobian_variance(dimension, shape.lengthscale)[0] + shape.linear
     return np.diag(np.r_[double + shape.constant, np.full(dimension, slope)])

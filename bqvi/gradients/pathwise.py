@@ -31,6 +31,7 @@ from bqvi.gradients.black_box import (
     torch_posterior,
 )
 from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
+from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
 
 ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
@@ -46,14 +47,22 @@ class Pathwise:
     entropy : 'sampled', 'analytic' or 'sticking-the-landing'
     noise : a design of `designs` whose points are N(0, I) each (`Sobol`, `AntitheticOrthogonal`), for a
         Gaussian q; None draws independently
+    errors : also give standard errors: L passes backwards at once, for L >= 2 independent draws
     """
 
     samples: int = 1
     entropy: str = "analytic"
     noise: Design | None = None
+    errors: bool = False
 
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 1)
+        require_several("samples", self.errors, self.samples)
+        if self.errors and self.noise is not None:
+            raise ValueError(
+                f"errors is True with noise {self.noise!r}, whose points depend on one another; repeat the "
+                "estimate instead, or leave noise out"
+            )
         require_one_of("entropy", self.entropy, ENTROPIES)
         if self.noise is not None and not isinstance(self.noise, Independent | Sobol | AntitheticOrthogonal):
             raise TypeError(
@@ -65,15 +74,23 @@ class Pathwise:
         """dL/du at q."""
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         theta = self._draw(posterior.q, rng)
-        objective = differentiable(log_joint_function(model, q, batch)(theta)).mean()
+        terms = differentiable(log_joint_function(model, q, batch)(theta))
+        if self.entropy != "analytic":
+            measured = posterior.q if self.entropy == "sampled" else posterior.stopped
+            terms = terms - measured.log_prob(theta)
+        errors = of_mean(posterior.each(terms)) if self.errors else None
+        objective = terms.mean()
         if self.entropy == "analytic":
             objective = objective + posterior.q.entropy
-        else:
-            measured = posterior.q if self.entropy == "sampled" else posterior.stopped
-            objective = objective - measured.log_prob(theta).mean()
         values = posterior.gradient(objective)
-        evaluations = cost(model, batch, self.samples)
-        return Gradient(values, False, evaluations, self.samples, float(objective.detach()))
+        return Gradient(
+            values,
+            natural=False,
+            evaluations=cost(model, batch, self.samples),
+            samples=self.samples,
+            bound=float(objective.detach()),
+            standard_error=errors,
+        )
 
     def _draw(self, q: Any, rng: np.random.Generator) -> Any:
         if self.noise is None:

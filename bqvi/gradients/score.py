@@ -29,6 +29,7 @@ from bqvi.gradients.black_box import (
     reference_tensor,
     torch_posterior,
 )
+from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
 from gp.arrays import to_numpy
 
@@ -45,15 +46,19 @@ class Score:
     samples : L; at least 2 with a baseline, 3 with the optimal one
     baseline : True or 'leave-one-out' (mean of the other draws), 'optimal', or False or 'none'
     entropy : 'sampled' or 'analytic'
+    errors : also give standard errors: L passes backwards at once, for L >= 2; what draws share through
+        their baselines is left out
     """
 
     samples: int = 10
     baseline: bool | str = True
     entropy: str = "sampled"
+    errors: bool = False
 
     def __post_init__(self) -> None:
         require_one_of("baseline", self._baseline, BASELINES)
         require_integer("samples", self.samples, BASELINES[self._baseline])
+        require_several("samples", self.errors, self.samples)
         require_one_of("entropy", self.entropy, ("sampled", "analytic"))
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
@@ -69,15 +74,23 @@ class Score:
         optimal = self._baseline == "optimal"
         centred = _with_optimal_baseline(posterior, reward, log_q) if optimal else None
         advantage = _less_others(reward) if self._baseline == "leave-one-out" else reward
-        objective = 0.0 * log_q.sum() if optimal else (advantage * log_q).mean()
+        terms = 0.0 * log_q if optimal else advantage * log_q
+        errors = of_mean(centred or posterior.each(terms)) if self.errors else None
+        objective = terms.mean()
         if self.entropy == "analytic":
             entropy = posterior.q.entropy
             objective, bound = objective + entropy, bound + float(entropy.detach())
         values = posterior.gradient(objective)
         if centred is not None:
-            values = add(values, centred)
-        evaluations = cost(model, batch, self.samples)
-        return Gradient(values, False, evaluations, self.samples, bound)
+            values = add(values, tuple(each.mean(0) for each in centred))
+        return Gradient(
+            values,
+            natural=False,
+            evaluations=cost(model, batch, self.samples),
+            samples=self.samples,
+            bound=bound,
+            standard_error=errors,
+        )
 
     @property
     def _baseline(self) -> str:
@@ -87,18 +100,17 @@ class Score:
 
 
 def _with_optimal_baseline(posterior: TorchPosterior, reward: torch.Tensor, log_q: torch.Tensor) -> Values:
-    """Mean of (r_l - b_l) s_l, with a b for each parameter and draw from the other draws."""
-    one_each = torch.eye(len(reward), dtype=log_q.dtype, device=log_q.device)
-    scores = torch.autograd.grad(log_q, posterior.leaves, one_each, retain_graph=True, is_grads_batched=True)
+    """(r_l - b_l) s_l, (L, ...), with a b for each parameter and draw from the other draws."""
+    rewards = to_numpy(reward).astype(float, copy=False)
     found = []
-    for s in scores:  # (L, ...)
-        r = reward.reshape(-1, *[1] * (s.ndim - 1))
-        squares = s.square()
+    for s in posterior.each(log_q):  # (L, ...)
+        r = rewards.reshape(-1, *[1] * (s.ndim - 1))
+        squares = np.square(s)
         weighted = r * squares
         others = squares.sum(0) - squares
         # a score that is zero at all other draws has no say in its baseline
-        baseline = (weighted.sum(0) - weighted) / torch.where(others > 0.0, others, torch.ones_like(others))
-        found.append(to_numpy(((r - baseline) * s).mean(0)))
+        baseline = (weighted.sum(0) - weighted) / np.where(others > 0.0, others, 1.0)
+        found.append((r - baseline) * s)
     return tuple(found)
 
 

@@ -8,10 +8,11 @@ gradients costs O(m^3) whatever D, and is the default wherever it is possible.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from bqvi.checks import require_above
 from bqvi.gradients import derivative_process
 from bqvi.gradients.derivative_process import DerivativeProcess
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
@@ -31,6 +32,7 @@ _SPREAD = np.array([0.7, 3.0, 2.0])
 Process = GradientProcess | DerivativeProcess | ValueProcess
 
 
+@runtime_checkable
 class Kind(Protocol):
     """A kind of process."""
 
@@ -48,7 +50,19 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class OnGradients:
-    """`gradient_process`."""
+    """`gradient_process`.
+
+    Parameters
+    ----------
+    jitter : > 0, on the diagonal of K / s^2
+    prior_slope : C, the prior mean of y is c u: 0 for sticking-the-landing's, 1 for grad f = 0
+    """
+
+    jitter: float = JITTER
+    prior_slope: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_above("jitter", self.jitter, 0.0)
 
     def targets(
         self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
@@ -60,15 +74,17 @@ class OnGradients:
 
     def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
         """Ln (l, b0, b1), around l = 2 sqrt(D) and b = 1 / 10."""
-        u, y = points[-MOST_POINTS:], targets[-MOST_POINTS:]
+        u = points[-MOST_POINTS:]
+        y = targets[-MOST_POINTS:] - self.prior_slope * u
         inner, distances = squared_distances(u)
-        noise = JITTER * remoteness(u)
+        noise = self.jitter * remoteness(u)
         evidence = Evidence(squared_exponential(distances), (np.ones_like(inner), inner), noise, y)
         return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
         """Given (m, D) points and Y."""
-        return GradientProcess(points, targets, Shape(*(float(x) for x in np.exp(logs))))
+        shape = Shape(*(float(x) for x in np.exp(logs)))
+        return GradientProcess(points, targets, shape, self.jitter, self.prior_slope)
 
 
 @dataclass(frozen=True)

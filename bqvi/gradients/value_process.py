@@ -5,13 +5,8 @@ is the prior mean, up to a constant, which is profiled out (generalised least sq
 
     k(u, u') = s^2 (exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2).
 
-With alpha the weights of the m values, under q' = N(m, S) in the same units, A = l^2 I + S, P = A^-1,
-a_n = P (u_n - m), z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2), M = b2 sum_n alpha_n u_n u_n^T,
-
-    E[grad psi]    = sum_n alpha_n (z_n a_n + b1 u_n) + M m                 (dE/dm)
-    E[Hessian psi] = sum_n alpha_n z_n (a_n a_n^T - P) + M                  (2 dE/dS, Bonnet and Price)
-
-which are the moments of y = grad psi that `whitened` asks for (variational Bayesian Monte Carlo integrates
+Its posterior mean is a `bqvi.quadrature.kernel_sums.KernelSum`: E[grad psi] = dE/dm and E[Hessian of psi] =
+2 dE/dS are the moments of y = grad psi that `whitened` asks for (variational Bayesian Monte Carlo integrates
 the same process, Acerbi 2018).
 """
 
@@ -23,8 +18,10 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from bqvi.gradients.positive_definite import cholesky, cholesky_inverse
+from bqvi.gradients.jackknife import inverse_of, residuals
 from bqvi.gradients.whitened import Moments, remoteness
+from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, jacobian_variance, value_jacobian
+from bqvi.quadrature.positive_definite import cholesky
 
 JITTER = 1e-6
 
@@ -68,14 +65,16 @@ class ValueProcess:
         return solved
 
     @cached_property
+    def _constant(self) -> float:
+        """Generalised least squares."""
+        half = self.solve(np.column_stack([self.targets, np.ones_like(self.targets)]))
+        return float((half[:, 0] @ half[:, 1]) / (half[:, 1] @ half[:, 1]))
+
+    @cached_property
     def weights(self) -> np.ndarray:
         """alpha = K^-1 (psi - constant), (m,)."""
-        ones = np.ones_like(self.targets)
-        half = self.solve(np.column_stack([self.targets, ones]))
-        constant = (half[:, 0] @ half[:, 1]) / (half[:, 1] @ half[:, 1])
-        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, self.targets - constant * ones, lower=1)[
-            0
-        ]
+        above = self.targets - self._constant
+        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, above, lower=1)[0]
         return solved[:, 0]
 
     @property
@@ -83,35 +82,34 @@ class ValueProcess:
         """s^2, at its most likely value."""
         return float(self.weights @ self.targets[:, 0]) / len(self.targets)
 
+    @cached_property
+    def posterior_mean(self) -> KernelSum:
+        """Of psi, a function of u."""
+        alpha, u = self.weights, self.points
+        trend = Quadratic(
+            self._constant, self.shape.linear * (alpha @ u), self.shape.quadratic * (u.T * alpha) @ u
+        )
+        return KernelSum(u, self.shape.lengthscale, 1.0, trend, values=alpha)
+
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Of y = grad psi under q' = N(mean, covariance), in q's units."""
-        gap = self.points - mean
-        half, inverse = cholesky_inverse(covariance + self.shape.lengthscale**2 * np.eye(len(mean)))
-        a = gap @ inverse
-        log_ratio = len(mean) * np.log(self.shape.lengthscale) - np.log(np.diagonal(half)).sum()
-        z = np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, a)) * self.weights
-        linear, curvature = self._trend
-        jacobian = (a.T * z) @ a - z.sum() * inverse + curvature
-        return Moments(z @ a + linear + curvature @ mean, jacobian)
-
-    @cached_property
-    def _trend(self) -> tuple[np.ndarray, np.ndarray]:
-        linear = self.shape.linear * (self.weights @ self.points)
-        return linear, self.shape.quadratic * (self.points.T * self.weights) @ self.points
+        found = self.posterior_mean.integrate(mean, covariance)
+        return Moments(found.mean, 2.0 * found.covariance)
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself."""
-        d, l2 = self.points.shape[1], self.shape.lengthscale**2
-        rows, columns = np.tril_indices(d)
+        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        inverse = inverse_of(self.factor)
+        ones = inverse.sum(1)
+        inverse = inverse - np.outer(ones, ones) / ones.sum()  # the constant is fitted too
+        moved = residuals(inverse, self.weights[:, None]) * (
+            inverse @ value_functionals(self.points, self.shape)
+        )
+        return widened(self.model_deviations(), moved)
+
+    def model_deviations(self) -> Moments:
+        """The model's posterior standard deviations of the `moments` at q itself."""
         explained = np.square(self.solve(value_functionals(self.points, self.shape))).sum(0)
-        double = (l2 / (l2 + 2.0)) ** (d / 2)
-        times = np.where(rows == columns, 3.0, 1.0)  # E[e^4] = 3
-        slope = np.full(d, double / (l2 + 2.0) + self.shape.linear)
-        bend = times * double / (l2 + 2.0) ** 2 + np.where(rows == columns, 2.0, 1.0) * self.shape.quadratic
-        variance = self.scale * np.maximum(np.concatenate([slope, bend]) - explained, 0.0)
-        jacobian = np.zeros((d, d))
-        jacobian[rows, columns] = jacobian[columns, rows] = np.sqrt(variance[d:])
-        return Moments(np.sqrt(variance[:d]), jacobian)
+        return spread_of(self.points.shape[1], self.shape, 1.0, self.scale, explained)
 
 
 def value_kernel(left: np.ndarray, right: np.ndarray, shape: ValueShape) -> np.ndarray:
@@ -129,10 +127,39 @@ def value_functionals(points: np.ndarray, shape: ValueShape) -> np.ndarray:
 
     (m, D + D (D + 1) / 2): the Hessian's entries are those of the lower triangle, row by row.
     """
-    d, l2 = points.shape[1], shape.lengthscale**2
-    rows, columns = np.tril_indices(d)
-    z = (l2 / (l2 + 1.0)) ** (d / 2) * np.exp(-0.5 / (l2 + 1.0) * np.square(points).sum(1))[:, None]
-    a = points / (l2 + 1.0)
+    slopes, bends = value_jacobian(points, shape.lengthscale)
+    rows, columns = np.tril_indices(points.shape[1])
     products = points[:, rows] * points[:, columns]
-    bends = z * (a[:, rows] * a[:, columns] - (rows == columns) / (l2 + 1.0)) + shape.quadratic * products
-    return np.concatenate([z * a + shape.linear * points, bends], 1)
+    return np.concatenate([slopes + shape.linear * points, bends + shape.quadratic * products], 1)
+
+
+def widened(within: Moments, moved: np.ndarray) -> Moments:
+    """Standard deviations with the jackknife's: ``moved`` (m, D + D (D + 1) / 2) are the changes by node."""
+    d = len(within.mean)
+    extra = np.square(moved).sum(0)
+    jacobian = np.square(within.jacobian)
+    rows, columns = np.tril_indices(d)
+    jacobian[rows, columns] += extra[d:]
+    jacobian[columns, rows] = jacobian[rows, columns]
+    return Moments(np.sqrt(np.square(within.mean) + extra[:d]), np.sqrt(jacobian))
+
+
+def spread_of(
+    dimension: int, shape: ValueShape, height: float, scale: float, explained: np.ndarray
+) -> Moments:
+    """Posterior standard deviations at q of E[grad psi] and E[Hessian psi].
+
+    Parameters
+    ----------
+    dimension : D. shape : of the kernel, whose squared exponential is ``height`` high. scale : s^2.
+    explained : what the observations take off the prior variances / s^2, (D + D (D + 1) / 2,).
+    """
+    rows, columns = np.tril_indices(dimension)
+    one, two = jacobian_variance(dimension, shape.lengthscale)
+    same = rows == columns
+    slope = np.full(dimension, height * one + shape.linear)
+    bend = np.where(same, 3.0, 1.0) * height * two + np.where(same, 2.0, 1.0) * shape.quadratic  # E[e^4] = 3
+    variance = scale * np.maximum(np.concatenate([slope, bend]) - explained, 0.0)
+    jacobian = np.zeros((dimension, dimension))
+    jacobian[rows, columns] = jacobian[columns, rows] = np.sqrt(variance[dimension:])
+    return Moments(np.sqrt(variance[:dimension]), jacobian)

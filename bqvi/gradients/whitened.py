@@ -47,7 +47,10 @@ class Surrogate(Protocol):
         """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
     def standard_deviations(self) -> Moments:
-        """Posterior standard deviations of the moments at q itself."""
+        """Standard deviations of the moments at q itself, for intervals."""
+
+    def model_deviations(self) -> Moments:
+        """Posterior standard deviations of the moments at q itself if the model were true; cheap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +103,13 @@ class Frame:
             second = np.diagonal(second).copy()
             return mean_gradient - 2.0 * second * self.mean, second
         return mean_gradient - 2.0 * second @ self.mean, 0.5 * (second + second.T)
+
+    def moments(self, values: Values) -> Moments:
+        """The moments whose `natural_gradient` is ``values``; off a diagonal q's diagonal they are zero."""
+        first, second = values
+        full = np.diag(second) if self.diagonal else second
+        mean_gradient = first + 2.0 * full @ self.mean
+        return Moments(self.scale.T @ mean_gradient, 2.0 * self.scale.T @ full @ self.scale)
 
     def natural_parameters(self, mean: np.ndarray, precision: np.ndarray) -> Values:
         """eta of the Gaussian that is N(mean, precision^-1) in these units."""

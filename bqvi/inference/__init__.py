@@ -3,12 +3,13 @@
 from bqvi.inference.fit import Fit, FitError, FitInterrupted, fit
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, State, Stop
-from bqvi.inference.schedules import Adam, Constant, Exponential, RobbinsMonro, Schedule
+from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
 from bqvi.inference.trace import Row, Trace
 
 __all__ = [
     "Adam",
     "Constant",
+    "Cosine",
     "Euclidean",
     "Exponential",
     "Fit",

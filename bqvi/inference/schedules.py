@@ -94,6 +94,33 @@ class Exponential(StepSizes):
 
 
 @dataclass(frozen=True)
+class Cosine(StepSizes):
+    """rho_t = scale (1 + cos(pi t / steps)) / 2, falling to 0 at ``steps`` and staying there.
+
+    Parameters
+    ----------
+    scale : > 0, rho_0
+    steps : >= 1, of the whole run
+    """
+
+    scale: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        require_above("scale", self.scale, 0.0)
+        require_at_least("steps", self.steps, 1.0)
+
+    def __call__(self, t: int) -> float:
+        """rho_t."""
+        return 0.5 * self.scale * (1.0 + math.cos(math.pi * min(t / self.steps, 1.0)))
+
+    @property
+    def largest(self) -> float:
+        """rho_0."""
+        return self.scale
+
+
+@dataclass(frozen=True)
 class RobbinsMonro(StepSizes):
     """rho_t = scale * (t + tau)^-kappa: sum rho_t = infinity, sum rho_t^2 < infinity.
 

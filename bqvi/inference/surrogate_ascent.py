@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.gradients.positive_definite import cholesky_inverse
 from bqvi.gradients.whitened import Surrogate
+from bqvi.quadrature.positive_definite import cholesky_inverse
 
 STEPS = 30
 RATE = 0.7
@@ -79,7 +79,7 @@ def ascend(surrogate: Surrogate, dimension: int, radius: float, diagonal: bool) 
 
 def _reach(surrogate: Surrogate, squared_norm: float, diagonal: bool) -> float:
     """The radius that the gradient at q, and what is known of it, speak for."""
-    sd = surrogate.standard_deviations()
+    sd = surrogate.model_deviations()
     slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian
     variance = float(np.square(sd.mean).sum() + 0.5 * np.square(slopes).sum())
     return REACH * squared_norm * squared_norm / (squared_norm + DOUBT * variance + 1e-300)

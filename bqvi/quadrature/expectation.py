@@ -10,7 +10,8 @@ For f ~ GP(m, k) given observations, with z_q the kernel mean and C the double i
 where d is the derivative in a parameter of q: for a Gaussian in its mean and covariance, for a mixture
 also in its weights. All is analytic for a squared exponential kernel and Gaussians or mixtures of them
 (:mod:`gp.embeddings.squared_exponential`); values and derivatives of f may have been observed. This is
-the one place where ELBOs, their gradients and evidences take expectations of surrogates from.
+the one place where ELBOs, their gradients and evidences take expectations of surrogates from; where they
+are taken thousands of times a second, from its special case :mod:`bqvi.quadrature.kernel_sums`.
 """
 
 from __future__ import annotations

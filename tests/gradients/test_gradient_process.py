@@ -1,6 +1,7 @@
 """The process on gradients: its integrals against product quadrature rules and autodiff."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from bqvi.gradients.derivative_process import DerivativeProcess, derivative_func
 from bqvi.gradients.evidence import Evidence, squared_exponential
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
-from bqvi.gradients.whitened import Frame, remoteness
+from bqvi.gradients.whitened import Frame, Moments, remoteness
 
 SHAPE = Shape(1.7, 0.3, 0.2)
 
@@ -105,8 +106,6 @@ def test_the_frame_gives_the_natural_gradient_of_the_elbo(diagonal):
     frame = Frame.of(q)
     y_mean = -frame.scale.T @ precision @ (mean - centre)
     y_slope = np.eye(d) - frame.scale.T @ precision @ frame.scale
-    from bqvi.gradients.whitened import Moments
-
     found = frame.natural_gradient(Moments(y_mean, y_slope))
     leaves = tuple(torch.tensor(u, requires_grad=True) for u in q.unconstrained)
     at = type(q).from_unconstrained(leaves)
@@ -117,6 +116,19 @@ def test_the_frame_gives_the_natural_gradient_of_the_elbo(diagonal):
     expected = q.gradient_to_natural(tuple(g.numpy() for g in gradient))
     for ours, theirs in zip(found, expected, strict=True):
         assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_the_frame_goes_back_from_the_natural_gradient(diagonal):
+    rng = np.random.default_rng(5)
+    root = np.tril(rng.standard_normal((3, 3)), -1) + np.diag([1.0, 0.6, 1.4])
+    mean = rng.standard_normal(3)
+    q = DiagonalGaussian(mean, np.diagonal(root) ** 2) if diagonal else Gaussian(mean, root @ root.T)
+    slope = rng.standard_normal((3, 3))
+    given = Moments(rng.standard_normal(3), np.diag(slope[0]) if diagonal else slope + slope.T)
+    back = Frame.of(q).moments(Frame.of(q).natural_gradient(given))
+    assert_allclose(back.mean, given.mean, rtol=1e-10)
+    assert_allclose(back.jacobian, given.jacobian, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
@@ -169,7 +181,7 @@ def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values
     prior = basis.T @ value_kernel(noise, noise, VALUE_SHAPE) @ basis
     explained = values.solve(across)
     variance = np.diagonal(prior - explained.T @ explained) * values.scale
-    sd = values.standard_deviations()
+    sd = values.model_deviations()
     assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
     assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
 
@@ -228,6 +240,33 @@ def test_derivative_process_moments_and_functionals_against_a_product_rule(deriv
     prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
     half = np.linalg.solve(np.tril(derivatives.factor), expected)
     variance = derivatives.scale * (prior - (half**2).sum(0))
-    sd = derivatives.standard_deviations()
+    sd = derivatives.model_deviations()
     assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
     assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
+
+
+def _left_out(process, fields):
+    """Moments without each node in turn, the hyperparameters and jitters kept."""
+    found = []
+    for i in range(len(process.points)):
+        kept = np.delete(np.arange(len(process.points)), i)
+        moments = replace(process, **{f: getattr(process, f)[kept] for f in fields}).moments(
+            np.zeros(2), np.eye(2)
+        )
+        found.append(np.concatenate([moments.mean, moments.jacobian[np.tril_indices(2)]]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("kind", ["process", "values", "derivatives"])
+def test_standard_deviations_hold_the_jackknife_of_refits(kind, request):
+    """The closed form against as many processes as there are nodes, each without one of them."""
+    given = request.getfixturevalue(kind)
+    whole = given.moments(np.zeros(2), np.eye(2))
+    at = np.concatenate([whole.mean, whole.jacobian[np.tril_indices(2)]])
+    jackknife = np.square(at - _left_out(given, ("points", "targets"))).sum(0)
+    model, both = given.model_deviations(), given.standard_deviations()
+    for part in ("mean", "jacobian"):
+        extra = np.square(getattr(both, part)) - np.square(getattr(model, part))
+        expected = jackknife[:2] if part == "mean" else jackknife[2:]
+        found = extra if part == "mean" else extra[np.tril_indices(2)]
+        assert_allclose(found, expected, rtol=1e-6)  # the Gram matrices are conditioned to 1e6

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bqvi import Adam, Constant, Exponential, RobbinsMonro
+from bqvi import Adam, Constant, Cosine, Exponential, RobbinsMonro
 from bqvi.inference import Schedule
 
 
@@ -30,6 +30,7 @@ def test_robbins_monro_sums(kappa, tau, scale):
 
 
 def test_exponential_and_constant():
+    assert [Cosine(2.0, 4)(t) for t in (0, 2, 4, 9)] == pytest.approx([2.0, 1.0, 0.0, 0.0], abs=1e-15)
     rho = Exponential(2.0, 0.1)
     assert rho(7) == pytest.approx(2.0 * math.exp(-0.7), rel=1e-15)
     assert sum(rho(t) for t in range(1000)) == pytest.approx(2.0 / (1.0 - math.exp(-0.1)), rel=1e-12)

@@ -1,0 +1,31 @@
+"""Standard errors of gradients from L independent draws, each entry its own.
+
+A mean of L terms g_l has the standard error sd(g_l) / sqrt(L). The importance-weighted estimators are no
+means but functions of all draws; theirs is the jackknife's: with theta_(-l) the estimate without draw l,
+
+    se^2 = (L - 1) / L sum_l |theta_(-l) - mean theta_(-.)|^2.
+
+For a mean the two are the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bqvi.arrays import Values
+
+
+def of_mean(terms: Values) -> Values:
+    """Standard errors of means of L terms, each array (L, ...)."""
+    return tuple(t.std(0, ddof=1) / np.sqrt(len(t)) for t in terms)
+
+
+def of_left_out(estimates: Values) -> Values:
+    """Standard errors from the L estimates that leave out one draw each, arrays (L, ...)."""
+    return tuple(np.sqrt((len(t) - 1) * t.var(0)) for t in estimates)
+
+
+def require_several(name: str, errors: bool, samples: int) -> None:
+    """Raise ValueError if standard errors are asked of fewer than two draws."""
+    if errors and samples < 2:
+        raise ValueError(f"{name} = {samples} with errors=True; a standard error takes at least 2 draws")

@@ -1,0 +1,159 @@
+"""Runs of inference by evaluations of the log joint, as tables: gap to the best Gaussian, and costs.
+
+    bq           rounds of 2 evaluations, q optimised on the surrogate in a KL ball; untuned
+    bq values    the same from values alone: what variational Bayesian Monte Carlo does
+    natural      natural gradients from sticking-the-landing estimates, cosine step ending at the budget
+    control      the same with a Gaussian process as control variate: unbiased
+    adam         Adam on sticking-the-landing estimates, in the Cholesky coordinates
+
+Step size and number of samples of "natural" and "adam" are the best of a grid *for each budget and target* by
+the mean gap over two seeds that are not reported (`tune`; the table is `bq_tuned.json`): an oracle that
+nobody has. "control" takes those of "natural". Evaluations are of the value and its
+gradient; of the value alone for "bq values".
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import bqvi
+from bqvi.gradients import BayesianQuadrature, ControlVariate, Estimator, Pathwise
+from bqvi.inference import Fit
+from bqvi.models import LogJoint
+from experiments import bq_references as references
+from experiments.gradient_targets import GradientTarget
+
+STL = "sticking-the-landing"
+BUDGETS = (50, 100, 200, 500)
+TUNED = Path(__file__).with_name("bq_tuned.json")
+TUNING_SEEDS = (1000, 1001)
+GRIDS: Mapping[str, tuple[tuple[float, ...], tuple[int, ...]]] = {
+    "natural": ((0.05, 0.1, 0.2, 0.4), (2, 5, 10)),
+    "adam": ((0.03, 0.1, 0.3), (1, 3, 10)),
+}
+"""Step sizes and numbers of samples."""
+
+
+def without_gradient(target: GradientTarget) -> LogJoint:
+    """The target as a function of NumPy arrays that has no gradient."""
+
+    def values(theta: np.ndarray) -> np.ndarray:
+        found: np.ndarray = target.log_density(torch.from_numpy(theta)).numpy()
+        return found
+
+    return LogJoint(values, target.dimension, gradient=None)
+
+
+def surrogate_run(
+    name: str,
+    seed: int,
+    evaluations: int,
+    estimator: BayesianQuadrature | None = None,
+    *,
+    model: LogJoint | None = None,
+    radius: float = 1.0,
+    records: Sequence[int] = (),
+) -> pd.DataFrame:
+    """Return gap and costs of Bayesian quadrature after about each of ``records`` evaluations.
+
+    Parameters
+    ----------
+    estimator : by default the default of `bqvi.fit(method="bq")`.
+    model : by default the target's, with gradients.
+    radius : of the trust region.
+    """
+    target = references.target_named(name)
+    used = estimator or BayesianQuadrature()
+    first = used.initial_nodes or max(used.nodes, min(2 * target.dimension, 10))
+    steps = [1 + max(0, round((n - first) / used.nodes)) for n in (*records, evaluations)]
+    return _table(
+        name,
+        lambda: bqvi.fit(
+            model or target.model(), method=used, geometry=bqvi.TrustRegion(radius),
+            schedule=bqvi.Constant(1.0), start_from=target.start(), steps=max(steps), record=steps,
+            metrics={"elbo_gap": lambda q: references.gap(name, q)}, elbo_samples=32, seed=seed,
+        ),
+    )  # fmt: skip
+
+
+def stepped_run(
+    name: str,
+    seed: int,
+    evaluations: int,
+    method: str,
+    size: float,
+    samples: int,
+    *,
+    model: LogJoint | None = None,
+) -> pd.DataFrame:
+    """Return gap and costs of "natural", "control" or "adam" at the end, in one row."""
+    target = references.target_named(name)
+    steps = max(1, evaluations // samples)
+    estimator: Estimator = ControlVariate(samples) if method == "control" else Pathwise(samples, STL)
+    natural = method != "adam"
+    return _table(
+        name,
+        lambda: bqvi.fit(
+            model or target.model(), method=estimator,
+            geometry=bqvi.Riemannian() if natural else bqvi.Euclidean(),
+            schedule=bqvi.Cosine(size, steps) if natural else bqvi.Adam(size, decay=4.0 / steps),
+            start_from=target.start(), steps=steps, record=[steps],
+            metrics={"elbo_gap": lambda q: references.gap(name, q)}, elbo_samples=32, seed=seed,
+        ),
+    )  # fmt: skip
+
+
+def _table(name: str, fit: Callable[[], Fit]) -> pd.DataFrame:
+    """The trace; with an infinite gap at the end of a run that failed."""
+    failed = False
+    with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
+        try:
+            found = fit()
+        except bqvi.FitError as error:
+            found, failed = error.fit, True
+    columns = ("iteration", "seconds", "evaluations", "elbo_gap")
+    table = pd.DataFrame({column: found.trace[column] for column in columns if len(found.trace)})
+    if failed:
+        state = found.state
+        last = {"iteration": state.iteration + 1, "seconds": state.seconds, "evaluations": state.evaluations}
+        table = pd.concat([table, pd.DataFrame([last | {"elbo_gap": np.inf}])], ignore_index=True)
+    return table[table["evaluations"] > 0].reset_index(drop=True)
+
+
+@cache
+def tuned() -> Mapping[str, Any]:
+    """Step size and samples by "method, target, budget"."""
+    return dict(json.loads(TUNED.read_text(encoding="utf-8"))) if TUNED.exists() else {}
+
+
+def tune(names: Sequence[str] | None = None) -> None:
+    """Fill `TUNED`: the best of each grid for each budget and target. About two minutes."""
+    found = dict(tuned())
+    for name, method, budget in itertools.product(names or references.targets(), GRIDS, BUDGETS):
+        sizes, samples = GRIDS[method]
+        scores = {
+            (size, count): float(
+                np.mean(
+                    [
+                        stepped_run(name, seed, budget, method, size, count)["elbo_gap"].iloc[-1]
+                        for seed in TUNING_SEEDS
+                    ]
+                )
+            )
+            for size, count in itertools.product(sizes, samples)
+        }
+        found[f"{method}, {name}, {budget}"] = list(min(scores, key=lambda key: scores[key]))
+        TUNED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    tune()
