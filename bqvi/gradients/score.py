@@ -10,6 +10,13 @@ unbiased. The optimal baseline, for each parameter i with score s_i its own,
 
 minimises the variance; its ratio too is taken over the other draws. With the analytic entropy,
 -ln q leaves the bracket and dH/du is added (Eq. 5.11). Needs values of f only.
+
+For a conjugate model with its E step inside, both f and ln q are affine in t(theta) over the same base
+measure, and the score in eta is t - mu. What is left of the estimate is a regression of linear functions,
+
+    f - ln q = <eta* - eta, t> + constant,     F dL/dmu = Cov(t) (eta* - eta),
+
+with the covariance over the draws in place of F: no graph is built for it.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bqvi.arrays import Values, add
+from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer, require_one_of
 from bqvi.gradients.black_box import (
     TorchPosterior,
@@ -31,7 +38,8 @@ from bqvi.gradients.black_box import (
 )
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
-from gp.arrays import to_numpy
+from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
+from gp.arrays import Array, to_numpy
 
 BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}
 """The fewest draws of each."""
@@ -62,7 +70,9 @@ class Score:
         require_one_of("entropy", self.entropy, ("sampled", "analytic"))
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
-        """dL/du at q."""
+        """dL/du at q; for a conjugate model dL/dmu, without torch."""
+        if is_conjugate(model) and self._in_closed_form:
+            return self._conjugate(model, q, batch, rng)
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         with torch.no_grad():
             theta = posterior.stopped.sample(self.samples, rng)  # no path, so no slopes of draws
@@ -93,6 +103,33 @@ class Score:
         )
 
     @property
+    def _in_closed_form(self) -> bool:
+        return self.entropy == "sampled" and self._baseline != "optimal" and not self.errors
+
+    def _conjugate(self, model: ConjugateModel, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+        local = model.local_step(q, batch.rows, batch.weights)
+        gap = subtract(update_target(model, local), q.natural)
+        statistics = q.statistics(q.sample(self.samples, rng))
+        constant = local.bound - float(inner(local.statistics, q.expected_statistics))
+        constant += float(q.log_normaliser.sum()) - float(model.prior.log_normaliser.sum())
+        reward = constant + sum(
+            t.reshape(self.samples, -1) @ g.ravel() for t, g in zip(statistics, gap, strict=True)
+        )
+        advantage = _less_others(reward) if self._baseline == "leave-one-out" else reward
+        covariance = tuple(
+            np.tensordot(advantage, t - mu, 1) / self.samples
+            for t, mu in zip(statistics, q.expected_statistics, strict=True)
+        )
+        evaluations = cost(model, batch, self.samples)
+        return Gradient(
+            q.fisher_solve(covariance),
+            natural=True,
+            evaluations=evaluations,
+            samples=self.samples,
+            bound=float(reward.mean()),
+        )
+
+    @property
     def _baseline(self) -> str:
         if isinstance(self.baseline, bool):
             return "leave-one-out" if self.baseline else "none"
@@ -114,7 +151,7 @@ def _with_optimal_baseline(posterior: TorchPosterior, reward: torch.Tensor, log_
     return tuple(found)
 
 
-def _less_others(reward: torch.Tensor) -> torch.Tensor:
+def _less_others(reward: Array) -> Array:
     """r_l - mean of r_j, j != l."""
     n = len(reward)
     return (reward - reward.mean()) * (n / (n - 1))

@@ -45,9 +45,13 @@ def flat(values):
 def repeated(estimator, model, q, batch, n=100, seed=0):
     """(n, P) gradients; ``batch`` may be a function of the generator."""
     rng = np.random.default_rng(seed)
-    return np.stack(
-        [flat(estimator(model, q, batch(rng) if callable(batch) else batch, rng).values) for _ in range(n)]
-    )
+    batches = (batch(rng) if callable(batch) else batch for _ in range(n))
+    return np.stack([flat(in_coordinates(q, estimator(model, q, each, rng))) for each in batches])
+
+
+def in_coordinates(q, gradient):
+    """The derivative in u, of either kind of gradient."""
+    return q.gradient_to_unconstrained(gradient.values) if gradient.natural else gradient.values
 
 
 def assert_unbiased(draws, expected):
@@ -101,6 +105,20 @@ def test_unbiased_on_a_conjugate_model(estimator, mixture):
     assert (expected[upper] == 0.0).all()
     assert upper.sum() == 2
     assert_unbiased(draws[:, ~upper], expected[~upper])
+
+
+@pytest.mark.parametrize("weights", [None, np.full(12, 3.0)], ids=["all data", "weighted"])
+@pytest.mark.parametrize("baseline", [True, False], ids=["leave-one-out", "no baseline"])
+def test_the_score_of_a_conjugate_model_is_that_of_its_graph(baseline, weights, mixture):
+    """With errors asked for, the same draws go through torch."""
+    model, x, q, _ = mixture
+    batch = Batch(x, len(x), weights)
+    closed = Score(30, baseline)(model, q, batch, np.random.default_rng(5))
+    graph = Score(30, baseline, errors=True)(model, q, batch, np.random.default_rng(5))
+    assert closed.natural
+    assert not graph.natural
+    assert closed.bound == pytest.approx(graph.bound, rel=1e-12)
+    np.testing.assert_allclose(flat(in_coordinates(q, closed)), flat(graph.values), rtol=1e-9, atol=1e-9)
 
 
 @each_estimator
