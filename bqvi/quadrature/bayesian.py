@@ -225,7 +225,8 @@ def _learnt(problem: Problem, state: State, began: float) -> State:
     data = _data(problem, state)
     due = state.fits is None or len(state) >= GROWTH * state.fitted_at or len(state) >= problem.budget
     if due or state.fits is None:
-        found = ensembles.fit(problem.standard.measure, data, state.fits)
+        precision = ensembles.PRECISE if len(state) >= problem.budget else ensembles.ROUGHLY
+        found = ensembles.fit(problem.standard.measure, data, state.fits, precision)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
         found = ensembles.again(problem.standard.measure, data, state.fits)

@@ -32,6 +32,7 @@ from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
+PRECISE, ROUGHLY = 1e-6, 1e-4
 _NEGLIGIBLE = 1e-3
 _BEHIND = 10.0
 """A candidate so many nats behind the best is left out of every other fit."""
@@ -124,8 +125,11 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
     return found
 
 
-def fit(measure: Measure, data: Data, earlier: Fits | None = None) -> Ensemble:
-    """Fit the candidates for a standardised measure to data, starting also where they ended before."""
+def fit(measure: Measure, data: Data, earlier: Fits | None = None, precision: float = PRECISE) -> Ensemble:
+    """Fit the candidates for a standardised measure to data, starting also where they ended before.
+
+    ``precision`` is relative to the log evidence: `ROUGHLY` does where more data are to come.
+    """
     earlier = Fits({}) if earlier is None else earlier
     members: list[Surrogate] = []
     known = candidates(measure, data.smooth_only)
@@ -135,13 +139,13 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None) -> Ensemble:
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
-            members.append(_turned(measure, data, plain, earlier))
+            members.append(_turned(measure, data, plain, earlier, precision))
             continue
         starts = starting_points(measure.dimension, data.noisy)
         seen = name in earlier.thetas
         starts += [earlier.thetas[name]] if seen else []
-        first = [surrogate(name, *known[name], data, start) for start in starts]
-        members.append(fitted(first, climbs=1 if seen else 2))
+        first = surrogate(name, *known[name], data, starts[0])
+        members.append(fitted([first.at(start) for start in starts], 1 if seen else 2, precision=precision))
     return weighed(members)
 
 
@@ -171,7 +175,9 @@ def _score(member: Surrogate) -> float:
     return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
 
 
-def _turned(measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits) -> Surrogate:
+def _turned(
+    measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits, precision: float
+) -> Surrogate:
     """The smooth surrogate on axes along which the integrand varies most and least.
 
     They are those of the plain surrogate, or those of the fit before.
@@ -182,7 +188,7 @@ def _turned(measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits
         starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
-    return fitted(starts, climbs=1 if earlier.rotation is not None else 2)
+    return fitted(starts, 1 if earlier.rotation is not None else 2, precision=precision)
 
 
 def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
@@ -197,9 +203,8 @@ def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
     chart = rotated(measure, source.chart.rotation @ directions)
     equal = np.full(measure.dimension, float(np.median(lengths)))
     unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, 10.0))
-    return [
-        surrogate(TURNED, chart, SMOOTH, source.data, np.append(start, noise)) for start in (equal, unequal)
-    ]
+    first = surrogate(TURNED, chart, SMOOTH, source.data, np.append(equal, noise))
+    return [first, first.at(np.append(unequal, noise))]
 
 
 def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:

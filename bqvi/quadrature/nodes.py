@@ -29,7 +29,6 @@ from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Surrogate
-from gp.integrals import Integrals
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
@@ -132,10 +131,7 @@ class Reduction:
 def greedy(surrogate: Surrogate, candidates: Any, count: int) -> Any:
     """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most."""
     v = surrogate.chart.forward(candidates)
-    target = Integrals((surrogate.chart.measure,))
-    cross = covariance(surrogate.kernel, Values(v), target)[:, 0]
-    with_data = covariance(surrogate.kernel, surrogate.view.observed, target)[:, 0]
-    reduction = Reduction.of(surrogate, v, cross, with_data)
+    reduction = Reduction.of(surrogate, v, surrogate.embedding().mean(v), surrogate.with_integral())
     chosen = [reduction.take(reduction.scores()) for _ in range(min(count, len(v)))]
     return np.array(chosen, dtype=int)
 
