@@ -214,7 +214,7 @@ def whole_ensemble(problem: Problem, state: State) -> Ensemble:
 def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
-    judgement = judge(state.ensemble, state.sobol, list(state.past), units.shift)
+    judgement = judge(state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift)
     plain = ((values - units.centre) / units.unit)[state.sobol]
     mean, covariance = combined(*integral, judgement, plain)
     unit = units.unit

@@ -1,7 +1,7 @@
 """Several surrogates of one integrand, weighed by evidence.
 
 Candidates are charts x families: the axes as they are, the axes turned to where the integrand varies,
-the cube, each with smooth or rough functions. Which of them holds is a hyperparameter like the others,
+the cube, each with smooth or rough functions, and functions that grow in the tails. Which of them holds is a hyperparameter like the others,
 and is treated so: each is fitted, and the integral is a mixture over candidates and, within each, over
 hyperparameters drawn from a Laplace approximation with importance weights. Its variance has the part
 within (what the nodes leave open) and the part between (what the hyperparameters leave open):
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
-from bqvi.quadrature.families import ROUGH, SMOOTH, Family
+from bqvi.quadrature.families import GROWS, ROUGH, SMOOTH, Family
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
@@ -37,7 +37,7 @@ _NEGLIGIBLE = 1e-3
 _BEHIND = 10.0
 """A candidate so many nats behind the best is left out of every other fit."""
 _LEAST_DRAWS = 4
-PLAIN, TURNED = "axes", "turned"
+PLAIN, TURNED, GROWING = "axes", "turned", "axes, growing"
 _PRIOR_PRECISION = 0.25
 """Of a hyperparameter that the data do not determine, on the log scale."""
 
@@ -74,6 +74,12 @@ class Ensemble:
         """Normalised weights, (J,)."""
         weights = np.exp(self.scores - self.scores[0])
         return weights / weights.sum()
+
+    @property
+    def growing(self) -> float:
+        """The weight of functions that grow in the tails."""
+        named = zip(self.members, self.weights, strict=True)
+        return float(sum(weight for member, weight in named if member.name == GROWING))
 
     def fits(self, earlier: Fits | None = None) -> Fits:
         """Return where the next fit starts."""
@@ -119,6 +125,8 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
     independent = isinstance(measure, Gaussian | Uniform)
     if independent and not smooth_only:
         found["axes, rough"] = (plain, ROUGH)
+    if isinstance(measure, Gaussian | GaussianMixture) and not smooth_only:
+        found[GROWING] = (plain, GROWS)
     if isinstance(measure, Gaussian) and not smooth_only:
         box = cube(measure.dimension)
         found["cube"], found["cube, rough"] = (box, SMOOTH), (box, ROUGH)

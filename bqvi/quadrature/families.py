@@ -3,6 +3,8 @@
 smooth    exp(-|a|^2 / 2)                    squared exponential: functions with all derivatives
 rough     prod_d (1 + b_d) exp(-b_d)         Matern 3/2 by coordinate, b = sqrt(3) |a|: one derivative,
                                              so that a kink or a jump is no contradiction
+growing   the smooth one times               functions whose variance under N(0, I) is only just infinite
+          exp((|v|^2 + |v'|^2) / 4)          (:mod:`growing`)
 
 with a_d = (v_d - v'_d) / length_d. Both are products over coordinates, and so have closed forms
 wherever coordinates are independent. The kernels and their integrals are those of :mod:`gp`; the one
@@ -18,7 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bqvi.quadrature.grams import Gram, matern_gram, squared_exponential_gram
+from bqvi.quadrature.grams import Gram, Pullback, matern_gram, squared_exponential_gram
+from bqvi.quadrature.growing import Growing
 from gp.embeddings import embed
 from gp.embeddings.matern_profile import matern_profile
 from gp.kernels import Columns, Kernel, Matern32, Product, SquaredExponential
@@ -108,5 +111,28 @@ def _matern_embedding(lengthscales: Any, measure: Measure) -> Embedding:
     return _MaternEmbedding(np.asarray(lengthscales, dtype=float), measure)
 
 
+def growing(growth: float) -> Family:
+    """Return the smooth functions times exp(growth |v|^2 / 2)."""
+
+    def kernel(lengthscales: Any) -> Growing:
+        return Growing(_squared_exponential(lengthscales), growth)
+
+    def growing_gram(v: Any) -> Gram:
+        stationary, a = squared_exponential_gram(v), kernel(np.ones(1)).factor(v)
+        both = np.outer(a, a)
+
+        def gram(lengthscales: Any) -> tuple[Any, Pullback]:
+            matrix, pullback = stationary(lengthscales)
+            return both * matrix, lambda weights: pullback(both * weights)
+
+        return gram
+
+    def embedding(lengthscales: Any, measure: Measure) -> Embedding:
+        return embed(kernel(lengthscales), measure)
+
+    return Family(kernel, growing_gram, embedding, smooth=False)
+
+
 SMOOTH = Family(_squared_exponential, squared_exponential_gram, _squared_exponential_embedding, smooth=True)
+GROWS = growing(0.5)
 ROUGH = Family(_matern_product, matern_gram, _matern_embedding, smooth=False)

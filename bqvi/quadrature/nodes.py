@@ -71,14 +71,14 @@ class Reduction:
     Attributes
     ----------
     mean, variance, signal : (M,); the variance and the signal for unit scale.
-    scale : of the kernel. noise : tau.
+    scale : of the kernel. noise : tau, (M,), and no less than rounding leaves of a variance.
     """
 
     mean: Any
     variance: Any
     signal: Any
     scale: float
-    noise: float
+    noise: Any
     half: Any
     columns: Callable[[int], Any]
     rows: list[Any]
@@ -96,13 +96,14 @@ class Reduction:
         kernel, found = surrogate.kernel, surrogate.profile
         half = found.factor.solve(covariance(kernel, surrogate.view.observed, Values(v)))
         signal = cross - half.T @ found.factor.solve(with_data)
-        variance = kernel.diagonal(v) - np.einsum("nm,nm->m", half, half)
+        prior = kernel.diagonal(v)
+        variance = prior - np.einsum("nm,nm->m", half, half)
         return Reduction(
             mean=half.T @ found.residual[:, 0],
             variance=variance,
             signal=signal,
             scale=float(found.scales[0]),
-            noise=max(surrogate.tau, _LEAST_NOISE),
+            noise=np.maximum(surrogate.tau, _LEAST_NOISE * prior),
             half=half,
             columns=lambda j: kernel(v[j : j + 1], v)[0],
             rows=[],
@@ -117,7 +118,7 @@ class Reduction:
         """Condition on the candidate with the best score among those not taken; return its index."""
         best = int(np.argmax(np.where(self.open, scores, -1.0)))
         self.open[best] = False
-        total = np.sqrt(max(float(self.variance[best]), 0.0) + self.noise)
+        total = np.sqrt(max(float(self.variance[best]), 0.0) + self.noise[best])
         row = self.columns(best) - self.half[:, best] @ self.half
         for earlier in self.rows:
             row = row - earlier[best] * earlier
