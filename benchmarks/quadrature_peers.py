@@ -114,5 +114,3 @@ def emukit_wsabi(f: Whitened) -> float:
 
     model, u, y = _model(f)
     return _looped(WSABILLoop(WSABIL(base_gp=model, X=u, Y=y)), f)
-
-

@@ -111,7 +111,7 @@ class Judgement:
         tail = ""
         if self.inflation > 1.5:
             tail = (
-                "; what the surrogate has promised of earlier estimates and of nodes left out was too much, so "
+                "; what was promised of earlier estimates and of nodes left out was too much, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"
             )
         if self.credible:
@@ -120,7 +120,7 @@ class Judgement:
             return (
                 "The surrogate is not credible: the integrand grows in the tails of the measure, like "
                 "exp(|u|^2 / 4) or faster in units of its standard deviations: no node lies far enough out. "
-                "The standard deviation contains what may lie there. Propose nodes from a wider measure, with "
+                "The standard deviation contains what may be there. Propose nodes from a wider measure, with "
                 f"the quotient of the densities in the integrand{tail}."
             )
         return (

@@ -1,9 +1,10 @@
 """Several surrogates of one integrand, weighed by evidence.
 
 Candidates are charts x families: the axes as they are, the axes turned to where the integrand varies,
-the cube, each with smooth or rough functions, and functions that grow in the tails. Which of them holds is a hyperparameter like the others,
-and is treated so: each is fitted, and the integral is a mixture over candidates and, within each, over
-hyperparameters drawn from a Laplace approximation with importance weights. Its variance has the part
+the cube, each with smooth or rough functions, and functions that grow in the tails. Which of them holds
+is a hyperparameter like the others, and is treated so: each is fitted, and the integral is a mixture over
+candidates and, within each, over hyperparameters drawn from a Laplace approximation with importance
+weights. Its variance has the part
 within (what the nodes leave open) and the part between (what the hyperparameters leave open):
 
     mean = sum w_j m_j,     covariance = sum w_j (C_j + (m_j - mean)(m_j - mean)^T).

@@ -50,9 +50,8 @@ class Pairs:
 
     def matrix(self, values: Any) -> Any:
         """Return the symmetric matrix (n, n) of values (P,) beside a diagonal of ones."""
-        half = np.zeros(self.count * self.count)
-        half[self.places] = values
-        half = half.reshape(self.count, self.count)
+        half = np.zeros((self.count, self.count))
+        half.reshape(-1)[self.places] = values
         full = half + half.T
         full.flat[:: self.count + 1] = 1.0
         return full

@@ -86,7 +86,8 @@ def tilted(measure: Measure, growth: float) -> tuple[Any, Measure]:
     return total, GaussianMixture(weights / total, means, np.stack([part.covariance for _, part in found]))
 
 
-def _tilted_gaussian(measure: Gaussian, growth: float) -> tuple[Any, Gaussian]:
+def _tilted_gaussian(measure: Measure, growth: float) -> tuple[Any, Gaussian]:
+    assert isinstance(measure, Gaussian)  # and so are the components of a mixture
     precision = np.linalg.inv(measure.covariance)
     smaller = precision - growth * np.eye(measure.dimension)
     values = np.linalg.eigvalsh(smaller)

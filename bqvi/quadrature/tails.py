@@ -82,14 +82,14 @@ def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
     if share > MOST_OF_ONE:
         return shape, False, (
             f"One of {len(values)} points carries {share:.0%} of the sum: the estimate and its standard "
-            "deviation are those of the points that happened to be drawn. Draw from a measure nearer to where "
-            "the integrand is large."
+            "deviation are those of the points that happened to be drawn. Draw from a measure nearer to "
+            "where the integrand is large."
         )  # fmt: skip
     if shape > UNUSABLE:
         return shape, False, (
-            f"The largest values have a Pareto tail of shape {shape:.2f}, above {UNUSABLE}: so far as the points "
-            "tell, the average has no variance, and the standard deviation is too small. Draw from a measure "
-            "with heavier tails."
+            f"The largest values have a Pareto tail of shape {shape:.2f}, above {UNUSABLE}: so far as the "
+            "points tell, the average has no variance, and the standard deviation is too small. Draw from a "
+            "measure with heavier tails."
         )  # fmt: skip
     return shape, True, ""
 

@@ -80,7 +80,12 @@ def ridge(dimension: int) -> Integrand:
     w = w / np.linalg.norm(w)
     truth = exp(-5 / 11) / sqrt(11)
     return Integrand(
-        f"ridge {dimension}", "peaky", lambda x: np.exp(-5 * (x @ w - 1) ** 2), standard(dimension), truth, True
+        f"ridge {dimension}",
+        "peaky",
+        lambda x: np.exp(-5 * (x @ w - 1) ** 2),
+        standard(dimension),
+        truth,
+        True,
     )
 
 
@@ -127,7 +132,12 @@ def ball(dimension: int) -> Integrand:
     """1 where |x|^2 is below its median."""
     size = float(chi2.ppf(0.4, dimension))
     return Integrand(
-        f"ball {dimension}", "rough", lambda x: 1.0 * (np.sum(x**2, axis=1) < size), standard(dimension), 0.4, True
+        f"ball {dimension}",
+        "rough",
+        lambda x: 1.0 * (np.sum(x**2, axis=1) < size),
+        standard(dimension),
+        0.4,
+        True,
     )
 
 
@@ -197,7 +207,9 @@ def first() -> tuple[Integrand, ...]:
     """Half of them."""
     return (
         bump("narrow 1", "peaky", standard(1), [0.8], np.diag([0.02])),
-        bump("correlated likelihood 2", "peaky", standard(2), [0.6, 0.4], np.array([[0.3, 0.27], [0.27, 0.3]])),
+        bump(
+            "correlated likelihood 2", "peaky", standard(2), [0.6, 0.4], np.array([[0.3, 0.27], [0.27, 0.3]])
+        ),
         sextic(),
         wave(2, 2.0),
         turned_banana(),
@@ -206,7 +218,9 @@ def first() -> tuple[Integrand, ...]:
         box_corner(3),
         student(3),
         ball(3),
-        bump("bump, turned 5", "smooth", turned(5, 7), 0.3 * np.ones(5), rotated([0.5, 1.0, 2.0, 3.0, 4.0], 8)),
+        bump(
+            "bump, turned 5", "smooth", turned(5, 7), 0.3 * np.ones(5), rotated([0.5, 1.0, 2.0, 3.0, 4.0], 8)
+        ),
         genz_corner_peak(5),
         ridge(5),
         quarter(5),
