@@ -200,7 +200,7 @@ def prepared(problem: Problem, state: State) -> State:
     """Return the state with its ensemble."""
     if state.ensemble is not None or state.fits is None:
         return state
-    data = _data(problem, state)
+    data = data_of(problem, state)
     return replace(state, ensemble=ensembles.again(problem.standard.measure, data, state.fits))
 
 
@@ -208,13 +208,13 @@ def whole_ensemble(problem: Problem, state: State) -> Ensemble:
     """Return all candidates there have been, those included that the last fit left out."""
     assert state.fits is not None  # there is a fit since the start
     fits = replace(state.fits, resting=())
-    return ensembles.again(problem.standard.measure, _data(problem, state), fits)
+    return ensembles.again(problem.standard.measure, data_of(problem, state), fits)
 
 
 def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
-    judgement = judge(state.ensemble, state.sobol, list(state.past), units.shift)
+    judgement = judge(state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift)
     plain = ((values - units.centre) / units.unit)[state.sobol]
     mean, covariance = combined(*integral, judgement, plain)
     unit = units.unit
@@ -222,10 +222,11 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
 
 
 def _learnt(problem: Problem, state: State, began: float) -> State:
-    data = _data(problem, state)
+    data = data_of(problem, state)
     due = state.fits is None or len(state) >= GROWTH * state.fitted_at or len(state) >= problem.budget
     if due or state.fits is None:
-        found = ensembles.fit(problem.standard.measure, data, state.fits)
+        precision = ensembles.PRECISE if len(state) >= problem.budget else ensembles.ROUGHLY
+        found = ensembles.fit(problem.standard.measure, data, state.fits, precision)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
         found = ensembles.again(problem.standard.measure, data, state.fits)
@@ -257,7 +258,8 @@ def _units(problem: Problem, state: State) -> tuple[Any, Units]:
     return values, Units(shift, centre, unit)
 
 
-def _data(problem: Problem, state: State) -> Data:
+def data_of(problem: Problem, state: State) -> Data:
+    """Return what the surrogates are fitted to."""
     return problem.model.data(problem, state, _unlogged(problem, state)[0])[0]
 
 

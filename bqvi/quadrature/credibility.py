@@ -1,6 +1,6 @@
 """Whether a surrogate is to be believed, and what is returned if it is not.
 
-Three questions are asked, of data that are there anyway.
+Four questions are asked, of data that are there anyway.
 
 1. *Does it predict?* The nodes that come from the scrambled Sobol sequence represent the measure. At
    these the surrogate predicts each value from all others; the share explained is
@@ -11,7 +11,15 @@ Three questions are asked, of data that are there anyway.
    would differ from an earlier one by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale). The
    observed squares z_t^2 of increments in that unit scale the final variance by
 
-       kappa^2 = max(1, (4 + sum_t z_t^2) / (2 + T)):
+       kappa^2 = max(1, (4 + sum_t z_t^2) / (2 + T)).
+
+   If its predictions are as uncertain as it says, the squared errors of leave-one-out predictions
+   at the Sobol nodes add up to what their variances add up to. Where they add up to more, kappa^2
+   is at least that ratio, drawn to 1 as if by two more nodes.
+4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
+   exp(|u|^2 / 4) (:mod:`growing`), nodes say little about what lies beyond them, and averages less: the
+   result is the surrogate's, not credible, and its standard deviation contains what may lie there
+   (:mod:`tails`).
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
 randomised quasi-Monte Carlo one; as its standard deviation stands that of simple Monte Carlo, which it
@@ -38,6 +46,7 @@ import numpy as np
 
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import average
+from bqvi.quadrature.tails import beyond
 
 EXPLAINED = 0.5
 LEAST_GAIN = 2.0
@@ -65,17 +74,25 @@ class Judgement:
     Attributes
     ----------
     explained : share of the variance that is predicted. gain : log evidence over that of noise.
-    inflation : kappa.
+    inflation : kappa. grows : whether the evidence is for growth in the tails.
+    beyond : (o,), what may lie beyond the nodes then, in the units of the process; otherwise zero.
     """
 
     explained: float
     gain: float
     inflation: float
+    grows: bool
+    beyond: Any
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the surrogate has passed the first two questions."""
+        return self.explained >= EXPLAINED and self.gain >= LEAST_GAIN
 
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned as it is."""
-        return self.explained >= EXPLAINED and self.gain >= LEAST_GAIN
+        return self.predicts and not self.grows
 
     @property
     def weight(self) -> float:
@@ -94,33 +111,61 @@ class Judgement:
         tail = ""
         if self.inflation > 1.5:
             tail = (
-                "; earlier standard deviations were too small, so that of the surrogate is multiplied by "
-                f"{self.inflation:.1f}"
+                "; what was promised of earlier estimates and of nodes left out was too much, so "
+                f"its standard deviation is multiplied by {self.inflation:.1f}"
             )
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
+        if self.grows and self.predicts:
+            return (
+                "The surrogate is not credible: the integrand grows in the tails of the measure, like "
+                "exp(|u|^2 / 4) or faster in units of its standard deviations: no node lies far enough out. "
+                "The standard deviation contains what may be there. Propose nodes from a wider measure, with "
+                f"the quotient of the densities in the integrand{tail}."
+            )
         return (
             f"The surrogate is not credible: {predicts}. The estimate is a mixture of it (weight at "
             f"most {self.weight:.2f}) and of the average over the Sobol nodes{tail}."
         )
 
 
-def judge(ensemble: Ensemble, sobol: Any, past: list[Past], shift: float = 0.0) -> Judgement:
-    """Answer the three questions.
+def judge(
+    ensemble: Ensemble, sobol: Any, past: list[Past], values: Any = None, shift: float = 0.0
+) -> Judgement:
+    """Answer the four questions.
 
     Parameters
     ----------
     ensemble : fitted to n nodes. sobol : (n,), which of them come from the Sobol sequence.
-    past : estimates in order of time, the present one last. shift : of the present units.
+    past : estimates in order of time, the present one last.
+    values : (n, o), of f at the nodes in units of the process; without, nothing is said of the tails.
+    shift : of the present units.
     """
     best = ensemble.best
-    errors = best.profile.leave_one_out()[0][: len(sobol)][sobol]
-    values = best.data.values[sobol]
-    m = len(values)
-    others = (values - values.mean(axis=0)) * m / max(m - 1, 1)
+    errors, sds = (part[: len(sobol)][sobol] for part in best.profile.leave_one_out())
+    seen = best.data.values[sobol]
+    m = len(seen)
+    others = (seen - seen.mean(axis=0)) * m / max(m - 1, 1)
     total = float(np.sum(others**2))
     explained = 1.0 - float(np.sum(errors**2)) / total if total > 0 else 1.0
-    return Judgement(explained, _gain(ensemble), kappa(past, shift))
+    grows = ensemble.growing > 0.5
+    outside = np.zeros(best.data.outputs) if values is None or not grows else beyond(best.data.u, values)
+    inflation = max(kappa(past, shift), calibration(errors, sds))
+    return Judgement(explained, _gain(ensemble), inflation, grows, outside)
+
+
+def calibration(errors: Any, sds: Any) -> float:
+    """Return the factor on standard deviations that errors (m, o) left out ask for, at least 1.
+
+    The squares of the largest standard deviations dominate the sum, so it counts as
+    (sum sd^2)^2 / sum sd^4 nodes only.
+    """
+    unit = np.maximum(sds.max(axis=0), 1e-300)
+    variances, squares = (sds / unit) ** 2, (errors / unit) ** 2
+    total = np.maximum(variances.sum(axis=0), 1e-300)
+    count = np.minimum(total**2 / np.maximum(np.sum(variances**2, axis=0), 1e-300), len(sds))
+    ratio = np.sum(squares, axis=0) / total
+    return float(np.sqrt(max(1.0, np.max((_PRIOR_COUNT + count * ratio) / (_PRIOR_COUNT + count)))))
 
 
 def _gain(ensemble: Ensemble) -> float:
@@ -153,8 +198,8 @@ def kappa(past: list[Past], shift: float = 0.0) -> float:
 
 def combined(mean: Any, covariance: Any, judgement: Judgement, sobol_values: Any) -> tuple[Any, Any]:
     """Return mean (o,) and covariance (o, o) of the result, from those of the surrogate."""
-    covariance = judgement.inflation**2 * covariance
-    if len(sobol_values) < 2:
+    covariance = judgement.inflation**2 * covariance + np.diag(judgement.beyond**2)
+    if len(sobol_values) < 2 or (judgement.grows and judgement.predicts):
         return mean, covariance
     plain = average(sobol_values)
     own, other = np.diag(covariance), np.diag(plain.covariance)

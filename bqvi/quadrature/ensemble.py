@@ -1,9 +1,10 @@
 """Several surrogates of one integrand, weighed by evidence.
 
 Candidates are charts x families: the axes as they are, the axes turned to where the integrand varies,
-the cube, each with smooth or rough functions. Which of them holds is a hyperparameter like the others,
-and is treated so: each is fitted, and the integral is a mixture over candidates and, within each, over
-hyperparameters drawn from a Laplace approximation with importance weights. Its variance has the part
+the cube, each with smooth or rough functions, and functions that grow in the tails. Which of them holds
+is a hyperparameter like the others, and is treated so: each is fitted, and the integral is a mixture over
+candidates and, within each, over hyperparameters drawn from a Laplace approximation with importance
+weights. Its variance has the part
 within (what the nodes leave open) and the part between (what the hyperparameters leave open):
 
     mean = sum w_j m_j,     covariance = sum w_j (C_j + (m_j - mean)(m_j - mean)^T).
@@ -23,7 +24,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
-from bqvi.quadrature.families import ROUGH, SMOOTH, Family
+from bqvi.quadrature.families import GROWS, ROUGH, SMOOTH, Family
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
@@ -32,11 +33,12 @@ from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
+PRECISE, ROUGHLY = 1e-6, 1e-4
 _NEGLIGIBLE = 1e-3
 _BEHIND = 10.0
 """A candidate so many nats behind the best is left out of every other fit."""
 _LEAST_DRAWS = 4
-PLAIN, TURNED = "axes", "turned"
+PLAIN, TURNED, GROWING = "axes", "turned", "axes, growing"
 _PRIOR_PRECISION = 0.25
 """Of a hyperparameter that the data do not determine, on the log scale."""
 
@@ -73,6 +75,12 @@ class Ensemble:
         """Normalised weights, (J,)."""
         weights = np.exp(self.scores - self.scores[0])
         return weights / weights.sum()
+
+    @property
+    def growing(self) -> float:
+        """The weight of functions that grow in the tails."""
+        named = zip(self.members, self.weights, strict=True)
+        return float(sum(weight for member, weight in named if member.name == GROWING))
 
     def fits(self, earlier: Fits | None = None) -> Fits:
         """Return where the next fit starts."""
@@ -118,14 +126,19 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
     independent = isinstance(measure, Gaussian | Uniform)
     if independent and not smooth_only:
         found["axes, rough"] = (plain, ROUGH)
+    if isinstance(measure, Gaussian | GaussianMixture) and not smooth_only:
+        found[GROWING] = (plain, GROWS)
     if isinstance(measure, Gaussian) and not smooth_only:
         box = cube(measure.dimension)
         found["cube"], found["cube, rough"] = (box, SMOOTH), (box, ROUGH)
     return found
 
 
-def fit(measure: Measure, data: Data, earlier: Fits | None = None) -> Ensemble:
-    """Fit the candidates for a standardised measure to data, starting also where they ended before."""
+def fit(measure: Measure, data: Data, earlier: Fits | None = None, precision: float = PRECISE) -> Ensemble:
+    """Fit the candidates for a standardised measure to data, starting also where they ended before.
+
+    ``precision`` is relative to the log evidence: `ROUGHLY` does where more data are to come.
+    """
     earlier = Fits({}) if earlier is None else earlier
     members: list[Surrogate] = []
     known = candidates(measure, data.smooth_only)
@@ -135,13 +148,13 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None) -> Ensemble:
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
-            members.append(_turned(measure, data, plain, earlier))
+            members.append(_turned(measure, data, plain, earlier, precision))
             continue
         starts = starting_points(measure.dimension, data.noisy)
         seen = name in earlier.thetas
         starts += [earlier.thetas[name]] if seen else []
-        first = [surrogate(name, *known[name], data, start) for start in starts]
-        members.append(fitted(first, climbs=1 if seen else 2))
+        first = surrogate(name, *known[name], data, starts[0])
+        members.append(fitted([first.at(start) for start in starts], 1 if seen else 2, precision=precision))
     return weighed(members)
 
 
@@ -171,7 +184,9 @@ def _score(member: Surrogate) -> float:
     return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
 
 
-def _turned(measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits) -> Surrogate:
+def _turned(
+    measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits, precision: float
+) -> Surrogate:
     """The smooth surrogate on axes along which the integrand varies most and least.
 
     They are those of the plain surrogate, or those of the fit before.
@@ -182,7 +197,7 @@ def _turned(measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits
         starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
-    return fitted(starts, climbs=1 if earlier.rotation is not None else 2)
+    return fitted(starts, 1 if earlier.rotation is not None else 2, precision=precision)
 
 
 def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
@@ -197,9 +212,8 @@ def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
     chart = rotated(measure, source.chart.rotation @ directions)
     equal = np.full(measure.dimension, float(np.median(lengths)))
     unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, 10.0))
-    return [
-        surrogate(TURNED, chart, SMOOTH, source.data, np.append(start, noise)) for start in (equal, unequal)
-    ]
+    first = surrogate(TURNED, chart, SMOOTH, source.data, np.append(equal, noise))
+    return [first, first.at(np.append(unequal, noise))]
 
 
 def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:

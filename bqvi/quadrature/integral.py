@@ -61,9 +61,12 @@ class Integral:
     trace : the estimate along the way.
     method : what was used. stopped : 'budget', 'tolerance', 'seconds' or 'exhausted' (a finite measure).
     covariance : (o, o), of the outputs; ``None`` for a number.
-    credible : whether the surrogate's own estimate is given as it is. Sampling methods: ``True``.
+    credible : whether mean and sd are to be believed. With a surrogate: whether its own estimate is given as
+        it is; sampling methods: whether no point carries most of the sum, and the largest values have no
+        Pareto tail of a shape above .7.
     reason : a sentence saying why, or why not.
     effective_sample_size : of importance weights; ``None`` without.
+    tail_shape : of the Pareto tail of |f| at draws from the measure; -inf where there is none.
     log_mean, log_sd : ln of the mean, and the standard deviation of the ln, where f was given as its
         logarithm or is a non-negative one of WSABI; they hold where the mean itself underflows.
     state : where the run stands; ``resume`` takes the whole result. ``None`` for sampling methods.
@@ -82,6 +85,7 @@ class Integral:
     credible: bool = True
     reason: str = ""
     effective_sample_size: float | None = None
+    tail_shape: float = -np.inf
     log_mean: float | None = None
     log_sd: float | None = None
     state: Any = field(default=None, repr=False)

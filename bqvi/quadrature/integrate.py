@@ -27,6 +27,7 @@ from bqvi.quadrature.integrand import Integrand, IntegrandError
 from bqvi.quadrature.learnt import Learnt
 from bqvi.quadrature.monte_carlo import average, effective_sample_size, unlogged
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES, over_replicates, replicated
+from bqvi.quadrature.tails import verdict
 from bqvi.quadrature.warped import Warped
 from gp.arrays import Array, as_like, is_torch, to_numpy
 from gp.embeddings import embed
@@ -220,9 +221,11 @@ def _described(problem: Problem, state: State, method: str, reason: str) -> Inte
     """A result without its numbers."""
     x = problem.standard.map.from_standard(state.u)
     like = problem.integrand.like
-    size = None
+    weights = None
     if problem.integrand.log_weight is not None:
-        size = effective_sample_size(problem.integrand.log_weights(x[state.sobol]))
+        weights = problem.integrand.log_weights(x[state.sobol])
+    drawn = state.values[state.sobol]
+    shape, _, _ = verdict(unlogged(drawn)[0] if problem.integrand.logarithmic else drawn, weights)
     values = state.values[:, 0] if state.values.shape[1] == 1 else state.values
     return Integral(
         mean=math.nan,
@@ -233,7 +236,8 @@ def _described(problem: Problem, state: State, method: str, reason: str) -> Inte
         trace=Trace(state.rows),
         method=method,
         stopped=reason,
-        effective_sample_size=size,
+        effective_sample_size=None if weights is None else effective_sample_size(weights),
+        tail_shape=shape,
         state=replace(state, ensemble=None),
     )
 
@@ -292,7 +296,8 @@ def _sampled(
     log_mean, log_sd = None, None
     if integrand.logarithmic:
         log_mean, log_sd = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
-    size = None if integrand.log_weight is None else effective_sample_size(integrand.log_weights(x))
+    log_weights = None if integrand.log_weight is None else integrand.log_weights(x)
+    shape, credible, reason = verdict(values, log_weights)
     values = raw[:, 0] if raw.shape[1] == 1 else raw
     torch = is_torch(integrand.like)
     return Integral(
@@ -302,7 +307,10 @@ def _sampled(
         trace=Trace((Row(len(x), time.perf_counter() - began, numbers["mean"], numbers["sd"]),)),
         method=method,
         stopped="budget",
-        effective_sample_size=size,
+        credible=credible,
+        reason=reason,
+        effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
+        tail_shape=shape,
         log_mean=log_mean,
         log_sd=log_sd,
         **numbers,

@@ -29,7 +29,6 @@ from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Surrogate
-from gp.integrals import Integrals
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
@@ -72,14 +71,14 @@ class Reduction:
     Attributes
     ----------
     mean, variance, signal : (M,); the variance and the signal for unit scale.
-    scale : of the kernel. noise : tau.
+    scale : of the kernel. noise : tau, (M,), and no less than rounding leaves of a variance.
     """
 
     mean: Any
     variance: Any
     signal: Any
     scale: float
-    noise: float
+    noise: Any
     half: Any
     columns: Callable[[int], Any]
     rows: list[Any]
@@ -97,13 +96,14 @@ class Reduction:
         kernel, found = surrogate.kernel, surrogate.profile
         half = found.factor.solve(covariance(kernel, surrogate.view.observed, Values(v)))
         signal = cross - half.T @ found.factor.solve(with_data)
-        variance = kernel.diagonal(v) - np.einsum("nm,nm->m", half, half)
+        prior = kernel.diagonal(v)
+        variance = prior - np.einsum("nm,nm->m", half, half)
         return Reduction(
             mean=half.T @ found.residual[:, 0],
             variance=variance,
             signal=signal,
             scale=float(found.scales[0]),
-            noise=max(surrogate.tau, _LEAST_NOISE),
+            noise=np.maximum(surrogate.tau, _LEAST_NOISE * prior),
             half=half,
             columns=lambda j: kernel(v[j : j + 1], v)[0],
             rows=[],
@@ -118,7 +118,7 @@ class Reduction:
         """Condition on the candidate with the best score among those not taken; return its index."""
         best = int(np.argmax(np.where(self.open, scores, -1.0)))
         self.open[best] = False
-        total = np.sqrt(max(float(self.variance[best]), 0.0) + self.noise)
+        total = np.sqrt(max(float(self.variance[best]), 0.0) + self.noise[best])
         row = self.columns(best) - self.half[:, best] @ self.half
         for earlier in self.rows:
             row = row - earlier[best] * earlier
@@ -132,10 +132,7 @@ class Reduction:
 def greedy(surrogate: Surrogate, candidates: Any, count: int) -> Any:
     """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most."""
     v = surrogate.chart.forward(candidates)
-    target = Integrals((surrogate.chart.measure,))
-    cross = covariance(surrogate.kernel, Values(v), target)[:, 0]
-    with_data = covariance(surrogate.kernel, surrogate.view.observed, target)[:, 0]
-    reduction = Reduction.of(surrogate, v, cross, with_data)
+    reduction = Reduction.of(surrogate, v, surrogate.embedding().mean(v), surrogate.with_integral())
     chosen = [reduction.take(reduction.scores()) for _ in range(min(count, len(v)))]
     return np.array(chosen, dtype=int)
 

@@ -11,7 +11,6 @@ that of Student's t, (R - 1)/(R - 3), so that two standard deviations mean what 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,12 @@ LEAST_REPLICATES = 4
 
 
 def sobol(dimension: int, n: int, seed: int | np.random.Generator) -> Any:
-    """Return the first n points of a scrambled Sobol sequence, (n, D)."""
+    """Return the first n points of a scrambled Sobol sequence, (n, D).
+
+    They are the beginning of the next power of two: SciPy warns of any other number.
+    """
     sequence = qmc.Sobol(dimension, rng=np.random.default_rng(seed))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The balance properties")
-        return sequence.random(n)
+    return sequence.random_base2(max(n - 1, 0).bit_length())[:n]
 
 
 def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> list[Any]:

@@ -12,7 +12,6 @@ and the standard deviation becomes that of an average. Noise of known variance p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +20,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bqvi.quadrature.charts import Chart
-from bqvi.quadrature.families import Family
+from bqvi.quadrature.families import Embedding, Family
+from bqvi.quadrature.grams import Gram, gram_with_slopes
 from bqvi.quadrature.profile import Profile, profile
 from gp.integrals import Integrals
 from gp.kernels import Kernel
@@ -83,21 +83,22 @@ class Data:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Data in the coordinates of a chart: what is observed there, and its values (m, o)."""
+    """Data in the coordinates of a chart: what is observed there, its values (m, o), its Gram matrix."""
 
     observed: Functional
     y: Any
     basis: Any
     noise: Any
+    gram: Gram
 
     @staticmethod
-    def of(data: Data, chart: Chart) -> View:
+    def of(data: Data, chart: Chart, family: Family) -> View:
         """Carry the data into the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
         basis = np.full(n, float(data.centred))
         if data.slopes is None:
-            return View(Values(v), data.values, basis, noise)
+            return View(Values(v), data.values, basis, noise, family.gram(v))
         dimension = v.shape[1]
         slopes = [chart.slopes(data.u, data.slopes[:, :, o]).reshape(-1) for o in range(data.outputs)]
         flat = np.stack(slopes, axis=1)
@@ -107,6 +108,7 @@ class View:
             np.concatenate([data.values, flat]),
             np.concatenate([basis, zeros]),
             np.concatenate([noise, zeros]),
+            gram_with_slopes(v),
         )
 
 
@@ -145,11 +147,11 @@ class Surrogate:
     @cached_property
     def profile(self) -> Profile:
         """Scale and mean at theta."""
-        if isinstance(self.view.observed, Values):
-            matrix = self.family.gram(self.view.observed.x, np.exp(self.theta[:-1]))[0]
-        else:
-            matrix = covariance(self.kernel, self.view.observed, self.view.observed)
-        return profile(_with_noise(matrix, self.tau * self.view.noise), self.view.basis, self.view.y)
+        return self._profile_of(self.view.gram(np.exp(self.theta[:-1]))[0])
+
+    def _profile_of(self, gram: Any) -> Profile:
+        gram.flat[:: len(gram) + 1] += self.tau * self.view.noise
+        return profile(gram, self.view.basis, self.view.y)
 
     def at(self, theta: Any) -> Surrogate:
         """The same at other hyperparameters."""
@@ -161,12 +163,31 @@ class Surrogate:
         The covariance is for outputs of unit scale: times ``profile.covariance`` for those there are.
         By default the one integral against the measure of the chart.
         """
-        targets = Integrals((self.chart.measure,) if measures is None else measures)
+        if measures is None:
+            return self._own_integral()
+        targets = Integrals(measures)
         cross = covariance(self.kernel, self.view.observed, targets)
         prior = covariance(self.kernel, targets, targets)
         basis = np.full(len(targets), float(self.data.centred))
         mean, unit = self.profile.predict(cross, basis, prior)
         return mean, np.maximum(unit, 0.0) if len(targets) == 1 else unit
+
+    def _own_integral(self) -> tuple[Any, Any]:
+        prior = np.full((1, 1), float(self.embedding().double()))
+        basis = np.full(1, float(self.data.centred))
+        mean, unit = self.profile.predict(self.with_integral()[:, None], basis, prior)
+        return mean, np.maximum(unit, 0.0)
+
+    def with_integral(self) -> Any:
+        """Return the prior covariances of the data with the integral, (m,)."""
+        observed = self.view.observed
+        if isinstance(observed, Values):
+            return self.embedding().mean(observed.x)
+        return covariance(self.kernel, observed, Integrals((self.chart.measure,)))[:, 0]
+
+    def embedding(self) -> Embedding:
+        """The integrals of the kernel against the measure of the chart."""
+        return self.family.embedding(np.exp(self.theta[:-1]), self.chart.measure)
 
     def posterior(self, output: int = 0) -> Posterior:
         """The Gaussian process of one output in the chart, with scale and mean at their estimates."""
@@ -189,8 +210,8 @@ class Surrogate:
 
     def log_posterior_with_gradient(self) -> tuple[float, Any]:
         """Return it with its gradient in theta, (D + 1,)."""
-        gram, pullback = gram_with_pullback(self.family, self.theta[:-1], self.view.observed)
-        found = profile(_with_noise(gram, self.tau * self.view.noise), self.view.basis, self.view.y)
+        gram, pullback = self.view.gram(np.exp(self.theta[:-1]))
+        found = self._profile_of(gram)
         weights = found.matrix_gradient()
         prior, prior_gradient = _log_prior(self.theta)
         pin, pin_slope = self._pin(found)
@@ -198,11 +219,10 @@ class Surrogate:
             # d log s = -sum_o w_o^T dK w_o / (nu o s)
             w = found.weights
             weights -= pin_slope / (found.degrees * w.shape[1] * found.common_scale) * w @ w.T
-        gradient = np.append(
-            pullback(weights),
-            self.tau * np.einsum("ii,i->", weights, self.view.noise) + pin_slope,
-        )
-        return found.log_likelihood + prior + pin, gradient + prior_gradient
+        gradient = prior_gradient
+        gradient[:-1] += pullback(weights)
+        gradient[-1] += self.tau * (weights.diagonal() @ self.view.noise) + pin_slope
+        return found.log_likelihood + prior + pin, gradient
 
     def _pin(self, found: Profile) -> tuple[float, float]:
         """Log density of log(s tau / known noise), and its slope in log s (and log tau)."""
@@ -218,8 +238,8 @@ class Surrogate:
         lower = np.append(np.full(self.dimension, LENGTH_BOUNDS[0]), np.log(self.data.least_noise))
         return lower, np.append(np.full(self.dimension, LENGTH_BOUNDS[1]), np.log(most))
 
-    def climbed(self, iterations: int) -> Surrogate:
-        """Return the surrogate at the optimum that L-BFGS-B reaches from here."""
+    def climbed(self, iterations: int, precision: float) -> Surrogate:
+        """Return the surrogate at the optimum that L-BFGS-B reaches from here, to a relative precision."""
         lower, upper = self.bounds()
 
         def objective(theta: Any) -> tuple[float, Any]:
@@ -235,20 +255,22 @@ class Surrogate:
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(lower, upper, strict=True)),
-            options={"maxiter": iterations, "ftol": 1e-6, "gtol": 1e-2},
+            options={"maxiter": iterations, "ftol": precision, "gtol": 1e-2},
         )
         return self.at(result.x)
 
 
 def surrogate(name: str, chart: Chart, family: Family, data: Data, theta: Any) -> Surrogate:
     """Condition a candidate on data."""
-    return Surrogate(name, chart, family, np.asarray(theta, dtype=float), data, View.of(data, chart))
+    return Surrogate(name, chart, family, np.asarray(theta, dtype=float), data, View.of(data, chart, family))
 
 
-def fitted(starts: list[Surrogate], climbs: int = 2, iterations: int = 60) -> Surrogate:
+def fitted(
+    starts: list[Surrogate], climbs: int = 2, iterations: int = 60, precision: float = 1e-6
+) -> Surrogate:
     """Return the best optimum found by climbing from the best few of ``starts``."""
     ranked = sorted((start.at(np.clip(start.theta, *start.bounds())) for start in starts), key=_value)
-    found = [start.climbed(iterations) for start in ranked[-climbs:]]
+    found = [start.climbed(iterations, precision) for start in ranked[-climbs:]]
     return max(found, key=_value)
 
 
@@ -261,43 +283,6 @@ def starting_points(dimension: int, noisy: bool) -> list[Any]:
     ]
 
 
-def gram_with_pullback(
-    family: Family, log_lengthscales: Any, observed: Functional
-) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the prior covariance of what is observed and its pull-back to log lengthscales."""
-    if isinstance(observed, Values):
-        gram, pullback = family.gram(observed.x, np.exp(log_lengthscales))
-        return gram.copy(), pullback  # the pull-back still reads it
-    return _gram_by_autodiff(family, log_lengthscales, observed)
-
-
-def _gram_by_autodiff(
-    family: Family, log_lengthscales: Any, observed: Functional
-) -> tuple[Any, Callable[[Any], Any]]:
-    """The same for derivatives, whose pull-back no kernel has: by automatic differentiation."""
-    import torch
-
-    logs = torch.tensor(log_lengthscales, requires_grad=True)
-    assert isinstance(observed, Observations)  # values and gradients: made by View
-    v = torch.as_tensor(observed.x)
-    blocks = Observations((Values(v), Gradients(v)))
-    with torch.enable_grad():
-        gram = covariance(family.kernel(torch.exp(logs)), blocks, blocks)
-
-    def pullback(weights: Any) -> Any:
-        (gradient,) = torch.autograd.grad(gram, logs, torch.as_tensor(weights))
-        return gradient.numpy()
-
-    return gram.detach().numpy().copy(), pullback
-
-
-def _with_noise(matrix: Any, noise: Any) -> Any:
-    matrix = matrix if matrix.flags.writeable else matrix.copy()
-    index = np.arange(len(noise))
-    matrix[index, index] += noise
-    return matrix
-
-
 def _value(candidate: Surrogate) -> float:
     try:
         return candidate.log_posterior
@@ -306,5 +291,9 @@ def _value(candidate: Surrogate) -> float:
 
 
 def _log_prior(theta: Any) -> tuple[float, Any]:
-    excess = (theta[:-1] - np.clip(theta[:-1], *LENGTH_PLATEAU)) / LENGTH_SHOULDER
-    return float(-0.5 * excess @ excess), np.append(-excess / LENGTH_SHOULDER, 0.0)
+    logs = theta[:-1]
+    lower, upper = LENGTH_PLATEAU
+    excess = (logs - np.minimum(np.maximum(logs, lower), upper)) / LENGTH_SHOULDER
+    gradient = np.zeros(len(theta))
+    gradient[:-1] = -excess / LENGTH_SHOULDER
+    return float(-0.5 * excess @ excess), gradient

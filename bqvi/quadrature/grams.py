@@ -1,0 +1,129 @@
+"""Gram matrices of fixed points while lengthscales change, with the derivatives in their logarithms.
+
+A fit evaluates k(v, v) a thousand times for the same points. What does not change is kept: the gaps
+between the pairs i < j by coordinate, (D, P) with P = n(n-1)/2. Then the kernels are
+
+    squared exponential    k = exp(-sum_d g_d^2 / (2 l_d^2)),     dk/dlog l_d = k g_d^2 / l_d^2
+    Matern 3/2             k = prod_d (1 + b_d) exp(-b_d),        dk/dlog l_d = k b_d^2 / (1 + b_d)
+
+with b_d = sqrt(3) g_d / l_d, and a matrix-vector product does for the sums over coordinates.
+
+With derivatives observed, s = (v - v') / l^2 (n, n, D) gives cov(f, d_d f') = k s_d and
+cov(d_d f, d_e f') = k (1[d = e] / l_d^2 - s_d s_e): the derivative in log l_m has dk/dlog l_m in the place
+of k, and that of the second factor, for ds_m/dlog l_m = -2 s_m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Pullback: TypeAlias = Callable[[Any], Any]
+"""Weights W (m, m), symmetric, to sum_ij W_ij dK_ij/dlog l, (D,)."""
+Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
+"""Lengthscales (D,) to K (m, m), the caller's to change, and its pull-back."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The pairs i < j of n points.
+
+    Attributes
+    ----------
+    count : n. places : (P,), of (i, j) in a flat (n, n) matrix. gaps : |v_i - v_j|, (D, P).
+    """
+
+    count: int
+    places: Any
+    gaps: Any
+
+    @staticmethod
+    def of(v: Any) -> Pairs:
+        """Return those of points v (n, D)."""
+        n = len(v)
+        first, second = np.triu_indices(n, 1)
+        return Pairs(n, first * n + second, np.abs(v[first] - v[second]).T.copy())
+
+    def matrix(self, values: Any) -> Any:
+        """Return the symmetric matrix (n, n) of values (P,) beside a diagonal of ones."""
+        half = np.zeros((self.count, self.count))
+        half.reshape(-1)[self.places] = values
+        full = half + half.T
+        full.flat[:: self.count + 1] = 1.0
+        return full
+
+    def folded(self, weights: Any) -> Any:
+        """Return the weights (P,) of the pairs in a sum over both (i, j) and (j, i)."""
+        return 2 * weights.reshape(-1).take(self.places)
+
+
+def squared_exponential_gram(v: Any) -> Gram:
+    """Return the Gram matrix of a squared exponential at v (n, D) as a function of lengthscales."""
+    pairs = Pairs.of(v)
+    squares = pairs.gaps**2
+
+    def gram(lengthscales: Any) -> tuple[Any, Pullback]:
+        values = np.exp((-0.5 / lengthscales**2) @ squares)
+
+        def pullback(weights: Any) -> Any:
+            return squares @ (pairs.folded(weights) * values) / lengthscales**2
+
+        return pairs.matrix(values), pullback
+
+    return gram
+
+
+def matern_gram(v: Any) -> Gram:
+    """Return the Gram matrix of a product of Matern 3/2 kernels at v (n, D)."""
+    pairs = Pairs.of(v)
+
+    def gram(lengthscales: Any) -> tuple[Any, Pullback]:
+        b = pairs.gaps * (sqrt(3) / lengthscales)[:, None]
+        raised = 1 + b
+        values = np.prod(raised, axis=0) * np.exp(-b.sum(axis=0))
+
+        def pullback(weights: Any) -> Any:
+            return (b**2 / raised) @ (pairs.folded(weights) * values)
+
+        return pairs.matrix(values), pullback
+
+    return gram
+
+
+def gram_with_slopes(v: Any) -> Gram:
+    """Return that of f(v_1), .., f(v_n), then df/dv_1 at v_1, .. (n D of them), squared exponential."""
+    n, dimension = v.shape
+    apart = v[:, None, :] - v[None, :, :]
+    squares = apart**2
+
+    def gram(lengthscales: Any) -> tuple[Any, Pullback]:
+        precision = lengthscales**-2.0
+        k = np.exp(-0.5 * squares @ precision)
+        s = apart * precision
+        matrix = np.empty((n + n * dimension, n + n * dimension))
+        matrix[:n, :n] = k
+        matrix[:n, n:] = (k[:, :, None] * s).reshape(n, -1)
+        matrix[n:, :n] = matrix[:n, n:].T
+        slopes = np.einsum("ijd,ije->idje", -(k[:, :, None] * s), s)
+        for d in range(dimension):
+            slopes[:, d, :, d] += precision[d] * k
+        matrix[n:, n:] = slopes.reshape(n * dimension, -1)
+        return matrix, lambda weights: _slopes_pullback(weights, k, s, squares, precision)
+
+    return gram
+
+
+def _slopes_pullback(weights: Any, k: Any, s: Any, squares: Any, precision: Any) -> Any:
+    """Return sum W dK/dlog l for :func:`gram_with_slopes`."""
+    n, _, dimension = s.shape
+    cross = weights[:n, n:].reshape(n, n, dimension) * k[:, :, None] * s
+    both = weights[n:, n:].reshape(n, dimension, n, dimension)
+    same = np.einsum("idjd->ijd", both) * k[:, :, None] * precision
+    mixed = np.einsum("idje,ije->ijd", both, s) * k[:, :, None] * s
+    of_kernel = weights[:n, :n] * k + np.sum(2 * cross + same - mixed, axis=2)
+    direct = -4 * cross - 2 * same + 4 * mixed
+    return np.einsum("ij,ijd->d", of_kernel, squares) * precision + direct.sum(axis=(0, 1))

@@ -1,0 +1,109 @@
+"""What no node has seen: heavy tails of an integrand.
+
+*Shape.* Beyond a high threshold t, |f| under the measure is distributed nearly as a generalised Pareto
+variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and above are infinite, so with
+k > 1/2 an average of draws has no variance, and in practice neither its value nor its standard deviation
+can be used from k of about 0.7 on (Vehtari et al. 2024). k is estimated by the posterior mean of Zhang &
+Stephens (2009) and drawn to 1/2 as if by ten more draws.
+
+*Mass beyond the nodes.* If f grows like a(u) = exp(beta |u|^2 / 2) beyond the radius R of the farthest node,
+its integral there is g a, with g = f / a as large as at the outermost nodes:
+
+    g (1 - beta)^(-D/2) P(chi^2_D > (1 - beta) R^2).
+
+Where the evidence is for growth at all, that with beta = .9, near the fastest there is an integral for,
+is added to the standard deviation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+FASTEST = 0.9
+UNUSABLE = 0.7
+MOST_OF_ONE = 0.5
+_LEAST_TAIL = 5
+_PRIOR_DRAWS, _PRIOR_SHAPE = 10, 0.5
+_OUTERMOST = 4
+"""One node in so many is among the outermost."""
+
+
+def pareto_shape(values: Any) -> float:
+    """Return k of the largest of values (n,) >= 0, or -inf where fewer than five exceed the threshold.
+
+    The tail are the largest min(n / 5, 3 sqrt n) values, at least five.
+    """
+    ordered = np.sort(np.asarray(values, dtype=float))
+    n = len(ordered)
+    size = max(_LEAST_TAIL, int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n)))))
+    if n <= size or not ordered[-1] > 0:
+        return -np.inf
+    above = (ordered[-size:] - ordered[-size - 1]) / ordered[-1]
+    above = above[above > 1e-12]
+    return -np.inf if len(above) < _LEAST_TAIL else _zhang_stephens(above)
+
+
+def _zhang_stephens(y: Any) -> float:
+    """k of exceedances y > 0 in increasing order."""
+    n = len(y)
+    points = 30 + int(np.sqrt(n))
+    ratios = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
+    b = 1 / y[-1] + ratios / (3 * y[int(n / 4 + 0.5) - 1])
+    shapes = np.mean(np.log1p(-b[:, None] * y), axis=1)
+    log_likelihood = n * (np.log(-b / shapes) - shapes - 1)
+    weights = np.exp(log_likelihood - log_likelihood.max())
+    found = float(np.mean(np.log1p(-(b @ weights / weights.sum()) * y)))
+    return (n * found + _PRIOR_DRAWS * _PRIOR_SHAPE) / (n + _PRIOR_DRAWS)
+
+
+def largest_share(values: Any) -> float:
+    """Return the share of sum |f| that the largest of values (n,) carries."""
+    sizes = np.abs(values)
+    total = float(sizes.sum())
+    return float(sizes.max()) / total if total > 0 else 0.0
+
+
+def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
+    """Return k, whether an average of draws is to be believed, and a sentence if it is not.
+
+    Parameters
+    ----------
+    values : (n, o), of f at draws; the output with the heaviest tail decides.
+    log_weights : (n,), of importance weights by which f has been multiplied: their own tail counts too.
+    """
+    columns = [np.abs(column) for column in np.transpose(values)]
+    if log_weights is not None:
+        columns.append(np.exp(log_weights - np.max(log_weights)))
+    shape = max(pareto_shape(column) for column in columns)
+    share = max(largest_share(column) for column in columns)
+    if share > MOST_OF_ONE:
+        return shape, False, (
+            f"One of {len(values)} points carries {share:.0%} of the sum: the estimate and its standard "
+            "deviation are those of the points that happened to be drawn. Draw from a measure nearer to "
+            "where the integrand is large."
+        )  # fmt: skip
+    if shape > UNUSABLE:
+        return shape, False, (
+            f"The largest values have a Pareto tail of shape {shape:.2f}, above {UNUSABLE}: so far as the "
+            "points tell, the average has no variance, and the standard deviation is too small. Draw from a "
+            "measure with heavier tails."
+        )  # fmt: skip
+    return shape, True, ""
+
+
+def beyond(u: Any, values: Any) -> Any:
+    """Return the integral (o,) beyond the farthest node of f that grows as fast as it can.
+
+    Parameters
+    ----------
+    u : nodes (n, D) in standard coordinates of a Gaussian. values : (n, o).
+    """
+    squares = np.sum(u**2, axis=1)
+    outermost = np.argsort(squares)[-max(len(u) // _OUTERMOST, 1) :]
+    g = values[outermost] * np.exp(-FASTEST * squares[outermost] / 2)[:, None]
+    size = np.sqrt(np.mean(g**2, axis=0))
+    dimension, left = u.shape[1], 1 - FASTEST
+    return size * left ** (-dimension / 2) * float(chi2.sf(left * squares.max(), dimension))

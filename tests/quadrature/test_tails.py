@@ -1,0 +1,190 @@
+"""Heavy tails: the growing kernel, Pareto shapes, and what results say when nodes cannot know."""
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.quadrature.credibility import calibration
+from bqvi.quadrature.families import GROWS, ROUGH
+from bqvi.quadrature.grams import gram_with_slopes
+from bqvi.quadrature.growing import Growing, tilted
+from bqvi.quadrature.tails import beyond, largest_share, pareto_shape
+from bqvi.quadrature.testing_unseen import first, second
+from gp import Gradients, Values
+from gp.embeddings import embed
+from gp.kernels import Matern32, SquaredExponential
+from gp.measures import Gaussian, GaussianMixture, Uniform
+from gp.observations import Observations, covariance
+
+MIXTURE = GaussianMixture(
+    np.array([0.3, 0.7]),
+    np.array([[-0.5, 0.2], [0.6, -0.1]]),
+    np.array([[[0.5, 0.1], [0.1, 0.3]], [[0.4, -0.1], [-0.1, 0.6]]]),
+)
+STANDARD = Gaussian(np.zeros(2), np.ones(2))
+
+
+def rule(measure, count=60):
+    """Gauss-Hermite points and weights of a Gaussian or a mixture, D = 2."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
+    product = np.outer(weights, weights).reshape(-1) / weights.sum() ** 2
+    parts = measure.components if isinstance(measure, GaussianMixture) else (measure,)
+    shares = measure.weights if isinstance(measure, GaussianMixture) else [1.0]
+    points = np.concatenate([part.map.from_standard(grid) for part in parts])
+    return points, np.concatenate([share * product for share in shares])
+
+
+@pytest.mark.parametrize("measure", [STANDARD, MIXTURE], ids=["gaussian", "mixture"])
+def test_growing_embedding_against_a_rule(measure):
+    kernel = Growing(SquaredExponential(np.array([0.9, 1.4]), 1.0), 0.4)
+    points, weights = rule(measure)
+    x = np.random.default_rng(0).standard_normal((5, 2))
+    pair = embed(kernel, measure)
+    # 60 nodes to a coordinate: bumps as wide as the measure, times exp(.2 u^2), to 1e-9
+    np.testing.assert_allclose(pair.mean(x), kernel(x, points) @ weights, rtol=1e-8)
+    assert float(pair.double()) == pytest.approx(float(weights @ kernel(points, points) @ weights), rel=1e-7)
+    assert float(pair.double(STANDARD)) == pytest.approx(
+        float(weights @ kernel(points, rule(STANDARD)[0]) @ rule(STANDARD)[1]), rel=1e-7
+    )
+
+
+def test_tilting_beyond_what_has_an_integral():
+    with pytest.raises(ValueError, match=r"growth is 1.2; .* below 1"):
+        tilted(STANDARD, 1.2)
+
+
+def test_growing_gram_and_its_pullback():
+    v = np.random.default_rng(1).standard_normal((6, 2))
+    lengths, weights = np.array([0.8, 1.7]), np.random.default_rng(2).standard_normal((6, 6))
+    weights = weights + weights.T
+    gram = GROWS.gram(v)
+    matrix, pullback = gram(lengths)
+    np.testing.assert_allclose(matrix, GROWS.kernel(lengths)(v, v), rtol=1e-12)
+    np.testing.assert_allclose(np.diag(matrix), GROWS.kernel(lengths).diagonal(v), rtol=1e-12)
+    check_pullback(gram, pullback(weights), weights, lengths)
+
+
+def test_gram_with_slopes_is_that_of_the_kernel():
+    v = np.random.default_rng(3).standard_normal((5, 3))
+    lengths = np.array([0.7, 1.1, 1.9])
+    observed = Observations((Values(v), Gradients(v)))
+    gram = gram_with_slopes(v)
+    matrix, pullback = gram(lengths)
+    expected = covariance(SquaredExponential(lengths, 1.0), observed, observed)
+    np.testing.assert_allclose(matrix, expected, rtol=1e-12, atol=1e-14)
+    weights = np.random.default_rng(4).standard_normal(matrix.shape)
+    weights = weights + weights.T
+    check_pullback(gram, pullback(weights), weights, lengths)
+
+
+def check_pullback(gram, found, weights, lengths):
+    step = 1e-5
+    for d, direction in enumerate(step * np.eye(len(lengths))):
+        ahead, behind = (np.sum(weights * gram(lengths * np.exp(s * direction))[0]) for s in (1, -1))
+        # central differences: step^2, and eps / step of sums of size 100
+        assert found[d] == pytest.approx((ahead - behind) / (2 * step), rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    "measure", [Gaussian(np.zeros(3), np.ones(3)), Uniform(-np.ones(3), np.array([1.0, 2.0, 9.0]))]
+)
+def test_matern_embedding_is_that_of_the_product(measure):
+    lengths = np.array([0.4, 1.5, 20.0])
+    x = np.random.default_rng(5).standard_normal((7, 3))
+    slow, fast = embed(ROUGH.kernel(lengths), measure), ROUGH.embedding(lengths, measure)
+    np.testing.assert_allclose(fast.mean(x), slow.mean(x), rtol=1e-12)
+    assert float(fast.double()) == pytest.approx(float(slow.double()), rel=1e-12)
+    assert isinstance(ROUGH.kernel(lengths[:1]), Matern32)
+
+
+@pytest.mark.parametrize("shape", [0.3, 0.7, 1.2])
+def test_pareto_shapes_are_found(shape):
+    found = [
+        pareto_shape(np.random.default_rng(seed).random(4000) ** -shape) for seed in range(20)
+    ]  # U^-k has a Pareto tail of shape k
+    # 190 of 4000 draws are the tail: the estimate has sd (1 + k) / sqrt(190); 4.5 of these over 20 runs
+    assert np.mean(found) == pytest.approx((190 * shape + 5) / 200, abs=4.5 * (1 + shape) / np.sqrt(190 * 20))
+
+
+def test_no_tail_has_no_shape():
+    assert pareto_shape(np.zeros(50)) == -np.inf
+    assert pareto_shape(np.repeat([0.0, 1.0], 25)) == -np.inf
+    assert pareto_shape(np.ones(4)) == -np.inf
+    assert largest_share(np.array([0.0, 0.0])) == 0.0
+    assert largest_share(np.array([1.0, -3.0])) == 0.75
+
+
+def test_mass_beyond_the_nodes_in_one_dimension():
+    """f = exp(.45 u^2) is the assumed growth itself: its integral beyond R is known."""
+    u = np.linspace(-3, 3, 13)[:, None]
+    inside = np.linspace(-3, 3, 200_001)
+    whole = (1 - 0.9) ** -0.5
+    part = np.mean(np.exp(-0.05 * inside**2)) * 6 / np.sqrt(2 * np.pi)
+    found = beyond(u, np.exp(0.45 * u**2))
+    assert float(found[0]) == pytest.approx(whole - part, rel=1e-5)  # 200,000 steps inside
+
+
+def test_calibration_of_errors_left_out():
+    rng = np.random.default_rng(0)
+    sds = np.full((2000, 1), 0.3)
+    assert calibration(0.3 * rng.standard_normal((2000, 1)), sds) == pytest.approx(1.0, abs=0.1)
+    assert calibration(0.9 * rng.standard_normal((2000, 1)), sds) == pytest.approx(3.0, rel=0.1)
+    assert calibration(np.zeros((5, 1)), np.zeros((5, 1))) == 1.0
+
+
+def heavy_quotient(x):
+    """ln of Student's t with 3 degrees of freedom over N(0, 0.75), D = 1; its integral is 1."""
+    return -np.log(np.pi * np.sqrt(3) / 2) - 2 * np.log1p(x[:, 0] ** 2 / 3) + (
+        x[:, 0] ** 2 / 1.5 + 0.5 * np.log(2 * np.pi * 0.75)
+    )  # fmt: skip
+
+
+LIGHT = Gaussian(np.zeros(1), np.array([0.75]))
+
+
+def test_a_light_tailed_proposal_is_not_believed():
+    hits = []
+    for seed in range(4):
+        found = bqvi.integrate(heavy_quotient, LIGHT, 40, log=True, seed=seed)
+        assert not found.credible
+        assert "grows in the tails" in found.reason
+        hits.append(abs(found.mean - 1) <= 2 * found.sd)
+        assert found.sd < 0.5
+    assert all(hits)
+
+
+@pytest.mark.parametrize("method", ["monte-carlo", "qmc"])
+def test_averages_say_when_one_point_carries_them(method):
+    def needle(x):
+        return np.exp(-200 * np.sum((x - 1.5) ** 2, axis=1))
+
+    found = bqvi.integrate(needle, STANDARD, 64, method, seed=2)
+    assert not found.credible
+    assert "carries" in found.reason or "Pareto" in found.reason
+    easy = bqvi.integrate(lambda x: 2 + np.sin(x[:, 0]), STANDARD, 64, method)
+    assert easy.credible
+    assert easy.reason == ""
+
+
+def test_importance_weights_with_heavy_tails_are_told_of():
+    wide = Gaussian(np.zeros(2), 9 * np.ones(2))
+    found = bqvi.integrate(
+        lambda x: np.ones(len(x)), STANDARD, 400, "monte-carlo", log_density=wide.log_density
+    )
+    assert found.tail_shape > 0.7
+    assert not found.credible
+
+
+@pytest.mark.parametrize("integrand", [*first(), *second()], ids=lambda integrand: integrand.name)
+def test_the_unseen_integrals(integrand):
+    dimension = integrand.measure.dimension
+    averages = [
+        integrand.function(integrand.measure.sample(4096, np.random.default_rng(seed))).mean()
+        for seed in range(8)
+    ]
+    # eight averages: t with 7 degrees of freedom exceeds 8 once in 10,000
+    error = np.std(averages, ddof=1) / np.sqrt(8)
+    assert np.mean(averages) == pytest.approx(integrand.truth, abs=8 * error + 1e-9)
+    assert dimension in (1, 2, 3, 4, 5, 8, 10)
+    assert not integrand.non_negative or integrand.function(integrand.measure.sample(100, 0)).min() >= 0
