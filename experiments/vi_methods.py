@@ -11,12 +11,14 @@ from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 METHODS = ("CAVI", "GD", "SGD", "SNGD", "pathwise")
 SCORES = ("score, L = 100", "score, L = 10", "score, L = 10, no baseline")
 BATCH = 100
+STEPS = 200
+"""Iterations: enough for all that converge with these steps to do so."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method with the thesis' steps and, where there is something to tune, tuned ones."""
     del resources
-    steps = thesis.QUICK_STEPS if quick else thesis.SAMPLING_STEPS
+    steps = thesis.QUICK_STEPS if quick else STEPS
     made = [
         thesis.case("CAVI", "cavi", steps=steps, group="both"),
         thesis.case("SNGD", "sngd", minibatch=BATCH, steps=steps, group="both"),
