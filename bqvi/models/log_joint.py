@@ -38,6 +38,14 @@ class LogJointModel(Protocol):
         """(L, D) and S rows -> (L, S)."""
 
 
+@runtime_checkable
+class MovingLogJoint(Protocol):
+    """A model whose log joint depends on q: bounds with a local step inside, over R^D."""
+
+    def at(self, q: Any) -> LogJointModel:
+        """The log joint at q: what sampling estimators differentiate, q's own part held fixed."""
+
+
 class LogJoint:
     """A log joint density given as a function.
 
