@@ -204,6 +204,6 @@ def _require_fixed(model: Any) -> None:
     if isinstance(model, ConjugateModel):
         raise ValueError(
             f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
-            "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, or, with "
-            "the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
+            "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, or "
+            "with the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
         )

@@ -6,8 +6,9 @@ mu_k ~ N(0, scale^2 I). With responsibilities r the bound on the log joint is
     f_r(theta) = ln p(theta) + sum_k N_k ln pi_k - (Q_k - 2 s_k . mu_k + N_k |mu_k|^2) / 2
                  - N d / 2 ln(2 pi) + H[r],
 
-N_k = sum_n r_nk, s_k = sum_n r_nk x_n, Q_k = sum_n r_nk |x_n|^2, and the E step inside, r_nk ~ exp(E_q[ln pi_k] + E_q[ln N(x_n; mu_k, I)]), is the best r under q(theta): the
-ELBO is E_q[f_r] + H[q], and its gradient in q with r held fixed is its gradient (thesis Section 5.3). So the
+N_k = sum_n r_nk, s_k = sum_n r_nk x_n, Q_k = sum_n r_nk |x_n|^2, and the E step inside,
+r_nk ~ exp(E_q[ln pi_k] + E_q[ln N(x_n; mu_k, I)]), is the best r under q(theta): the ELBO is E_q[f_r] + H[q],
+and its gradient in q with r held fixed is its gradient (thesis Section 5.3). So the
 log joint changes with every step. What a memory keeps are the *points*: t(theta) = (ln pi, mu, |mu|^2) at
 them is known, the data enter through (N, s, Q), and f_r of now at all the old points costs no further pass
 over the data.
