@@ -29,7 +29,7 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.surrogates import Kind, OnBoth, OnDerivatives, OnGradients, OnValues, Process
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
-from bqvi.models.log_joint import MovingLogJoint
+from bqvi.models.log_joint import is_moving
 
 _AFFORDABLE = 400
 _SPEED = 5e9
@@ -158,7 +158,7 @@ def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
 
     Such a log joint is cheap once its local step is made: it does not count as evaluations.
     """
-    if not isinstance(model, MovingLogJoint) or not len(kept):
+    if not is_moving(model) or not len(kept):
         return kept
     found = evaluate(model, q, batch, kept.points)
     return replace(kept, points=found.points, values=found.values, gradients=found.gradients)

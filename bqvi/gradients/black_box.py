@@ -25,7 +25,7 @@ from bqvi.arrays import like as to_torch
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
-from bqvi.models.log_joint import MovingLogJoint
+from bqvi.models.log_joint import is_moving
 from gp.arrays import to_numpy
 
 LogJointFunction = Callable[[Any], torch.Tensor]
@@ -85,7 +85,7 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,)."""
     like = reference_tensor(model, batch.rows)
-    if isinstance(model, MovingLogJoint):
+    if is_moving(model):
         model = model.at(q)
     if is_conjugate(model):
         return _expected_log_joint(model, q, batch, like)
