@@ -104,7 +104,7 @@ class BayesianQuadrature:
         kept.require_signal()
         n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
-        if len(kept) > self.nodes and kind != self._kind(model, len(frame.mean), len(kept)):
+        if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
             kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
         before, kept = self._recalled(kind, frame, kept)
         nodes = self.design.nodes(n, len(frame.mean), rng, before)

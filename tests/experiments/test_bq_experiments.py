@@ -19,7 +19,7 @@ def table(experiment):
     frames = []
     for case in experiment.checked_cases(True, Resources()):
         planned = store.PlannedCase(case.name, case.settings, store.digest(experiment.name, case, "test"))
-        frames += [_labelled(experiment.run(case, seed), planned, seed) for seed in range(2)]
+        frames.append(_labelled({seed: experiment.run(case, seed) for seed in range(2)}, planned))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients import BayesianQuadrature
+from bqvi.gradients import BayesianQuadrature, ControlVariate
 from bqvi.gradients.gradient import Batch
 from bqvi.models.softmax_mixture import SoftmaxMixture
 
@@ -75,5 +75,7 @@ def test_runs_with_memory_reach_the_optimum_of_many_natural_steps():
 def test_there_is_no_log_joint_without_q():
     with pytest.raises(TypeError, match="at\\(q\\)"):
         MODEL.log_prior(torch.zeros(1, 5))
+    with pytest.raises(ValueError, match="moves with q"):
+        ControlVariate().start(MODEL, START)
     with pytest.raises(ValueError, match="n_components"):
         SoftmaxMixture(X, 1)
