@@ -30,7 +30,7 @@ from bqvi.gradients import BayesianQuadrature, ControlVariate, Estimator, Pathwi
 from bqvi.inference import Fit
 from bqvi.models import LogJoint
 from experiments import bq_references as references
-from experiments.gradient_targets import GradientTarget
+from experiments.gradient_targets import GradientTarget, targets
 
 STL = "sticking-the-landing"
 BUDGETS = (50, 100, 200, 500)
@@ -138,21 +138,15 @@ def tuned() -> Mapping[str, Any]:
 def tune(names: Sequence[str] | None = None) -> None:
     """Fill `TUNED` where it has gaps: the best of each grid for each budget and target. About two minutes."""
     found = dict(tuned())
-    for name, method, budget in itertools.product(names or references.targets(), GRIDS, BUDGETS):
+    for name, method, budget in itertools.product(names or targets(), GRIDS, BUDGETS):
         if f"{method}, {name}, {budget}" in found:
             continue
         sizes, samples = GRIDS[method]
-        scores = {
-            (size, count): float(
-                np.mean(
-                    [
-                        stepped_run(name, seed, budget, method, size, count)["elbo_gap"].iloc[-1]
-                        for seed in TUNING_SEEDS
-                    ]
-                )
-            )
-            for size, count in itertools.product(sizes, samples)
-        }
+        scores: dict[tuple[float, int], float] = {}
+        for size in sizes:
+            for count in samples:
+                runs = [stepped_run(name, seed, budget, method, size, count) for seed in TUNING_SEEDS]
+                scores[size, count] = float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))
         found[f"{method}, {name}, {budget}"] = list(min(scores, key=lambda key: scores[key]))
         TUNED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

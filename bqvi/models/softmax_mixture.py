@@ -75,7 +75,7 @@ class SoftmaxMixture:
     @property
     def dimension(self) -> int:
         """K - 1 + K d."""
-        return self.n_components - 1 + self.n_components * self.x.shape[1]
+        return self.n_components - 1 + self.n_components * int(self.x.shape[1])
 
     def check(self, data: Data) -> Data:
         """None: the model holds its data."""
