@@ -147,7 +147,7 @@ def tune(names: Sequence[str] | None = None) -> None:
             for count in samples:
                 runs = [stepped_run(name, seed, budget, method, size, count) for seed in TUNING_SEEDS]
                 scores[size, count] = float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))
-        found[f"{method}, {name}, {budget}"] = list(min(scores, key=lambda key: scores[key]))
+        found[f"{method}, {name}, {budget}"] = list(min(scores.items(), key=lambda item: item[1])[0])
         TUNED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
