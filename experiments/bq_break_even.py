@@ -9,6 +9,7 @@ compared. The break-even cost is where the ratio of the medians crosses 1, on a 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,11 +37,12 @@ MOST = 200
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method at each cost on each target."""
     del resources
-    names, costs, most = (("banana",), (0.0, 1.0), 40) if quick else (NAMES, COSTS, MOST)
+    names, costs = (("banana",), (0.0, 1.0)) if quick else (NAMES, COSTS)
+    limits = {"most": 30, "budgets": (50,)} if quick else {"most": MOST, "budgets": BUDGETS}
     return [
         Case(
             f"{name}, {cost:g} ms: {method}",
-            {"target": name, "cost_ms": cost, "method": method, "most": most},
+            {"target": name, "cost_ms": cost, "method": method} | limits,
         )
         for name in names
         for cost in costs
@@ -69,7 +71,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     if method in NODES:
         evaluations, seconds = _surrogate(name, model, NODES[method], case.settings["most"], seed)
     else:
-        evaluations, seconds = _natural(name, model, seed)
+        evaluations, seconds = _natural(name, model, case.settings["budgets"], seed)
     return pd.DataFrame([{"evaluations": evaluations, "seconds": seconds}])
 
 
@@ -85,9 +87,9 @@ def _surrogate(name: str, model: LogJoint, nodes: int, most: int, seed: int) -> 
     return float(row["evaluations"]), float(row["seconds"])
 
 
-def _natural(name: str, model: LogJoint, seed: int) -> tuple[float, float]:
+def _natural(name: str, model: LogJoint, budgets: Sequence[int], seed: int) -> tuple[float, float]:
     """Evaluations and seconds of the smallest budget whose run ends below."""
-    for budget in BUDGETS:
+    for budget in budgets:
         size, samples = tuned().get(f"natural, {name}, {budget}", (0.1, 5))
         last = stepped_run(name, seed, budget, "natural", size, int(samples), model=model).iloc[-1]
         if last["elbo_gap"] <= LEVEL:

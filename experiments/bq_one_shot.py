@@ -206,9 +206,9 @@ def _gains(parts: pd.DataFrame) -> Table:
 def _shown(parts: pd.DataFrame) -> pd.DataFrame:
     n = max(size for size in parts["n"].unique() if size <= 20)
     columns = ["mse", "bias^2", "variance", "coverage", "gain"]
-    shown = parts[parts["n"] == n].drop(columns="n").copy()
-    shown[columns] = shown[columns].map("{:.2g}".format)
-    return shown.replace("nan", "")
+    shown = pd.DataFrame(parts[parts["n"] == n].drop(columns="n"))
+    shown[columns] = shown[columns].map("{:.2g}".format).replace("nan", "")
+    return shown
 
 
 def _coverage(judged: pd.DataFrame) -> Table:

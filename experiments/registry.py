@@ -43,6 +43,7 @@ EXPERIMENTS: dict[str, str] = {
     "bq-break-even": "experiments.bq_break_even",
     "bq-ablations": "experiments.bq_ablations",
     "bq-importance": "experiments.bq_importance",
+    "bq-predator-prey": "experiments.bq_predator_prey",
 }
 
 

@@ -21,17 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.checks import require_integer, require_one_of
+from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.surrogates import Kind, OnDerivatives, OnGradients, OnValues, Process
+from bqvi.gradients.surrogates import Kind, OnBoth, OnDerivatives, OnGradients, OnValues, Process
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.log_joint import is_moving
 
 _AFFORDABLE = 400
+_SPEED = 5e9
+"""Floating-point operations a second of a Cholesky factor, on one core."""
 _REFIT_GROWTH = 1.1
 """Hyperparameters are refitted when the memory has grown by this factor."""
 
@@ -47,8 +49,10 @@ class BayesianQuadrature:
     memory : most evaluations that the process is built on; 0 uses the step's own only
     initial_nodes : evaluations of the first step; by default min(2 D, 10), or ``nodes`` if more
     process : of a log joint with gradients, 'separable' (D outputs share a kernel, O(m^3)), 'derivative' (the
-        gradient of one function, O((m D)^3): for log joints that cost more than that), or 'auto': derivative
+        gradient of one function, O((m D)^3)), 'joint' (its values too, O((m (D + 1))^3)), or 'auto':
+        joint while its factor takes no longer than the step's evaluations (``seconds``), derivative
         without memory while n D <= 400, else separable; or a `surrogates.Kind` with settings of its own
+    seconds : what an evaluation costs, for 'auto'; stated, not measured: a seed's result stays the same
     keep : which evaluations the process is built on once there are more than ``memory``: the most
         'recent', or those 'nearest' q (which drops the tails: the gap then rises with more data)
     """
@@ -59,15 +63,17 @@ class BayesianQuadrature:
     initial_nodes: int | None = None
     process: str | Kind = "auto"
     keep: str = "recent"
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)
         require_integer("memory", self.memory, 0)
         if self.initial_nodes is not None:
             require_integer("initial_nodes", self.initial_nodes, 1)
+        require_at_least("seconds", self.seconds, 0.0)
         require_one_of("keep", self.keep, ("recent", "nearest"))
         if not isinstance(self.process, Kind):
-            require_one_of("process", self.process, ("auto", "separable", "derivative"))
+            require_one_of("process", self.process, ("auto", "separable", "derivative", "joint"))
         if not isinstance(self.design, Design):
             raise TypeError(f"design is {self.design!r}; it must be one of bqvi.gradients.designs")
 
@@ -93,23 +99,30 @@ class BayesianQuadrature:
             The log joint has had no finite value for several rounds, or is constant.
         """
         frame = Frame.of(q)
-        kind: Kind = self._kind(model, len(frame.mean))
         kept = memory or Memory.empty(len(frame.mean), differentiable(model), 3)
+        kept = _of_now(model, q, batch, kept)
         kept.require_signal()
-        before, kept = self._recalled(kind, frame, kept)
         n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
-        known = before if isinstance(before, GradientProcess) else None
-        nodes = self.design.nodes(n, len(frame.mean), rng, known)
+        kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
+        if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
+            kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
+        before, kept = self._recalled(kind, frame, kept)
+        nodes = self.design.nodes(n, len(frame.mean), rng, before)
         found = evaluate(model, q, batch, frame.points(nodes))
         kept = kept.joined(found)
         process, kept = _informed(kind, frame, before, nodes[found.good], found, kept)
         return _gradient(frame, process, found, kept if memory is not None else None, n)
 
-    def _kind(self, model: Any, dimension: int) -> Kind:
+    def _kind(self, model: Any, dimension: int, points: int) -> Kind:
+        """For so many points in use, the step's own among them."""
         if isinstance(self.process, Kind):
             return self.process
         if not differentiable(model):
             return OnValues()
+        points = min(points, self.memory + self.nodes)
+        factor = (points * (1 + dimension)) ** 3 / (3.0 * _SPEED)
+        if self.process == "joint" or (self.process == "auto" and factor < self.seconds * self.nodes):
+            return OnBoth()
         affordable = self.memory == 0 and self.nodes * dimension <= _AFFORDABLE
         if self.process == "derivative" or (self.process == "auto" and affordable):
             return OnDerivatives()
@@ -138,6 +151,17 @@ class BayesianQuadrature:
             return slice(-self.memory, None)
         squares = np.einsum("nd,nd->n", points, points)
         return np.sort(np.argpartition(squares, self.memory)[: self.memory])
+
+
+def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
+    """The memory with the values of a log joint that moves with q: its points are kept, the rest is anew.
+
+    Such a log joint is cheap once its local step is made: it does not count as evaluations.
+    """
+    if not is_moving(model) or not len(kept):
+        return kept
+    found = evaluate(model, q, batch, kept.points)
+    return replace(kept, points=found.points, values=found.values, gradients=found.gradients)
 
 
 def _learnt(kind: Kind, points: np.ndarray, targets: np.ndarray, kept: Memory) -> Memory:
@@ -180,5 +204,6 @@ def _require_fixed(model: Any) -> None:
     if isinstance(model, ConjugateModel):
         raise ValueError(
             f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
-            "evaluations cannot be kept; give the log joint over R^D with z summed out, as a LogJoint"
+            "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, or "
+            "with the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
         )

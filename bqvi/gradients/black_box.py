@@ -3,7 +3,7 @@
 The integrand is f(theta) = ln p(X, theta), less ln h(X), weighted to stand for all the data. Two kinds
 of model give it:
 
-- a `LogJointModel` by its two parts;
+- a `LogJointModel` by its two parts; a `MovingLogJoint` by those of its log joint at q;
 - a conjugate model with its E step inside (thesis Section 5.3): q(z) is optimal under q(theta), so
   f(theta) = E_q(z)[ln p(X, z, theta) - ln q(z)] = ln p(theta) + <S, t(theta)> + H[q(z)]
            = <eta*, t(theta)> + ln h(theta) - A(eta_0) + H[q(z)].
@@ -25,6 +25,7 @@ from bqvi.arrays import like as to_torch
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
+from bqvi.models.log_joint import is_moving
 from gp.arrays import to_numpy
 
 LogJointFunction = Callable[[Any], torch.Tensor]
@@ -84,6 +85,8 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,)."""
     like = reference_tensor(model, batch.rows)
+    if is_moving(model):
+        model = model.at(q)
     if is_conjugate(model):
         return _expected_log_joint(model, q, batch, like)
     weights = None if batch.weights is None else like.new_tensor(to_numpy(batch.weights))

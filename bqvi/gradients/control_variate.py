@@ -28,6 +28,7 @@ from bqvi.gradients.gradient_process import GradientProcess, kernel_matrix
 from bqvi.gradients.memory import EvaluationError, Memory
 from bqvi.gradients.surrogates import OnGradients
 from bqvi.gradients.whitened import Frame, Moments
+from bqvi.models.log_joint import is_moving
 
 _REFIT_GROWTH = 1.1
 
@@ -55,6 +56,11 @@ class ControlVariate:
     def start(self, model: Any, q: Any) -> Memory | None:
         """An empty memory, or None to cross-fit."""
         _require_gradient(model)
+        if self.memory and is_moving(model):
+            raise ValueError(
+                f"memory is {self.memory}, but the log joint of a {type(model).__name__} moves with q; use "
+                "memory=0, or BayesianQuadrature, which values its points anew"
+            )
         return Memory.empty(len(Frame.of(q).mean), True, 3) if self.memory else None
 
     def __call__(

@@ -43,9 +43,7 @@ class DerivativeProcess:
     @cached_property
     def factor(self) -> np.ndarray:
         """Lower Cholesky factor of K / s^2, (m D, m D), point by point."""
-        linear, quadratic = trend_matrices(self.points)
-        gram = smooth_matrix(self.points, self.shape.lengthscale)[0]
-        gram += self.shape.linear * linear + self.shape.quadratic * quadratic
+        gram = derivative_kernel(self.points, self.shape)
         np.einsum("ii->i", gram)[:] += noise(self.points)
         return cholesky(gram)
 
@@ -79,6 +77,16 @@ class DerivativeProcess:
         found = self.posterior_mean.integrate(mean, covariance)
         return Moments(found.mean, 2.0 * found.covariance)
 
+    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """For (C, D) points: posterior covariances / s^2 of C D numbers with the functionals, one another."""
+        m, d = self.points.shape
+        joint = derivative_kernel(np.concatenate([self.points, pool]), self.shape)
+        half = scipy.linalg.lapack.dtrtrs(self.factor, joint[: m * d, m * d :], lower=1)[0]
+        known = derivative_functionals(self.points, self.shape)
+        explained = half.T @ scipy.linalg.lapack.dtrtrs(self.factor, known, lower=1)[0]
+        shared = derivative_functionals(pool, self.shape) - explained
+        return shared, joint[m * d :, m * d :] - half.T @ half, d
+
     def standard_deviations(self) -> Moments:
         """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
         inverse = inverse_of(self.factor)
@@ -93,6 +101,14 @@ class DerivativeProcess:
         explained = np.square(scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]).sum(0)
         l2 = self.shape.lengthscale**2
         return spread_of(self.points.shape[1], self.shape, l2, self.scale, explained)
+
+
+def derivative_kernel(points: np.ndarray, shape: ValueShape) -> np.ndarray:
+    """K / s^2 of (m, D) points, (m D, m D)."""
+    linear, quadratic = trend_matrices(points)
+    gram = smooth_matrix(points, shape.lengthscale)[0]
+    gram += shape.linear * linear + shape.quadratic * quadratic
+    return gram
 
 
 def noise(points: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ They are drawn by `acquisition.designs`; each node is N(0, I) alone, so a mean o
 Designs for a Gaussian process:
 
     optimised               minimum posterior variance of (E[y], E[y u]) for a given kernel, rotated at random
-    integral variance       the candidate that takes most off that variance, given the process (thesis 7.17)
+    integral variance       the candidate that takes most off the variance of the gradient (thesis 7.17)
     uncertainty             the candidate with the largest density-weighted variance of y (thesis 7.18)
 """
 
@@ -31,8 +31,17 @@ from bqvi.gradients.gradient_process import (
     GradientProcess,
     Shape,
     functionals,
-    kernel_matrix,
 )
+
+
+class Informed(Protocol):
+    """A process that knows what candidates would tell it."""
+
+    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """Posterior covariances of what (C, D) points show: with the functionals, with one another.
+
+        (C B, F), (C B, C B) and B, how many numbers a point shows.
+        """
 
 
 @runtime_checkable
@@ -40,7 +49,7 @@ class Design(Protocol):
     """How nodes are chosen."""
 
     def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D) nodes; ``process`` is what is known before them, None if nothing is."""
 
@@ -50,7 +59,7 @@ class Independent:
     """Independent draws of N(0, I)."""
 
     def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D)."""
         del process
@@ -62,7 +71,7 @@ class Sobol:
     """Scrambled Sobol points through the normal quantile; best for powers of two."""
 
     def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D): the first n of the next power of two."""
         del process
@@ -74,7 +83,7 @@ class AntitheticOrthogonal:
     """Pairs u, -u along random orthogonal frames, with lengths distributed as |N(0, I)|."""
 
     def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D); of an odd n the last has no mirror."""
         del process
@@ -99,7 +108,7 @@ class Optimised:
         require_above("lengthscale", self.lengthscale, 0.0)
 
     def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D)."""
         del process
@@ -110,7 +119,10 @@ class Optimised:
 
 @dataclass(frozen=True)
 class IntegralVarianceReduction:
-    """Greedily the candidates that most reduce D Var E[y_i] + sum_j Var E[y_i u_j] given the process.
+    """Greedily the candidates that most reduce the variance of the gradient's functionals given the process.
+
+    For a separable process D Var E[y_i] + sum_j Var E[y_i u_j]; for one of values or derivatives the
+    variances of E[y] and of the lower triangle of E[dy/du].
 
     Each later node is chosen given the earlier ones: a variance needs no observation.
 
@@ -128,19 +140,14 @@ class IntegralVarianceReduction:
         require_above("spread", self.spread, 0.0)
 
     def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D); antithetic-orthogonal where nothing is known yet."""
         if process is None:
             return normal_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
-        half = process.solve(kernel_matrix(process.points, pool, process.shape))
-        explained = half.T @ process.solve(functionals(process.points, process.shape))
-        # (C, 1 + D): covariance of y at the candidates with the functionals, and of y with itself
-        shared = functionals(pool, process.shape) - explained
-        shared[:, 0] *= np.sqrt(dimension)
-        residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
-        return pool[most_informative(shared, residual, n, JITTER)]
+        shared, residual, block = process.candidates(pool)
+        return pool[most_informative(shared, residual, n, JITTER, block)]
 
 
 @dataclass(frozen=True)
@@ -155,17 +162,16 @@ class UncertaintySampling:
         require_above("spread", self.spread, 0.0)
 
     def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: GradientProcess | None = None
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
         """(n, D); antithetic-orthogonal where nothing is known yet."""
         if process is None:
             return normal_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
-        half = process.solve(kernel_matrix(process.points, pool, process.shape))
-        residual = kernel_matrix(pool, pool, process.shape) - half.T @ half
-        density = np.exp(-0.5 * np.square(pool).sum(1))
+        _, residual, block = process.candidates(pool)
+        density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), block)
         weighted = density[:, None] * residual * density
-        return pool[most_informative(weighted, weighted, n, JITTER)]
+        return pool[most_informative(weighted, weighted, n, JITTER, block)]
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """Hyperparameters by evidence, with weak log-normal priors, for kernels s^2 (SE_l + sum_j b_j C_j).
 
 C_j are fixed matrices between the m points. With D outputs sharing K, the scale profiled out and, where asked
-for, a constant mean too (its generalised least-squares value, taken off Y), s^2 = tr(Y^T K^-1 Y) / (m D), the
+for, a constant too (its generalised least-squares value, taken off Y), s^2 = tr(Y^T K^-1 Y) / (m D), the
 evidence is
 
     -(m D / 2) ln tr(Y^T K^-1 Y) - (D / 2) ln|K| + constant,
@@ -35,7 +35,8 @@ class Evidence:
     """What is added to the diagonal of K / s^2, (m,)."""
     targets: np.ndarray
     """Y, (m, D)."""
-    constant_mean: bool = False
+    basis: np.ndarray | None = None
+    """What an unknown constant adds to each row of Y, (m,); None for a mean of zero."""
 
     def negative(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
         """Minus the evidence at ln (l, b_1, ..), and its gradient."""
@@ -46,8 +47,9 @@ class Evidence:
         np.einsum("ii->i", gram)[:] += self.noise
         factor, inverse = cholesky_inverse(gram)
         y = self.targets
-        if self.constant_mean:
-            y = y - (inverse.sum(0) @ y) / inverse.sum()
+        if self.basis is not None:
+            pulled = inverse @ self.basis
+            y = y - np.outer(self.basis, (pulled @ y) / (pulled @ self.basis))
         alpha = inverse @ y
         quadratic = float(np.vdot(y, alpha)) + 1e-300
         value = 0.5 * m * d * np.log(quadratic) + d * np.log(np.diagonal(factor)).sum()

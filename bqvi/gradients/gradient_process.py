@@ -121,6 +121,17 @@ class GradientProcess:
         total = self.shape.constant * self.weights.sum(0)
         return total, self.shape.linear * (self.weights.T @ self.points)
 
+    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """For (C, D) points: posterior covariances / s^2 with the functionals, with one another, and 1.
+
+        The functionals are those of one output, (C, 1 + D); Var E[y_i] counts D times (`designs`).
+        """
+        half = self.solve(kernel_matrix(self.points, pool, self.shape))
+        explained = half.T @ self.solve(functionals(self.points, self.shape))
+        shared = functionals(pool, self.shape) - explained
+        shared[:, 0] *= np.sqrt(pool.shape[1])
+        return shared, kernel_matrix(pool, pool, self.shape) - half.T @ half, 1
+
     def functional_covariance(self) -> np.ndarray:
         """Posterior covariance of (E[y_i], E[y_i u]) at q itself, (1 + D, 1 + D), the same for every i."""
         explained = self.solve(functionals(self.points, self.shape))

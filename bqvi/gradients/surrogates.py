@@ -13,10 +13,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.checks import require_above
-from bqvi.gradients import derivative_process
+from bqvi.gradients import derivative_process, joint_process
 from bqvi.gradients.derivative_process import DerivativeProcess
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
 from bqvi.gradients.gradient_process import JITTER, GradientProcess, Shape
+from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import JITTER as VALUE_JITTER
 from bqvi.gradients.value_process import ValueProcess, ValueShape
 from bqvi.gradients.whitened import Frame, remoteness
@@ -29,7 +30,7 @@ _SPREAD = np.array([0.7, 3.0, 2.0])
 """Prior standard deviations of ln (l, b, b)."""
 
 
-Process = GradientProcess | DerivativeProcess | ValueProcess
+Process = GradientProcess | DerivativeProcess | JointProcess | ValueProcess
 
 
 @runtime_checkable
@@ -105,7 +106,7 @@ class OnValues:
         inner, distances = squared_distances(u)
         noise = VALUE_JITTER * remoteness(u)
         evidence = Evidence(
-            squared_exponential(distances), (inner, 0.5 * inner * inner), noise, psi, constant_mean=True
+            squared_exponential(distances), (inner, 0.5 * inner * inner), noise, psi, basis=np.ones(len(u))
         )
         return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
 
@@ -139,6 +140,35 @@ class OnDerivatives:
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> DerivativeProcess:
         """Given (m, D) points and Y."""
         return DerivativeProcess(points, targets, ValueShape(*(float(x) for x in np.exp(logs))))
+
+
+@dataclass(frozen=True)
+class OnBoth:
+    """`joint_process`."""
+
+    def targets(
+        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> np.ndarray:
+        """(psi, y), (m, 1 + D)."""
+        psi = OnValues().targets(frame, whitened, values, gradients)
+        return np.concatenate([psi, OnGradients().targets(frame, whitened, values, gradients)], 1)
+
+    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+        """Ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10; on no more than LARGEST_EVIDENCE numbers."""
+        most = max(2, LARGEST_EVIDENCE // (1 + points.shape[1]))
+        u, y = points[-most:], targets[-most:]
+        evidence = Evidence(
+            lambda lengthscale: joint_process.smooth_matrix(u, lengthscale),
+            joint_process.trend_matrices(u),
+            joint_process.noise(u),
+            y.reshape(-1, 1),
+            basis=joint_process.constant_basis(u),
+        )
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+
+    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> JointProcess:
+        """Given (m, D) points and (psi, y)."""
+        return JointProcess(points, targets, ValueShape(*(float(x) for x in np.exp(logs))))
 
 
 def _centre(dimension: int) -> np.ndarray:

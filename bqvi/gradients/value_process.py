@@ -96,6 +96,13 @@ class ValueProcess:
         found = self.posterior_mean.integrate(mean, covariance)
         return Moments(found.mean, 2.0 * found.covariance)
 
+    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """For (C, D) points: posterior covariances / s^2 with the functionals, with one another, and 1."""
+        half = self.solve(value_kernel(self.points, pool, self.shape))
+        explained = half.T @ self.solve(value_functionals(self.points, self.shape))
+        residual = value_kernel(pool, pool, self.shape) - half.T @ half
+        return value_functionals(pool, self.shape) - explained, residual, 1
+
     def standard_deviations(self) -> Moments:
         """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
         inverse = inverse_of(self.factor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from bqvi.models.conjugate import LocalStep, is_conjugate
 from bqvi.models.data import Data, n_rows
 from gp.arrays import to_numpy
 
+if TYPE_CHECKING:
+    from bqvi.gradients.black_box import LogJointFunction
+
 
 @dataclass(frozen=True)
 class Monitor:
@@ -22,7 +25,9 @@ class Monitor:
 
     The ELBO is exact for conjugate models and for models with an ``elbo`` of their own. Otherwise it is
     the mean of ``samples`` draws of ln p(X, theta) - ln q(theta), with its standard error; the
-    draws come from the same noise each time, so that differences are sharper than levels.
+    draws come from the same noise each time, so that differences are sharper than levels. Draws at which
+    the log joint raises or is NaN are left out, up to `FAULTY` of them; beyond that the ELBO is NaN, and
+    where it raises at every draw of a block, so does the record.
     """
 
     model: Any
@@ -31,6 +36,7 @@ class Monitor:
     metrics: Metrics = field(default_factory=dict)
 
     NOISE = 20210531
+    FAULTY = 0.1
 
     @cached_property
     def base(self) -> float:
@@ -70,8 +76,32 @@ class Monitor:
             values = []
             for _ in range(0, self.samples, 32):  # bounds the memory of (draws, data) tables
                 theta = frozen.sample(32, rng)
-                values.append(to_numpy(log_joint(theta) - frozen.log_prob(theta)))
+                values.append(to_numpy(_where_it_returns(log_joint, theta) - frozen.log_prob(theta)))
         drawn = np.concatenate(values)
+        faulty = np.isnan(drawn)
+        if faulty.any() and faulty.mean() <= self.FAULTY:
+            drawn = drawn[~faulty]
         with np.errstate(over="ignore", invalid="ignore"):  # a log joint that is infinite at a draw
             error = float(drawn.std(ddof=1) / np.sqrt(len(drawn)))
             return float(drawn.mean()) + self.base, error
+
+
+def _where_it_returns(log_joint: LogJointFunction, theta: Any) -> Any:
+    """Values (L,) of a block of draws; if it raises, of each draw by itself, NaN for those that do."""
+    import torch
+
+    try:
+        return log_joint(theta)
+    except Exception as error:
+        found, failed = [], 0
+        size = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
+        for i in range(size):
+            one = {k: v[i : i + 1] for k, v in theta.items()} if isinstance(theta, dict) else theta[i : i + 1]
+            try:
+                found.append(log_joint(one))
+            except Exception:
+                failed += 1
+                found.append(torch.full((1,), torch.nan, dtype=torch.float64))
+        if failed == size:  # no fault of a point, but of the function
+            raise error
+        return torch.cat(found)

@@ -38,6 +38,18 @@ class LogJointModel(Protocol):
         """(L, D) and S rows -> (L, S)."""
 
 
+class MovingLogJoint(Protocol):
+    """A model whose log joint depends on q: bounds with a local step inside, over R^D."""
+
+    def at(self, q: Any) -> LogJointModel:
+        """The log joint at q: what sampling estimators differentiate, q's own part held fixed."""
+
+
+def is_moving(model: object) -> bool:
+    """Whether ``model`` is a `MovingLogJoint`; for loops, where asking the whole protocol takes too long."""
+    return hasattr(model, "at")
+
+
 class LogJoint:
     """A log joint density given as a function.
 

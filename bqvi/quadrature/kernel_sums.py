@@ -93,7 +93,8 @@ class KernelSum:
         rise, _ = self._rises(u)
         bent = u @ self.trend.curvature
         found: np.ndarray = rise.sum(1) + self.trend.constant + u @ self.trend.linear
-        return found + 0.5 * np.einsum("md,md->m", u, bent)
+        found += 0.5 * np.einsum("md,md->m", u, bent)
+        return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Grad psi at (M, D) points, (M, D)."""
@@ -101,7 +102,8 @@ class KernelSum:
         found: np.ndarray = (rise @ self.points - rise.sum(1)[:, None] * u) / self.lengthscale**2
         if self.slopes is not None:
             found = found + bump @ self.slopes / self.lengthscale**2
-        return found + self.trend.linear + u @ self.trend.curvature
+        found += self.trend.linear + u @ self.trend.curvature
+        return found
 
     def _rises(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What each of the n points adds at (M, D) points, and its kernel there, (M, n) each."""

@@ -9,7 +9,7 @@ from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.mixture_expectation import mixture_expectation, moment_matched
-from bqvi.gradients.surrogates import OnDerivatives, OnValues
+from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnValues
 from bqvi.gradients.whitened import Frame
 from bqvi.models import LogJoint
 from gp.measures import GaussianMixture
@@ -36,7 +36,7 @@ def expected_quadratic(weights, means, covariances):
     return (weights * parts).sum()
 
 
-@pytest.mark.parametrize("kind", [OnValues(), OnDerivatives()])
+@pytest.mark.parametrize("kind", [OnValues(), OnDerivatives(), OnBoth()])
 def test_mixtures_on_a_quadratic_are_exact(kind):
     """Nodes that determine a quadratic give E_q[f] and its gradients; values of f are exact to the jitter."""
     rng = np.random.default_rng(0)
@@ -52,11 +52,11 @@ def test_mixtures_on_a_quadratic_are_exact(kind):
     assert_allclose(found.gradient.means, means, atol=2e-5)
     assert_allclose(found.gradient.covariances, 0.5 * (covariances + covariances.swapaxes(1, 2)), atol=2e-5)
     assert_allclose(np.diff(found.gradient.weights), np.diff(weights), atol=2e-5)
-    if isinstance(kind, OnValues):
+    if not isinstance(kind, OnDerivatives):
         assert_allclose(found.value, float(value.detach()), atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", [OnValues(), OnDerivatives()])
+@pytest.mark.parametrize("kind", [OnValues(), OnDerivatives(), OnBoth()])
 def test_mixture_gradients_are_those_of_the_value(kind):
     """Central differences of E_q of the process's own posterior mean, on a log joint that is no quadratic."""
     rng = np.random.default_rng(1)
@@ -102,13 +102,13 @@ def test_importance_quadrature_agrees_with_dreg_where_the_process_is_exact():
         return np.r_[moments.mean, moments.jacobian[np.tril_indices(D)]]
 
     sampled = np.array(
-        [whitened(START.gradient_to_natural(DReG(4)(model, START, BATCH, rng).values)) for _ in range(1000)]
+        [whitened(START.gradient_to_natural(DReG(4)(model, START, BATCH, rng).values)) for _ in range(500)]
     )
     repeated = np.array(
         [whitened(ImportanceQuadrature(4, groups=50)(model, START, BATCH, rng).values) for _ in range(40)]
     )
     gap = sampled.mean(0) - repeated.mean(0)
-    error = np.sqrt(sampled.var(0, ddof=1) / 1000 + repeated.var(0, ddof=1) / 40)
+    error = np.sqrt(sampled.var(0, ddof=1) / 500 + repeated.var(0, ddof=1) / 40)
     assert np.abs(gap / error).max() < 4.5
     # 4000 groups are 80 times 50: the spread of the one estimate
     assert np.abs((whitened(plugged.values) - repeated.mean(0)) / repeated.std(0)).max() < 1.5

@@ -9,10 +9,11 @@ import torch
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import derivative_process
+from bqvi.gradients import derivative_process, joint_process
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
 from bqvi.gradients.evidence import Evidence, squared_exponential
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
+from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
 from bqvi.gradients.whitened import Frame, Moments, remoteness
 
@@ -257,7 +258,56 @@ def _left_out(process, fields):
     return np.array(found)
 
 
-@pytest.mark.parametrize("kind", ["process", "values", "derivatives"])
+@pytest.fixture
+def joint():
+    rng = np.random.default_rng(7)
+    return JointProcess(1.3 * rng.standard_normal((5, 2)), rng.standard_normal((5, 3)), VALUE_SHAPE)
+
+
+def test_joint_kernel_is_the_kernel_and_its_derivatives(joint):
+    """Values against the formula, mixed blocks against autodiff of it."""
+    points = torch.tensor(joint.points)
+    expected = np.empty((5, 3, 5, 3))
+    for i in range(5):
+        for j in range(5):
+            x, y = points[i].clone().requires_grad_(), points[j].clone().requires_grad_()
+            value = _psi_kernel(x[None], y[None])[0, 0]
+            dx, dy = torch.autograd.grad(value, (x, y), create_graph=True)
+            expected[i, 0, j, 0] = float(value.detach())
+            expected[i, 1:, j, 0], expected[i, 0, j, 1:] = dx.detach().numpy(), dy.detach().numpy()
+            for a in range(2):
+                expected[i, 1 + a, j, 1:] = torch.autograd.grad(dx[a], y, retain_graph=True)[0].numpy()
+    found = joint_process.joint_kernel(joint.points, VALUE_SHAPE)
+    assert_allclose(found, expected.reshape(15, 15), rtol=1e-9, atol=1e-11)
+    slope = joint_process.smooth_matrix(joint.points, 1.6)[1]
+    up, down = (joint_process.smooth_matrix(joint.points, 1.6 * np.exp(h))[0] for h in (1e-5, -1e-5))
+    assert_allclose(slope, (up - down) / 2e-5, atol=1e-7)  # central differences, error h^2
+
+
+def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
+    points = torch.tensor(joint.points, requires_grad=True)
+    rows, columns = np.tril_indices(2)
+    second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
+    basis = torch.cat([noise, second], 1) * weights[:, None]
+    across = _psi_kernel(points, noise) @ basis
+    slopes = [torch.autograd.grad(across[:, k].sum(), points, retain_graph=True)[0] for k in range(5)]
+    expected = np.concatenate(
+        [across.detach().numpy()[:, None], np.stack([s.numpy() for s in slopes], 2)], 1
+    ).reshape(15, 5)
+    found = joint_process.joint_functionals(joint.points, VALUE_SHAPE)
+    assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+    at = joint.moments(np.zeros(2), np.eye(2))
+    ours = np.concatenate([at.mean, at.jacobian[rows, columns]])
+    assert_allclose(ours, expected.T @ joint.weights.reshape(-1), rtol=1e-8, atol=1e-9)
+    prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
+    half = np.linalg.solve(np.tril(joint.factor), expected)
+    variance = joint.scale * (prior - (half**2).sum(0))
+    sd = joint.model_deviations()
+    assert_allclose(np.r_[sd.mean, sd.jacobian[rows, columns]] ** 2, variance, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["process", "values", "derivatives", "joint"])
 def test_standard_deviations_hold_the_jackknife_of_refits(kind, request):
     """The closed form against as many processes as there are nodes, each without one of them."""
     given = request.getfixturevalue(kind)

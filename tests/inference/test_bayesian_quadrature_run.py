@@ -38,6 +38,21 @@ def test_exact_on_a_quadratic_as_soon_as_the_nodes_determine_it():
     assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)  # no variance at the posterior
 
 
+def test_the_process_follows_the_cost_of_an_evaluation():
+    """At 10 ms the joint process is affordable for 5 numbers a node up to (3e8)^(1/3) / 5 = 133 nodes."""
+    model, q = LogJoint(quadratic, D), Gaussian(np.zeros(D), np.eye(D))
+    kinds = []
+    for seconds in (0.0, 1e-2, 1e-7):
+        estimator = BayesianQuadrature(seconds=seconds)
+        memory = estimator.start(model, q)
+        found = estimator(model, q, Batch(None, 0), np.random.default_rng(0), memory)
+        kinds.append(type(found.surrogate).__name__)
+    assert kinds == ["GradientProcess", "JointProcess", "GradientProcess"]
+    fit = bqvi.fit(model, method=BayesianQuadrature(seconds=2e-5), geometry=bqvi.TrustRegion(),
+                   schedule=bqvi.Constant(1.0), steps=25, seed=0)  # fmt: skip
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)  # it changes from one to the other on the way
+
+
 def test_mean_field_on_a_quadratic():
     """The best diagonal q has the posterior's mean and 1 / diag(precision) as variances."""
     fit = bqvi.fit(LogJoint(quadratic, D), method="bq", family="mean-field", steps=40, seed=0)
@@ -46,7 +61,7 @@ def test_mean_field_on_a_quadratic():
     assert_allclose(fit.q.variance, 1 / np.diagonal(PRECISION), rtol=1e-6)
 
 
-@pytest.mark.parametrize("process", ["separable", "derivative"])
+@pytest.mark.parametrize("process", ["separable", "derivative", "joint"])
 def test_memory_off_is_the_one_shot_estimator(process):
     model, q, batch = LogJoint(banana, 2), Gaussian(np.array([1.5, -1.0]), np.eye(2)), Batch(None, 0)
     forgetful = BayesianQuadrature(nodes=7, memory=0, process=process, design=AntitheticOrthogonal())
@@ -130,6 +145,20 @@ def test_faults_lose_no_good_evaluation(kind):
     kept = {tuple(point) for point in fit.state.memory.points}
     assert kept <= {tuple(point) for point in model.good}
     assert np.isfinite(fit.q.mean).all()
+
+
+def test_the_records_draws_are_protected_from_faults():
+    """Five of the last record's 256 draws raise and are left out; if all raise, the function is to blame."""
+    spent = bqvi.fit(LogJoint(banana, 2), method="bq", max_evaluations=20, seed=0).state.evaluations
+    model = Faulty("raise", at=[spent + i for i in (0, 40, 41, 100, 200)])
+    fit = bqvi.fit(LogJoint(model, 2, vectorised=False), method="bq", max_evaluations=20, seed=0)
+    plain = bqvi.fit(LogJoint(banana, 2), method="bq", max_evaluations=20, seed=0)
+    assert_array_equal(fit.q.mean, plain.q.mean)
+    assert abs(fit.elbo - plain.elbo) < 5 * plain.trace["elbo_se"][-1] + 1e-9
+    broken = Faulty("raise", at=range(spent, 10**6))
+    with pytest.raises(bqvi.FitError, match="solver diverged") as caught:
+        bqvi.fit(LogJoint(broken, 2, vectorised=False), method="bq", max_evaluations=20, seed=0)
+    assert_array_equal(caught.value.fit.q.mean, plain.q.mean)
 
 
 def test_a_batch_that_raises_is_tried_point_by_point():

@@ -1,0 +1,158 @@
+"""The Gaussian mixture over R^D with its E step inside: softmax weights, means, unit covariance.
+
+theta = (K - 1 logits, K means), the last logit 0; p(pi) = Dirichlet(1), carried to the logits, and
+mu_k ~ N(0, scale^2 I). With responsibilities r the bound on the log joint is
+
+    f_r(theta) = ln p(theta) + sum_k N_k ln pi_k - (Q_k - 2 s_k . mu_k + N_k |mu_k|^2) / 2
+                 - N d / 2 ln(2 pi) + H[r],
+
+N_k = sum_n r_nk, s_k = sum_n r_nk x_n, Q_k = sum_n r_nk |x_n|^2, and the E step inside,
+r_nk ~ exp(E_q[ln pi_k] + E_q[ln N(x_n; mu_k, I)]), is the best r under q(theta): the ELBO is E_q[f_r] + H[q],
+and its gradient in q with r held fixed is its gradient (thesis Section 5.3). So the
+log joint changes with every step. What a memory keeps are the *points*: t(theta) = (ln pi, mu, |mu|^2) at
+them is known, the data enter through (N, s, Q), and f_r of now at all the old points costs no further pass
+over the data.
+Dirichlet q(pi) has no such form, as a process needs a Gaussian q over R^D; this is the softmax's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from acquisition.designs import normal_sobol
+from bqvi.checks import require_above, require_integer
+from bqvi.families import Gaussian
+from bqvi.models.data import Data
+from bqvi.models.log_joint import LogJoint, initial_gaussian
+from gp.arrays import to_numpy
+
+Tensor = torch.Tensor
+_POINTS = 512
+"""Quasi-random logits for E_q[ln pi], which has no closed form."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The statistics of an E step."""
+
+    counts: np.ndarray
+    """N, (K,)."""
+    sums: np.ndarray
+    """S, (K, d)."""
+    squares: np.ndarray
+    """Q, (K,)."""
+    entropy: float
+    """H[r]."""
+
+
+class SoftmaxMixture:
+    """A `LogJointModel` without data of its own that changes with q: see `at`.
+
+    Parameters
+    ----------
+    x : (N, d) data, unit covariance about their centres
+    n_components : K >= 2
+    prior_scale : > 0, of the means
+    """
+
+    vectorised = True
+    differentiable = True
+
+    def __init__(self, x: np.ndarray, n_components: int, prior_scale: float = 3.0) -> None:
+        self.x = np.asarray(x, float)
+        if self.x.ndim != 2 or not np.isfinite(self.x).all():
+            raise ValueError(f"x has shape {self.x.shape}; it must be (N, d) finite numbers")
+        self.n_components = require_integer("n_components", n_components, 2)
+        require_above("prior_scale", prior_scale, 0.0)
+        self.prior_scale = float(prior_scale)
+
+    @property
+    def dimension(self) -> int:
+        """K - 1 + K d."""
+        return self.n_components - 1 + self.n_components * int(self.x.shape[1])
+
+    def check(self, data: Data) -> Data:
+        """None: the model holds its data."""
+        if data is not None:
+            raise ValueError("data was given to a SoftmaxMixture, which holds its own; pass data=None")
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
+        """N(0, I), or for 'random' a mean drawn from it."""
+        del data
+        return initial_gaussian(self.dimension, how, rng)
+
+    def step(self, q: Any) -> Step:
+        """The E step under a Gaussian q: one pass over the data."""
+        k, d = self.n_components, self.x.shape[1]
+        mean, covariance = to_numpy(q.mean), to_numpy(q.covariance)
+        noise = self._noise @ np.linalg.cholesky(covariance[: k - 1, : k - 1]).T + mean[: k - 1]
+        logits = np.column_stack([noise, np.zeros(_POINTS)])
+        log_weights = (logits - np.logaddexp.reduce(logits, 1)[:, None]).mean(0)
+        centres = mean[k - 1 :].reshape(k, d)
+        spread = np.diagonal(covariance)[k - 1 :].reshape(k, d).sum(1)
+        squares = np.square(self.x[:, None] - centres).sum(2) + spread
+        scores = log_weights - 0.5 * squares
+        log_r = scores - np.logaddexp.reduce(scores, 1)[:, None]
+        r = np.exp(log_r)
+        own = r.T @ np.square(self.x).sum(1)
+        return Step(r.sum(0), r.T @ self.x, own, -float(np.sum(r * log_r)))
+
+    @cached_property
+    def _noise(self) -> np.ndarray:
+        return normal_sobol(_POINTS, self.n_components - 1, np.random.default_rng(0))
+
+    def at(self, q: Any) -> LogJoint:
+        """The log joint f_r, with r of the E step under q."""
+        found = self.step(q)
+        counts, sums = torch.from_numpy(found.counts), torch.from_numpy(found.sums)
+        constant = found.entropy - 0.5 * found.squares.sum() - 0.5 * self.x.size * math.log(2.0 * math.pi)
+
+        def log_density(theta: Tensor) -> Tensor:
+            log_weights, means = self._parts(theta)
+            fit = log_weights @ counts + (means * sums).sum((1, 2))
+            value: Tensor = fit - 0.5 * (means.square().sum(2) @ counts) + constant
+            return value + self._log_prior(log_weights, means)
+
+        return LogJoint(log_density, self.dimension)
+
+    def summed_out(self) -> LogJoint:
+        """The log joint with z summed out, which f_r bounds from below at every theta."""
+        x = torch.from_numpy(self.x)
+
+        def log_density(theta: Tensor) -> Tensor:
+            log_weights, means = self._parts(theta)
+            squares = (x[None, :, None] - means[:, None]).square().sum(3)
+            terms = log_weights[:, None] - 0.5 * squares
+            value: Tensor = torch.logsumexp(terms, 2).sum(1) - 0.5 * self.x.size * math.log(2.0 * math.pi)
+            return value + self._log_prior(log_weights, means)
+
+        return LogJoint(log_density, self.dimension)
+
+    def _parts(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Ln pi (L, K) and mu (L, K, d)."""
+        k = self.n_components
+        logits = torch.cat([theta[:, : k - 1], theta.new_zeros(len(theta), 1)], 1)
+        return torch.log_softmax(logits, 1), theta[:, k - 1 :].reshape(len(theta), k, -1)
+
+    def _log_prior(self, log_weights: Tensor, means: Tensor) -> Tensor:
+        """Dirichlet(1) with the Jacobian of the softmax, and the means'."""
+        scaled = means.flatten(1) / self.prior_scale
+        normal = math.log(self.prior_scale) + 0.5 * math.log(2.0 * math.pi)
+        dirichlet = math.lgamma(self.n_components) + log_weights.sum(1)
+        value: Tensor = dirichlet - 0.5 * scaled.square().sum(1) - scaled.shape[1] * normal
+        return value
+
+    def log_prior(self, theta: Any) -> Any:
+        """Not without q: raises TypeError; see `at` and `summed_out`."""
+        raise TypeError("a SoftmaxMixture has a log joint only at a q; use at(q) or summed_out()")
+
+    def log_likelihood_terms(self, theta: Any, rows: Data) -> Any:
+        """None: (L, 0)."""
+        del rows
+        return theta.new_zeros((theta.shape[0], 0))
