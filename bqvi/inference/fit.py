@@ -18,12 +18,12 @@ from bqvi.checks import require_above, require_integer, require_one_of, require_
 from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference import checkpoint, starting
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
-from bqvi.inference.loop import NotFiniteError, Problem, State, Stop, run, start
+from bqvi.inference.loop import NotFiniteError, Problem, State, Stop, gives_none, run, start
 from bqvi.inference.methods import EXACT, METHODS, Method, method_named
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Metrics, Recorder, Row, Trace, require_metrics
-from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 from bqvi.models.data import Data, fingerprint, n_rows
 from bqvi.models.log_joint import LogJointModel
 
@@ -150,7 +150,7 @@ def fit(
     require_seed("seed", seed)
     require_metrics(metrics or {})
     named = method_named(method) if isinstance(method, str) else None
-    _check_model(model, method)
+    _check_model(model, method, family)
     data = model.check(data)
     problem = _problem(model, data, method, named, minibatch, schedule, geometry, samples)
     stop = _stop(named, steps, tolerance, max_evaluations, max_seconds)
@@ -179,17 +179,23 @@ class _Job:
     progress: bool
 
 
-def _check_model(model: Any, method: str | Estimator) -> None:
+def _check_model(model: Any, method: str | Estimator, family: str) -> None:
     if isinstance(model, type) or not isinstance(model, ConjugateModel | LogJointModel):
         raise TypeError(
             f"model is {model!r}; it must be a ConjugateModel (GaussianMixture, "
             "MultinomialMixture, ...) or a LogJointModel (LogJoint, LogisticRegression, ...)"
         )
-    if method in EXACT and not isinstance(model, ConjugateModel):
-        others = [name for name in METHODS if name not in EXACT]
+    if method in EXACT and not isinstance(model, ConjugateModel if method == "cavi" else LocalModel):
+        exact = [name for name in EXACT if name != "cavi"] if isinstance(model, LocalModel) else []
+        others = exact + [name for name in METHODS if name not in EXACT]
         raise ValueError(
             f"method is {method!r}, which takes exact expectations that a {type(model).__name__} does not "
             f"have; use one of {', '.join(others)}"
+        )
+    if method in EXACT and family != "full" and not isinstance(model, ConjugateModel):
+        raise ValueError(
+            f"family is {family!r}, but the exact expectations of a {type(model).__name__} are under a full "
+            "Gaussian q; use 'full', or method 'pathwise'"
         )
 
 
@@ -233,7 +239,26 @@ def _problem(
             f"minibatch is {minibatch!r}, but a {type(model).__name__} has parameters for each datum and "
             "works on all the data; leave minibatch out"
         )
-    return Problem(model, data, estimator, geometry, schedule, strategy)
+    problem = Problem(model, data, estimator, geometry, schedule, strategy)
+    _check_gradients(problem)
+    return problem
+
+
+def _check_gradients(problem: Problem) -> None:
+    """Learning needs an estimator with per-datum gradients, negative weights a model that can project."""
+    local = isinstance(problem.model, PerDatumModel) and (
+        problem.estimator.samples == 0 or isinstance(problem.model, ConjugateModel)
+    )
+    if local:
+        return
+    if problem.learning and not getattr(problem.estimator, "per_datum", False):
+        raise ValueError(gives_none(problem))
+    if getattr(problem.minibatch, "signed", False) and problem.estimator.samples == 0:
+        raise ValueError(
+            f"minibatch is a {type(problem.minibatch).__name__}, whose weights can be negative, but a "
+            f"{type(problem.model).__name__} needs positive ones: its statistics would leave their domain; "
+            "use a strategy with positive weights, such as Balanced"
+        )
 
 
 def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
