@@ -40,7 +40,7 @@ class BayesianQuadrature(Unlearning):
     size: int
     features: Features
     weights: str = "shrunk"
-    noise: float = 0.1
+    noise: float = 0.01
     signed = True
 
     def __post_init__(self) -> None:

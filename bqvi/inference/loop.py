@@ -193,6 +193,12 @@ def gives_none(problem: Problem) -> str:
     )
 
 
+def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Drawn]:
+    """The gradient of the next mini-batch, and what `advance` wants of that."""
+    drawn = _next_batch(problem, state)
+    return _estimated(problem, state, drawn.batch), drawn
+
+
 def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
     if state.memory is None:
         return problem.estimator(problem.model, state.q, batch, state.rng)
@@ -271,8 +277,7 @@ def run(
         gradient = None
         try:
             began = time.perf_counter()
-            drawn = _next_batch(problem, state)
-            gradient = _estimated(problem, state, drawn.batch)
+            gradient, drawn = gradient_at(problem, state)
             spent = time.perf_counter() - began
             if recorder.wants(state.iteration) and not _recorded(rows, state):
                 rows.append(_row(state, monitor, gradient))
