@@ -104,7 +104,7 @@ def _errors(
     """Bias squared and MSE relative to uniform sampling at each place."""
     rng = np.random.default_rng([seed, 1])
     model, size, window = setting.model, chosen["size"], chosen["window"]
-    made = strategy(name, size, setting.representation)
+    made = strategy(name, size, setting)
     limits = model.term_limits(setting.data)
     state = made.start(n_rows(setting.data), rng)
     measured = {first + t: (place, t) for place, first in chosen["places"].items() for t in range(window)}

@@ -7,8 +7,8 @@
     drug           patients of `pharmacokinetics`, N = 2000: a millisecond a datum
 
 All are natural-gradient problems. Strategies that need features get those of `representation`: data in
-units of the cluster's covariance, y x for the logistic regression, standardised covariates and measurements
-for patients. Kernels and their lengthscales are the package's defaults everywhere: nothing was fitted.
+units of the cluster's covariance, y x for the logistic regression. Patients have a kernel smooth in their covariates
+and affine in their measurements, as gradients are. Kernels and their lengthscales are the package's defaults everywhere: nothing was fitted.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from bqvi.models.gaussian_mixture import simulate
 from experiments import data
 from experiments.pharmacokinetics import Pharmacokinetics
 from experiments.pharmacokinetics import simulate as patients
+from gp.kernels import Kernel
 
 PATIENTS = 2000
 
@@ -39,6 +40,8 @@ class Setting:
     start: Any
     representation: np.ndarray
     """(N, D)."""
+    kernel: Kernel | None = None
+    """Of these rows; None: the package's default."""
 
 
 def clusters(
@@ -90,9 +93,9 @@ def drug(seed: int, n: int = PATIENTS) -> Setting:
     drawn = patients(n, seed)
     model = Pharmacokinetics()
     rows = (drawn.covariates, drawn.y)
-    known = np.column_stack([np.log(drawn.covariates), drawn.y])
+    known, kernel = minibatch.affine_in_labels(np.log(drawn.covariates), drawn.y)
     start = model.initial(rows, "random", np.random.default_rng(seed))
-    return Setting(model, rows, start, minibatch.standardised(known))
+    return Setting(model, rows, start, known, kernel)
 
 
 PROBLEMS: dict[str, Callable[[int], Setting]] = {
@@ -104,13 +107,13 @@ PROBLEMS: dict[str, Callable[[int], Setting]] = {
 }
 
 
-def strategy(name: str, size: int, representation: np.ndarray) -> Strategy:
+def strategy(name: str, size: int, setting: Setting) -> Strategy:
     """The strategy ``name`` with mini-batches of ``size``; features are computed here where it has any."""
     if name in PLAIN:
         return PLAIN[name](size)
     if name == "probabilities by norm of row":
-        return minibatch.HorvitzThompson(size, 1e-3 + np.linalg.norm(representation, axis=1))
-    return FEATURED[name](size, Features.of(representation))
+        return minibatch.HorvitzThompson(size, 1e-3 + np.linalg.norm(setting.representation, axis=1))
+    return FEATURED[name](size, Features.of(setting.representation, setting.kernel))
 
 
 PLAIN: dict[str, Callable[[int], Strategy]] = {

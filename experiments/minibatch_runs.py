@@ -64,7 +64,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         return _reference(setting, chosen["problem"])
     rho, tau, kappa = chosen["rho"]
     steps = chosen["budget"] // chosen["size"]
-    made = strategy(chosen["strategy"], chosen["size"], setting.representation)
+    made = strategy(chosen["strategy"], chosen["size"], setting)
     found = fitting.frame(
         setting.model,
         setting.data,

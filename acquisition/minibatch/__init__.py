@@ -29,7 +29,14 @@ from acquisition.minibatch.balanced import Balanced
 from acquisition.minibatch.bayesian_quadrature import BayesianQuadrature
 from acquisition.minibatch.confidence import UpperConfidence
 from acquisition.minibatch.dpp import DPP
-from acquisition.minibatch.features import Features, principal, signed, standardised, with_labels
+from acquisition.minibatch.features import (
+    Features,
+    affine_in_labels,
+    principal,
+    signed,
+    standardised,
+    with_labels,
+)
 from acquisition.minibatch.gp_control_variate import GPControlVariate
 from acquisition.minibatch.grab import Grab
 from acquisition.minibatch.gradient_balanced import GradientBalanced
@@ -64,6 +71,7 @@ __all__ = [
     "Svrg",
     "Uniform",
     "UpperConfidence",
+    "affine_in_labels",
     "principal",
     "signed",
     "standardised",

@@ -14,7 +14,8 @@ rejection, which draws the same pivots (Epperly, Tropp and Webber 2024): O(N M^2
 What the rows are is the user's choice; the kernel must be about what the per-datum *gradient* depends on:
 
     x                          where nothing else is known; unit covariance within clusters helps
-    (x, y)                     regression (`with_labels`)
+    (x, y)                     regression (`with_labels`); where gradients are affine in y, as for Gaussian
+                               errors, a smooth kernel of x times 1 + <y, y'> (`affine_in_labels`)
     y x                        logistic regression, whose gradients depend on nothing else (`signed`)
     responsibilities           mixtures, once q is near its end
     gradients at a snapshot    anything (`principal`), for one evaluation of each datum
@@ -31,7 +32,7 @@ import numpy as np
 import scipy.linalg
 from scipy.spatial.distance import pdist
 
-from gp.kernels import Kernel, Matern32
+from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
 
 RANK = 100
 """M, where the data allow it."""
@@ -230,6 +231,26 @@ def with_labels(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if y.shape != (len(x),):
         raise ValueError(f"y has shape {y.shape}; it must be ({len(x)},), one label for each row of x")
     return np.column_stack([standardised(x), np.sqrt(x.shape[1]) * standardised(y[:, None])])
+
+
+def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
+    """Rows (x, y) and the kernel k(x, x') (1 + <y, y'> / E), for gradients affine in y and smooth in x.
+
+    With Gaussian errors, or any exponential family with mean f(x, theta), a datum's gradient is
+    J(x)^T (y - f(x)) times a precision: affine in y for each x, and as smooth in x as the model.
+
+    Parameters
+    ----------
+    x : (N, D); columns are standardised
+    y : (N, E); likewise
+    """
+    x, y = standardised(x), standardised(y)
+    if len(x) != len(y):
+        raise ValueError(f"y has {len(y)} rows and x {len(x)}; give one row of each for each datum")
+    inputs, labels = tuple(range(x.shape[1])), tuple(range(x.shape[1], x.shape[1] + y.shape[1]))
+    smooth = Matern52(median_distance(x, np.random.default_rng(0)))
+    affine = Constant(1.0) + Columns(Linear(1.0 / y.shape[1]), labels)
+    return np.column_stack([x, y]), Columns(smooth, inputs) * affine
 
 
 def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -133,6 +133,11 @@ class GaussianMixture:
         quadratic = -0.5 * sums.counts[:, None, None] * self.precision
         return LocalStep((sums.counts, linear, quadratic), sums.log_normaliser)
 
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data: in units of the components' covariance."""
+        factor = np.linalg.cholesky(self.precision)
+        return np.asarray((to_numpy(data).astype(float, copy=False) - self.prior_mean) @ factor)
+
     def local_terms(self, q: Product, rows: Data) -> LocalTerms:
         """(r_nk, r_nk (x_n - m_0)) of each row, (S, K + K D), and logsumexp_k rho_nk."""
         x = to_numpy(rows).astype(float, copy=False)

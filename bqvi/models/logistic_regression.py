@@ -92,6 +92,11 @@ class LogisticRegression:
         second = 0.5 * (signed * (part * curvature)[:, None]).T @ signed
         return LocalStep(((part * slope) @ signed, second), float(part @ values))
 
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data: (2 y_n - 1) x_n, all that the gradients depend on."""
+        x, y = (to_numpy(part) for part in data)
+        return np.asarray(x * (2.0 * y - 1.0)[:, None])
+
     def local_terms(self, q: Gaussian, rows: Data) -> LocalTerms:
         """Of each row the slope and the lower triangle of the curvature: (S, D + D (D + 1) / 2)."""
         signed, slope, curvature, values = self._expected(q, rows)

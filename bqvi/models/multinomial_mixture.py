@@ -95,6 +95,11 @@ class MultinomialMixture:
         sums = mixture_pass(rows, self.expected_affine(q), weights)
         return LocalStep((sums.counts, sums.sums), sums.log_normaliser)
 
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data: square roots of counts, whose noise is alike everywhere."""
+        counts = to_numpy(data.toarray() if is_sparse(data) else data)
+        return np.asarray(np.sqrt(counts.astype(float)))
+
     def local_terms(self, q: Product, rows: Data) -> LocalTerms:
         """(r_nk, r_nk x_n) of each row, (S, K + K V), and logsumexp_k rho_nk."""
         x = to_numpy(rows.toarray() if is_sparse(rows) else rows).astype(float, copy=False)

@@ -338,3 +338,35 @@ def test_signed_rows_are_what_logistic_gradients_depend_on():
     flipped = model.check((v, np.ones(N)))
     a, b = model.local_terms(q, LOGISTIC_DATA), model.local_terms(q, flipped)
     np.testing.assert_allclose(a.statistics, b.statistics, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_default_by_name_needs_no_representation_and_reports_its_cost(name):
+    model, data = MODELS[name]
+    found = bqvi.fit(model, data, "sngd", minibatch="balanced", steps=3)
+    assert isinstance(found.problem.minibatch, Balanced)
+    assert found.trace["setup_seconds"][-1] >= found.problem.minibatch.features.seconds > 0.0
+    assert len(found.problem.minibatch.features) == N
+
+
+def test_the_default_by_name_for_a_model_that_knows_no_representation():
+    from bqvi.models.representation import representation
+
+    table = representation(NoTerms(MIXTURE), (X, LABELS))
+    assert table.shape == (N, 3)
+    assert table[:, 2].std() == pytest.approx(np.sqrt(2))
+    import scipy.sparse
+
+    with pytest.raises(TypeError, match="data are sparse"):
+        representation(NoTerms(MIXTURE), scipy.sparse.csr_array(X))
+
+
+def test_the_default_by_name_where_it_has_no_place():
+    from bqvi.models.discrete import Relaxed
+
+    with pytest.raises(ValueError, match="minibatch is 'balanced', but method 'cavi' uses all the data"):
+        bqvi.fit(MIXTURE, X, minibatch="balanced")
+    with pytest.raises(ValueError, match="minibatch is 'balanced', but a Relaxed has parameters"):
+        bqvi.fit(Relaxed(MIXTURE), X, "pathwise", minibatch="balanced")
+    with pytest.raises(ValueError, match="minibatch is 'balnced'; it must be one of balanced"):
+        bqvi.fit(MIXTURE, X, "sngd", minibatch="balnced")
