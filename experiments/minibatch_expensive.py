@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from experiments import fitting, minibatch_runs
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.minibatch_problems import PROBLEMS
-from experiments.minibatch_runs import REFERENCE, Schedule
+from experiments.minibatch_runs import REFERENCE
 from experiments.pharmacokinetics import optimum
 
 SIZE = 20
-BUDGET = 6000
+BUDGET = 4000
 GAPS = (3.0, 1.0, 0.3)
-NAMES = ("reshuffled", "balanced", "balanced gradients", "SAGA", "GP control variate")
-TUNED: Mapping[str, Schedule] = {}
-"""As `minibatch_runs.TUNED`."""
+NAMES = ("reshuffled", "balanced", "GP control variate", "GP control variate, balanced")
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -28,7 +24,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     return [
         Case(f"{REFERENCE}: drug", settings),
         *(
-            minibatch_runs.case("drug", name, SIZE, budget, TUNED.get(name, minibatch_runs.DEFAULT))
+            minibatch_runs.case("drug", name, SIZE, budget, minibatch_runs.SCHEDULES["drug"])
             for name in (NAMES[:2] if quick else NAMES)
         ),
     ]
@@ -67,7 +63,10 @@ experiment = Experiment(
     name="minibatch-expensive",
     title="Mini-batches where a datum costs a millisecond",
     summary="""Two thousand patients, each a differential equation solved with its sensitivities: here the
-    time of a run is the time of its evaluations, and what a strategy takes beside them does not show.""",
+    time of a run is the time of its evaluations, and what a strategy takes beside them does not show. The
+    gradient of a patient is affine in the measurements and smooth in dose and weight; a kernel that says so
+    lets the GP control variate reach a gap of 3 nats in about a third of the time of reshuffling. Closer to
+    the optimum the schedule decides, and the gain shrinks.""",
     cases=cases,
     run=run,
     draw=draw,

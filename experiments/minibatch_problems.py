@@ -7,8 +7,9 @@
     drug           patients of `pharmacokinetics`, N = 2000: a millisecond a datum
 
 All are natural-gradient problems. Strategies that need features get those of `representation`: data in
-units of the cluster's covariance, y x for the logistic regression. Patients have a kernel smooth in their covariates
-and affine in their measurements, as gradients are. Kernels and their lengthscales are the package's defaults everywhere: nothing was fitted.
+units of the cluster's covariance, y x for the logistic regression; patients have a kernel smooth in their
+covariates and affine in their measurements, as gradients are. Lengthscales are the package's defaults
+everywhere: nothing was fitted.
 """
 
 from __future__ import annotations

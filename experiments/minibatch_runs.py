@@ -28,10 +28,16 @@ BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
 """S, evaluations, and the ELBO gaps whose cost is reported."""
 
 Schedule = tuple[float, float, float]
-DEFAULT: Schedule = (0.3, 10.0, 0.7)
-TUNED: Mapping[tuple[str, str], Schedule] = {}
-"""(rho_0, tau, kappa) of rho_t = rho_0 (1 + t / tau)^-kappa by problem and strategy: what reached the
-(smaller) gap with the fewest evaluations in the median over seeds 100 and beyond, which are not reported."""
+SCHEDULES: Mapping[str, Schedule] = {
+    "mixture": (1.0, 10.0, 0.7),
+    "logistic": (0.3, 10.0, 1.0),
+    "digits": (1.0, 10.0, 0.7),
+    "mixture-20k": (1.0, 10.0, 0.7),
+    "drug": (0.3, 10.0, 1.0),
+}
+"""(rho_0, tau, kappa) of rho_t = rho_0 (1 + t / tau)^-kappa, one for all strategies of a problem. Those of
+``mixture`` and ``drug`` were the best of some for reshuffling, on seeds 100 to 102, which are not reported;
+the others are set to one of these two, untried."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -46,7 +52,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
         found.append(
             Case(f"{REFERENCE}: {problem}", {"problem": problem, "strategy": REFERENCE, "budget": budget})
         )
-        found.extend(case(problem, name, size, budget, TUNED.get((problem, name), DEFAULT)) for name in names)
+        found.extend(case(problem, name, size, budget, SCHEDULES[problem]) for name in names)
     return found
 
 
@@ -76,7 +82,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         start_from=setting.start,
         steps=steps,
         max_evaluations=chosen["budget"],
-        record=fitting.spread_records(steps, 50),
+        record=fitting.spread_records(steps, 120),
         seed=seed,
     )
     return found.assign(with_setup=found["seconds"] + found["setup_seconds"])
@@ -129,7 +135,9 @@ def arrivals(results: pd.DataFrame, problem: str, level: float, baseline: str = 
                 f"{int(g['arrived'].sum())} of {len(g)}" for _, g in found.groupby("strategy", sort=False)
             ],
             "evaluations": [f"{v:.5g}" for v in median["evaluations_to"]],
-            f"{baseline} / this": [f"{base / v:.2g}" for v in median["evaluations_to"]],
+            f"{baseline} / this": [
+                f"{base / v:.2g}" if np.isfinite(base + v) else "-" for v in median["evaluations_to"]
+            ],
             "seconds": [f"{v:.3g}" for v in median["seconds_to"]],
             "seconds with set-up": [f"{v:.3g}" for v in median["with_setup_to"]],
             "set-up (s)": [
@@ -187,8 +195,14 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="minibatch-runs",
     title="Mini-batches: the way to the optimum",
-    summary="""Stochastic natural gradients with every strategy, each with the schedule that suited it best on
-    seeds that are not reported. A crossing counts only if it is kept to the end.""",
+    summary="""Stochastic natural gradients with every strategy, all with the same schedule on a problem: what
+    a strategy could gain by a schedule of its own is not in these figures. The gap is to the best end of any
+    run of the seed, so that a run in a poorer local optimum never arrives; a crossing counts only if it is
+    kept to the end.
+
+    Answer: balanced partitions need about half the evaluations of random reshuffling on mixtures and as many on
+    the logistic regression, and nothing has to be tuned. What earlier gradients taught, carried along by the
+    GP control variate, halves that again. In seconds neither pays here: a datum costs a microsecond.""",
     cases=cases,
     run=run,
     draw=draw,

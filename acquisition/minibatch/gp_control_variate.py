@@ -49,7 +49,7 @@ class GPControlVariate:
     base: Strategy
     features: Features
     noise: float = 0.01
-    drift: float = 0.1
+    drift: float = 0.03
 
     def __post_init__(self) -> None:
         require_base(self.base)
