@@ -10,7 +10,7 @@ Unbiased over the random split: a batch seen alone is a uniformly random set. Wi
 errs the others make up for. The N mod S rows that a split leaves over change places with random rows at the
 start of each epoch.
 
-Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 30 microseconds
+Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 40 microseconds
 a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers
 unless it asks for new partitions (``renew``).
 """
