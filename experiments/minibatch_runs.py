@@ -200,11 +200,11 @@ experiment = Experiment(
     run of the seed, so that a run in a poorer local optimum never arrives; a crossing counts only if it is
     kept to the end.
 
-    Answer: balanced partitions need about half the evaluations of random reshuffling on mixtures and as many
-    on the logistic regression, and nothing has to be tuned. What earlier gradients taught, carried along by
-    the GP control variate, takes a quarter off where its optimum is reached, and it lowers the error of a step
-    more than anything else; but it does not arrive more often. In seconds it does not pay here, as a datum
-    costs a microsecond; the partition, made once, can.""",
+    Answer: balanced partitions need about half the evaluations of random reshuffling on mixtures and as
+    many on the logistic regression, and nothing has to be tuned. What earlier gradients taught, carried
+    along by the GP control variate, takes a further quarter off and lowers the error of a step more than
+    anything else, but it does not reach the best optimum more often. In seconds it does not pay here, as
+    a datum costs a microsecond; the partition, made once, can.""",
     cases=cases,
     run=run,
     draw=draw,
