@@ -8,7 +8,7 @@ import platform
 import sys
 
 NAMES = (
-    "cavi", "sngd", "memory", "acquisition", "quadrature", "quadrature_peers",
+    "cavi", "sngd", "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers",
     "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
 )  # fmt: skip
 

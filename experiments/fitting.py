@@ -24,6 +24,8 @@ RESOLVED = 1e12
 diverged, even if the sum came out large and positive."""
 
 KEPT = ("iteration", "seconds", "evaluations", "samples", "elbo")
+STRATEGY = ("setup_seconds", "minibatch_seconds")
+"""What mini-batch strategies took, for `keep`."""
 
 
 def frame(
@@ -35,6 +37,7 @@ def frame(
     worst: Mapping[str, float] = WORST,
     steps: int,
     record: int | Iterable[int],
+    keep: Sequence[str] = (),
     **choices: Any,
 ) -> pd.DataFrame:
     """Fit, and return the trace with the metrics; infinite from where the run diverged.
@@ -43,6 +46,8 @@ def frame(
     ----------
     model, data, method, metrics, steps, record, **choices
         Of `bqvi.fit`.
+    keep : sequence of str
+        Further columns of the trace.
     worst : mapping
         Value of a column in a run that diverged: a column with an entry here is never NaN. The others
         keep their last value.
@@ -57,7 +62,7 @@ def frame(
         fit, diverged = _attempt(
             lambda: bqvi.fit(model, data, method, steps=steps, record=record, metrics=metrics, **choices)
         )
-    columns = (*KEPT, *metrics)
+    columns = (*KEPT, *keep, *metrics)
     table = pd.DataFrame({name: fit.trace[name] for name in columns})
     if diverged:
         table = pd.concat([table, _last(table, fit)], ignore_index=True)
@@ -93,6 +98,7 @@ def _last(table: pd.DataFrame, fit: Fit) -> pd.DataFrame:
         "seconds": state.seconds,
         "evaluations": state.evaluations,
         "samples": state.samples,
+        **{name: getattr(state, name) for name in STRATEGY if name in table.columns},
     }
     blank = {name: np.nan for name in table.columns if name not in costs}
     return pd.DataFrame([{**blank, **costs}])[list(table.columns)]

@@ -1,7 +1,79 @@
-"""Mini-batches of a data set: one strategy a file; `strategy` says what each must give."""
+"""Mini-batches of a data set: one strategy a file.
 
+`strategy` says what each must give, `features` what a kernel over data is about.
+
+                              unbiased over            needs          weights
+    Uniform                   the draw                                equal
+    Reshuffled                the permutation                         equal
+    Balanced                  the split                features       equal      the default to trust
+    Stratified                the draw                 features       sizes of strata
+    HorvitzThompson           the draw                 a bound        1 / pi
+    GradientNorms             the draw, given the past gradients      1 / pi
+    DPP                       the draw                 features       1 / pi
+    BayesianQuadrature        the draw, if debiased    features       quadrature
+    Herding, SequentialBQ,    biased                   features       equal or quadrature
+    MaxVariance, UpperConfidence
+    Grab                      biased; exact over an    gradients      equal
+                              epoch at a fixed q
+    GradientBalanced          the split, given the     gradients      equal
+                              gradients kept
+    Saga, Svrg                the draw, given the past gradients      corrected sum
+    GPControlVariate          the draw (on Uniform)    gradients,     corrected sum
+                                                       features
+
+Choosing data costs time: it pays where a datum's gradient is expensive, or where the same
+partition serves many epochs.
+"""
+
+from acquisition.minibatch.balanced import Balanced
+from acquisition.minibatch.bayesian_quadrature import BayesianQuadrature
+from acquisition.minibatch.confidence import UpperConfidence
+from acquisition.minibatch.dpp import DPP
+from acquisition.minibatch.features import (
+    Features,
+    affine_in_labels,
+    principal,
+    signed,
+    standardised,
+    with_labels,
+)
+from acquisition.minibatch.gp_control_variate import GPControlVariate
+from acquisition.minibatch.grab import Grab
+from acquisition.minibatch.gradient_balanced import GradientBalanced
+from acquisition.minibatch.horvitz_thompson import GradientNorms, HorvitzThompson
+from acquisition.minibatch.pools import Herding, MaxVariance, SequentialBQ
 from acquisition.minibatch.reshuffled import Reshuffled
-from acquisition.minibatch.strategy import Selection, Strategy
+from acquisition.minibatch.saga import Saga
+from acquisition.minibatch.strategy import Learning, Selection, Strategy
+from acquisition.minibatch.stratified import Stratified
+from acquisition.minibatch.svrg import Svrg
 from acquisition.minibatch.uniform import Uniform
 
-__all__ = ["Reshuffled", "Selection", "Strategy", "Uniform"]
+__all__ = [
+    "DPP",
+    "Balanced",
+    "BayesianQuadrature",
+    "Features",
+    "GPControlVariate",
+    "Grab",
+    "GradientBalanced",
+    "GradientNorms",
+    "Herding",
+    "HorvitzThompson",
+    "Learning",
+    "MaxVariance",
+    "Reshuffled",
+    "Saga",
+    "Selection",
+    "SequentialBQ",
+    "Strategy",
+    "Stratified",
+    "Svrg",
+    "Uniform",
+    "UpperConfidence",
+    "affine_in_labels",
+    "principal",
+    "signed",
+    "standardised",
+    "with_labels",
+]

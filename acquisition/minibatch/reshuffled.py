@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acquisition.minibatch.strategy import Selection, require_size
+from acquisition.minibatch.strategy import Selection, Unlearning, equally, require_size
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ReshuffledState:
 
 
 @dataclass(frozen=True)
-class Reshuffled:
+class Reshuffled(Unlearning):
     """S data at a time from a random permutation, renewed each epoch.
 
     Parameters
@@ -47,10 +47,4 @@ class Reshuffled:
             state = ReshuffledState(rng.permutation(n), 0)
         stop = state.position + self.size
         indices = state.order[state.position : stop]
-        weights = np.full(self.size, n / self.size)
-        return Selection(indices, weights), replace(state, position=stop)
-
-    def observe(self, state: ReshuffledState, selection: Selection, gradients: np.ndarray) -> ReshuffledState:
-        """Nothing is learnt."""
-        del selection, gradients
-        return state
+        return equally(indices, n), replace(state, position=stop)

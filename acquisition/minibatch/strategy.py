@@ -8,6 +8,17 @@ A strategy factorises a stochastic gradient's choice of data into two calls on a
 with sum_i w_i g_i standing for the sum over all N data. The state is what makes a run resumable: a
 record of arrays and numbers, nothing else. ``observe`` gives back the per-datum gradients that a
 selection caused; a strategy that learns nothing from them returns its state as it is.
+
+Per-datum gradients cost more than their sum, so they are made only for a strategy that is `Learning`: one
+with a third call between the two,
+
+    total            = strategy.estimate(state, selection, gradients)
+
+which is sum_i w_i g_i, or better: a control variate corrects it by what it knows of the other data.
+
+What a table of all N gradients would cost to copy at each step forbids to treat it as immutable. A state with
+such a `table` writes into it, but always one step late, so that the last state can be used again; the ones
+before it cannot, and ``fork`` makes a state that shares nothing with this one.
 """
 
 from __future__ import annotations
@@ -30,7 +41,11 @@ class Selection:
 
 @runtime_checkable
 class Strategy(Protocol):
-    """How mini-batches are drawn; see the module's docstring."""
+    """How mini-batches are drawn; see the module's docstring.
+
+    A strategy may state ``setup_seconds``, what was computed of the data before ``start``, and ``signed =
+    True`` if its weights can be negative.
+    """
 
     @property
     def size(self) -> int:
@@ -46,9 +61,53 @@ class Strategy(Protocol):
         """The state after having seen the per-datum gradients (S, P) of ``selection``."""
 
 
+@runtime_checkable
+class Learning(Strategy, Protocol):
+    """A strategy that needs per-datum gradients."""
+
+    def estimate(self, state: Any, selection: Selection, gradients: np.ndarray) -> np.ndarray:
+        """An estimate (P,) of the sum over all data from the gradients (S, P) of ``selection``."""
+
+
+class Unlearning:
+    """Strategies that learn nothing from gradients."""
+
+    def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
+        """Nothing is learnt."""
+        del selection, gradients
+        return state
+
+
+def equally(indices: np.ndarray, n: int) -> Selection:
+    """Weights N / S."""
+    return Selection(indices, np.full(len(indices), n / len(indices)))
+
+
 def require_size(size: int, n: int) -> None:
     """1 <= S <= N, or a ValueError."""
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
         raise TypeError(f"size is {size!r}; a mini-batch size is an integer of at least 1")
     if not 1 <= size <= n:
         raise ValueError(f"size is {size}; a mini-batch of {n} data must have between 1 and {n}")
+
+
+def require_base(base: object) -> None:
+    """A strategy that draws and does not learn itself, or a TypeError."""
+    if not isinstance(base, Strategy) or isinstance(base, Learning):
+        raise TypeError(
+            f"base is {base!r}; it must be a strategy that only draws: Uniform, Reshuffled, Balanced, ..."
+        )
+
+
+def require_rows(name: str, rows: int, n: int) -> None:
+    """As many rows as there are data, or a ValueError."""
+    if rows != n:
+        raise ValueError(f"{name} has {rows} rows, but there are {n} data; give one row for each datum")
+
+
+def require_between(name: str, value: float, lowest: float, highest: float) -> None:
+    """``lowest <= value <= highest``, or a ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} is {value!r}; it must be a number")
+    if not lowest <= value <= highest:
+        raise ValueError(f"{name} is {value}; it must be between {lowest:g} and {highest:g}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.minibatch.strategy import Selection, require_size
+from acquisition.minibatch.strategy import Selection, Unlearning, equally, require_size
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class UniformState:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Unlearning):
     """S data uniformly at random, independently at each step.
 
     Parameters
@@ -44,12 +44,7 @@ class Uniform:
             indices = rng.integers(state.n, size=self.size)
         else:
             indices = distinct(state.n, self.size, rng)
-        return Selection(indices, np.full(self.size, state.n / self.size)), state
-
-    def observe(self, state: UniformState, selection: Selection, gradients: np.ndarray) -> UniformState:
-        """Nothing is learnt."""
-        del selection, gradients
-        return state
+        return equally(indices, state.n), state
 
 
 def distinct(n: int, size: int, rng: np.random.Generator) -> np.ndarray:

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from bqvi.arrays import Values, inner
+from bqvi.arrays import Values, add, inner
 from bqvi.arrays import like as to_torch
 from bqvi.gradients.gradient import Batch
+from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
 from bqvi.models.log_joint import is_moving
@@ -100,8 +101,38 @@ def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     return log_joint
 
 
+def per_datum_gradient(
+    posterior: TorchPosterior, model: Any, theta: Any, rest: torch.Tensor, batch: Batch
+) -> tuple[Values, float]:
+    """The gradient of ``rest`` + sum_n ln p(x_n | theta) and its value, the sum left to the batch's strategy.
+
+    Parameters
+    ----------
+    theta : (L, ...) reparameterised draws
+    rest : what of the objective is not the data's
+    batch : with a combination
+    """
+    if batch.combination is None:
+        raise ValueError("batch has no combination to sum per-datum gradients with")
+    terms = differentiable(model.log_likelihood_terms(theta, batch.rows)).mean(0)
+    one_each = torch.eye(len(terms), dtype=terms.dtype, device=terms.device)
+    found = torch.autograd.grad(
+        terms, posterior.leaves, one_each, retain_graph=True, allow_unused=True, is_grads_batched=True
+    )
+    rows = [
+        np.zeros((len(terms), leaf.numel())) if g is None else to_numpy(g).reshape(len(terms), -1)
+        for g, leaf in zip(found, posterior.leaves, strict=True)
+    ]
+    total = batch.combination(np.concatenate(rows, axis=1).astype(float, copy=False))
+    ends = np.cumsum([part.shape[1] for part in rows])[:-1]
+    parts = np.split(total, ends)
+    summed = tuple(p.reshape(leaf.shape) for p, leaf in zip(parts, posterior.leaves, strict=True))
+    value = float(rest.detach()) + float(to_numpy(batch.weights) @ to_numpy(terms))
+    return add(posterior.gradient(rest), summed), value
+
+
 def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch.Tensor) -> LogJointFunction:
-    local = model.local_step(q, batch.rows, batch.weights)
+    local = local_step(model, q, batch)
     entropy = local.bound - float(inner(local.statistics, q.expected_statistics))
     constant = entropy - float(model.prior.log_normaliser)
     target = tuple(to_torch(eta, like) for eta in update_target(model, local))

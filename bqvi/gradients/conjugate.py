@@ -1,4 +1,4 @@
-"""The exact natural gradient of a conditionally conjugate model: eta* - eta (thesis Eq. 4.12).
+"""The exact natural gradient of a model with a local step: eta* - eta (thesis Eq. 4.12).
 
 On all the data with step 1 a natural step lands on eta*: that *is* coordinate ascent. On a weighted
 mini-batch the local statistics are an unbiased estimate of the data's, so this is an unbiased estimate
@@ -15,7 +15,8 @@ import numpy as np
 
 from bqvi.arrays import subtract
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.models.conjugate import ConjugateModel, update_target
+from bqvi.gradients.per_datum import local_step
+from bqvi.models.conjugate import LocalModel, update_target
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class Conjugate:
 
     samples: int = 0
 
-    def __call__(self, model: ConjugateModel, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+    def __call__(self, model: LocalModel, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """The natural gradient at q."""
         del rng
-        local = model.local_step(q, batch.rows, batch.weights)
+        local = local_step(model, q, batch)
         values = subtract(update_target(model, local), q.natural)
         everything = local if batch.weights is None else None
         return Gradient(values, natural=True, evaluations=batch.size, local=everything)

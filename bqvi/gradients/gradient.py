@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import Values
+from bqvi.gradients.per_datum import Combination
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
 from gp.arrays import Array
@@ -38,6 +39,8 @@ class Batch:
     """S."""
     weights: Array | None = None
     """(S,); None means all ones: the rows are all the data."""
+    combination: Combination | None = None
+    """Where the strategy wants the rows' gradients one by one, and sums them itself."""
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,18 @@ from bqvi.arrays import like
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.black_box import (
+    TorchPosterior,
     cost,
     differentiable,
     log_joint_function,
+    per_datum_gradient,
     reference_tensor,
     torch_posterior,
 )
 from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.models.conjugate import is_conjugate
 
 ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
 
@@ -55,6 +58,9 @@ class Pathwise:
     noise: Design | None = None
     errors: bool = False
 
+    per_datum = True
+    """Gradients can be had datum by datum."""
+
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 1)
         require_several("samples", self.errors, self.samples)
@@ -74,6 +80,8 @@ class Pathwise:
         """dL/du at q."""
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         theta = self._draw(posterior.q, rng)
+        if batch.combination is not None and not is_conjugate(model):
+            return self._per_datum(posterior, model, theta, batch)
         terms = differentiable(log_joint_function(model, q, batch)(theta))
         if self.entropy != "analytic":
             measured = posterior.q if self.entropy == "sampled" else posterior.stopped
@@ -91,6 +99,17 @@ class Pathwise:
             bound=float(objective.detach()),
             standard_error=errors,
         )
+
+    def _per_datum(self, posterior: TorchPosterior, model: Any, theta: Any, batch: Batch) -> Gradient:
+        """The gradient whose data's part the batch's strategy sums; without standard errors."""
+        rest = model.log_prior(theta).mean()
+        if self.entropy == "analytic":
+            rest = rest + posterior.q.entropy
+        else:
+            measured = posterior.q if self.entropy == "sampled" else posterior.stopped
+            rest = rest - measured.log_prob(theta).mean()
+        values, value = per_datum_gradient(posterior, model, theta, rest, batch)
+        return Gradient(values, False, cost(model, batch, self.samples), self.samples, value)
 
     def _draw(self, q: Any, rng: np.random.Generator) -> Any:
         if self.noise is None:

@@ -38,6 +38,7 @@ from bqvi.gradients.black_box import (
 )
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
 
@@ -107,7 +108,7 @@ class Score:
         return self.entropy == "sampled" and self._baseline != "optimal" and not self.errors
 
     def _conjugate(self, model: ConjugateModel, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
-        local = model.local_step(q, batch.rows, batch.weights)
+        local = local_step(model, q, batch)
         gap = subtract(update_target(model, local), q.natural)
         statistics = q.statistics(q.sample(self.samples, rng))
         constant = local.bound - float(inner(local.statistics, q.expected_statistics))

@@ -24,6 +24,7 @@ from bqvi.inference.loop import State
 from bqvi.inference.trace import COLUMNS, Row, Trace
 
 FORMAT = 1
+_COUNTS = ("iteration", "seconds", "evaluations", "samples", "setup_seconds", "minibatch_seconds")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ def write(
         "rng": state.rng.bit_generator.state,
         "leaves": len(leaves),
         "columns": list(trace.columns),
-        **{name: getattr(state, name) for name in ("iteration", "seconds", "evaluations", "samples")},
+        **{name: getattr(state, name) for name in _COUNTS},
     }
     target = Path(path)
     temporary = target.with_name(target.name + ".part")
@@ -92,7 +93,7 @@ def restore(checkpoint: Checkpoint, template: State, geometry: Geometry) -> tupl
         schedule=schedule,
         minibatch=minibatch,
         memory=memory,
-        **{name: header[name] for name in ("iteration", "seconds", "evaluations", "samples")},
+        **{name: header[name] for name in _COUNTS if name in header},
     )
     return state, _trace(checkpoint)
 
@@ -182,7 +183,7 @@ def _trace(checkpoint: Checkpoint) -> Trace:
     for i in range(len(columns["iteration"])):
         values = {name: column[i].item() for name, column in columns.items()}
         metrics = {name: value for name, value in values.items() if name not in COLUMNS}
-        rows.append(Row(**{name: values[name] for name in COLUMNS}, metrics=metrics))
+        rows.append(Row(**{name: values[name] for name in COLUMNS if name in values}, metrics=metrics))
     return Trace(tuple(rows))
 
 

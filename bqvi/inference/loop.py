@@ -20,17 +20,20 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
-from acquisition.minibatch import Strategy
+from acquisition.minibatch import Learning, Selection, Strategy
 from bqvi.arrays import Values
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
+from bqvi.gradients.per_datum import Combination
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Recorder, Row
+from bqvi.models.conjugate import PerDatumModel
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import to_numpy
 
@@ -46,6 +49,26 @@ class Problem:
     schedule: Schedule
     minibatch: Strategy | None = None
     """None: all the data at each step."""
+
+    @cached_property
+    def learning(self) -> bool:
+        """Whether the strategy wants the rows' gradients back."""
+        return isinstance(self.minibatch, Learning)
+
+    @cached_property
+    def per_datum(self) -> bool:
+        """Whether gradients are made row by row.
+
+        For a strategy that learns from them, or where weights can be negative and their sum has to be
+        brought back to what data can give.
+        """
+        signed = getattr(self.minibatch, "signed", False)
+        return self.learning or (signed and isinstance(self.model, PerDatumModel))
+
+    @cached_property
+    def limits(self) -> Any:
+        """What sums over the data can be; None if the model has no such limits."""
+        return self.model.term_limits(self.data) if isinstance(self.model, PerDatumModel) else None
 
 
 @dataclass(frozen=True)
@@ -63,10 +86,16 @@ class State:
     seconds: float = 0.0
     evaluations: int = 0
     samples: int = 0
+    setup_seconds: float = 0.0
+    """What the strategy did before the first step; not in ``seconds``."""
+    minibatch_seconds: float = 0.0
+    """What it did since: draws, and what it made of gradients; in ``seconds``."""
 
     def fork(self) -> State:
         """A state that shares nothing that changes with this one."""
-        return replace(self, rng=copy.deepcopy(self.rng))
+        fork = getattr(self.minibatch, "fork", None)
+        minibatch = self.minibatch if fork is None else fork()
+        return replace(self, rng=copy.deepcopy(self.rng), minibatch=minibatch)
 
 
 @dataclass(frozen=True)
@@ -105,9 +134,7 @@ def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     """The state before the first step, at q."""
     problem.geometry.check(q)
     coordinates = tuple(to_numpy(x) for x in problem.geometry.coordinates(q))
-    minibatch = None
-    if problem.minibatch is not None:
-        minibatch = problem.minibatch.start(n_rows(problem.data), rng)
+    minibatch, setup = _started(problem, rng)
     estimator = problem.estimator
     memory = estimator.start(problem.model, q) if isinstance(estimator, RememberingEstimator) else None
     return State(
@@ -116,13 +143,60 @@ def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
         schedule=problem.schedule.start(coordinates),
         minibatch=minibatch,
         memory=memory,
+        setup_seconds=setup,
     )
 
 
-def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Any]:
-    """The gradient of the next mini-batch, and the strategy's state after it."""
-    batch, minibatch = _next_batch(problem, state)
-    return _estimated(problem, state, batch), minibatch
+def _started(problem: Problem, rng: np.random.Generator) -> tuple[Any, float]:
+    """The strategy's first state, and what making it took, with all that was computed of the data."""
+    if problem.minibatch is None:
+        return None, 0.0
+    began = time.perf_counter()
+    minibatch = problem.minibatch.start(n_rows(problem.data), rng)
+    if problem.per_datum:
+        _ = problem.limits
+    before = float(getattr(problem.minibatch, "setup_seconds", 0.0))
+    return minibatch, before + time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A mini-batch, and what its strategy has yet to learn from it."""
+
+    batch: Batch
+    selection: Selection | None = None
+    state: Any = None
+    """The strategy's, after the draw."""
+    seconds: float = 0.0
+    """Of the draw."""
+
+    def observed(self, problem: Problem) -> tuple[Any, float]:
+        """The strategy's state after it has seen the gradients, and its seconds for this mini-batch."""
+        combination = self.batch.combination
+        if combination is None or self.selection is None or problem.minibatch is None:
+            return self.state, self.seconds
+        if not problem.learning:
+            return self.state, self.seconds + combination.seconds
+        if combination.terms is None:
+            raise TypeError(gives_none(problem))
+        began = time.perf_counter()
+        state = problem.minibatch.observe(self.state, self.selection, combination.terms)
+        return state, self.seconds + combination.seconds + time.perf_counter() - began
+
+
+def gives_none(problem: Problem) -> str:
+    """What is wrong with a strategy that learns from gradients that nobody makes."""
+    return (
+        f"minibatch is a {type(problem.minibatch).__name__}, which needs per-datum gradients, but "
+        f"{type(problem.estimator).__name__} gives none for a {type(problem.model).__name__}; use "
+        "'pathwise', or a strategy that is not Learning, such as Balanced"
+    )
+
+
+def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Drawn]:
+    """The gradient of the next mini-batch, and what `advance` wants of that."""
+    drawn = _next_batch(problem, state)
+    return _estimated(problem, state, drawn.batch), drawn
 
 
 def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
@@ -133,23 +207,39 @@ def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
     return remembering(problem.model, state.q, batch, state.rng, state.memory)
 
 
-def _next_batch(problem: Problem, state: State) -> tuple[Batch, Any]:
+def _next_batch(problem: Problem, state: State) -> Drawn:
     if problem.minibatch is None:
-        return Batch(problem.data, n_rows(problem.data)), None
-    selection, minibatch = problem.minibatch.draw(state.minibatch, state.rng)
+        return Drawn(Batch(problem.data, n_rows(problem.data)))
+    began = time.perf_counter()
+    selection, drawn = problem.minibatch.draw(state.minibatch, state.rng)
+    seconds = time.perf_counter() - began
+    combination = _combination(problem, drawn, selection) if problem.per_datum else None
     rows = take(problem.data, selection.indices)
-    return Batch(rows, len(selection.indices), selection.weights), minibatch
+    batch = Batch(rows, len(selection.indices), selection.weights, combination)
+    return Drawn(batch, selection, drawn, seconds)
 
 
-def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) -> State:
-    """The state after a step along ``gradient``."""
+def _combination(problem: Problem, drawn: Any, selection: Selection) -> Combination:
+    strategy = problem.minibatch
+    if not isinstance(strategy, Learning):
+        return Combination(lambda terms: selection.weights @ terms, problem.limits)
+    return Combination(lambda terms: strategy.estimate(drawn, selection, terms), problem.limits)
+
+
+def advance(problem: Problem, state: State, gradient: Gradient, drawn: Drawn) -> State:
+    """The state after a step along ``gradient``.
+
+    The strategy learns last, when nothing can fail any more: a table that it writes to stays in step.
+    """
     direction = problem.geometry.direction(state.q, gradient)
     if state.schedule is not None:  # moments could hide an infinity that a multiple cannot
         _require_finite(state, direction)
     increment, schedule = problem.schedule.increment(direction, state.schedule, state.iteration)
     _require_finite(state, increment)
+    moved = _moved(problem.geometry, state, increment)
+    minibatch, seconds = drawn.observed(problem)
     return State(
-        q=_moved(problem.geometry, state, increment),
+        q=moved,
         rng=state.rng,
         schedule=schedule,
         minibatch=minibatch,
@@ -158,6 +248,8 @@ def advance(problem: Problem, state: State, gradient: Gradient, minibatch: Any) 
         seconds=state.seconds,
         evaluations=state.evaluations + gradient.evaluations,
         samples=state.samples + gradient.samples,
+        setup_seconds=state.setup_seconds,
+        minibatch_seconds=state.minibatch_seconds + seconds,
     )
 
 
@@ -185,7 +277,7 @@ def run(
         gradient = None
         try:
             began = time.perf_counter()
-            gradient, minibatch = gradient_at(problem, state)
+            gradient, drawn = gradient_at(problem, state)
             spent = time.perf_counter() - began
             if recorder.wants(state.iteration) and not _recorded(rows, state):
                 rows.append(_row(state, monitor, gradient))
@@ -194,7 +286,7 @@ def run(
                     reason = "tolerance"
                     break
             began = time.perf_counter()
-            following = advance(problem, state, gradient, minibatch)
+            following = advance(problem, state, gradient, drawn)
             spent += time.perf_counter() - began
         except BaseException:
             if gradient is not None and gradient.memory is not None:
@@ -242,6 +334,8 @@ def _row(state: State, monitor: Monitor, gradient: Gradient | None) -> Row:
         seconds=state.seconds,
         evaluations=state.evaluations,
         samples=state.samples,
+        setup_seconds=state.setup_seconds,
+        minibatch_seconds=state.minibatch_seconds,
         elbo=elbo,
         elbo_se=error,
         bound=monitor.bound(gradient),

@@ -10,7 +10,10 @@ import numpy as np
 
 from bqvi.checks import require_integer
 
-COLUMNS = ("iteration", "seconds", "evaluations", "samples", "elbo", "elbo_se", "bound")
+COLUMNS = (
+    "iteration", "seconds", "evaluations", "samples", "elbo", "elbo_se", "bound", "setup_seconds",
+    "minibatch_seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class Row:
     """The estimator's own bound at this iteration (IWAE's L_L, say), nats; NaN where it has none."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The caller's own measures of q."""
+    setup_seconds: float = 0.0
+    """What the mini-batch strategy did before the first step; not in ``seconds``."""
+    minibatch_seconds: float = 0.0
+    """What the strategy did in those steps; in ``seconds``."""
 
 
 @dataclass(frozen=True)

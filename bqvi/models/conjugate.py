@@ -44,6 +44,55 @@ class LocalStep:
     the model's ``log_base_measure``."""
 
 
+@dataclass(frozen=True)
+class LocalTerms:
+    """What a local step sums up, row by row."""
+
+    statistics: np.ndarray
+    """(S, P), in the model's own order: of each row what its part of S is a linear function of."""
+    bounds: np.ndarray
+    """(S,), nats."""
+
+
+@runtime_checkable
+class PerDatumModel(Protocol):
+    """A model whose local step can be had row by row, for mini-batch strategies that learn from it.
+
+    ``local_total(w @ terms.statistics, w @ terms.bounds, limits)`` is ``local_step(q, rows, w)`` where the
+    sums are such as data can give; others are projected onto those.
+    """
+
+    @property
+    def prior(self) -> ExponentialFamily:
+        """p(theta)."""
+
+    def local_terms(self, q: Any, rows: Data) -> LocalTerms:
+        """Terms of ``rows`` under q(theta)."""
+
+    def term_limits(self, data: Data) -> Any:
+        """What sums over ``data`` can be."""
+
+    def local_total(self, total: np.ndarray, bound: float, limits: Any) -> LocalStep:
+        """The local step whose sums are ``total`` (P,) and ``bound``, or the nearest that data can give."""
+
+
+@runtime_checkable
+class LocalModel(Protocol):
+    """A model with a local step: the exact natural gradient is eta_0 + S - eta.
+
+    Every `ConjugateModel` is one. So is a model whose log likelihood terms have exact expectations under
+    q: with S_n = dE[ln p(x_n | theta)] / dmu the same line is the natural gradient (Khan and Lin 2017),
+    although a step of 1 no longer maximises the ELBO.
+    """
+
+    @property
+    def prior(self) -> ExponentialFamily:
+        """p(theta)."""
+
+    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """S, and its bound, of ``rows`` under q(theta)."""
+
+
 @runtime_checkable
 class ConjugateModel(Protocol):
     """A conditionally conjugate model; see the module's docstring."""
@@ -70,10 +119,10 @@ class ConjugateModel(Protocol):
 
 def is_conjugate(model: object) -> bool:
     """Whether ``model`` states a local step; for loops, where asking the whole protocol takes too long."""
-    return hasattr(model, "local_step")
+    return hasattr(model, "local_step") and hasattr(model, "log_base_measure")
 
 
-def update_target(model: ConjugateModel, local: LocalStep) -> Values:
+def update_target(model: LocalModel | PerDatumModel, local: LocalStep) -> Values:
     """eta* = eta_0 + S: natural parameter of the optimal q(theta) given q(z)."""
     return add(model.prior.natural, local.statistics)
 

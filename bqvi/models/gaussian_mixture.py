@@ -35,9 +35,10 @@ from bqvi.checks import (
 )
 from bqvi.families import Dirichlet, Gaussian, Product
 from bqvi.families.gaussian import LOG_2PI
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, as_numbers, n_rows, take
 from bqvi.models.mixture import Affine, blocks, mixture_pass, responsibilities, short_mantissa
+from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -131,6 +132,27 @@ class GaussianMixture:
         linear = absolute @ self.precision
         quadratic = -0.5 * sums.counts[:, None, None] * self.precision
         return LocalStep((sums.counts, linear, quadratic), sums.log_normaliser)
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data: in units of the components' covariance."""
+        factor = np.linalg.cholesky(self.precision)
+        return np.asarray((to_numpy(data).astype(float, copy=False) - self.prior_mean) @ factor)
+
+    def local_terms(self, q: Product, rows: Data) -> LocalTerms:
+        """(r_nk, r_nk (x_n - m_0)) of each row, (S, K + K D), and logsumexp_k rho_nk."""
+        x = to_numpy(rows).astype(float, copy=False)
+        return mixture_terms(x, self.expected_affine(q), self.prior_mean)
+
+    def term_limits(self, data: Data) -> MixtureLimits:
+        """N, and the range of each column of x - m_0."""
+        return MixtureLimits.of(data, self.prior_mean)
+
+    def local_total(self, total: np.ndarray, bound: float, limits: MixtureLimits) -> LocalStep:
+        """The local step whose terms sum to ``total`` (P,), or the nearest that data can give."""
+        counts, sums = limits.feasible(total, self.n_components)
+        absolute = sums + counts[:, None] * self.prior_mean
+        quadratic = -0.5 * counts[:, None, None] * self.precision
+        return LocalStep((counts, absolute @ self.precision, quadratic), bound)
 
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:
         """r, (N, K) (thesis Eq. 3.23, with the softmax it needs)."""

@@ -36,6 +36,28 @@ def expected_log_sigmoid(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return result
 
 
+def expected_derivatives(mean: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """E of ln sigmoid and of its first two derivatives, x ~ N(mean, scale^2): three times (N,).
+
+    By the trapezoidal rule, whose error is of the order of exp(-2 pi^2 / (scale h)), 1e-10 for the step h
+    taken; the tails beyond 8.5 standard deviations hold 2e-17.
+    """
+    step = min(0.4, 0.85 / max(float(scale.max(initial=0.0)), 1e-300))
+    half = int(np.ceil(8.5 / step))
+    nodes = step * np.arange(-half, half + 1)
+    weights = step * np.exp(-0.5 * nodes * nodes) / np.sqrt(2.0 * np.pi)
+    found = np.empty((3, len(mean)))
+    rows_at_once = max(1, _BLOCK * 40 // len(nodes))
+    for start in range(0, len(mean), rows_at_once):
+        part = slice(start, start + rows_at_once)
+        x = mean[part, None] + scale[part, None] * nodes
+        above = scipy.special.expit(-x)
+        found[0, part] = -np.logaddexp(0.0, -x) @ weights
+        found[1, part] = above @ weights
+        found[2, part] = -(above * (1.0 - above)) @ weights
+    return found[0], found[1], found[2]
+
+
 def _hermite(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
     values = np.logaddexp(0.0, -(mean[:, None] + scale[:, None] * _HERMITE_NODES))
     expected: np.ndarray = -values @ _HERMITE_WEIGHTS

@@ -20,9 +20,10 @@ import scipy.special
 from bqvi.arrays import transpose
 from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
 from bqvi.families import Dirichlet, Product
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.mixture import Affine, mixture_pass, responsibilities
+from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -93,6 +94,25 @@ class MultinomialMixture:
         """Responsibilities of ``rows`` (S, V) and their statistics."""
         sums = mixture_pass(rows, self.expected_affine(q), weights)
         return LocalStep((sums.counts, sums.sums), sums.log_normaliser)
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data: square roots of counts, whose noise is alike everywhere."""
+        counts = to_numpy(data.toarray() if is_sparse(data) else data)
+        return np.asarray(np.sqrt(counts.astype(float)))
+
+    def local_terms(self, q: Product, rows: Data) -> LocalTerms:
+        """(r_nk, r_nk x_n) of each row, (S, K + K V), and logsumexp_k rho_nk."""
+        x = to_numpy(rows.toarray() if is_sparse(rows) else rows).astype(float, copy=False)
+        return mixture_terms(x, self.expected_affine(q), np.zeros(self.n_words))
+
+    def term_limits(self, data: Data) -> MixtureLimits:
+        """N, and the range of each word's counts."""
+        return MixtureLimits.of(data, np.zeros(self.n_words))
+
+    def local_total(self, total: np.ndarray, bound: float, limits: MixtureLimits) -> LocalStep:
+        """The local step whose terms sum to ``total`` (P,), or the nearest that data can give."""
+        counts, sums = limits.feasible(total, self.n_components)
+        return LocalStep((counts, sums), bound)
 
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:
         """r, (N, K)."""

@@ -29,7 +29,9 @@ def table(experiment, quick=True):
 
 
 OF_VARIATIONAL_INFERENCE = [
-    name for name in registry.EXPERIMENTS if not name.startswith(("gp-", "mauna", "quadrature", "bq-"))
+    name
+    for name in registry.EXPERIMENTS
+    if not name.startswith(("gp-", "mauna", "quadrature", "bq-", "minibatch-"))
 ]
 
 

@@ -1,0 +1,66 @@
+"""A random mini-batch with the weights of Bayesian quadrature over the data's empirical measure.
+
+Drawn uniformly without replacement; weights by `quadrature_weights`. The plain and the shrunk rule are
+*biased*: of low error at any one step, but the same everywhere, so a run ends at a floor; use them early or
+for one-off estimates. The debiased rule is unbiased over the draw. Weights can be negative.
+
+Cost O(M S^2 + S^3) a step, O(N M^2) once for the features. Memory N x M.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.minibatch.features import Features
+from acquisition.minibatch.quadrature_weights import RULES, quadrature_weights
+from acquisition.minibatch.strategy import (
+    Selection,
+    Unlearning,
+    require_between,
+    require_rows,
+    require_size,
+)
+from acquisition.minibatch.uniform import UniformState
+
+
+@dataclass(frozen=True)
+class BayesianQuadrature(Unlearning):
+    """BQ weights on a random subset.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    features : of the data
+    weights : 'plain', 'shrunk' or 'debiased'
+    noise : s^2 >= 0, in units of k(x, x): what the kernel does not explain
+    """
+
+    size: int
+    features: Features
+    weights: str = "shrunk"
+    noise: float = 0.01
+    signed = True
+
+    def __post_init__(self) -> None:
+        if self.weights not in RULES:
+            raise ValueError(f"weights is {self.weights!r}; it must be one of {', '.join(map(repr, RULES))}")
+        require_between("noise", self.noise, 0.0, np.inf)
+
+    @property
+    def setup_seconds(self) -> float:
+        """Of the features."""
+        return self.features.seconds
+
+    def start(self, n: int, rng: np.random.Generator) -> UniformState:
+        """State before the first draw."""
+        del rng
+        require_size(self.size, n)
+        require_rows("features", len(self.features), n)
+        return UniformState(n)
+
+    def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
+        """The next mini-batch."""
+        indices = rng.choice(state.n, self.size, replace=False, shuffle=False)
+        return Selection(indices, quadrature_weights(self.features, indices, self.weights, self.noise)), state

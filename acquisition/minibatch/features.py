@@ -1,0 +1,297 @@
+"""Features of the data: a kernel over N rows as K = Phi Phi^T + diag(r), in O(N) time and memory.
+
+The measure over a data set is known: it is the empirical measure of its N rows. Kernel means are therefore
+sums, and the squared MMD of a weighted mini-batch to the data is the variance that a Gaussian process of
+that kernel leaves of the mean over the data. All strategies that use a kernel use it through
+
+    k(x_i, x_j) = <phi_i, phi_j> + [i = j] r_i,      phi_i in R^M, r_i = k(x_i, x_i) - |phi_i|^2 >= 0,
+
+so k(x, x) is kept exactly. The mean of the kernel at row i is then <phi_i, mean phi> + r_i / N: nothing of
+size N x N is ever formed. Phi comes from a Cholesky factorisation of K whose pivots are drawn with
+probabilities proportional to r (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1), in blocks with
+rejection, which draws the same pivots (Epperly, Tropp and Webber 2024): O(N M^2) once.
+
+What the rows are is the user's choice; the kernel must be about what the per-datum *gradient* depends on:
+
+    x                          where nothing else is known; unit covariance within clusters helps
+    (x, y)                     regression (`with_labels`); where gradients are affine in y, as for Gaussian
+                               errors, a smooth kernel of x times 1 + <y, y'> (`affine_in_labels`)
+    y x                        logistic regression, whose gradients depend on nothing else (`signed`)
+    responsibilities           mixtures, once q is near its end
+    gradients at a snapshot    anything (`principal`), for one evaluation of each datum
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from scipy.spatial.distance import pdist
+
+from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
+
+RANK = 100
+"""M, where the data allow it."""
+MULTIPLE = 0.5
+"""Of the median distance: the lengthscale. The most robust of the static choices."""
+_SINGLE = 10_000_000
+"""Entries of Phi above which it is held in single precision."""
+_BLOCK = 10
+"""Pivots proposed together."""
+_EXHAUSTED = 1e-10
+"""Share of the trace of K below which what is left is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """K = Phi Phi^T + diag(r) over N rows."""
+
+    phi: np.ndarray
+    """(N, M); single precision where it has more than ten million entries."""
+    residual: np.ndarray
+    """r, (N,)."""
+    kernel: Kernel | None = field(default=None)
+    """What was factorised."""
+    seconds: float = 0.0
+    """What it took."""
+
+    @classmethod
+    def of(
+        cls,
+        x: np.ndarray,
+        kernel: Kernel | None = None,
+        *,
+        rank: int = RANK,
+        seed: int = 0,
+    ) -> Features:
+        """Features of the rows of ``x``.
+
+        Parameters
+        ----------
+        x : (N, D), finite
+        kernel : over rows; None: Matern 3/2 with half the median distance as its lengthscale
+        rank : M >= 1; fewer where the kernel has a lower rank
+        seed : of the pivots, and of the rows whose median distance is taken
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``x`` is not a table of finite numbers, all its rows are identical and no kernel was given, or
+            the rank is not a positive integer.
+        """
+        x = checked_rows(x)
+        _require_rank(rank)
+        began = time.perf_counter()
+        rng = np.random.default_rng(seed)
+        if kernel is None:
+            kernel = Matern32(MULTIPLE * median_distance(x, rng))
+        elif not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel is {kernel!r}; it must be a kernel of gp.kernels, or None")
+        phi, residual = pivoted_cholesky(x, kernel, min(rank, len(x)), rng)
+        return cls(phi, residual, kernel, time.perf_counter() - began)
+
+    @classmethod
+    def linear(cls, x: np.ndarray) -> Features:
+        """The rows themselves as features, no residual: the kernel <x_i, x_j>."""
+        x = checked_rows(x)
+        return cls(x, np.zeros(len(x)))
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.phi)
+
+    @property
+    def rank(self) -> int:
+        """M."""
+        return int(self.phi.shape[1])
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """Mean of phi over the data, (M,)."""
+        return np.asarray(self.phi.mean(axis=0, dtype=np.float64))
+
+    @cached_property
+    def mean_variance(self) -> float:
+        """z_0 = N^-2 sum_ij k(x_i, x_j): the prior variance of the mean over the data."""
+        return float(self.mean @ self.mean + self.residual.sum(dtype=np.float64) / len(self) ** 2)
+
+    def gram(self, indices: np.ndarray) -> np.ndarray:
+        """K of distinct rows ``indices`` (S,), (S, S)."""
+        phi = self.phi[indices].astype(np.float64, copy=False)
+        gram = phi @ phi.T
+        gram[np.diag_indices(len(indices))] += self.residual[indices]
+        return np.asarray(gram)
+
+    def kernel_mean(self, indices: np.ndarray) -> np.ndarray:
+        """z_i = N^-1 sum_n k(x_i, x_n), (S,)."""
+        return np.asarray(self.phi[indices] @ self.mean + self.residual[indices] / len(self))
+
+    def squared_mmd(self, indices: np.ndarray, weights: np.ndarray) -> float:
+        """Squared MMD to the data of distinct rows ``indices`` with ``weights`` that sum to about one.
+
+        It is the variance of mean - sum_i w_i f(x_i) under the Gaussian process.
+        """
+        quadratic = weights @ self.gram(indices) @ weights
+        return float(self.mean_variance - 2.0 * weights @ self.kernel_mean(indices) + quadratic)
+
+    def __repr__(self) -> str:
+        mark = zlib.crc32(np.ascontiguousarray(self.phi[:: max(1, len(self) // 100)]).tobytes())
+        return f"Features(N={len(self)}, M={self.rank}, kernel={self.kernel}, checksum={mark:08x})"
+
+
+def median_distance(x: np.ndarray, rng: np.random.Generator, most: int = 1000) -> float:
+    """Median distance between different rows of at most ``most`` of the rows of ``x``.
+
+    Raises
+    ------
+    ValueError
+        All rows are identical: there is no distance to take.
+    """
+    rows = x if len(x) <= most else x[rng.choice(len(x), most, replace=False)]
+    distances = pdist(rows)
+    distances = distances[distances > 0.0]
+    if len(distances) == 0:
+        raise ValueError(
+            "x has identical rows only: there is no distance to take a lengthscale from, and nothing to "
+            "choose between; use Reshuffled"
+        )
+    return float(np.median(distances))
+
+
+def pivoted_cholesky(
+    x: np.ndarray, kernel: Kernel, rank: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Phi (N, M) with M <= ``rank``, and r (N,); see the module's docstring."""
+    n = len(x)
+    dtype = np.float32 if n * rank > _SINGLE else np.float64
+    phi = np.zeros((n, rank), dtype)
+    residual = np.array(kernel.diagonal(x), dtype=float)
+    trace, used = residual.sum(), 0
+    if not trace > 0.0:
+        raise ValueError("the kernel is zero on the diagonal: it tells no row from another")
+    while used < rank and residual.sum() > _EXHAUSTED * trace:
+        proposed = rng.choice(n, min(_BLOCK, rank - used), p=residual / residual.sum())
+        columns = _new_columns(x, kernel, phi[:, :used], residual, proposed, rng)
+        phi[:, used : used + columns.shape[1]] = columns
+        residual -= np.einsum("nm,nm->n", columns, columns)
+        np.maximum(residual, 0.0, out=residual)
+        used += columns.shape[1]
+    return (phi if used == rank else np.ascontiguousarray(phi[:, :used])), residual
+
+
+def _new_columns(
+    x: np.ndarray,
+    kernel: Kernel,
+    phi: np.ndarray,
+    residual: np.ndarray,
+    proposed: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Columns of the factor for those ``proposed`` pivots that are accepted, (N, at least 1)."""
+    at = x[proposed]
+    block = np.asarray(kernel(at, at)) - phi[proposed] @ phi[proposed].T
+    accepted, factor = _accepted(block, residual[proposed], rng)
+    pivots = proposed[accepted]
+    table = np.empty((len(x), len(pivots)))
+    step = max(1, (1 << 22) // len(pivots))
+    for start in range(0, len(x), step):  # bounds the temporaries at large N
+        rows = slice(start, start + step)
+        part = np.asarray(kernel(x[rows], x[pivots])) - phi[rows] @ phi[pivots].T
+        table[rows] = scipy.linalg.solve_triangular(factor, part.T, lower=True, check_finite=False).T
+    return table
+
+
+def _accepted(
+    block: np.ndarray, before: np.ndarray, rng: np.random.Generator
+) -> tuple[list[int], np.ndarray]:
+    """Which proposals stand: each with the share of its residual that those before it have left."""
+    accepted: list[int] = []
+    factor = np.zeros((0, 0))
+    for i in range(len(block)):
+        row = (
+            scipy.linalg.solve_triangular(factor, block[accepted, i], lower=True) if accepted else np.zeros(0)
+        )
+        left = block[i, i] - row @ row
+        if accepted and (rng.random() * before[i] > left or left <= 1e-12 * before[i]):
+            continue
+        grown = np.zeros((len(accepted) + 1, len(accepted) + 1))
+        grown[:-1, :-1], grown[-1, :-1] = factor, row
+        grown[-1, -1] = np.sqrt(max(left, np.finfo(float).tiny))
+        accepted, factor = [*accepted, i], grown
+    return accepted, factor
+
+
+def with_labels(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(x, y) with standardised columns, y weighted as all of x together: (N, D + 1)."""
+    x, y = checked_rows(x), np.asarray(y, float)
+    if y.shape != (len(x),):
+        raise ValueError(f"y has shape {y.shape}; it must be ({len(x)},), one label for each row of x")
+    return np.column_stack([standardised(x), np.sqrt(x.shape[1]) * standardised(y[:, None])])
+
+
+def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
+    """Rows (x, y) and the kernel k(x, x') (1 + <y, y'> / E), for gradients affine in y and smooth in x.
+
+    With Gaussian errors, or any exponential family with mean f(x, theta), a datum's gradient is
+    J(x)^T (y - f(x)) times a precision: affine in y for each x, and as smooth in x as the model.
+
+    Parameters
+    ----------
+    x : (N, D); columns are standardised
+    y : (N, E); likewise
+    """
+    x, y = standardised(x), standardised(y)
+    if len(x) != len(y):
+        raise ValueError(f"y has {len(y)} rows and x {len(x)}; give one row of each for each datum")
+    inputs, labels = tuple(range(x.shape[1])), tuple(range(x.shape[1], x.shape[1] + y.shape[1]))
+    smooth = Matern52(median_distance(x, np.random.default_rng(0)))
+    affine = Constant(1.0) + Columns(Linear(1.0 / y.shape[1]), labels)
+    return np.column_stack([x, y]), Columns(smooth, inputs) * affine
+
+
+def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(2 y - 1) x for labels y in {0, 1}: all that a logistic regression's gradients depend on, (N, D)."""
+    x, y = checked_rows(x), np.asarray(y, float)
+    if y.shape != (len(x),) or not np.isin(y, (0.0, 1.0)).all():
+        raise ValueError("y must hold a label 0 or 1 for each row of x")
+    return np.asarray((2.0 * y - 1.0)[:, None] * x)
+
+
+def standardised(x: np.ndarray) -> np.ndarray:
+    """Columns with mean 0 and variance 1; constant columns become 0."""
+    x = checked_rows(x)
+    scale = x.std(axis=0)
+    return np.asarray((x - x.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0))
+
+
+def principal(gradients: np.ndarray, rank: int = RANK) -> np.ndarray:
+    """Per-datum gradients (N, P) as rows on at most ``rank`` principal axes of their standardised columns."""
+    table = standardised(gradients)
+    _require_rank(rank)
+    if table.shape[1] <= rank:
+        return table
+    _, axes = scipy.linalg.eigh(table.T @ table, subset_by_index=[table.shape[1] - rank, table.shape[1] - 1])
+    return np.asarray(table @ axes)
+
+
+def checked_rows(x: np.ndarray) -> np.ndarray:
+    """``x`` as a table (N, D) of finite float64, or an error that says what it is instead."""
+    try:
+        table = np.asarray(x, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"x is a {type(x).__name__} that is no table of numbers; give (N, D)") from None
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"x has shape {table.shape}; it must be (N, D) with N and D at least 1")
+    if not np.isfinite(table).all():
+        row = int(np.argwhere(~np.isfinite(table))[0][0])
+        raise ValueError(f"x has NaN or infinity in row {row}; every entry must be finite")
+    return table
+
+
+def _require_rank(rank: int) -> None:
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
+        raise ValueError(f"rank is {rank!r}; it must be an integer of at least 1")

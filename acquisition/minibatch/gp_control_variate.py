@@ -1,0 +1,102 @@
+"""A Gaussian process of the gradients, kept up from step to step, as control variate.
+
+What earlier mini-batches taught is carried into the current estimate (the last question of the thesis'
+Section 7.3.2). The per-datum gradient is modelled as a linear function of features, B^T f(x), by a Kalman
+filter (`regression`); its integral over the data is known, so
+
+    estimate = N mean(f)^T B + sum_i w_i (g_i - B^T f_i),
+
+with B from the steps *before* this one.
+
+Unbiased over the draw, given the past, where the mini-batches below are drawn independently (`Uniform`). On
+`Reshuffled` and `Balanced` it is *biased* within an epoch: the data still to come are those that B was not
+fitted to. Their errors vary less, so this is often the better trade; finish without it. Cost O(M^2 S + M P
+S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from acquisition.minibatch.features import Features
+from acquisition.minibatch.regression import Coefficients, design, mean_design
+from acquisition.minibatch.strategy import Selection, Strategy, require_base, require_between, require_rows
+
+
+@dataclass(frozen=True)
+class GPControlVariateState:
+    """What was learnt, and where the strategy below stands."""
+
+    below: Any
+    coefficients: Coefficients
+
+
+@dataclass(frozen=True)
+class GPControlVariate:
+    """A GP of the gradients corrects the estimate of another strategy's mini-batch.
+
+    Parameters
+    ----------
+    base : draws the mini-batches, say ``Uniform(10)``
+    features : of the data
+    noise : s^2 > 0, variance that the features do not explain, in units of the kernel's
+    drift : rho in [0, 1], how far the coefficients move between steps
+    """
+
+    base: Strategy
+    features: Features
+    noise: float = 0.01
+    drift: float = 0.03
+
+    def __post_init__(self) -> None:
+        require_base(self.base)
+        require_between("noise", self.noise, np.finfo(float).tiny, np.inf)
+        require_between("drift", self.drift, 0.0, 1.0)
+
+    @property
+    def size(self) -> int:
+        """S."""
+        return self.base.size
+
+    @property
+    def setup_seconds(self) -> float:
+        """Of the features, and of the strategy below where it has others."""
+        below = getattr(self.base, "features", None)
+        own = 0.0 if below is self.features else self.features.seconds
+        return own + float(getattr(self.base, "setup_seconds", 0.0))
+
+    def start(self, n: int, rng: np.random.Generator) -> GPControlVariateState:
+        """State before the first draw."""
+        require_rows("features", len(self.features), n)
+        return GPControlVariateState(self.base.start(n, rng), Coefficients.prior(self.features))
+
+    def draw(
+        self, state: GPControlVariateState, rng: np.random.Generator
+    ) -> tuple[Selection, GPControlVariateState]:
+        """The next mini-batch."""
+        selection, below = self.base.draw(state.below, rng)
+        return selection, replace(state, below=below)
+
+    def estimate(
+        self, state: GPControlVariateState, selection: Selection, gradients: np.ndarray
+    ) -> np.ndarray:
+        """The corrected sum."""
+        if not state.coefficients.known:
+            return np.asarray(selection.weights @ gradients)
+        table, weights = state.coefficients.table, selection.weights
+        missing = len(self.features) * mean_design(self.features) - weights @ design(
+            self.features, selection.indices
+        )
+        return np.asarray(weights @ gradients + table @ missing)
+
+    def observe(
+        self, state: GPControlVariateState, selection: Selection, gradients: np.ndarray
+    ) -> GPControlVariateState:
+        """One step of the filter."""
+        at = selection.indices
+        noise = self.features.residual[at] + self.noise
+        learnt = state.coefficients.observed(design(self.features, at), gradients, noise, self.drift)
+        return replace(state, coefficients=learnt)

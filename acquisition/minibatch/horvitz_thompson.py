@@ -1,0 +1,184 @@
+"""Unequal probabilities, and weights that undo them (Horvitz and Thompson 1952).
+
+A datum comes with probability pi_i = min(1, c b_i), sum_i pi_i = S, and has the weight 1 / pi_i. The variance
+is least for b_i the norm of its gradient. b is either given, a bound on the norm that holds throughout (the
+norm of x_i for a logistic regression), or learnt: a running average of the norms seen, mixed with their mean
+so that nothing is left out.
+
+S places at even distances over the cumulated pi with a random start give exactly S data (systematic
+sampling, Madow 1949), none twice.
+
+Unbiased over the random start, given what was observed before. Cost O(S log N) a step and O(N) once; with
+learnt norms O(N) every ``refresh`` steps. Memory 2 N numbers, 4 N with learnt norms.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from acquisition.minibatch.strategy import (
+    Selection,
+    Unlearning,
+    require_between,
+    require_rows,
+    require_size,
+)
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Inclusion probabilities in a random order."""
+
+    order: np.ndarray
+    """(N,) rows."""
+    cumulated: np.ndarray
+    """(N,) sums of pi in that order, up to S."""
+
+    @classmethod
+    def of(cls, bound: np.ndarray, size: int, rng: np.random.Generator) -> Probabilities:
+        """Proportional to ``bound`` > 0 but for those that reach 1."""
+        order = rng.permutation(len(bound))
+        cumulated = np.cumsum(inclusion(bound, size)[order])
+        return cls(order, cumulated * (size / cumulated[-1]))
+
+    def draw(self, size: int, rng: np.random.Generator) -> Selection:
+        """``size`` places with one random start."""
+        places = np.searchsorted(self.cumulated, rng.random() + np.arange(size), side="right")
+        places = np.minimum(places, len(self.order) - 1)
+        below = np.where(places > 0, self.cumulated[places - 1], 0.0)
+        return Selection(self.order[places], 1.0 / (self.cumulated[places] - below))
+
+
+def inclusion(bound: np.ndarray, size: int) -> np.ndarray:
+    """pi_i = min(1, c b_i) with sum S, (N,)."""
+    if size == len(bound):
+        return np.ones(len(bound))
+    certain = np.zeros(len(bound), bool)
+    while True:  # at most S rounds: each makes one more datum certain
+        rest = bound[~certain].sum()
+        pi = np.where(certain, 1.0, bound * ((size - certain.sum()) / rest))
+        over = pi > 1.0
+        if not over.any():
+            return pi
+        certain |= over
+
+
+@dataclass(frozen=True, repr=False)
+class HorvitzThompson(Unlearning):
+    """Probabilities proportional to a given bound.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    bound : (N,), > 0: what the norms of the per-datum gradients are proportional to, or bounded by
+
+    Raises
+    ------
+    ValueError
+        An entry of the bound is not positive: a datum that never comes cannot be weighted.
+    """
+
+    size: int
+    bound: np.ndarray
+
+    def __post_init__(self) -> None:
+        bound = np.asarray(self.bound, float)
+        if bound.ndim != 1 or not (np.isfinite(bound) & (bound > 0.0)).all():
+            raise ValueError(
+                "bound must be (N,), positive and finite: a datum with bound 0 would never come, and its "
+                "weight 1 / pi would not exist"
+            )
+
+    def __repr__(self) -> str:
+        mark = zlib.crc32(np.asarray(self.bound, float).tobytes())
+        return f"HorvitzThompson(size={self.size}, bound: N={len(self.bound)}, checksum={mark:08x})"
+
+    def start(self, n: int, rng: np.random.Generator) -> Probabilities:
+        """State before the first draw."""
+        require_size(self.size, n)
+        require_rows("bound", len(self.bound), n)
+        return Probabilities.of(np.asarray(self.bound, float), self.size, rng)
+
+    def draw(self, state: Probabilities, rng: np.random.Generator) -> tuple[Selection, Probabilities]:
+        """The next mini-batch."""
+        return state.draw(self.size, rng), state
+
+
+@dataclass(frozen=True)
+class NormsState:
+    """Norms seen."""
+
+    norms: np.ndarray
+    """(N,) running averages; NaN where a datum has not come yet."""
+    current: Probabilities
+    indices: np.ndarray = field(metadata={"grows": True})
+    """Data seen since the probabilities were last made."""
+    seen: np.ndarray = field(metadata={"grows": True})
+    """Norms of their gradients."""
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class GradientNorms:
+    """Probabilities proportional to a running average of gradient norms.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    uniform : share of the mean norm in every datum's probability, in (0, 1]
+    memory : share of the old average that a new norm leaves, in [0, 1)
+    refresh : steps between two updates of the probabilities
+    """
+
+    size: int
+    uniform: float = 0.3
+    memory: float = 0.5
+    refresh: int = 100
+
+    def __post_init__(self) -> None:
+        require_between("uniform", self.uniform, np.finfo(float).tiny, 1.0)
+        require_between("memory", self.memory, 0.0, 1.0 - 1e-9)
+        require_between("refresh", self.refresh, 1, np.inf)
+
+    def start(self, n: int, rng: np.random.Generator) -> NormsState:
+        """State before the first draw: uniform probabilities."""
+        require_size(self.size, n)
+        current = Probabilities.of(np.ones(n), self.size, rng)
+        return NormsState(np.full(n, np.nan), current, np.zeros(0, int), np.zeros(0))
+
+    def draw(self, state: NormsState, rng: np.random.Generator) -> tuple[Selection, NormsState]:
+        """The next mini-batch."""
+        if state.steps >= self.refresh:
+            state = self._refreshed(state, rng)
+        return state.current.draw(self.size, rng), replace(state, steps=state.steps + 1)
+
+    def estimate(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> np.ndarray:
+        """sum_i w_i g_i."""
+        del state
+        return np.asarray(selection.weights @ gradients)
+
+    def observe(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> NormsState:
+        """Remember the norms."""
+        norms = np.linalg.norm(gradients, axis=1)
+        return replace(
+            state,
+            indices=np.concatenate([state.indices, selection.indices]),
+            seen=np.concatenate([state.seen, norms]),
+        )
+
+    def _refreshed(self, state: NormsState, rng: np.random.Generator) -> NormsState:
+        norms = state.norms.copy()
+        old = norms[state.indices]
+        mixed = self.memory * old + (1.0 - self.memory) * state.seen
+        norms[state.indices] = np.where(np.isnan(old), state.seen, mixed)
+        known = ~np.isnan(norms)
+        mean = norms[known].mean() if known.any() else 0.0
+        if not mean > 0.0:
+            bound = np.ones(len(norms))
+        else:
+            bound = self.uniform * mean + (1.0 - self.uniform) * np.where(known, norms, mean)
+        current = Probabilities.of(bound, self.size, rng)
+        return NormsState(norms, current, np.zeros(0, int), np.zeros(0))

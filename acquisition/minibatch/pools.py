@@ -1,0 +1,202 @@
+"""Greedy choices from a random pool: kernel herding, sequential Bayesian quadrature, greatest variance.
+
+A pool of some times S rows is drawn uniformly; from it rows are taken one by one, each the best given those
+before it. With k the kernel, z the kernel means over the data and C the covariance that is left after
+the rows chosen so far, the next row maximises
+
+    Herding          z_i - sum_j k(x_i, x_j) / (t + 1)      the MMD of equal weights (Chen et al. 2010)
+    SequentialBQ     (z_i left)^2 / C_ii                    the integral variance (Huszar and Duvenaud 2012)
+    MaxVariance      C_ii                                   thesis Section 7.3.4
+
+and the weights are equal, or those of Bayesian quadrature. All are *biased*: what is chosen depends on
+where it lies. Greatest variance is a poor rule and here to show it: it seeks outliers, and equal weights
+then count them N / S times each.
+
+Cost a step O(pool (S M + S^2)), and S^3 for quadrature weights; O(N M^2) once for the features. Memory N x M.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.minibatch.features import Features
+from acquisition.minibatch.quadrature_weights import quadrature_weights
+from acquisition.minibatch.strategy import (
+    Selection,
+    Unlearning,
+    equally,
+    require_between,
+    require_rows,
+    require_size,
+)
+from acquisition.minibatch.uniform import UniformState
+
+
+@dataclass(frozen=True)
+class Greedy(Unlearning):
+    """What the rules share.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    features : of the data
+    pool : rows to choose from, in multiples of S, at least 1; never more than N rows
+    """
+
+    size: int
+    features: Features
+    pool: float = 10.0
+
+    def __post_init__(self) -> None:
+        require_between("pool", self.pool, 1.0, np.inf)
+
+    @property
+    def setup_seconds(self) -> float:
+        """Of the features."""
+        return self.features.seconds
+
+    def start(self, n: int, rng: np.random.Generator) -> UniformState:
+        """State before the first draw."""
+        del rng
+        require_size(self.size, n)
+        require_rows("features", len(self.features), n)
+        return UniformState(n)
+
+    def _pool(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        count = min(n, max(self.size, int(self.pool * self.size)))
+        return rng.choice(n, count, replace=False, shuffle=False)
+
+
+@dataclass(frozen=True)
+class Herding(Greedy):
+    """Kernel herding, equal weights."""
+
+    def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
+        """The next mini-batch."""
+        pool = self._pool(state.n, rng)
+        phi = self.features.phi[pool].astype(np.float64, copy=False)
+        means = self.features.kernel_mean(pool)
+        drawn: list[int] = []
+        covered = np.zeros(len(pool))
+        for t in range(self.size):
+            score = means - covered / (t + 1.0)
+            score[drawn] = -np.inf
+            drawn.append(int(np.argmax(score)))
+            covered += phi @ phi[drawn[-1]]
+        return equally(pool[drawn], state.n), state
+
+
+@dataclass(frozen=True)
+class SequentialBQ(Greedy):
+    """Sequential Bayesian quadrature, with its weights: they can be negative.
+
+    Parameters
+    ----------
+    noise : s^2 >= 0, in units of k(x, x)
+    """
+
+    noise: float = 0.01
+    signed = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_between("noise", self.noise, 0.0, np.inf)
+
+    def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
+        """The next mini-batch."""
+        pool = self._pool(state.n, rng)
+        signal = self.features.kernel_mean(pool)
+        chosen = pool[greedy(self.features, pool, self.size, self.noise, signal)]
+        weights = quadrature_weights(self.features, chosen, "plain", self.noise)
+        return Selection(chosen, weights), state
+
+
+@dataclass(frozen=True)
+class MaxVariance(Greedy):
+    """Maximum posterior variance (thesis Section 7.3.4).
+
+    Parameters
+    ----------
+    weights : 'equal' or 'quadrature', which can be negative
+    noise : s^2 >= 0, in units of k(x, x)
+    """
+
+    weights: str = "equal"
+    noise: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_between("noise", self.noise, 0.0, np.inf)
+        require_weighting(self.weights)
+
+    @property
+    def signed(self) -> bool:
+        """Whether weights can be negative."""
+        return self.weights == "quadrature"
+
+    def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
+        """The next mini-batch."""
+        pool = self._pool(state.n, rng)
+        chosen = pool[greedy(self.features, pool, self.size, self.noise)]
+        return weighted(self.features, chosen, self.weights, self.noise), state
+
+
+def require_weighting(weights: str) -> None:
+    """'equal' or 'quadrature'."""
+    if weights not in ("equal", "quadrature"):
+        raise ValueError(f"weights is {weights!r}; it must be 'equal' or 'quadrature'")
+
+
+def weighted(features: Features, chosen: np.ndarray, weights: str, noise: float) -> Selection:
+    """``chosen`` rows with equal weights or those of quadrature."""
+    if weights == "equal":
+        return equally(chosen, len(features))
+    return Selection(chosen, quadrature_weights(features, chosen, "plain", noise))
+
+
+def greedy(
+    features: Features,
+    pool: np.ndarray,
+    size: int,
+    noise: float,
+    signal: np.ndarray | None = None,
+    bonus: np.ndarray | None = None,
+    factor: float = 1.0,
+) -> list[int]:
+    """Places in ``pool`` of ``size`` rows, one by one, by a Cholesky factorisation as it grows.
+
+    Parameters
+    ----------
+    features : of the data
+    pool : rows
+    size : how many
+    noise : s^2
+    signal : kernel means of the pool: the next row has the largest squared signal left per variance left
+    bonus : what is added to ``factor`` times the standard deviation left, where there is no signal
+    factor : see ``bonus``
+    """
+    phi = features.phi[pool].astype(np.float64, copy=False)
+    variance = features.residual[pool] + np.einsum("nm,nm->n", phi, phi) + noise
+    least = 1e-10 * variance.max()
+    columns = np.empty((size, len(pool)))
+    left = None if signal is None else signal.copy()
+    drawn: list[int] = []
+    for t in range(size):
+        held = np.maximum(variance, least)
+        if left is not None:
+            score = left**2 / held
+        else:
+            score = factor * np.sqrt(held) + (0.0 if bonus is None else bonus)
+        score[drawn] = -np.inf
+        i = int(np.argmax(score))
+        column = phi @ phi[i] - columns[:t, i] @ columns[:t]
+        column[i] += features.residual[pool[i]] + noise
+        column /= np.sqrt(held[i])
+        columns[t] = column
+        variance = variance - column**2
+        if left is not None:
+            left = left - column * (left[i] / np.sqrt(held[i]))
+        drawn.append(i)
+    return drawn

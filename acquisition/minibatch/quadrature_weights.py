@@ -1,0 +1,70 @@
+"""Weights by which a given mini-batch stands best for all the data: Bayesian quadrature.
+
+With K the kernel of the S rows and z their kernel means over the data, the mean of a Gaussian process over
+the data has the posterior mean sum_i w_i f(x_i), w = K^-1 z, whatever f: one solve serves all coordinates
+of a gradient. The variance it leaves is the squared MMD of the weighted batch to the data.
+
+    plain      w = (K + s^2 I)^-1 (z + s^2 / N)       shrinks towards 0: biased
+    shrunk     w = 1/S + (K + s^2 I)^-1 (z - K 1/S)   shrinks towards equal weights: biased, less so
+    debiased   w + P d,  P = (K + s^2 I)^-1,  d_i = ((N - S + 1) / N - w_i) / (S P_ii)
+
+The last one is unbiased over a uniformly random S: it is the mean, over i, of the estimate in which datum i
+corrects what the others predict, as in leave-one-out cross-validation: with i left out the estimate of the
+mean is sum_n k_n^T K_-i^-1 f_-i / N, and datum i alone, uniformly random among the N - S + 1 rows that are
+not in the rest, stands for what those rows have beyond their prediction. The noise s^2 is a part of f that
+the rows do not share, and part of the mean over the data, hence s^2 / N: the weights of all rows are 1 / N.
+All weights are scaled by N, since they stand for a sum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from acquisition.minibatch.features import Features
+
+RULES = ("plain", "shrunk", "debiased")
+_JITTER = 1e-10
+"""Of the largest k(x, x): rows may be near copies of each other."""
+
+
+def quadrature_weights(
+    features: Features, indices: np.ndarray, rule: str = "plain", noise: float = 0.0
+) -> np.ndarray:
+    """Weights (S,) of distinct rows ``indices``, for a sum over the data.
+
+    Parameters
+    ----------
+    features : of the data
+    indices : (S,)
+    rule : one of RULES
+    noise : s^2 >= 0, variance of what the kernel does not explain, in units of k(x, x)
+    """
+    size, n = len(indices), len(features)
+    gram, z = features.gram(indices), features.kernel_mean(indices)
+    nugget = noise + _JITTER * gram.diagonal().max()
+    factor = scipy.linalg.cho_factor(gram + nugget * np.eye(size), lower=True, check_finite=False)
+    if rule == "shrunk":
+        rest = z - gram.mean(axis=1)
+        return np.asarray(n * (1.0 / size + scipy.linalg.cho_solve(factor, rest, check_finite=False)))
+    z = z + nugget / n
+    if rule == "plain":
+        return np.asarray(n * scipy.linalg.cho_solve(factor, z, check_finite=False))
+    inverse = scipy.linalg.cho_solve(factor, np.eye(size), check_finite=False)
+    weights = inverse @ z
+    correction = ((n - size + 1) / n - weights) / (size * inverse.diagonal())
+    return np.asarray(n * (weights + inverse @ correction))
+
+
+def with_positive_weights(
+    features: Features, indices: np.ndarray, noise: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of ``indices`` those that keep a positive plain weight once the others are left out, and the weights.
+
+    Rows with negative weights are dropped and the rest solved again until none is negative.
+    """
+    weights = quadrature_weights(features, indices, "plain", noise)
+    while (weights <= 0.0).any():
+        indices = indices[weights > 0.0]
+        weights = quadrature_weights(features, indices, "plain", noise)
+    return indices, weights

@@ -1,0 +1,66 @@
+"""Gradients as a linear function of features, learnt step by step while it drifts: a Kalman filter.
+
+    g_i = B^T f_i + noise_i,   f_i = (1, phi_i) in R^M',   noise variance r_i + s^2,
+
+with one covariance C (M', M') for all P coordinates of the gradient, in units of their prior variance.
+Between steps the coefficients drift because q moves: C <- (1 - rho^2) C + rho^2 I, which keeps it between 0
+and the prior. A step costs O(M'^2 S).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+
+from acquisition.minibatch.features import Features
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What is believed of B."""
+
+    mean: np.ndarray = field(metadata={"grows": True})
+    """(P M',) row by row; empty before the first observation."""
+    covariance: np.ndarray
+    """C, (M', M')."""
+
+    @classmethod
+    def prior(cls, features: Features) -> Coefficients:
+        """N(0, I)."""
+        return cls(np.zeros(0), np.eye(features.rank + 1))
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was observed."""
+        return len(self.mean) > 0
+
+    @property
+    def table(self) -> np.ndarray:
+        """The mean of B^T, (P, M')."""
+        return self.mean.reshape(-1, len(self.covariance))
+
+    def observed(
+        self, design: np.ndarray, gradients: np.ndarray, noise: np.ndarray, drift: float
+    ) -> Coefficients:
+        """After gradients (S, P) at features ``design`` (S, M') with noise variances (S,), and a drift."""
+        table = self.table if self.known else np.zeros((gradients.shape[1], len(self.covariance)))
+        prior = (1.0 - drift**2) * self.covariance
+        prior[np.diag_indices(len(prior))] += drift**2
+        cross = design @ prior
+        factor = scipy.linalg.cho_factor(cross @ design.T + np.diag(noise), lower=True, check_finite=False)
+        gain = scipy.linalg.cho_solve(factor, cross, check_finite=False)
+        table = table + (gradients - design @ table.T).T @ gain
+        covariance = prior - cross.T @ gain
+        return Coefficients(table.ravel(), 0.5 * (covariance + covariance.T))
+
+
+def design(features: Features, indices: np.ndarray) -> np.ndarray:
+    """(1, phi_i) of rows ``indices``, (S, M')."""
+    return np.column_stack([np.ones(len(indices)), features.phi[indices]])
+
+
+def mean_design(features: Features) -> np.ndarray:
+    """Its mean over the data, (M',)."""
+    return np.concatenate([[1.0], features.mean])

@@ -1,0 +1,163 @@
+"""Stratified sampling: one draw of each of S strata.
+
+    k-means      strata are clusters of the features; weight n_h, the size of the stratum
+    kernel       as k-means, but for the objective that is the MMD of the mini-batch,
+                 E MMD^2 = N^-2 sum_h n_h sum_{i in h} |phi_i - mu_h|^2 (+ the residual's part)
+    systematic   rows in the order of their first principal axis; every (N / S)-th from a random start,
+                 weights N / S (Madow and Madow 1944)
+
+Unbiased over the draw: a datum of stratum h comes with probability 1 / n_h, in the systematic form each with
+S / N. Cost O(S) a step; once O(N M S) for k-means, O(N M^2) for systematic. Memory N integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.minibatch.features import Features
+from acquisition.minibatch.strategy import Selection, Unlearning, require_rows, require_size
+
+_SWEEPS = 20
+"""Lloyd iterations."""
+
+
+@dataclass(frozen=True)
+class StratifiedState:
+    """Strata, as pieces of an order."""
+
+    order: np.ndarray
+    """(N,) rows, stratum by stratum."""
+    edges: np.ndarray
+    """(S + 1,) where strata begin and end in ``order``; none for the systematic form."""
+
+
+@dataclass(frozen=True)
+class Stratified(Unlearning):
+    """One datum of each of S strata.
+
+    Parameters
+    ----------
+    size : S, between 1 and N
+    features : of the data
+    how : 'k-means', 'kernel' or 'systematic'
+    """
+
+    size: int
+    features: Features
+    how: str = "kernel"
+
+    def __post_init__(self) -> None:
+        if self.how not in ("k-means", "kernel", "systematic"):
+            raise ValueError(f"how is {self.how!r}; it must be 'k-means', 'kernel' or 'systematic'")
+
+    @property
+    def setup_seconds(self) -> float:
+        """Of the features."""
+        return self.features.seconds
+
+    def start(self, n: int, rng: np.random.Generator) -> StratifiedState:
+        """State before the first draw.
+
+        Raises
+        ------
+        ValueError
+            There are fewer distinct rows than strata: fewer than S of them would not be empty.
+        """
+        require_size(self.size, n)
+        require_rows("features", len(self.features), n)
+        phi = self.features.phi
+        if self.how == "systematic":
+            return StratifiedState(_principal_order(phi), np.zeros(0, int))
+        labels = _labels(phi, self.size, rng, _by_size if self.how == "kernel" else _by_distance)
+        counts = np.bincount(labels, minlength=self.size)
+        return StratifiedState(np.argsort(labels, kind="stable"), np.concatenate([[0], np.cumsum(counts)]))
+
+    def draw(self, state: StratifiedState, rng: np.random.Generator) -> tuple[Selection, StratifiedState]:
+        """The next mini-batch."""
+        n = len(state.order)
+        if self.how == "systematic":
+            places = ((rng.random() + np.arange(self.size)) * (n / self.size)).astype(int)
+            return Selection(state.order[np.minimum(places, n - 1)], np.full(self.size, n / self.size)), state
+        counts = np.diff(state.edges)
+        places = state.edges[:-1] + (rng.random(self.size) * counts).astype(int)
+        return Selection(state.order[places], counts.astype(float)), state
+
+
+def _principal_order(phi: np.ndarray) -> np.ndarray:
+    centre = phi.mean(axis=0, dtype=np.float64)
+    covariance = (phi.T @ phi).astype(np.float64) / len(phi) - np.outer(centre, centre)
+    axis = np.linalg.eigh(covariance)[1][:, -1]
+    return np.asarray(np.argsort(phi @ axis, kind="stable"))
+
+
+Distance = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def _by_distance(squares: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """K-means: the nearest centre."""
+    del counts, spread
+    return squares
+
+
+def _by_size(squares: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """What one more row adds to n_h sum_i |phi_i - mu_h|^2: large strata repel."""
+    return np.asarray(spread + (counts + 1.0) * squares)
+
+
+def _labels(phi: np.ndarray, strata: int, rng: np.random.Generator, cost: Distance) -> np.ndarray:
+    """Stratum of each row, none of them empty: Lloyd iterations, the best of all kept."""
+    labels = _seeded(phi, strata, rng)
+    best, least = labels, np.inf
+    for _ in range(_SWEEPS):
+        counts = np.bincount(labels, minlength=strata).astype(float)
+        centres = np.zeros((strata, phi.shape[1]))
+        np.add.at(centres, labels, phi)
+        centres /= counts[:, None]
+        squares = _squares(phi, centres)
+        spread = np.bincount(labels, squares[np.arange(len(phi)), labels], minlength=strata)
+        value = float(counts @ spread) if cost is _by_size else float(spread.sum())
+        if value >= least * (1.0 - 1e-6):
+            break
+        best, least = labels, value
+        labels = _without_empty(np.argmin(cost(squares, counts, spread), axis=1), squares, strata)
+    return best
+
+
+def _squares(phi: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    lengths = np.einsum("nm,nm->n", phi, phi)[:, None] + np.einsum("hm,hm->h", centres, centres)
+    return np.asarray(np.maximum(lengths - 2.0 * phi @ centres.T, 0.0))
+
+
+def _seeded(phi: np.ndarray, strata: int, rng: np.random.Generator) -> np.ndarray:
+    """Labels by the nearest of k-means++ seeds (Arthur and Vassilvitskii 2007)."""
+    nearest = np.full(len(phi), np.inf)
+    labels = np.zeros(len(phi), int)
+    for h in range(strata):
+        total = nearest.sum()
+        if h and not total > 0.0:
+            raise ValueError(
+                f"size is {strata}, but the data have {h} distinct rows: a stratum would be empty; use at "
+                f"most {h} strata, or Reshuffled"
+            )
+        seed = rng.choice(len(phi), p=nearest / total) if h else rng.integers(len(phi))
+        gap = phi - phi[seed]
+        squares = np.einsum("nm,nm->n", gap, gap, dtype=np.float64)
+        squares[seed] = 0.0
+        closer = squares < nearest
+        labels[closer], nearest[closer] = h, squares[closer]
+        labels[seed] = h
+    return labels
+
+
+def _without_empty(labels: np.ndarray, squares: np.ndarray, strata: int) -> np.ndarray:
+    """Empty strata take the rows that are furthest from their centres, of strata that can spare one."""
+    counts = np.bincount(labels, minlength=strata)
+    far = iter(np.argsort(-squares[np.arange(len(labels)), labels], kind="stable"))
+    for h in np.flatnonzero(counts == 0):
+        row = next(i for i in far if counts[labels[i]] > 1)
+        counts[labels[row]] -= 1
+        labels[row], counts[h] = h, 1
+    return labels

@@ -1,0 +1,79 @@
+"""The last gradient of every datum, N x P numbers: too many to copy at each step.
+
+The table is written to in place, one step late: what was seen last is *pending* and goes in with the next
+observation. So the last table stays valid whatever happens between (writing the same rows twice changes
+nothing), earlier ones do not, and `fork` gives one that shares nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by datum."""
+
+    known: np.ndarray
+    """(N,) whether a datum has been seen."""
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata={"grows": True})
+    """(N P,) row by row; empty before the first observation."""
+    indices: np.ndarray = field(default_factory=lambda: np.zeros(0, int), metadata={"grows": True})
+    """(S,) data that are pending."""
+    pending: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata={"grows": True})
+    """(S P,) their rows."""
+
+    @classmethod
+    def empty(cls, n: int) -> Table:
+        """Nothing seen of ``n`` data."""
+        return cls(np.zeros(n, bool))
+
+    def fork(self) -> Table:
+        """A table that shares nothing with this one."""
+        return replace(self, known=self.known.copy(), values=self.values.copy())
+
+    @property
+    def started(self) -> bool:
+        """Whether anything was seen."""
+        return len(self.values) > 0
+
+    def at(self, indices: np.ndarray) -> np.ndarray:
+        """Rows of the data ``indices`` (S,), (S, P); zeros where nothing was seen."""
+        rows: np.ndarray = self._rows[indices]
+        match = self.indices[:, None] == indices[None, :]
+        late, place = np.nonzero(match)
+        rows[place] = self._pending[late]
+        return rows
+
+    def all(self) -> np.ndarray:
+        """All rows (N, P), zeros where nothing was seen; not to be written to."""
+        self._flush()
+        return self._rows
+
+    def with_rows(self, indices: np.ndarray, rows: np.ndarray) -> Table:
+        """The table after ``rows`` (S, P) of distinct data ``indices`` were seen."""
+        values = self.values if self.started else np.zeros(len(self.known) * rows.shape[1])
+        current = replace(self, values=values)
+        current._flush()
+        return Table(self.known, values, indices, np.ascontiguousarray(rows, dtype=float).ravel())
+
+    @property
+    def _rows(self) -> np.ndarray:
+        return np.reshape(self.values, (len(self.known), -1))
+
+    @property
+    def _pending(self) -> np.ndarray:
+        return self.pending.reshape(len(self.indices), -1) if len(self.indices) else self._rows[:0]
+
+    def _flush(self) -> None:
+        if len(self.indices):
+            self._rows[self.indices] = self._pending
+            self.known[self.indices] = True
+
+
+def distinct(indices: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each datum once, should a strategy have drawn one twice."""
+    kept, first = np.unique(indices, return_index=True)
+    return (indices, rows) if len(kept) == len(indices) else (kept, rows[first])

@@ -1,0 +1,59 @@
+"""From per-datum gradients to an estimate of their sum, where a mini-batch strategy asks for them.
+
+An estimator sums its mini-batch with weights, which costs nothing per datum. Where a batch has a
+`Combination`, it makes the terms of each row instead and lets the strategy combine them; the loop then
+gives them back to the strategy. What the terms are is the model's choice, as long as their sum makes the
+gradient:
+
+    exact expectations     statistics of the local step; combined sums are projected onto what data can give
+    pathwise               d ln p(x_n | theta) / du, averaged over the draws of theta of this step
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bqvi.models.conjugate import LocalStep
+
+if TYPE_CHECKING:
+    from bqvi.gradients.gradient import Batch
+
+
+class Combination:
+    """How the terms of one mini-batch are combined; lives for one step and remembers what it was given.
+
+    Parameters
+    ----------
+    combine : terms (S, P) -> total (P,)
+    limits : what totals over the data can be, as the model says; None for a model without limits
+    """
+
+    def __init__(self, combine: Callable[[np.ndarray], np.ndarray], limits: Any = None) -> None:
+        self._combine = combine
+        self.limits = limits
+        self.terms: np.ndarray | None = None
+        self.seconds = 0.0
+
+    def __call__(self, terms: np.ndarray) -> np.ndarray:
+        """An estimate (P,) of the sum over all data from ``terms`` (S, P)."""
+        self.terms = terms
+        began = time.perf_counter()
+        total = self._combine(terms)
+        self.seconds = time.perf_counter() - began
+        return total
+
+
+def local_step(model: Any, q: Any, batch: Batch) -> LocalStep:
+    """The local step on a mini-batch, summed by its weights or by its strategy."""
+    if batch.combination is None:
+        step: LocalStep = model.local_step(q, batch.rows, batch.weights)
+        return step
+    terms = model.local_terms(q, batch.rows)
+    total = batch.combination(terms.statistics)
+    bound = float(np.asarray(batch.weights) @ terms.bounds)
+    combined: LocalStep = model.local_total(total, bound, batch.combination.limits)
+    return combined

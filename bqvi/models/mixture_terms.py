@@ -1,0 +1,66 @@
+"""The statistics of a mixture datum by datum, for mini-batch strategies that learn from them.
+
+A row's statistics are (r_n1, .., r_nK, r_n1 (x_n - c), .., r_nK (x_n - c)). Their sum over the
+data is what the local step gives; an *estimate* of that sum (with negative weights, or a control variate)
+may be a sum that no data have. It is projected onto what data can give, term by term:
+
+    N_k >= 0,  sum_k N_k = N,      N_k min_n (x_n - c) <= sum_n r_nk (x_n - c) <= N_k max_n (x_n - c).
+
+Estimates of equal positive weights fulfil this and pass unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.special
+
+from bqvi.models.conjugate import LocalTerms
+from bqvi.models.data import Data, is_sparse, n_rows
+from bqvi.models.mixture import Affine
+from gp.arrays import to_numpy
+
+
+@dataclass(frozen=True)
+class MixtureLimits:
+    """What sums over the data can be."""
+
+    n: int
+    lower: np.ndarray
+    """min_n (x_n - c), (D,)."""
+    upper: np.ndarray
+
+    @classmethod
+    def of(cls, data: Data, centre: np.ndarray) -> MixtureLimits:
+        """Of all the data."""
+        if is_sparse(data):
+            lower, upper = data.min(axis=0).toarray().ravel(), data.max(axis=0).toarray().ravel()
+        else:
+            lower, upper = (to_numpy(edge) for edge in _edges(data))
+        return cls(n_rows(data), lower - centre, upper - centre)
+
+    def feasible(self, total: np.ndarray, n_components: int) -> tuple[np.ndarray, np.ndarray]:
+        """Counts (K,) and sums (K, D) that data can give, nearest to ``total``'s."""
+        counts = np.maximum(total[:n_components], 0.0)
+        # all weights negative: nothing is known of the shares
+        counts = (
+            counts * (self.n / counts.sum()) if counts.any() else np.full(n_components, self.n / n_components)
+        )
+        sums = total[n_components:].reshape(n_components, -1)
+        return counts, np.clip(sums, counts[:, None] * self.lower, counts[:, None] * self.upper)
+
+
+def _edges(data: Data) -> tuple[Data, Data]:
+    if isinstance(data, np.ndarray):
+        return data.min(axis=0), data.max(axis=0)
+    return data.amin(0), data.amax(0)
+
+
+def mixture_terms(x: np.ndarray, affine: Affine, centre: np.ndarray) -> LocalTerms:
+    """Terms of the rows of ``x`` (S, D): statistics (S, K + K D), bounds logsumexp_k rho_nk."""
+    rho = affine.rho(x)
+    log_sums = scipy.special.logsumexp(rho, axis=1)
+    r = np.exp(rho - log_sums[:, None])
+    moments = r[:, :, None] * (x - centre)[:, None, :]
+    return LocalTerms(np.concatenate([r, moments.reshape(len(x), -1)], axis=1), log_sums)

@@ -1,0 +1,126 @@
+"""Mini-batches of up to a million data: what balancing costs, and what it gives."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from acquisition.minibatch import Balanced, Features
+from bqvi.arrays import inner, subtract
+from experiments import drawing
+from experiments.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.minibatch_problems import Setting, clusters
+from experiments.summaries import quartiles
+
+SIZE = 100
+COUNTS = (1_000, 10_000, 100_000, 1_000_000)
+QUICK_COUNTS = (1_000, 3_000)
+HOW = ("assignment", "halving")
+BATCHES = 300
+"""Mini-batches whose errors are averaged."""
+COLUMNS = {
+    "mse": "MSE / uniform",
+    "features": "features (s)",
+    "partition": "partition (s)",
+    "draw": "a draw (microseconds)",
+}
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return both partitions at each N."""
+    del resources
+    counts = QUICK_COUNTS if quick else COUNTS
+    return [Case(f"{how}, N = {n}", {"how": how, "n": n}) for n in counts for how in HOW]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Partition once; measure times, and the error of its batches near the optimum."""
+    setting = clusters(seed, case.settings["n"], 15, 5, 20, 3.0)
+    n = len(setting.data)
+    features = Features.of(setting.representation)
+    made = Balanced(SIZE, features, how=case.settings["how"])
+    rng = np.random.default_rng(seed)
+    began = time.perf_counter()
+    state = made.start(n, rng)
+    partition = time.perf_counter() - began
+    count = min(BATCHES, n // SIZE)
+    began = time.perf_counter()
+    drawn = []
+    for _ in range(count):
+        selection, state = made.draw(state, rng)
+        drawn.append(selection.indices)
+    spent = (time.perf_counter() - began) / count
+    fit = bqvi.fit(setting.model, setting.data, "sngd", minibatch=SIZE, steps=500, record=[0],
+                   start_from=setting.start, seed=seed)  # fmt: skip
+    row = {
+        "mse": _error(setting, fit.q, drawn) / _uniform(setting, fit.q, rng),
+        "features": features.seconds,
+        "partition": partition,
+        "draw": 1e6 * spent,
+        "elbo": fit.elbo,
+        "iteration": 0,
+    }
+    return pd.DataFrame([row])
+
+
+def _error(setting: Setting, q: Any, batches: list[np.ndarray]) -> float:
+    """Fisher MSE of equal weights on ``batches``."""
+    x, model = setting.data, setting.model
+    exact = model.local_step(q, x).statistics
+    squares = []
+    for rows in batches:
+        weights = np.full(len(rows), len(x) / len(rows))
+        error = subtract(model.local_step(q, x[rows], weights).statistics, exact)
+        squares.append(float(inner(error, q.fisher_product(error))))
+    return float(np.mean(squares))
+
+
+def _uniform(setting: Setting, q: Any, rng: np.random.Generator) -> float:
+    """Of data drawn uniformly."""
+    return _error(setting, q, [rng.choice(len(setting.data), SIZE, replace=False) for _ in range(BATCHES)])
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw error and costs against N."""
+    made, axes = drawing.figure(1, 3)
+    shown = results.assign(setup=results["features"] + results["partition"])
+    lines = drawing.strokes(shown["how"])
+    labels = {"mse": "MSE / MSE of uniform sampling", "setup": "set-up (s)", "draw": "a draw (microseconds)"}
+    for ax, (column, label) in zip(axes.flat, labels.items(), strict=True):
+        for how, part in shown.groupby("how", sort=False):
+            groups = part.groupby("n")[column]
+            low, middle, high = (groups.quantile(level) for level in (0.25, 0.5, 0.75))
+            stroke = lines[how]
+            shape = {"color": stroke.colour, "linestyle": stroke.dashes, "label": str(how)}
+            ax.plot(middle.index, middle, "o", **shape)
+            ax.fill_between(middle.index, low, high, color=stroke.colour, alpha=0.2)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlabel("N")
+        ax.set_ylabel(label)
+    drawing.legend_below(made, axes)
+    caption = "Balanced mini-batches of 100. Line: median; band: interquartile range over seeds."
+    return [Drawing("growth", made, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return error and costs by N."""
+    caption = f"S = {SIZE}, D = 5, K = 20. Median [lower quartile, upper quartile] over seeds."
+    return [Table("growth", quartiles(results, COLUMNS), caption)]
+
+
+experiment = Experiment(
+    name="minibatch-scaling",
+    title="Mini-batches of up to a million data",
+    summary="""Features and partitions take time in proportion to N, once; a draw takes microseconds at any N,
+    since all it does is to read off the next batch. The gain in error does not wear off with N.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=3,
+)

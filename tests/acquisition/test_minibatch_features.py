@@ -1,0 +1,182 @@
+"""Kernels over data: the factorisation, the MMD, quadrature weights."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import gp
+from acquisition.minibatch import Features, principal, signed, standardised, with_labels
+from acquisition.minibatch.features import median_distance
+from acquisition.minibatch.partition import by_assignment, by_halving
+from acquisition.minibatch.quadrature_weights import quadrature_weights, with_positive_weights
+from gp.kernels import Matern32, Matern52, SquaredExponential
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+
+
+@pytest.mark.parametrize("kernel", [Matern32(0.7), Matern52(1.0, 3.0), SquaredExponential(2.0)])
+def test_full_rank_features_are_the_kernel(kernel):
+    features = Features.of(X, kernel, rank=60)
+    everything = np.arange(60)
+    np.testing.assert_allclose(
+        features.gram(everything), kernel(X, X), atol=1e-6 * features.residual.max() + 1e-6
+    )
+    np.testing.assert_allclose(features.kernel_mean(everything), kernel(X, X).mean(axis=0), atol=1e-6)
+
+
+def test_low_rank_features_keep_the_diagonal_and_their_error_falls_with_the_rank():
+    kernel = Matern32(1.0, 2.0)
+    left = []
+    for rank in (1, 5, 20, 50):
+        features = Features.of(X, kernel, rank=rank)
+        assert features.rank == rank
+        np.testing.assert_allclose(features.gram(np.arange(60)).diagonal(), 2.0)
+        assert features.residual.min() >= 0.0
+        # what is left is a Schur complement: positive semi-definite
+        rest = kernel(X, X) - features.phi @ features.phi.T
+        assert np.linalg.eigvalsh(rest).min() > -1e-9
+        left.append(features.residual.sum())
+    assert left == sorted(left, reverse=True)
+
+
+def test_blocks_draw_pivots_as_one_at_a_time_does():
+    """The first is uniform, the second by the residual. Chi-squared, false alarm 1e-6."""
+    import scipy.stats
+
+    from acquisition.minibatch.features import pivoted_cholesky
+
+    x = np.array([[0.0], [0.1], [1.0], [3.0]])
+    kernel = SquaredExponential(1.0)
+    gram = kernel(x, x)
+    expected = np.zeros((4, 4))
+    for i in range(4):
+        left = np.maximum(1.0 - gram[i] ** 2, 0.0)
+        expected[i] = left / left.sum() / 4
+    # the residual after two pivots tells which they were
+    seen = np.zeros((4, 4))
+    rng = np.random.default_rng(0)
+    for _ in range(4000):
+        _, residual = pivoted_cholesky(x, kernel, 2, rng)
+        i, j = sorted(np.argsort(residual)[:2])
+        seen[i, j] += 1
+    pairs = [(i, j) for i, j in itertools.combinations(range(4), 2)]
+    chances = np.array([expected[i, j] + expected[j, i] for i, j in pairs])
+    counts = np.array([seen[i, j] for i, j in pairs])
+    assert scipy.stats.chisquare(counts, 4000 * chances / chances.sum()).pvalue > 1e-6
+
+
+def test_squared_mmd_is_the_integral_variance_of_a_gaussian_process():
+    kernel = Matern32(0.8)
+    features = Features.of(X, kernel, rank=60)
+    chosen = np.array([3, 17, 5, 41, 59])
+    weights = quadrature_weights(features, chosen) / 60
+    posterior = gp.GaussianProcess(kernel, noise=1e-9).condition(X[chosen], np.zeros(5))
+    integral = posterior.integral(gp.measures.Empirical(X))
+    assert features.squared_mmd(chosen, weights) == pytest.approx(float(integral.variance), rel=1e-4)
+    # and of any weights by brute force
+    other = RNG.normal(size=5)
+    all_weights = -np.full(60, 1 / 60)
+    all_weights[chosen] += other
+    brute = all_weights @ kernel(X, X) @ all_weights
+    assert features.squared_mmd(chosen, other) == pytest.approx(brute, rel=1e-6)
+
+
+def test_quadrature_weights_are_the_gaussian_process_mean():
+    kernel = Matern32(0.8)
+    features = Features.of(X, kernel, rank=60)
+    chosen, y = np.array([3, 17, 5, 41, 59]), RNG.normal(size=5)
+    posterior = gp.GaussianProcess(kernel, noise=1e-9).condition(X[chosen], y)
+    mean = float(posterior.integral(gp.measures.Empirical(X)).mean)
+    assert quadrature_weights(features, chosen) @ y / 60 == pytest.approx(mean, rel=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["plain", "shrunk", "debiased"])
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+@pytest.mark.parametrize("rank", [5, 60])
+def test_weights_of_all_rows_are_one_each(rule, noise, rank):
+    features = Features.of(X, rank=rank)
+    np.testing.assert_allclose(quadrature_weights(features, np.arange(60), rule, noise), 1.0, atol=1e-6)
+
+
+def test_shrunk_weights_lie_between_equal_and_quadrature():
+    features, chosen = Features.of(X, rank=60), np.arange(9)
+    equal, plain = np.full(9, 60 / 9), quadrature_weights(features, chosen)
+    np.testing.assert_allclose(quadrature_weights(features, chosen, "shrunk", 1e9), equal, rtol=1e-6)
+    np.testing.assert_allclose(quadrature_weights(features, chosen, "shrunk", 0.0), plain, rtol=1e-5)
+
+
+def test_positive_weights_drop_rows_until_none_is_negative():
+    features = Features.of(X, SquaredExponential(3.0), rank=60)
+    chosen = np.arange(25)
+    assert quadrature_weights(features, chosen, noise=1e-6).min() < 0
+    kept, weights = with_positive_weights(features, chosen, noise=1e-6)
+    assert weights.min() > 0
+    np.testing.assert_allclose(weights, quadrature_weights(features, kept, noise=1e-6))
+
+
+@pytest.mark.parametrize("split", [by_assignment, by_halving])
+@pytest.mark.parametrize(("n", "size"), [(60, 5), (60, 7), (60, 60), (60, 1), (59, 30)])
+def test_partitions_are_disjoint(split, n, size):
+    batches = split(Features.of(X[:n]).phi, size, np.random.default_rng(0))
+    assert batches.shape == (n // size, size)
+    assert len(np.unique(batches)) == batches.size
+
+
+@pytest.mark.parametrize("split", [by_assignment, by_halving])
+def test_batches_of_a_partition_are_closer_to_the_data_than_random_ones(split):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6000, 2))  # more than one block
+    features = Features.of(x, rank=40)
+
+    def discrepancy(batches):
+        return np.mean([np.sum((features.phi[b].mean(axis=0) - features.mean) ** 2) for b in batches])
+
+    random = rng.permutation(6000).reshape(-1, 10)
+    assert discrepancy(split(features.phi, 10, rng)) < 0.6 * discrepancy(random)
+
+
+def test_large_features_are_held_in_single_precision():
+    x = np.random.default_rng(0).normal(size=(100_001, 1))
+    features = Features.of(x, Matern32(0.5), rank=100)
+    assert features.phi.dtype == np.float32
+    assert features.gram(np.arange(4)).diagonal() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_representations():
+    x, y = RNG.normal(size=(20, 3)) * [1, 10, 0], RNG.integers(2, size=20).astype(float)
+    table = standardised(x)
+    np.testing.assert_allclose(table.std(axis=0), [1, 1, 0], atol=1e-12)
+    joint = with_labels(x, y)
+    assert joint.shape == (20, 4)
+    assert joint[:, 3].std() == pytest.approx(np.sqrt(3))
+    np.testing.assert_array_equal(signed(x, y), np.where(y[:, None] == 1, x, -x))
+    axes = principal(RNG.normal(size=(50, 6)), rank=2)
+    assert axes.shape == (50, 2)
+    assert abs(axes[:, 0] @ axes[:, 1]) < 1e-9 * 50
+
+
+def test_the_median_distance_scales_and_ignores_copies():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.zeros((50, 1)), np.full((1, 1), 3.0)])
+    assert median_distance(x, rng) == 3.0
+    assert Features.of(10 * X).kernel.lengthscale == pytest.approx(10 * Features.of(X).kernel.lengthscale)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Features.of(X, Matern32(0.0)), ValueError, "lengthscale"),
+        (lambda: Features.of(X, "matern"), TypeError, "kernel is 'matern'"),
+        (lambda: Features.of(X, rank=0), ValueError, "rank is 0"),
+        (lambda: Features.of(X[:, 0]), ValueError, r"x has shape \(60,\)"),
+        (lambda: Features.of([["a"]]), TypeError, "no table of numbers"),
+        (lambda: Features.of(np.array([[1.0], [np.nan]])), ValueError, "row 1"),
+        (lambda: signed(X, np.full(60, 2.0)), ValueError, "label 0 or 1"),
+        (lambda: with_labels(X, np.zeros(3)), ValueError, r"y has shape \(3,\)"),
+    ],
+)
+def test_bad_input_is_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

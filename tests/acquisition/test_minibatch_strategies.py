@@ -1,0 +1,425 @@
+"""All strategies: unbiased by enumeration and by statistics, exact on all the data, once an epoch."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from acquisition.minibatch import (
+    DPP,
+    Balanced,
+    BayesianQuadrature,
+    Features,
+    GPControlVariate,
+    Grab,
+    GradientBalanced,
+    GradientNorms,
+    Herding,
+    HorvitzThompson,
+    Learning,
+    MaxVariance,
+    Reshuffled,
+    Saga,
+    Selection,
+    SequentialBQ,
+    Strategy,
+    Stratified,
+    Svrg,
+    Uniform,
+    UpperConfidence,
+)
+from acquisition.minibatch.dpp import _included, log_elementary
+from acquisition.minibatch.horvitz_thompson import inclusion
+
+
+def rows(n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 2))
+
+
+def gradients(x, shift=0.0):
+    """Smooth in x, with a part that is not."""
+    noise = np.random.default_rng(9).normal(size=(len(x), 1))
+    return np.column_stack([np.sin(x + shift), x[:, :1] * x[:, 1:] + shift, noise, np.ones(len(x))])
+
+
+def every(size, n):
+    """One of each, for n data."""
+    x = rows(n)
+    features = Features.of(x, rank=min(n, 20))
+    return {
+        "uniform": Uniform(size),
+        "reshuffled": Reshuffled(size),
+        "balanced": Balanced(size, features),
+        "balanced, renewed": Balanced(size, features, renew=2),
+        "halving": Balanced(size, features, how="halving"),
+        "k-means": Stratified(size, features, how="k-means"),
+        "kernel strata": Stratified(size, features),
+        "systematic": Stratified(size, features, how="systematic"),
+        "bound": HorvitzThompson(size, 0.1 + np.abs(x[:, 0])),
+        "norms": GradientNorms(size, refresh=2),
+        "dpp": DPP(size, features),
+        "debiased": BayesianQuadrature(size, features, "debiased"),
+        "plain": BayesianQuadrature(size, features, "plain"),
+        "shrunk": BayesianQuadrature(size, features, "shrunk"),
+        "herding": Herding(size, features),
+        "sequential": SequentialBQ(size, features),
+        "variance": MaxVariance(size, features),
+        "variance, quadrature": MaxVariance(size, features, weights="quadrature"),
+        "confidence": UpperConfidence(size, features),
+        "confidence, quadrature": UpperConfidence(size, features, weights="quadrature"),
+        "grab": Grab(size),
+        "gradient balanced": GradientBalanced(size),
+        "saga": Saga(Uniform(size)),
+        "svrg": Svrg(Reshuffled(size)),
+        "gp control variate": GPControlVariate(Uniform(size), features),
+        "gp control variate on balanced": GPControlVariate(Balanced(size, features), features),
+    }
+
+
+NAMES = list(every(2, 6))
+UNBIASED = [
+    "uniform", "reshuffled", "balanced", "balanced, renewed", "halving", "k-means", "kernel strata",
+    "systematic", "bound", "norms", "dpp", "debiased", "gradient balanced", "saga", "svrg",
+    "gp control variate",
+]  # fmt: skip
+ONCE = ["reshuffled", "balanced", "balanced, renewed", "halving", "grab", "gradient balanced"]
+
+
+def estimated(strategy, state, selection, g):
+    if isinstance(strategy, Learning):
+        return strategy.estimate(state, selection, g[selection.indices])
+    return selection.weights @ g[selection.indices]
+
+
+def stepped(strategy, state, g, rng):
+    """A draw, its estimate, and the state after it was observed."""
+    selection, state = strategy.draw(state, rng)
+    estimate = estimated(strategy, state, selection, g)
+    return estimate, selection, strategy.observe(state, selection, g[selection.indices])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_the_data_give_the_full_gradient(name):
+    n = 8
+    strategy, rng, g = every(n, n)[name], np.random.default_rng(0), gradients(rows(n))
+    assert isinstance(strategy, Strategy)
+    state = strategy.start(n, rng)
+    for t in range(6):
+        drifting = g + 0.1 * t
+        estimate, selection, state = stepped(strategy, state, drifting, rng)
+        np.testing.assert_allclose(estimate, drifting.sum(axis=0), rtol=1e-7, atol=1e-7)
+        assert sorted(selection.indices) == list(range(n))
+
+
+@pytest.mark.parametrize("name", UNBIASED)
+def test_estimates_are_unbiased_at_each_of_the_first_steps(name):
+    """Mean of many runs against the sum, at 5 coordinates and 4 steps: |z| < 5.5, false alarm 1e-6 in all."""
+    n, size, runs, steps = 13, 4, 100 if name == "dpp" else 400, 4
+    x, rng = rows(n), np.random.default_rng(1)
+    strategy = every(size, n)[name]
+    found = np.empty((runs, steps, 5))
+    for run in range(runs):
+        state = strategy.start(n, rng)
+        for t in range(steps):
+            found[run, t], _, state = stepped(strategy, state, gradients(x, 0.05 * t), rng)
+    truth = np.array([gradients(x, 0.05 * t).sum(axis=0) for t in range(steps)])
+    error = found.std(axis=0, ddof=1) / np.sqrt(runs)
+    np.testing.assert_array_less(np.abs(found.mean(axis=0) - truth), 5.5 * error + 1e-9)
+
+
+class Scripted(np.random.Generator):
+    """A generator of which some draws are given."""
+
+    def __init__(self, **outcomes):
+        super().__init__(np.random.PCG64(0))
+        self.outcomes = {name: iter(values) for name, values in outcomes.items()}
+
+    def _next(self, name, otherwise):
+        return np.asarray(next(self.outcomes[name])) if name in self.outcomes else otherwise()
+
+    def permutation(self, n):
+        return self._next("permutation", lambda: super(Scripted, self).permutation(n))
+
+    def choice(self, *args, **kwargs):
+        return self._next("choice", lambda: super(Scripted, self).choice(*args, **kwargs))
+
+    def integers(self, *args, **kwargs):
+        return self._next("integers", lambda: super(Scripted, self).integers(*args, **kwargs))
+
+    def random(self, size=None):
+        return self._next("random", lambda: super(Scripted, self).random(size))
+
+
+X5 = rows(5)
+F5 = Features.of(X5, rank=3)
+G5 = gradients(X5)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("how", ["assignment", "halving"])
+def test_each_batch_of_a_partition_is_unbiased_over_every_split(size, how):
+    strategy = Balanced(size, F5, how=how)
+    found = []
+    batches = 5 // size
+    for order in itertools.permutations(range(5)):
+        for turn in itertools.permutations(range(batches)):
+            script = [order, turn] if how == "assignment" else [order, range(batches), turn]
+            if how == "halving":
+                rng = Scripted(permutation=[order])
+                rng.permutation = _first_then_given(rng, turn)
+            else:
+                rng = Scripted(permutation=script)
+            state = strategy.start(5, rng)
+            epoch = []
+            for _ in range(batches):
+                selection, state = strategy.draw(state, rng)
+                epoch.append(estimated(strategy, state, selection, G5))
+            found.append(epoch)
+    np.testing.assert_allclose(np.mean(found, axis=0), np.tile(G5.sum(axis=0), (batches, 1)), atol=1e-12)
+
+
+def _first_then_given(rng, turn):
+    """Halving shuffles its batches (an array) between the split and the order of the epoch (both counts)."""
+    split = rng.permutation
+    calls = iter([split, lambda table: table, lambda _: np.asarray(turn)])
+    return lambda argument: next(calls)(argument)
+
+
+@pytest.mark.parametrize("how", ["k-means", "kernel"])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_strata_are_unbiased_over_every_draw(how, size):
+    strategy = Stratified(size, F5, how=how)
+    state = strategy.start(5, np.random.default_rng(0))
+    counts = np.diff(state.edges)
+    assert counts.min() >= 1
+    assert sorted(state.order) == list(range(5))
+    outcomes = list(itertools.product(*[(np.arange(c) + 0.5) / c for c in counts]))
+    found = [estimated(strategy, state, strategy.draw(state, Scripted(random=[u]))[0], G5) for u in outcomes]
+    np.testing.assert_allclose(np.mean(found, axis=0), G5.sum(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_systematic_draws_are_unbiased_over_every_start(size):
+    strategy = Stratified(size, F5, how="systematic")
+    state = strategy.start(5, np.random.default_rng(0))
+    starts = (np.arange(5 * size) + 0.5) / (5 * size)  # the draw changes at multiples of 1 / 5 at most
+    found = [estimated(strategy, state, strategy.draw(state, Scripted(random=[u]))[0], G5) for u in starts]
+    np.testing.assert_allclose(np.mean(found, axis=0), G5.sum(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_horvitz_thompson_is_unbiased_over_every_start(size):
+    bound = np.array([0.1, 5.0, 1.0, 0.4, 2.0])  # the largest is certain to come from size 2 on
+    strategy = HorvitzThompson(size, bound)
+    state = strategy.start(5, np.random.default_rng(0))
+    edges = np.unique(np.concatenate([[0.0, 1.0], state.cumulated % 1.0]))
+    found = 0.0
+    for low, high in itertools.pairwise(edges):
+        selection, _ = strategy.draw(state, Scripted(random=[(low + high) / 2]))
+        assert len(set(selection.indices)) == size
+        found = found + (high - low) * estimated(strategy, state, selection, G5)
+    np.testing.assert_allclose(found, G5.sum(axis=0), rtol=1e-9)
+    pi = inclusion(bound, size)
+    assert pi.sum() == pytest.approx(size)
+    assert pi.max() <= 1.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_debiased_quadrature_is_unbiased_over_every_subset(size, noise):
+    strategy = BayesianQuadrature(size, F5, "debiased", noise=noise)
+    state = strategy.start(5, np.random.default_rng(0))
+    found = [
+        estimated(strategy, state, strategy.draw(state, Scripted(choice=[s]))[0], G5)
+        for s in itertools.combinations(range(5), size)
+    ]
+    np.testing.assert_allclose(np.mean(found, axis=0), G5.sum(axis=0), atol=1e-8)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_inclusion_in_a_determinantal_process_is_the_sum_over_every_subset(size):
+    gram = F5.gram(np.arange(5))
+    values, vectors = np.linalg.eigh(gram)
+    log_values = np.log(values)
+    before = log_elementary(log_values, size)
+    found = (vectors**2) @ _included(log_values, before, size)
+    exact, total = np.zeros(5), 0.0
+    for subset in itertools.combinations(range(5), size):
+        chance = np.linalg.det(gram[np.ix_(subset, subset)])
+        exact[list(subset)] += chance
+        total += chance
+    np.testing.assert_allclose(found, exact / total, rtol=1e-9)
+    assert before[-1, size] == pytest.approx(np.log(total))
+
+
+@pytest.mark.parametrize("kind", ["saga", "gp", "svrg"])
+def test_control_variates_are_unbiased_over_every_subset_given_any_past(kind):
+    base = Uniform(2)
+    strategy = {"saga": Saga(base), "gp": GPControlVariate(base, F5), "svrg": Svrg(base)}[kind]
+    rng = np.random.default_rng(3)
+    state = strategy.start(5, rng)
+    for t in range(7):
+        _, _, state = stepped(strategy, state, gradients(X5, 0.3 * t), rng)
+    found = []
+    for subset in itertools.combinations(range(5), 2):
+        selection, after = strategy.draw(state, Scripted(integers=[subset]))
+        assert tuple(selection.indices) == subset
+        found.append(estimated(strategy, after, selection, G5))
+    np.testing.assert_allclose(np.mean(found, axis=0), G5.sum(axis=0), atol=1e-10)
+    plain = [2.5 * G5[list(s)].sum(axis=0) for s in itertools.combinations(range(5), 2)]
+    assert np.var(found, axis=0).sum() != pytest.approx(np.var(plain, axis=0).sum())
+
+
+@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize(("n", "size"), [(12, 3), (12, 12), (12, 1), (13, 3), (23, 4)])
+def test_partitions_use_each_datum_once_an_epoch(name, n, size):
+    strategy, rng, g = every(size, n)[name], np.random.default_rng(0), gradients(rows(n))
+    state = strategy.start(n, rng)
+    left_out = set()
+    for _ in range(12):
+        used = []
+        for _ in range(n // size):
+            _, selection, state = stepped(strategy, state, g, rng)
+            used.extend(selection.indices)
+        assert len(set(used)) == len(used) == n - n % size
+        left_out |= set(range(n)) - set(used)
+    assert (len(left_out) > n % size) == bool(n % size)  # others each time
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_are_valid_reproducible_and_leave_states_alone(name):
+    n, size = 23, 4
+    strategy, rng, g = every(size, n)[name], np.random.default_rng(0), gradients(rows(n))
+    state = strategy.start(n, rng)
+    for _ in range(15):
+        before = rng.bit_generator.state
+        estimate, selection, after = stepped(strategy, state, g, rng)
+        rng.bit_generator.state = before
+        again, _, after = stepped(strategy, state, g, rng)
+        np.testing.assert_array_equal(estimate, again)
+        assert selection.indices.shape == selection.weights.shape
+        assert len(selection.indices) in (size, n)
+        assert selection.indices.min() >= 0
+        assert selection.indices.max() < n
+        assert len(set(selection.indices)) == len(selection.indices)
+        if not getattr(strategy, "signed", False):
+            assert selection.weights.min() > 0
+        state = after
+    fork = getattr(state, "fork", lambda: dataclasses.replace(state))()
+    twin, other = np.random.default_rng(5), np.random.default_rng(5)
+    for _ in range(9):
+        one, _, state = stepped(strategy, state, g + 1.0, twin)
+        two, _, fork = stepped(strategy, fork, g + 1.0, other)
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "name", ["balanced", "gradient balanced", "kernel strata", "gp control variate", "saga"]
+)
+def test_what_is_learnt_or_balanced_lowers_the_error(name):
+    """By more than a third of uniform sampling's for gradients that are a smooth function of the rows."""
+    n, size = 240, 12
+    x, rng = rows(n), np.random.default_rng(2)
+    g = np.column_stack([np.sin(x), x[:, :1] * x[:, 1:]])
+    strategy = every(size, n)[name]
+    state = strategy.start(n, rng)
+    errors, plain = [], []
+    for t in range(400):
+        estimate, _, state = stepped(strategy, state, g, rng)
+        if t >= 100:
+            errors.append(((estimate - g.sum(axis=0)) ** 2).sum())
+            subset = rng.choice(n, size, replace=False)
+            plain.append(((n / size * g[subset].sum(axis=0) - g.sum(axis=0)) ** 2).sum())
+    assert np.mean(errors) < 0.67 * np.mean(plain)
+
+
+def test_grab_orders_by_sign_and_balances_the_prefixes():
+    rng, n = np.random.default_rng(0), 400
+    g = rng.normal(size=(n, 3))
+    strategy = Grab(10)
+    state = strategy.start(n, rng)
+
+    def worst(order):
+        return np.abs(np.cumsum(g[order] - g.mean(axis=0), axis=0)).max()
+
+    first = worst(state.order)
+    for _ in range(8 * 40):
+        _, _, state = stepped(strategy, state, g, rng)
+    assert worst(state.order) < 0.5 * first
+
+
+def test_a_strategy_that_nobody_told_the_gradients_still_draws():
+    rng = np.random.default_rng(0)
+    for strategy in (Grab(3), GradientBalanced(3)):
+        state = strategy.start(9, rng)
+        for _ in range(9):
+            selection, state = strategy.draw(state, rng)
+            assert isinstance(selection, Selection)
+
+
+def test_norms_seen_raise_the_probability():
+    rng, n = np.random.default_rng(0), 40
+    g = np.ones((n, 1))
+    g[7] = 50.0
+    strategy = GradientNorms(4, refresh=20)
+    state = strategy.start(n, rng)
+    counts = np.zeros(n)
+    for t in range(200):
+        _, selection, state = stepped(strategy, state, g, rng)
+        if t >= 60:
+            counts[selection.indices] += 1
+    assert counts[7] == counts.max() > 100
+
+
+def started(strategy, n=5):
+    return strategy.start(n, np.random.default_rng(0))
+
+
+BAD = [
+    (lambda: started(Balanced(7, F5)), ValueError, "size is 7; .* between 1 and 5"),
+    (lambda: started(Balanced(2, F5), 6), ValueError, "features has 5 rows, .* 6 data"),
+    (lambda: Balanced(2, F5, how="luck"), ValueError, "how is 'luck'"),
+    (lambda: Balanced(2, F5, renew=0), ValueError, "renew is 0"),
+    (lambda: Stratified(2, F5, how="x"), ValueError, "how is 'x'"),
+    (lambda: HorvitzThompson(2, np.array([1.0, 0.0])), ValueError, "bound must be .* positive"),
+    (lambda: started(HorvitzThompson(2, np.ones(4))), ValueError, "bound has 4 rows"),
+    (lambda: GradientNorms(2, uniform=0.0), ValueError, "uniform is 0.0"),
+    (lambda: BayesianQuadrature(2, F5, "best"), ValueError, "weights is 'best'"),
+    (lambda: BayesianQuadrature(2, F5, noise=-1.0), ValueError, "noise is -1.0"),
+    (lambda: Herding(2, F5, pool=0.5), ValueError, "pool is 0.5"),
+    (lambda: MaxVariance(2, F5, weights="random"), ValueError, "weights is 'random'"),
+    (lambda: UpperConfidence(2, F5, beta=-1.0), ValueError, "beta is -1.0"),
+    (lambda: Saga(3), TypeError, "base is 3"),
+    (lambda: Saga(Grab(3)), TypeError, "base is Grab"),
+    (lambda: Svrg(Uniform(3), epochs=0.0), ValueError, "epochs is 0.0"),
+    (lambda: GPControlVariate(Uniform(2), F5, noise=0.0), ValueError, "noise is 0.0"),
+    (lambda: GPControlVariate(Uniform(2), F5, drift=2.0), ValueError, "drift is 2.0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "error", "message"), BAD)
+def test_bad_settings_are_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_identical_rows_and_one_cluster():
+    same = np.ones((6, 2))
+    with pytest.raises(ValueError, match="identical rows only"):
+        Features.of(same)
+    twins = np.repeat(rows(3), 4, axis=0)
+    features = Features.of(twins)
+    with pytest.raises(ValueError, match="size is 5, but the data have 3 distinct rows"):
+        Stratified(5, features).start(12, np.random.default_rng(0))
+    for strategy in (
+        Balanced(5, features),
+        DPP(5, features),
+        SequentialBQ(5, features),
+        Stratified(3, features),
+    ):
+        selection, _ = strategy.draw(strategy.start(12, np.random.default_rng(0)), np.random.default_rng(0))
+        assert np.isfinite(selection.weights).all()
+    one = Stratified(1, Features.of(rows(12)))
+    selection, _ = one.draw(one.start(12, np.random.default_rng(0)), np.random.default_rng(0))
+    assert selection.weights == [12.0]
