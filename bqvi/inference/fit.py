@@ -427,6 +427,11 @@ def _drive(job: _Job, state: State, trace: Trace) -> Fit:
             raise FitError(str(error), _finish(job, reached, rows, "failed")) from error
         except Exception as error:
             message = f"iteration {reached.iteration} failed: {type(error).__name__}: {error}"
+            if "LinAlgError" in type(error).__name__:  # NumPy's or torch's
+                message += (
+                    "; unless the log joint raised it, a covariance of q became singular: the steps are too "
+                    "large, lower the schedule's scale"
+                )
             raise FitError(message, _finish(job, reached, rows, "failed")) from error
     return _finish(job, reached, rows, reason or "steps")
 

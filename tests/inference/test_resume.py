@@ -274,3 +274,13 @@ def test_a_start_that_fails_leaves_the_others(monkeypatch):
 def test_an_error_when_every_start_fails():
     with pytest.raises(bqvi.FitError, match="every start failed; the first: iteration 0 failed"):
         bqvi.fit(MIXTURE, X, steps=5, starts=2, seed=4, metrics={"m": lambda q: 1 / 0})
+
+
+def test_a_matrix_that_became_singular_is_answered_with_what_to_do():
+    def log_joint(theta):
+        gram = torch.stack([theta[:, 0], theta[:, 0]], -1)[:, :, None] * torch.ones(1, 1, 2)
+        return torch.linalg.inv(gram).sum((-2, -1))
+
+    with pytest.raises(bqvi.FitError, match=r"LinAlgError.*lower the schedule's scale") as caught:
+        bqvi.fit(bqvi.models.LogJoint(log_joint, 1), method="pathwise", steps=3, seed=0)
+    assert caught.value.fit.stopped == "failed"
