@@ -13,8 +13,8 @@ from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 SIZES = (1, 10, 50, 100, 350)
 MANY = 20_000
 MANY_SIZES = (10, 100, 1000)
-MANY_STEPS = 60
-"""For CAVI with 20 000 data, which is there to compare with."""
+MANY_STEPS, MANY_CAVI_STEPS = 150, 60
+"""With 20 000 data; the second for CAVI, which is there to compare with."""
 LONGER = 3.0
 """Scale of the steps that all but a few runs need to arrive (`gd-schedules`)."""
 
@@ -30,7 +30,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             minibatch=None if size == n else size,
             s=s,
             n=n,
-            steps=steps,
+            steps=steps if n == thesis.N else min(steps, MANY_STEPS),
         )
         for s, n, sizes in ((1.0, thesis.N, SIZES), (LONGER, thesis.N, SIZES), (LONGER, MANY, MANY_SIZES))
         for size in (*sizes, n)
@@ -39,7 +39,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     return [
         *plain,
         thesis.case(few, "cavi", steps=steps),
-        thesis.case(many, "cavi", steps=min(steps, MANY_STEPS), n=MANY),
+        thesis.case(many, "cavi", steps=min(steps, MANY_CAVI_STEPS), n=MANY),
     ]
 
 
