@@ -1,7 +1,8 @@
 """The log evidence of a Gaussian process as a function of its hyperparameters, and its gradient.
 
 y ~ N(o + H b, s K) with basis functions H (n, p) of the mean, offset o, covariance
-K = k(x, x) + noise, and overall scale s. With K = C C^T, Z = C^-1 H, u = C^-1 (y - o):
+K = k(x, x) + noise, and overall scale s; where gradients are observed, all of these are of the values
+and the gradients. With K = C C^T, Z = C^-1 H, u = C^-1 (y - o):
 
     b = argmin |u - Z b|,   r = u - Z b,   s = r^T r / n
 
@@ -24,10 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from gp.grams import blocks_of, covariance_with_pullback, mean_basis, mean_pullback
 from gp.kernels.base import Kernel
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.linalg import Factor, add_outer, cholesky, inverse
 from gp.means import Mean
+from gp.observations import Functional, Observations, Values, as_functional, covariance
 
 _SMALLEST_SCALE = 1e-8
 """For targets that the mean explains altogether; in variances of the targets."""
@@ -39,9 +42,10 @@ class Problem:
 
     Attributes
     ----------
-    x : (n, D), y : (n,)
+    x : points (n, D), or n values and gradients. y : (n,)
     kernel, mean : the model, whose parameters are replaced.
-    noise : known noise variances, a number or (n,); ``None`` if the noise is learnt.
+    noise : known noise variances, a number (of values; gradients are exact) or (n,); ``None`` if
+        that number is learnt.
     profiled : whether the overall scale is found in closed form.
     """
 
@@ -59,8 +63,25 @@ class Problem:
         """
         parts = [pack(self.kernel), pack(self.mean)]
         if self.noise is None:
-            parts.append(np.array([log(0.01 * np.max(self.kernel.diagonal(self.x)))]))
+            parts.append(np.array([log(0.01 * np.max(self.kernel.diagonal(self.points)))]))
         return np.concatenate(parts)
+
+    @cached_property
+    def observed(self) -> Functional:
+        """What was observed: values, or blocks of values and gradients."""
+        return as_functional(self.x)
+
+    @cached_property
+    def points(self) -> Any:
+        """The points of all blocks, one after the other."""
+        return np.concatenate([block.x for block in blocks_of(self.observed)])
+
+    @cached_property
+    def noisy(self) -> Any:
+        """Which observations a common noise is added to, (n,), ones and zeros: the values."""
+        return np.concatenate(
+            [np.full(len(block), float(isinstance(block, Values))) for block in blocks_of(self.observed)]
+        )
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
@@ -74,10 +95,23 @@ class Problem:
         noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
         return unpack(self.kernel, vector[:split]), unpack(self.mean, vector[split:stop]), noise
 
-    def subset(self, index: Any) -> Problem:
-        """Return the same problem for some of the data."""
+    def smaller(self, size: int, rng: np.random.Generator) -> Problem:
+        """Return the problem for about ``size`` of the observations: points at random, of each block."""
+        n = len(self.y)
+        if n <= size:
+            return self
+        blocks, kept, start = [], [], 0
+        for block in blocks_of(self.observed):
+            count = len(block.x)
+            chosen = np.sort(rng.choice(count, -(-size * count // n), replace=False))
+            width = len(block) // max(count, 1)
+            blocks.append(replace(block, x=block.x[chosen]))  # type: ignore[type-var]
+            kept.append(start + (width * chosen[:, None] + np.arange(width)).reshape(-1))
+            start += len(block)
+        index = np.concatenate(kept)
         noise = self.noise[index] if np.ndim(self.noise) == 1 else self.noise
-        return replace(self, x=self.x[index], y=self.y[index], noise=noise)
+        x = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
+        return replace(self, x=x, y=self.y[index], noise=noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +133,22 @@ class Solution:
 def solve(problem: Problem, vector: Any) -> Solution:
     """Return the log evidence at a vector of parameters, without its gradient."""
     kernel, mean, noise = problem.unpack(vector)
-    return _solve(problem, kernel(problem.x, problem.x), mean, noise)[0]
+    observed = problem.observed
+    return _solve(problem, covariance(kernel, observed, observed), mean, noise)[0]
 
 
 def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
     """Return the log evidence and its gradient (P,) in the vector of parameters."""
     kernel, mean, noise = problem.unpack(vector)
-    gram, pullback = kernel.with_pullback(problem.x)
+    gram, pullback = covariance_with_pullback(kernel, problem.observed)
     solution, factor, residual = _solve(problem, gram, mean, noise)
     w = factor.solve(residual, transposed=True)
     weights = inverse(factor)
     weights *= -0.5
     weights = add_outer(weights, w, 0.5 / solution.scale)
-    parts = [pullback(weights), mean.pullback(problem.x, w / solution.scale)]
+    parts = [pullback(weights), mean_pullback(mean, problem.observed, w / solution.scale)]
     if problem.noise is None:
-        parts.append(np.array([noise * np.trace(weights)]))
+        parts.append(np.array([noise * (problem.noisy @ np.diagonal(weights))]))
     return solution, np.concatenate(parts)
 
 
@@ -147,11 +182,11 @@ def _least_squares(columns: Any, target: Any) -> tuple[Any, Any]:
 def _solve(problem: Problem, gram: Any, mean: Mean, noise: Any) -> tuple[Solution, Factor, Any]:
     index = np.arange(gram.shape[0])
     diagonal = gram[index, index]
-    gram[index, index] += noise
+    gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy
     factor = cholesky(gram)
     gram[index, index] = diagonal  # the pull-back still reads it
-    basis = mean.basis(problem.x)
-    offset = mean.with_coefficients(np.zeros(basis.shape[1]))(problem.x)
+    basis = mean_basis(mean, problem.observed)
+    offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
     residual = factor.solve(problem.y - offset)
     coefficients = np.zeros(basis.shape[1])
     if coefficients.size:

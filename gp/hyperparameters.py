@@ -14,6 +14,7 @@ by that standard deviation or because an end of the prior would do as well, the 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -21,12 +22,14 @@ from typing import Any, Literal
 import numpy as np
 
 from gp.arrays import Array, as_like, to_numpy
-from gp.checks import as_noise, as_points, as_values
+from gp.checks import as_noise, as_values
 from gp.evidence import Problem, fitted, solve
+from gp.grams import on_host, pieces
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.means import Constant, Mean
-from gp.posterior import Posterior, condition, refuse_contradictions
+from gp.observations import Functional, Values, as_functional
+from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
 from gp.search import Search, curvature, log_evidence, search
 from gp.units import Coordinates, Units
@@ -142,8 +145,8 @@ class Hyperparameters:
 
 
 def fit(
-    x: Array,
-    y: Array,
+    x: Array | Functional | Sequence[Functional],
+    y: Array | Sequence[Array],
     kernel: Kernel | None = None,
     mean: Mean | None = None,
     noise: Array | Literal["learn"] | None = "learn",
@@ -154,19 +157,21 @@ def fit(
     max_iterations: int = 200,
     seed: int | np.random.Generator = 0,
 ) -> Posterior:
-    """Fit a Gaussian process's hyperparameters to values and condition it on them.
+    """Fit a Gaussian process's hyperparameters to values, or gradients too, and condition it on them.
 
     Parameters
     ----------
-    x : points (n, D), NumPy or torch, n >= 1. Their scale does not matter.
-    y : (n,), observed values.
+    x : points (n, D), NumPy or torch, n >= 1. Their scale does not matter. Or values and gradients, as
+        ``GaussianProcess.condition`` takes them: ``[gp.Values(x), gp.Gradients(x)]``.
+    y : (n,), observed values; for several blocks a list with one array each, gradients (n, D).
     kernel : what to fit; its present values are one of the starting points. By default a squared
         exponential with one lengthscale per dimension. An array of lengthscales is fitted entry
         by entry, a number as one for all dimensions.
     mean : its linear coefficients are found in closed form. A constant by default; wrap it in
         ``gp.means.Fixed`` to leave it as it is.
     noise : ``"learn"`` a common noise variance; ``None`` for none; or known variances, a number or
-        (n,). Known noise fixes the scale, which is then searched like the rest.
+        (n,). Known noise fixes the scale, which is then searched like the rest. A common noise is
+        that of values: gradients are exact, unless (n,) says how much noise they have.
     method : ``"map"`` maximises evidence times prior, ``"evidence"`` the evidence within the same
         bounds. They differ only outside the plateaus of the priors.
     priors : :class:`gp.priors.Priors`; weak by default.
@@ -194,12 +199,12 @@ def fit(
     """
     _check_choices(method, noise, n_starts, max_iterations)
     _check_kinds(mean, priors)
-    x, y = _checked_data(x, y)
-    n_starts = _default_starts(*x.shape) if n_starts is None else n_starts
-    units = Units.of(to_numpy(x), to_numpy(y))
-    problem = _problem(x, y, kernel, mean, noise, units=units)
+    observed, y = _checked_data(x, y)
+    n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
+    units = Units.of(on_host(observed), to_numpy(y))
+    problem = _problem(observed, y, kernel, mean, noise, units=units)
     if _without_noise(problem):
-        refuse_contradictions(x, y, np.full(len(y), _SAME * units.output))
+        _refuse_contradictions(problem, _SAME * units.output)
     coordinates = Coordinates.of(problem, units, priors or Priors())
     limits = Search(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
     found = search(problem, coordinates, limits)
@@ -223,7 +228,7 @@ def fit(
             RuntimeWarning,
             stacklevel=2,
         )
-    return posterior_at(hyperparameters, hyperparameters.theta, x, y)
+    return posterior_at(hyperparameters, hyperparameters.theta, observed, y)
 
 
 def _check_choices(method: str, noise: object, n_starts: int | None, max_iterations: int) -> None:
@@ -253,18 +258,27 @@ def _default_starts(n: int, dimension: int) -> int:
     return max(6 if n > _MANY_POINTS else 3, 3 + 3 * (dimension - 5))
 
 
-def _checked_data(x: Array, y: Array) -> tuple[Array, Array]:
-    x = as_points("x", x)
-    if x.shape[0] == 0:
+def _refuse_contradictions(problem: Problem, allowed: float) -> None:
+    for block, part in pieces(problem.observed):
+        if isinstance(block, Values):
+            values = problem.y[part]
+            refuse_contradictions(block.x, values, np.full(len(values), allowed))
+
+
+def _checked_data(
+    x: Array | Functional | Sequence[Functional], y: Array | Sequence[Array]
+) -> tuple[Functional, Array]:
+    observed = as_functional(x)
+    if len(observed) == 0:
         raise ValueError(
             "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
             "use GaussianProcess(kernel).condition(x, y), which works without"
         )
-    return x, as_values("y", y, int(x.shape[0]), x)
+    return observed, as_values("y", flat(y), len(observed), observed.x)
 
 
 def posterior_at(
-    hyperparameters: Hyperparameters, theta: Any, x: Array, y: Array, factor: float = 1.0
+    hyperparameters: Hyperparameters, theta: Any, observed: Functional, y: Array, factor: float = 1.0
 ) -> Posterior:
     """Return the posterior at other hyperparameters theta (P,), given the data of the fit.
 
@@ -273,11 +287,11 @@ def posterior_at(
     vector = hyperparameters.coordinates.vector(theta)
     kernel, mean, noise = fitted(hyperparameters.problem, vector, factor)
     noise = as_like(noise, y) if np.ndim(noise) == 1 else noise
-    return replace(condition(kernel, mean, x, y, noise), hyperparameters=hyperparameters)
+    return replace(condition(kernel, mean, observed, y, noise), hyperparameters=hyperparameters)
 
 
 def _problem(
-    x: Array,
+    observed: Functional,
     y: Array,
     kernel: Kernel | None,
     mean: Mean | None,
@@ -285,14 +299,13 @@ def _problem(
     *,
     units: Units,
 ) -> Problem:
-    points = np.asarray(to_numpy(x), dtype=float)
     values = np.asarray(to_numpy(y), dtype=float)
     known = None if isinstance(noise, str) else to_numpy(as_noise(noise, len(values), y))
     without = known is not None and not np.any(known)
     if kernel is None:
         kernel = SquaredExponential(units.inputs, units.output**2)
     return Problem(
-        x=points,
+        x=on_host(observed),
         y=values,
         kernel=as_kernel(kernel),
         mean=Constant() if mean is None else mean,

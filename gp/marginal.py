@@ -124,8 +124,8 @@ def marginalise(
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
     kept = np.flatnonzero(weights > 1e-6 / n_points)
-    x = posterior.x
-    posteriors = tuple(posterior_at(fit, thetas[j], x, posterior.y, scales[j]) for j in kept)
+    observed = posterior.observations
+    posteriors = tuple(posterior_at(fit, thetas[j], observed, posterior.y, scales[j]) for j in kept)
     return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())
 
 

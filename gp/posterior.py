@@ -234,7 +234,7 @@ class Posterior:
             If no small jitter makes the covariance of all observations positive definite.
         """
         added = self._predicted(x)
-        y = as_values("y", _flat(y), len(added), self.y)
+        y = as_values("y", flat(y), len(added), self.y)
         if noise is None and getattr(self.noise, "ndim", 0) == 1:
             raise ValueError(
                 "noise = None, but the process has a noise for each observation: give the noise "
@@ -296,7 +296,7 @@ def condition(
     observed = as_functional(x)
     if not isinstance(observed, Observations):
         observed = Observations((observed,))
-    y = as_values("y", _flat(y), len(observed), observed.x)
+    y = as_values("y", flat(y), len(observed), observed.x)
     noise = as_noise(noise, len(observed), observed.x)
     factor = cholesky(with_noise(covariance(kernel, observed, observed), observed, noise))
     whitened = factor.solve(y - observed.apply(mean))
@@ -353,7 +353,7 @@ def _joined_noise(known: Array, new: Array, observed: Functional, added: Functio
     return namespace(*parts).concat(parts)
 
 
-def _flat(y: Array | Sequence[Array]) -> Array:
+def flat(y: Array | Sequence[Array]) -> Array:
     """One vector from a list of arrays, one for each block."""
     if isinstance(y, list | tuple) and y and all(hasattr(part, "ndim") for part in y):
         xp = namespace(*y)

@@ -75,10 +75,7 @@ def log_posterior(
 
 def search(problem: Problem, coordinates: Coordinates, asked: Search) -> Found:
     """Return the best optimum found."""
-    n = len(problem.y)
-    small = problem
-    if n > _SCREENING_SIZE:
-        small = problem.subset(np.sort(asked.rng.choice(n, _SCREENING_SIZE, replace=False)))
+    small = problem.smaller(_SCREENING_SIZE, asked.rng)
     left = _starts(small, coordinates, asked)
     spent, iterations = len(left), _SHORT
     while len(left) > 1:
@@ -141,7 +138,7 @@ def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
     points = []
     for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
         theta = np.zeros(len(kinds))
-        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.x.shape[1])
+        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
         theta[kinds == "noise"] = noise
         points.append(theta)
     return points

@@ -18,7 +18,9 @@ import numpy as np
 
 from gp.arrays import to_numpy
 from gp.evidence import Problem
+from gp.grams import blocks_of, pieces
 from gp.kernels.base import Kind, Parameter
+from gp.observations import Functional, Gradients, as_functional
 from gp.priors import JointPrior, Priors
 
 _CONSTANT = 1e-12
@@ -35,6 +37,8 @@ class Units:
     output : standard deviation of the targets. output_varies : whether they differ at all.
 
     A column, or targets, without spread are counted in their own size, or in 1 if they are zero.
+    Where gradients are observed, the targets' spread is what the values or a function with these
+    gradients show, whichever is larger.
     """
 
     centre: Any
@@ -44,11 +48,28 @@ class Units:
 
     @staticmethod
     def of(x: Any, y: Any) -> Units:
-        """Return the units of points (n, D) and targets (n,), n >= 1."""
-        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-        inputs, _ = _spread(x)
-        output, varies = _spread(y[:, None])
-        return Units(x.mean(axis=0), inputs, float(output[0]), bool(varies[0]))
+        """Return the units of points (n, D), or values and gradients, and targets (n,), n >= 1."""
+        observed, y = as_functional(x), np.asarray(y, dtype=float)
+        points = np.concatenate([block.x for block in blocks_of(observed)]).astype(float)
+        inputs, _ = _spread(points)
+        values, rises = _sorted_targets(observed, y, inputs)
+        output, varies = _spread(values[:, None]) if values.size else (np.ones(1), np.zeros(1))
+        size, varying = float(output[0]), bool(varies[0])
+        rise = float(np.sqrt(np.mean(rises**2))) if rises.size else 0.0
+        if rise > (size if varying else _CONSTANT * size):
+            size, varying = rise, True
+        return Units(points.mean(axis=0), inputs, size, varying)
+
+
+def _sorted_targets(observed: Functional, y: Any, inputs: Any) -> tuple[Any, Any]:
+    """Return the values among the targets, and the gradients times the spread of their inputs."""
+    values, rises = [np.zeros(0)], [np.zeros(0)]
+    for block, part in pieces(observed):
+        if isinstance(block, Gradients):
+            rises.append((y[part].reshape(len(block.x), -1) * block.take(inputs, 0)).reshape(-1))
+        else:
+            values.append(y[part])
+    return np.concatenate(values), np.concatenate(rises)
 
 
 def _spread(values: Any) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from bqvi.quadrature.tails import beyond, largest_share, pareto_shape
 from bqvi.quadrature.testing_unseen import first, second
 from gp import Gradients, Values
 from gp.embeddings import embed
+from gp.grams import covariance_with_pullback
 from gp.kernels import Matern32, SquaredExponential
 from gp.measures import Gaussian, GaussianMixture, Uniform
 from gp.observations import Observations, covariance
@@ -76,6 +77,8 @@ def test_gram_with_slopes_is_that_of_the_kernel():
     weights = np.random.default_rng(4).standard_normal(matrix.shape)
     weights = weights + weights.T
     check_pullback(gram, pullback(weights), weights, lengths)
+    shared = covariance_with_pullback(SquaredExponential(lengths, 1.0), observed)[1](weights)
+    np.testing.assert_allclose(pullback(weights), shared[:3], rtol=1e-10)
 
 
 def check_pullback(gram, found, weights, lengths):

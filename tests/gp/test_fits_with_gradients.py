@@ -1,0 +1,179 @@
+"""Hyperparameters from values and gradients: evidence, its gradient, and what the fits find."""
+
+import numpy as np
+import pytest
+import torch
+
+import gp
+from gp.evidence import Problem, solve, solve_with_gradient
+from gp.grams import covariance_with_pullback
+from gp.kernels import Columns, Linear, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
+from gp.observations import Observations
+
+KERNELS = {
+    "se": SquaredExponential(np.array([0.7, 1.3]), 1.5),
+    "one lengthscale": SquaredExponential(0.9, 1.5),
+    "matern 3/2": Matern32(np.array([0.7, 1.3]), 1.5),
+    "matern 5/2": Matern52(np.array([0.7, 1.3]), 1.5),
+    "rational quadratic": RationalQuadratic(1.1, 0.8, 1.7),
+    "composite": SquaredExponential(0.9, 1.5) * Columns(Matern52(1.4), (1,))
+    + Columns(Linear(0.3, 0.2), (0,)),
+}
+MEANS = {
+    "zero": gp.means.Zero(),
+    "linear": gp.means.Linear(),
+    "quadratic": gp.means.NegativeQuadratic(0.0, np.array([0.1, -0.2]), np.array([1.2, 0.8])),
+}
+
+
+def blocks(rng, n=5):
+    """Values, partial derivatives at other points, and both of some points once more."""
+    values, slopes, both = (rng.standard_normal((m, 2)) for m in (n, 4, 2))
+    return [gp.Values(values), gp.Gradients(slopes, (1,)), gp.Values(both), gp.Gradients(both)]
+
+
+@pytest.mark.parametrize("noise", [None, 0.1, "per observation"])
+@pytest.mark.parametrize("mean", MEANS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_evidence_gradient_is_exact(kernel, mean, noise):
+    rng = np.random.default_rng(0)
+    x = Observations(tuple(blocks(rng)))
+    y = rng.standard_normal(len(x))
+    known = np.linspace(0.05, 0.2, len(y)) if noise == "per observation" else noise
+    problem = Problem(x, y, KERNELS[kernel], MEANS[mean], known, profiled=noise is None)
+    vector = problem.pack()
+    _, gradient = solve_with_gradient(problem, vector)
+    step = 1e-5  # central differences: error step^2 f''' / 6 + eps f / step, about 1e-9
+    numeric = [
+        (solve(problem, vector + d).log_evidence - solve(problem, vector - d).log_evidence) / (2 * step)
+        for d in step * np.eye(len(vector))
+    ]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("lengthscale", [np.array([0.7, 1.3]), 0.9])
+def test_closed_form_agrees_with_autodiff(lengthscale):
+    """A subclass is not known to have the closed form, and goes through torch."""
+
+    class Same(SquaredExponential):
+        pass
+
+    rng = np.random.default_rng(1)
+    x = Observations(tuple(blocks(rng)))
+    weights = rng.standard_normal((len(x), len(x)))
+    weights = weights + weights.T
+    closed, autodiff = (
+        covariance_with_pullback(kind(lengthscale, 1.5), x) for kind in (SquaredExponential, Same)
+    )
+    np.testing.assert_array_equal(closed[0], autodiff[0])
+    np.testing.assert_allclose(closed[1](weights), autodiff[1](weights), rtol=1e-11)
+
+
+def drawn(seed, n, d=2, lengthscale=(0.6, 2.0)):
+    """Values and gradients at n points of a function drawn from a process with known lengthscales."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, d))
+    x = [gp.Values(x), gp.Gradients(x)]
+    y = gp.GaussianProcess(SquaredExponential(np.array(lengthscale), 4.0)).sample(x, 1, rng)[0]
+    return x, [y[:n], y[n:].reshape(n, d)]
+
+
+def test_evidence_is_that_of_the_posterior():
+    x, y = drawn(0, 12)
+    posterior = gp.fit(x, [y[0] + 3.0, y[1]], noise=None)
+    found = posterior.hyperparameters
+    assert found.converged
+    # without noise the covariance has a condition number of about 1e10
+    np.testing.assert_allclose(posterior.log_marginal_likelihood, found.log_evidence, rtol=1e-5)
+    np.testing.assert_allclose(posterior.mean(x[1]), y[1].reshape(-1), atol=1e-4)
+    np.testing.assert_allclose(posterior.mean(x[0].x), y[0] + 3.0, atol=1e-4)
+
+
+def test_gradients_tell_lengthscales_better_than_values_alone():
+    """Over 8 draws; were gradients of no use, 7 or more would be nearer with probability 0.035."""
+    errors = []
+    for seed in range(8):
+        x, y = drawn(seed, 10)
+        with_gradients = gp.fit(x, y, noise=None)
+        values_only = gp.fit(x[0].x, y[0], noise=None)
+        errors.append(
+            [
+                np.sum(np.log(posterior.kernel.lengthscale / [0.6, 2.0]) ** 2)
+                for posterior in (with_gradients, values_only)
+            ]
+        )
+    errors = np.array(errors)
+    assert np.sum(errors[:, 0] < errors[:, 1]) >= 7
+    assert errors[:, 0].sum() < 0.5 * errors[:, 1].sum()
+
+
+def test_gradients_alone():
+    """The level of the function is then open; its shape is not."""
+    x, y = drawn(3, 25)
+    posterior = gp.fit(x[1], y[1], noise=None)
+    np.testing.assert_allclose(posterior.kernel.lengthscale, [0.6, 2.0], rtol=0.15)
+    at = np.random.default_rng(9).uniform(-0.8, 0.8, (30, 2))
+    truth = gp.GaussianProcess(SquaredExponential(np.array([0.6, 2.0]), 4.0)).condition(x, y).mean(at)
+    rises = posterior.mean(at) - posterior.mean(at)[0] - (truth - truth[0])
+    assert np.max(np.abs(rises)) < 0.01 * np.ptp(truth)
+
+
+@pytest.mark.parametrize(("scale_x", "scale_y"), [(1e6, 1.0), (1.0, 1e-6), (1e-5, 1e4)])
+def test_units_do_not_matter(scale_x, scale_y):
+    x, y = drawn(4, 10)
+    plain = gp.fit(x, y)
+    x = [gp.Values(scale_x * x[0].x), gp.Gradients(scale_x * x[0].x)]
+    other = gp.fit(x, [scale_y * y[0], scale_y / scale_x * y[1]])
+    np.testing.assert_allclose(other.kernel.lengthscale / scale_x, plain.kernel.lengthscale, rtol=1e-2)
+    np.testing.assert_allclose(other.kernel.variance / scale_y**2, plain.kernel.variance, rtol=1e-2)
+
+
+def test_learnt_noise_is_that_of_the_values():
+    x, y = drawn(5, 40)
+    rng = np.random.default_rng(6)
+    posterior = gp.fit(x, [y[0] + 0.2 * rng.standard_normal(40), y[1]])
+    assert 0.016 < posterior.noise < 0.1  # 0.04, its logarithm known to sqrt(2 / 40) = 0.22
+    np.testing.assert_allclose(posterior.mean(x[1]), y[1].reshape(-1), atol=1e-2)
+    noise = np.repeat([0.04, 1e-6], [40, 80])
+    known = gp.fit(x, y, noise=noise)
+    np.testing.assert_array_equal(known.noise, noise)
+
+
+def test_torch_gives_torch_and_many_points_are_screened_on_some():
+    x, y = drawn(7, 105)  # 315 observations
+    posterior = gp.fit(x, y, noise=None, n_starts=1)
+    tensors = [gp.Values(torch.from_numpy(x[0].x)), gp.Gradients(torch.from_numpy(x[0].x))]
+    same = gp.fit(tensors, [torch.from_numpy(part) for part in y], noise=None, n_starts=1)
+    np.testing.assert_allclose(posterior.kernel.lengthscale, [0.6, 2.0], rtol=0.02)
+    np.testing.assert_allclose(same.kernel.lengthscale, posterior.kernel.lengthscale, rtol=1e-6)
+    assert isinstance(same.mean(torch.zeros((3, 2), dtype=torch.float64)), torch.Tensor)
+
+
+def test_marginalised_and_extended():
+    x, y = drawn(8, 10)
+    posterior = gp.fit(x, y, noise=None)
+    marginal = gp.marginalise(posterior, 16)
+    at = np.random.default_rng(1).uniform(-1, 1, (5, 2))
+    assert marginal.effective_size > 4
+    np.testing.assert_allclose(
+        marginal.mean(at), posterior.mean(at), atol=5 * posterior.variance(at).max() ** 0.5
+    )
+    assert len(posterior.extend(at, np.zeros(5), 1e-2).y) == 35
+
+
+def test_what_cannot_be_fitted_is_named():
+    x, y = drawn(9, 6)
+    with pytest.raises(TypeError, match="Matern12 has no derivatives"):
+        gp.fit(x, y, Matern12(1.0))
+    with pytest.raises(ValueError, match="give 18 of them"):
+        gp.fit(x, y[0])
+    with pytest.raises(ValueError, match="are the same point"):
+        gp.fit([gp.Values(np.zeros((2, 2))), x[1]], [np.arange(2.0), y[1]], noise=None)
+    with pytest.raises(ValueError, match="x has no points"):
+        gp.fit([gp.Values(np.zeros((0, 2)))], [np.zeros(0)])
+
+    class Other(gp.Values):
+        pass
+
+    with pytest.raises(TypeError, match="x holds Other"):
+        gp.fit(Other(x[0].x), y[0])
