@@ -99,19 +99,56 @@ class Hyperparameters:
         return np.sqrt(np.diag(np.linalg.inv(self.precision)))
 
     @cached_property
-    def undetermined(self) -> tuple[str, ...]:
-        """Names of the parameters that the data do not determine.
+    def reasons(self) -> dict[str, str]:
+        """Why the parameters that the data do not determine are not: a sentence for each name.
 
-        Those whose standard deviation is more than 70 % of the prior's; those outside the plateau
-        of their prior, where it is the prior that stopped them; and those that could as well be at
-        an end of it (infinite or zero, for all the data know), which costs less than 2 nats with
-        the others as they are.
+        Named are those outside the plateau of their prior, where it is the prior that stopped them;
+        those that could as well be at an end of it (infinite or zero, for all the data know), which
+        costs less than 2 nats with the others as they are; and those whose standard deviation is
+        more than 70 % of the prior's.
+        """
+        prior, open_ended = self.coordinates.prior, self._open_ended()
+        found = {}
+        for index, name in enumerate(self.names):
+            if self.theta[index] < prior.lower[index]:
+                found[name] = "the prior alone keeps it from smaller values"
+            elif self.theta[index] > prior.upper[index]:
+                found[name] = "the prior alone keeps it from larger values"
+            elif open_ended[index]:
+                found[name] = "an end of its prior would do as well"
+            elif self.sd[index] > _UNDETERMINED * prior.sd[index]:
+                found[name] = "the data leave it about as vague as its prior"
+        if self.n_repeated:
+            found["noise"] = self.why_noise_vanished()
+        return {name: found[name] for name in self.names if name in found}
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """Names of the parameters that the data do not determine; :attr:`reasons` says why."""
+        return tuple(self.reasons)
+
+    @cached_property
+    def n_repeated(self) -> int:
+        """How many rows are copies of another, targets and all, if that made a learnt noise vanish.
+
+        A copy that agrees to the last digit multiplies the evidence by noise^(-1/2) as the noise
+        goes to zero, without bound: the fit is then of the copies, at the expense of all other rows.
         """
         prior = self.coordinates.prior
-        vague = self.sd > _UNDETERMINED * prior.sd
-        outside = (self.theta < prior.lower) | (self.theta > prior.upper)
-        names = np.array(self.names)[vague | outside | self._open_ended()]
-        return tuple(names.tolist())
+        if self.problem.noise is not None or self.theta[-1] >= prior.lower[-1]:
+            return 0
+        return sum(
+            len(block) - len(np.unique(np.column_stack([block.x, self.problem.y[part]]), axis=0))
+            for block, part in pieces(self.problem.observed)
+            if isinstance(block, Values)
+        )
+
+    def why_noise_vanished(self) -> str:
+        """Say how many rows are copies of another, and what to do about it."""
+        return (
+            f"{self.n_repeated} of {len(self.problem.y)} rows repeat another, targets and all, and so the "
+            "evidence grows without bound as the noise vanishes: keep one of each where they are copies"
+        )
 
     def _open_ended(self) -> Any:
         """Return which parameters, (P,), the data do not keep from an end of their prior."""
@@ -127,7 +164,6 @@ class Hyperparameters:
 
     def __str__(self) -> str:
         values = self.values
-        undetermined = set(self.undetermined)
         lines = [
             f"log evidence {self.log_evidence:.4f}, jitter {self.jitter:.3g}, "
             f"{'converged' if self.converged else 'NOT converged: ' + self.message}, "
@@ -139,7 +175,8 @@ class Hyperparameters:
                 f"  {'overall scale (closed form)':32s} {self.scale:12.5g}   sd of log {(2 / n) ** 0.5:.3g}"
             )
         for name, value, sd in zip(self.names, values, self.sd, strict=True):
-            note = "  not determined by the data" if name in undetermined else ""
+            why = self.reasons.get(name)
+            note = f"  not determined by the data: {why}" if why else ""
             lines.append(f"  {name:32s} {value:12.5g}   sd of log (or in units) {sd:.3g}{note}")
         return "\n".join(lines)
 
@@ -189,7 +226,8 @@ def fit(
 
     Warns
     -----
-    RuntimeWarning : if the search did not converge.
+    RuntimeWarning : if the search did not converge; if rows that repeat, targets and all, made the
+        noise vanish.
 
     Raises
     ------
@@ -225,6 +263,13 @@ def fit(
         warnings.warn(
             f"the hyperparameters did not converge ({hyperparameters.message}): raise "
             "max_iterations, or simplify the kernel",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if hyperparameters.n_repeated:
+        warnings.warn(
+            f"y: {hyperparameters.why_noise_vanished()}, or give noise, or a prior of it that ends higher, "
+            "priors=Priors(noise=Plateau(...))",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -85,7 +85,8 @@ class Priors:
         has a flat prior where it is found in closed form.
     noise : variance of the noise, in units of the overall scale of the kernel where that is found
         in closed form, else in variances of the targets. It ends where a covariance of a few thousand
-        points has digits left; rows that repeat, targets and all, pull the noise there.
+        points has digits left; rows that repeat, targets and all, pull the noise there, and a fit warns
+        of them.
     period : in standard deviations of the input column.
     shape : without a unit: the mixing parameter of a rational quadratic, the lengthscale of a
         periodic kernel.

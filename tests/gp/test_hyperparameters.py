@@ -363,6 +363,23 @@ def test_two_values_at_one_point_need_noise(data):
         assert y[3] - 0.2 < mean < y[3] + 0.5  # between the two values, or on the side of its neighbours
 
 
+def test_copies_of_rows_that_make_the_noise_vanish_are_named(data):
+    """Targets of three levels, as of a rating, and every third row twice: noise explains each level."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(60, 3))
+    y = np.round(x[:, 0] + rng.normal(size=60))
+    with pytest.warns(RuntimeWarning, match="20 of 80 rows repeat another"):
+        collapsed = gp.fit(np.concatenate([x, x[::3]]), np.concatenate([y, y[::3]])).hyperparameters
+    assert "repeat another" in collapsed.reasons["noise"]
+    assert "repeat another" in str(collapsed)
+    distinct = gp.fit(x, y)  # warnings are errors
+    assert distinct.hyperparameters.n_repeated == 0
+    assert "noise" not in distinct.hyperparameters.undetermined
+    assert 0.5 < distinct.noise < 2.0  # 1 + 1 / 12 by rounding, known to sqrt(2 / 60) = 18 %
+    smooth = gp.fit(np.concatenate([data[0], data[0][:1]]), np.append(data[1], data[1][0]))
+    assert smooth.hyperparameters.n_repeated == 0  # one copy among values that are noisy does no harm
+
+
 def test_nothing_to_fit_to(data):
     with pytest.raises(ValueError, match="x has no points"):
         gp.fit(data[0][:0], data[1][:0])
