@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.paired import Line
+from benchmarks.peak import peak as peak_now
 
 ROWS, COLUMNS = 10_000_000, 8
 
@@ -51,7 +51,7 @@ def _measure(path: str) -> None:
     model = GaussianMixture(16, np.eye(COLUMNS))
     first = bqvi.fit(model, data, "sngd", minibatch=100, steps=1000, record=[0])
     second = bqvi.fit(model, data, "cavi", steps=1, record=[0], start_from=first.q)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_now() / 2**10
     mapped = ROWS * COLUMNS * 4 / 2**30  # pages of the map count as resident while memory is free
     print(peak - mapped, first.state.seconds, second.state.seconds)
 

@@ -7,7 +7,8 @@ w_j drawn from that density and phases from the uniform distribution,
 
 has mean zero and covariance k (Rahimi & Recht 2007). The spectral density of the squared
 exponential is Gaussian, that of a Matern kernel a multivariate t, that of a rational quadratic a
-Gaussian with a Gamma precision; the frequencies of a product of kernels add, the paths of a sum do.
+Gaussian with a Gamma precision; the frequencies of a product of kernels add, the paths of a sum do, and
+products of sums are multiplied out.
 A periodic kernel is exp(-z) exp(z cos phi) in each dimension, z = 1 / lengthscale^2, phi = 2 pi (x - y) /
 period: the characteristic function in phi of the difference of two Poisson variables of mean z / 2
 (Skellam 1946), which therefore are its harmonics.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from math import pi, sqrt
 from typing import Any, Protocol
 
@@ -133,10 +135,11 @@ def draw_path(kernel: Kernel, mean: Mean, like: Array, n_features: int, rng: np.
 def _components(
     kernel: Kernel, like: Array, n_features: int, rng: np.random.Generator
 ) -> tuple[Component, ...]:
-    if isinstance(kernel, Sum):
-        parts = (_components(term, like, n_features, rng) for term in kernel.terms)
+    terms = _terms(kernel)
+    if len(terms) > 1:
+        parts = (_components(term, like, n_features, rng) for term in terms)
         return tuple(component for part in parts for component in part)
-    dimension = like.shape[1]
+    kernel, dimension = terms[0], like.shape[1]
     plane = _plane(kernel, dimension, rng)
     if plane is not None:
         return (Plane(as_like(plane[0], like), as_like(plane[1], like)),)
@@ -144,6 +147,20 @@ def _components(
     amplitudes = sqrt(2 * variance / n_features) * rng.standard_normal(n_features)
     phases = rng.uniform(0, 2 * pi, n_features)
     return (Waves(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like)),)
+
+
+def _terms(kernel: Kernel) -> tuple[Kernel, ...]:
+    """Return kernels that add up to a kernel and are no sums: products of sums are multiplied out."""
+    if isinstance(kernel, Sum):
+        return tuple(inner for term in kernel.terms for inner in _terms(term))
+    if isinstance(kernel, Columns):
+        return tuple(Columns(term, kernel.columns) for term in _terms(kernel.kernel))
+    if isinstance(kernel, Product):
+        return tuple(
+            Product(factors) if len(factors) > 1 else factors[0]
+            for factors in product(*(_terms(factor) for factor in kernel.factors))
+        )
+    return (kernel,)
 
 
 def _plane(kernel: Kernel, dimension: int, rng: np.random.Generator) -> tuple[Any, Any] | None:

@@ -312,6 +312,7 @@ def test_samples_have_the_posterior_moments(data):
         Periodic(np.array([0.9, 1.4]), np.array([1.3, 2.1]), 1.7),
         Matern52(ARD) * Columns(Periodic(1.2, 1.1), (0,)),
         Linear(0.6, 0.2) + Constant(0.4) + Columns(Linear(0.3), (1,)) + SquaredExponential(0.8),
+        SquaredExponential(ARD, 1.7) * (Columns(Matern52(0.5) + Constant(0.4), (1,)) + Matern32(2.0, 0.6)),
     ],
     ids=lambda kernel: type(kernel).__name__,
 )
@@ -341,8 +342,9 @@ def test_a_path_is_one_function_and_has_a_gradient(data):
 
 def test_kernels_without_features_say_so(data):
     x, y, _ = data
-    with pytest.raises(TypeError, match="sample\\(x, n, seed\\)"):
-        gp.GaussianProcess(White()).condition(x, y, 0.1).sample_path(seed=0)
+    for kernel in (White(), White() * SquaredExponential(1.0), Linear() * SquaredExponential(1.0)):
+        with pytest.raises(TypeError, match="sample\\(x, n, seed\\)"):
+            gp.GaussianProcess(kernel).condition(x, y, 0.1).sample_path(seed=0)
 
 
 def test_jitter_is_zero_unless_needed_and_reported(data):
