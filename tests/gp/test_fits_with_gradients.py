@@ -90,9 +90,9 @@ def test_evidence_is_that_of_the_posterior():
 
 
 def test_gradients_tell_lengthscales_better_than_values_alone():
-    """Over 8 draws; were gradients of no use, 7 or more would be nearer with probability 0.035."""
+    """In each of 6 draws; were gradients of no use, that would happen with probability 1 / 64."""
     errors = []
-    for seed in range(8):
+    for seed in range(6):
         x, y = drawn(seed, 10)
         with_gradients = gp.fit(x, y, noise=None)
         values_only = gp.fit(x[0].x, y[0], noise=None)
@@ -103,7 +103,7 @@ def test_gradients_tell_lengthscales_better_than_values_alone():
             ]
         )
     errors = np.array(errors)
-    assert np.sum(errors[:, 0] < errors[:, 1]) >= 7
+    assert np.all(errors[:, 0] < errors[:, 1])
     assert errors[:, 0].sum() < 0.5 * errors[:, 1].sum()
 
 
@@ -139,14 +139,24 @@ def test_learnt_noise_is_that_of_the_values():
     np.testing.assert_array_equal(known.noise, noise)
 
 
-def test_torch_gives_torch_and_many_points_are_screened_on_some():
+def test_many_points_are_screened_on_some():
     x, y = drawn(7, 105)  # 315 observations
     posterior = gp.fit(x, y, noise=None, n_starts=1)
-    tensors = [gp.Values(torch.from_numpy(x[0].x)), gp.Gradients(torch.from_numpy(x[0].x))]
-    same = gp.fit(tensors, [torch.from_numpy(part) for part in y], noise=None, n_starts=1)
     np.testing.assert_allclose(posterior.kernel.lengthscale, [0.6, 2.0], rtol=0.02)
+    problem = posterior.hyperparameters.problem
+    small = problem.smaller(60, np.random.default_rng(0))
+    assert len(small.y) == len(small.observed) == 60
+    known = posterior.mean(small.observed)  # whole gradients, each beside its own targets
+    np.testing.assert_allclose(small.y, known, atol=1e-3)
+
+
+def test_torch_gives_torch():
+    x, y = drawn(7, 12)
+    tensors = [gp.Values(torch.from_numpy(x[0].x)), gp.Gradients(torch.from_numpy(x[0].x))]
+    posterior = gp.fit(tensors, [torch.from_numpy(part) for part in y])
+    same = gp.fit(x, y)
     np.testing.assert_allclose(same.kernel.lengthscale, posterior.kernel.lengthscale, rtol=1e-6)
-    assert isinstance(same.mean(torch.zeros((3, 2), dtype=torch.float64)), torch.Tensor)
+    assert isinstance(posterior.mean(torch.zeros((3, 2), dtype=torch.float64)), torch.Tensor)
 
 
 def test_marginalised_and_extended():
