@@ -160,7 +160,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             ax.set_title(name)
     drawing.legend_below(figure, axes)
     caption = (
-        "ELBO below that of the best record of all runs, drawn as 1e-4 where it is less. Natural gradient has "
+        "ELBO below that of the best of all runs, drawn as 1e-4 where it is less. Natural gradient has "
         f"a run and a tuned step size for each budget. {drawing.band_caption(results)}"
     )
     return [Drawing("gap", figure, caption)]
