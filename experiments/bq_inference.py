@@ -89,7 +89,8 @@ def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
     drawing.legend_below(figure, axes, columns=3)
     caption = (
         f"Gap to the best Gaussian against {label}; recording is not in the time. Natural gradients and Adam "
-        f"are tuned for each budget, a point each. {drawing.band_caption(results)}"
+        f"are tuned for each budget, a point each. Gaps below {LEAST:g} are drawn as that. "
+        f"{drawing.band_caption(results)}"
     )
     return Drawing(cost, figure, caption)
 

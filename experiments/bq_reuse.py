@@ -8,6 +8,7 @@ estimates the gradient there; those with a memory have all they saw before, of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -48,6 +49,12 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     ]
 
 
+@cache
+def truth(name: str, step: int) -> np.ndarray:
+    """The whitened gradient at a step of the path, which all estimators and seeds share."""
+    return flat(moments(target_named(name), Frame.of(path(name)[step]), POINTS).y)
+
+
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return the squared error of the whitened gradient at each step of the path."""
     name = case.settings["target"]
@@ -63,7 +70,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         else:
             found = estimator(model, q, batch, rng)
         natural = found.values if found.natural else q.gradient_to_natural(found.values)
-        error = whitened(q, natural) - flat(moments(target, Frame.of(q), POINTS).y)
+        error = whitened(q, natural) - truth(name, step)
         rows.append({"iteration": step, "squared": float(error @ error)})
     return pd.DataFrame(rows)
 
