@@ -11,7 +11,8 @@ import pandas as pd
 import bqvi
 from acquisition.minibatch import Balanced, Features
 from bqvi.arrays import inner, subtract
-from experiments import drawing
+from experiments import drawing, evidence
+from experiments.claims import Claim
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.minibatch_problems import Setting, clusters
 from experiments.summaries import quartiles
@@ -103,7 +104,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_xlabel("N")
         ax.set_ylabel(label)
     drawing.legend_below(made, axes)
-    caption = "Balanced mini-batches of 100. Line: median; band: interquartile range over seeds."
+    caption = f"Balanced mini-batches of 100. {drawing.band_caption(results)}"
     return [Drawing("growth", made, caption)]
 
 
@@ -113,14 +114,48 @@ def tables(results: pd.DataFrame) -> list[Table]:
     return [Table("growth", quartiles(results, COLUMNS), caption)]
 
 
+BASE = 10_000
+"""N with which larger ones are compared: with fewer data there are too few batches to average."""
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check whether the gain, and the time of a draw, hold from `BASE` to larger N."""
+    larger = [n for n in dict.fromkeys(results["n"]) if n > BASE]
+    checks = {
+        column: [
+            evidence.less(results, f"{how}, N = {n}", f"{how}, N = {BASE}", column, f"{how}, N = {n}",
+                          factor=factor, shown=shown)
+            for how in dict.fromkeys(results["how"]) for n in larger
+        ]
+        for column, factor, shown in (("mse", 1.25, "MSE / uniform"), ("draw", 2.0, "microseconds"))
+    }  # fmt: skip
+    proposed = (
+        (
+            "7.3.4",
+            "What a balanced partition gains over chance does not wear off with more data.",
+            f"its relative error is less than 1.25 times that at N = {BASE}",
+            checks["mse"],
+        ),
+        (
+            "7.3.4",
+            "A draw from a balanced partition takes no longer with more data.",
+            f"it takes less than twice what it takes at N = {BASE}",
+            checks["draw"],
+        ),
+    )
+    return [Claim(*parts) for parts in proposed if parts[-1]]
+
+
 experiment = Experiment(
     name="minibatch-scaling",
     title="Mini-batches of up to a million data",
-    summary="""Features and partitions take time in proportion to N, once; a draw takes microseconds at any N,
-    since all it does is to read off the next batch. The gain in error does not wear off with N.""",
+    summary="""Features and partitions take time in proportion to N, once; a draw reads off the
+    next batch. Whether the gain in error lasts, and whether a draw takes as long at any N, is decided by the
+    claims.""",
     cases=cases,
     run=run,
     draw=draw,
     tables=tables,
+    claims=claims,
     seeds=3,
 )
