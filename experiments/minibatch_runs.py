@@ -291,7 +291,8 @@ experiment = Experiment(
     Mixtures have many local optima, and chance has a say in which of them a run ends; a lower error of the
     gradient does not. So read first how many seeds arrived, then what it cost those that did. Whether
     choosing saves evaluations, whether it saves seconds where a datum costs microseconds, and whether it is
-    ever much worse than chance, is decided by the claims, from the runs shown here.""",
+    ever much worse than chance, is decided by the claims, from the runs shown here; a goal that neither
+    of two strategies reaches decides nothing, and counts as not shown.""",
     cases=cases,
     run=run,
     draw=draw,
