@@ -5,10 +5,14 @@ import pytest
 
 import bqvi
 from bqvi.quadrature.credibility import calibration
-from bqvi.quadrature.families import GROWS, ROUGH
+from bqvi.quadrature.ensemble import ROUGHLY, fit
+from bqvi.quadrature.families import GROWS, ROUGH, SPARSE
 from bqvi.quadrature.grams import gram_with_slopes
 from bqvi.quadrature.growing import Growing, tilted
+from bqvi.quadrature.quasi_monte_carlo import sobol
+from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, pareto_shape
+from bqvi.quadrature.testing import integrands
 from bqvi.quadrature.testing_unseen import first, second
 from gp import Gradients, Values
 from gp.embeddings import embed
@@ -86,16 +90,52 @@ def check_pullback(gram, found, weights, lengths):
         assert found[d] == pytest.approx((ahead - behind) / (2 * step), rel=1e-6, abs=1e-7)
 
 
-@pytest.mark.parametrize(
-    "measure", [Gaussian(np.zeros(3), np.ones(3)), Uniform(-np.ones(3), np.array([1.0, 2.0, 9.0]))]
-)
-def test_matern_embedding_is_that_of_the_product(measure):
+BY_COLUMN = (Gaussian(np.zeros(3), np.ones(3)), Uniform(-np.ones(3), np.array([1.0, 2.0, 9.0])))
+
+
+@pytest.mark.parametrize("family", [ROUGH, SPARSE], ids=["rough", "sparse"])
+@pytest.mark.parametrize("measure", BY_COLUMN, ids=["gaussian", "box"])
+def test_embedding_by_column_is_that_of_the_product(measure, family):
     lengths = np.array([0.4, 1.5, 20.0])
     x = np.random.default_rng(5).standard_normal((7, 3))
-    slow, fast = embed(ROUGH.kernel(lengths), measure), ROUGH.embedding(lengths, measure)
+    slow, fast = embed(family.kernel(lengths), measure), family.embedding(lengths, measure)
     np.testing.assert_allclose(fast.mean(x), slow.mean(x), rtol=1e-12)
     assert float(fast.double()) == pytest.approx(float(slow.double()), rel=1e-12)
     assert isinstance(ROUGH.kernel(lengths[:1]), Matern32)
+
+
+def test_sparse_gram_and_its_pullback():
+    v = np.random.default_rng(1).standard_normal((6, 3))
+    lengths, weights = np.array([0.8, 1.7, 3.0]), np.random.default_rng(2).standard_normal((6, 6))
+    weights = weights + weights.T
+    gram = SPARSE.gram(v)
+    matrix, pullback = gram(lengths)
+    np.testing.assert_allclose(matrix, SPARSE.kernel(lengths)(v, v), rtol=1e-12)
+    check_pullback(gram, pullback(weights), weights, lengths)
+
+
+def test_sparse_kernel_shares_its_variance_by_interactions():
+    """Far apart in j of ten coordinates, what is left is (1 + w)^-j, w = .03: by inclusion and exclusion."""
+    dimension, w = 10, 0.03
+    kernel = SPARSE.kernel(np.ones(dimension))
+    at = np.zeros((1, dimension))
+    for far in range(4):
+        other = np.where(np.arange(dimension) < far, 100.0, 0.0)[None, :]
+        assert kernel(at, other)[0, 0] == pytest.approx((1 + w) ** -far, rel=1e-12)
+
+
+def test_a_sum_of_functions_of_one_coordinate_is_seen_as_one():
+    """Five nats of evidence over smooth functions of all ten, where nothing but the kernels differs."""
+    f = {i.name: i for i in integrands()}["additive 10"]
+    u = f.measure.from_unit_cube(sobol(10, 60, 0))
+    y = f.function(u)[:, None]
+    found = fit(f.measure, Data(u, (y - y.mean()) / y.std()), precision=ROUGHLY)
+    names = [member.name for member in found.members]
+    assert names[0] == "axes, sparse"
+    assert found.scores[0] - found.scores[names.index("axes")] > 5
+    mean, covariance = found.members[0].integral()
+    error = y.mean() + y.std() * mean[0, 0] - f.truth
+    assert abs(error) < 3 * y.std() * np.sqrt(covariance[0, 0] * found.members[0].profile.covariance[0, 0])
 
 
 @pytest.mark.parametrize("shape", [0.3, 0.7, 1.2])
