@@ -80,10 +80,12 @@ class Ensemble:
         return weights / weights.sum()
 
     @property
-    def growing(self) -> float:
-        """The weight of functions that grow in the tails."""
-        named = zip(self.members, self.weights, strict=True)
-        return float(sum(weight for member, weight in named if member.name == GROWING))
+    def growth(self) -> float:
+        """By how many nats functions that grow in the tails are ahead of all others; -inf without both."""
+        grows = np.array([member.name == GROWING for member in self.members])
+        if grows.all() or not grows.any():
+            return -np.inf
+        return float(self.scores[grows].max() - self.scores[~grows].max())
 
     def fits(self, earlier: Fits | None = None) -> Fits:
         """Return where the next fit starts."""
@@ -95,6 +97,8 @@ class Ensemble:
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
         resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND]
+        if self.best.name == GROWING and PLAIN in resting:
+            resting.remove(PLAIN)  # by how much it is behind is asked each time
         return Fits(thetas, rotation, tuple(resting))
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.quadrature.credibility import calibration
+from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import GROWS, ROUGH, SPARSE
 from bqvi.quadrature.grams import gram_with_slopes
@@ -165,12 +165,27 @@ def test_mass_beyond_the_nodes_in_one_dimension():
     assert float(found[0]) == pytest.approx(whole - part, rel=1e-5)  # 200,000 steps inside
 
 
-def test_calibration_of_errors_left_out():
+def test_errors_left_out_are_counted_and_compared():
     rng = np.random.default_rng(0)
     sds = np.full((2000, 1), 0.3)
-    assert calibration(0.3 * rng.standard_normal((2000, 1)), sds) == pytest.approx(1.0, abs=0.1)
-    assert calibration(0.9 * rng.standard_normal((2000, 1)), sds) == pytest.approx(3.0, rel=0.1)
-    assert calibration(np.zeros((5, 1)), np.zeros((5, 1))) == 1.0
+    ratio, count = left_out(0.9 * rng.standard_normal((2000, 1)), sds)
+    assert ratio == pytest.approx(9.0, rel=0.15)  # 4.7 standard deviations of sqrt(2 / 2000)
+    assert count == pytest.approx(2000)
+    assert left_out(np.zeros((5, 1)), np.zeros((5, 1)))[0] == 0.0
+    sds[0] = 300.0  # one node has all of the variance
+    assert left_out(sds, sds) == pytest.approx((1.0, 1.0), rel=1e-2)
+    both = np.column_stack([sds, sds])
+    assert left_out(both * [1.0, 2.0], both)[0] == pytest.approx(4.0)
+
+
+def test_errors_left_out_widen_and_narrow():
+    assert kappa([]) == pytest.approx(np.sqrt(2))
+    assert kappa([], outside=(9.0, 1000.0)) == pytest.approx(3.0, rel=0.01)
+    assert kappa([], outside=(0.5, 4.0)) == 1.0
+    # ten nodes at most speak for an estimate whose increments were too large
+    wild = [Past(np.array([10.0 * (-1) ** t]), np.array([0.5**t]), 0.0) for t in range(6)]
+    assert kappa(wild, outside=(0.2, 1e6)) == pytest.approx(kappa(wild, outside=(0.2, 10.0)))
+    assert kappa(wild, outside=(0.2, 10.0)) > 5
 
 
 def heavy_quotient(x):
