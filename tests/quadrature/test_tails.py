@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import bqvi
+from acquisition.pointwise import UncertaintySampling
 from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import GROWS, ROUGH, SPARSE
 from bqvi.quadrature.grams import gram_with_slopes
 from bqvi.quadrature.growing import Growing, tilted
+from bqvi.quadrature.integrand import IntegrandError
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, pareto_shape
@@ -51,6 +53,58 @@ def test_growing_embedding_against_a_rule(measure):
     assert float(pair.double(STANDARD)) == pytest.approx(
         float(weights @ kernel(points, rule(STANDARD)[0]) @ rule(STANDARD)[1]), rel=1e-7
     )
+
+
+@pytest.mark.parametrize("measure", [STANDARD, MIXTURE], ids=["gaussian", "mixture"])
+def test_growing_derivatives_against_differences(measure):
+    kernel = Growing(SquaredExponential(np.array([0.9, 1.4]), 1.0), 0.4)
+    rng = np.random.default_rng(7)
+    x, y, step = rng.standard_normal((3, 2)), rng.standard_normal((4, 2)), 1e-5
+    found, diagonal, pair = kernel.derivatives(x, y), kernel.diagonal_derivatives(x), embed(kernel, measure)
+    np.testing.assert_allclose(found.k, kernel(x, y), rtol=1e-13)
+    close = {"rtol": 1e-7, "atol": 1e-9}  # central differences of functions of size 1
+    for d, e in enumerate(step * np.eye(2)):
+        ahead, behind = kernel.derivatives(x + e, y), kernel.derivatives(x - e, y)
+        np.testing.assert_allclose(found.k_x[:, d], (ahead.k - behind.k) / (2 * step), **close)
+        np.testing.assert_allclose(found.k_xy[:, d], (ahead.k_y - behind.k_y) / (2 * step), **close)
+        slope = (pair.mean(x + e) - pair.mean(x - e)) / (2 * step)
+        np.testing.assert_allclose(pair.mean_gradient(x)[:, d], slope, **close)
+    np.testing.assert_allclose(found.k_y, np.moveaxis(kernel.derivatives(y, x).k_x, 2, 0), rtol=1e-12)
+    same = kernel.derivatives(x, x)
+    for i in range(3):
+        pairs = (
+            (diagonal.k, same.k[i, i]), (diagonal.k_x, same.k_x[i, :, i]), (diagonal.k_y, same.k_y[i, i]),
+            (diagonal.k_xy, same.k_xy[i, :, i]),
+        )  # fmt: skip
+        for at_equal, block in pairs:
+            np.testing.assert_allclose(at_equal[i], block, rtol=1e-12, atol=1e-15)
+
+
+def test_a_criterion_chooses_nodes_of_a_function_that_grows():
+    found = bqvi.integrate(
+        lambda x: np.exp(x[:, 0] ** 2 / 4), STANDARD, 14, acquisition=UncertaintySampling(), batch=2
+    )
+    assert "axes" in found.state.fits.thetas
+    assert found.n_evaluations == 14
+    assert abs(found.mean - np.sqrt(2)) < 2 * found.sd
+
+
+def test_units_at_the_ends_of_what_a_number_holds():
+    def f(x):
+        return np.exp(-(x[:, 0] ** 2)) * np.cos(x[:, 1])
+
+    for method in ("bq", "qmc", "monte-carlo"):
+        plain = bqvi.integrate(f, STANDARD, 24, method)
+        for size in (1e300, 1e-300):
+            found = bqvi.integrate(lambda x, size=size: size * f(x), STANDARD, 24, method)
+            # hyperparameters are found to 1e-6 in the evidence, on values that differ in rounding
+            assert found.mean == pytest.approx(size * plain.mean, rel=1e-3)
+            assert found.sd == pytest.approx(size * plain.sd, rel=1e-2)
+
+
+def test_complex_values_are_refused():
+    with pytest.raises(IntegrandError, match="give real numbers"):
+        bqvi.integrate(lambda x: 1j * x[:, 0], STANDARD, 12)
 
 
 def test_tilting_beyond_what_has_an_integral():
