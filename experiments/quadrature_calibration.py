@@ -12,7 +12,7 @@ standard deviation ten times too large holds all.
 All integrands of `bqvi.quadrature.testing` are tried but three of D = 10, which take as long as
 ten others and have not been missed. `bqvi run quadrature-calibration --seeds 12` gives the shares to within
 .02 (three minutes on two cores). WSABI-M, which has the nodes of WSABI-L and almost its estimates, can be
-added to `METHODS`.
+added to `quadrature_runs.STATING_SD`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,17 @@ from scipy.stats import beta
 
 from experiments import drawing
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
-from experiments.quadrature_runs import LABELS, STROKES, against_truth, known, method_cases
+from experiments.quadrature_runs import (
+    BUDGETS,
+    LABELS,
+    STATING_SD,
+    STROKES,
+    against_truth,
+    known,
+    label_budgets,
+    method_cases,
+)
 
-BUDGETS = (20, 40, 80, 160)
-METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l")
 LEFT_OUT = ("bump 10", "additive 10", "logistic ELBO 10")
 QUICK_PROBLEMS = ("bump 1", "bump, full covariance 2", "Genz oscillatory 2", "half space 3")
 
@@ -36,8 +43,8 @@ QUICK_PROBLEMS = ("bump 1", "bump, full covariance 2", "Genz oscillatory 2", "ha
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method with a standard deviation on every integrand that suits it."""
     if quick:
-        return method_cases(QUICK_PROBLEMS, METHODS, BUDGETS[:2])
-    return method_cases([name for name in known() if name not in LEFT_OUT], METHODS, BUDGETS)
+        return method_cases(QUICK_PROBLEMS, STATING_SD, BUDGETS[:2])
+    return method_cases([name for name in known() if name not in LEFT_OUT], STATING_SD, BUDGETS)
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
@@ -87,10 +94,8 @@ def _shares(ax: Axes, results: pd.DataFrame) -> None:
             x, share, yerr=[np.maximum(share - low, 0), np.maximum(high - share, 0)], label=method, fmt="o-",
             color=STROKES[method].colour, ms=3, lw=1,
         )  # fmt: skip
-    ticks = sorted(results["n"].unique())
     ax.set_xscale("log")
-    ax.set_xticks(ticks, [str(n) for n in ticks])
-    ax.minorticks_off()
+    label_budgets(ax, results["n"])
     ax.set(xlabel="evaluations", ylabel="share within two sd", title="two standard deviations")
     ax.set_ylim(top=1.02)
 

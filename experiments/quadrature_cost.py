@@ -14,16 +14,21 @@ import pandas as pd
 
 from experiments import drawing, summaries
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
-from experiments.quadrature_runs import STROKES, against_truth, method_cases
+from experiments.quadrature_runs import (
+    BUDGETS,
+    STATING_SD,
+    STROKES,
+    against_truth,
+    label_budgets,
+    method_cases,
+)
 
 PROBLEMS = ("probit 5",)
-METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l")
-BUDGETS = (20, 40, 80, 160)
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return every method on an integrand of D = 5."""
-    return method_cases(PROBLEMS, METHODS, BUDGETS[:2] if quick else BUDGETS)
+    return method_cases(PROBLEMS, STATING_SD, BUDGETS[:2] if quick else BUDGETS)
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
@@ -46,9 +51,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             ax, results[results["problem"] == name], "n", "seconds", by="method", lines=STROKES, steps=False,
             x_scale="log", y_scale="log", x_label="evaluations", y_label="" if ax is not axes[0, 0] else None,
         )  # fmt: skip
-        ticks = sorted(results["n"].unique())
-        ax.set_xticks(ticks, [str(n) for n in ticks])
-        ax.minorticks_off()
+        label_budgets(ax, results["n"])
         ax.set_title(name)
     drawing.legend_below(figure, axes, columns=2)
     caption = f"Time of a whole run to n evaluations, on one thread. {drawing.band_caption(results)}"

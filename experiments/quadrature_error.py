@@ -26,6 +26,7 @@ from experiments.quadrature_runs import (
     against_truth,
     estimates,
     known,
+    label_budgets,
     method_cases,
 )
 
@@ -93,9 +94,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             x_scale="log", y_scale="log", x_label="", y_label="",
         )  # fmt: skip
         ax.set_title(name)
-        ticks = sorted(results["n"].unique())
-        ax.set_xticks(ticks, [str(n) for n in ticks])
-        ax.minorticks_off()
+        label_budgets(ax, results["n"])
     for ax in axes[:, 0]:
         ax.set_ylabel("relative error")
     for ax in axes[-1]:

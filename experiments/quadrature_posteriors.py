@@ -25,7 +25,7 @@ from experiments.quadrature_evidence_runs import (
 )
 
 NAMES = ("gp_regr", "garch11", "kidscore_interaction")
-METHODS = ("monte-carlo", "sobol", "qmc", "bq", "wsabi-l", "wsabi-m")
+METHODS = ("monte-carlo", "sobol", "qmc", "bq", "wsabi-l")
 BUDGETS = (20, 40, 80, 160)
 
 
@@ -77,7 +77,7 @@ experiment = Experiment(
     run=run,
     draw=draw,
     tables=tables,
-    seeds=5,
+    seeds=3,
     quick_seeds=1,
     needs=("posteriors",),
 )

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 import bqvi
 from bqvi.quadrature.integrate import SAMPLING
@@ -42,6 +43,9 @@ LABELS: Mapping[str, str] = {
 }
 NON_NEGATIVE = ("wsabi-l", "wsabi-m")
 """Methods for integrands that are nowhere negative."""
+STATING_SD = ("monte-carlo", "qmc", "bq", "wsabi-l")
+"""Those that state a standard deviation; WSABI-M has the nodes of WSABI-L and almost its estimates."""
+BUDGETS = (20, 40, 80, 160)
 STROKES = drawing.strokes(LABELS.values())
 """A method looks alike in all figures."""
 
@@ -140,3 +144,10 @@ def against_truth(case: Case, seed: int) -> pd.DataFrame:
     rows = estimates(problem.function, problem.measure, settings["key"], settings["budgets"], seed)
     error = rows["mean"] - problem.truth
     return rows.assign(error=error, relative=error.abs() / abs(problem.truth))
+
+
+def label_budgets(ax: Axes, n: Iterable[int]) -> None:
+    """Put a tick at each number of evaluations that was tried, on an axis that may be logarithmic."""
+    ticks = sorted(set(n))
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.minorticks_off()

@@ -33,7 +33,7 @@ from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
 from bqvi.quadrature.integrand import Evaluated, Integrand, IntegrandError
-from bqvi.quadrature.monte_carlo import unlogged
+from bqvi.quadrature.monte_carlo import in_range, unlogged
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate
@@ -249,7 +249,11 @@ def number(values: Any) -> Any:
 
 
 def _unlogged(problem: Problem, state: State) -> tuple[Any, float]:
-    return unlogged(state.values) if problem.integrand.logarithmic else (state.values, 0.0)
+    if problem.integrand.logarithmic:
+        return unlogged(state.values)
+    if problem.noise is not None or state.slopes is not None:
+        return state.values, 0.0  # what comes with them is in the units of the values
+    return in_range(state.values)
 
 
 def _units(problem: Problem, state: State) -> tuple[Any, Units]:

@@ -8,18 +8,21 @@ Four questions are asked, of data that are there anyway.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
    and noise) by ``LEAST_GAIN`` nats.
 3. *Did it keep its promises?* If the standard deviations were right, the estimate after more nodes
-   would differ from an earlier one by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale). The
-   observed squares z_t^2 of increments in that unit scale the final variance by
+   would differ from an earlier one by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale), and the
+   squared errors of leave-one-out predictions at the Sobol nodes would add up to what their variances
+   add up to. With z_t^2 the squares of T increments in that unit, and r the ratio of the two sums, which
+   counts as m nodes, the final variance is scaled by
 
-       kappa^2 = max(1, (4 + sum_t z_t^2) / (2 + T)).
+       kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
 
-   If its predictions are as uncertain as it says, the squared errors of leave-one-out predictions
-   at the Sobol nodes add up to what their variances add up to. Where they add up to more, kappa^2
-   is at least that ratio, drawn to 1 as if by two more nodes.
+   drawn to 2 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
+   as at most ``MOST_REASSURED``: there are always more of them than of increments, and they say less about
+   the integral.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
    exp(|u|^2 / 4) (:mod:`growing`), nodes say little about what lies beyond them, and averages less: the
    result is the surrogate's, not credible, and its standard deviation contains what may lie there
-   (:mod:`tails`).
+   (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that of a polynomial
+   seen at few nodes is not: asked for are ``GROWTH_NATS`` for each node over every other candidate.
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
 randomised quasi-Monte Carlo one; as its standard deviation stands that of simple Monte Carlo, which it
@@ -50,6 +53,8 @@ from bqvi.quadrature.tails import beyond
 
 EXPLAINED = 0.5
 LEAST_GAIN = 2.0
+GROWTH_NATS = 0.9
+MOST_REASSURED = 10.0
 _PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
 
 
@@ -148,24 +153,25 @@ def judge(
     others = (seen - seen.mean(axis=0)) * m / max(m - 1, 1)
     total = float(np.sum(others**2))
     explained = 1.0 - float(np.sum(errors**2)) / total if total > 0 else 1.0
-    grows = ensemble.growing > 0.5
+    grows = ensemble.growth > GROWTH_NATS * len(sobol)
     outside = np.zeros(best.data.outputs) if values is None or not grows else beyond(best.data.u, values)
-    inflation = max(kappa(past, shift), calibration(errors, sds))
+    inflation = kappa(past, shift, left_out(errors, sds))
     return Judgement(explained, _gain(ensemble), inflation, grows, outside)
 
 
-def calibration(errors: Any, sds: Any) -> float:
-    """Return the factor on standard deviations that errors (m, o) left out ask for, at least 1.
+def left_out(errors: Any, sds: Any) -> tuple[float, float]:
+    """Return r = sum error^2 / sum sd^2 of nodes left out, (m, o) both, and as how many nodes it counts.
 
-    The squares of the largest standard deviations dominate the sum, so it counts as
-    (sum sd^2)^2 / sum sd^4 nodes only.
+    The squares of the largest standard deviations dominate the sums, so they are those of
+    (sum sd^2)^2 / sum sd^4 nodes only. Of several outputs the one with the largest r is taken.
     """
     unit = np.maximum(sds.max(axis=0), 1e-300)
     variances, squares = (sds / unit) ** 2, (errors / unit) ** 2
     total = np.maximum(variances.sum(axis=0), 1e-300)
     count = np.minimum(total**2 / np.maximum(np.sum(variances**2, axis=0), 1e-300), len(sds))
     ratio = np.sum(squares, axis=0) / total
-    return float(np.sqrt(max(1.0, np.max((_PRIOR_COUNT + count * ratio) / (_PRIOR_COUNT + count)))))
+    worst = int(np.argmax(ratio))
+    return float(ratio[worst]), float(count[worst])
 
 
 def _gain(ensemble: Ensemble) -> float:
@@ -180,9 +186,14 @@ def _gain(ensemble: Ensemble) -> float:
     return float(best.profile.log_likelihood - noise)
 
 
-def kappa(past: list[Past], shift: float = 0.0) -> float:
-    """Return the factor on the standard deviation that earlier promises ask for, at least 1."""
-    total, count = _PRIOR_COUNT * _PRIOR_SQUARE, _PRIOR_COUNT
+def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (1.0, 0.0)) -> float:
+    """Return the factor on the standard deviation that earlier promises ask for, at least 1.
+
+    ``outside`` are r and the count of :func:`left_out`.
+    """
+    ratio, nodes = outside
+    nodes = nodes if ratio > 1 else min(nodes, MOST_REASSURED)
+    total, count = _PRIOR_COUNT * _PRIOR_SQUARE + nodes * ratio, _PRIOR_COUNT + nodes
     for before, after in pairwise(past):
         scale = np.exp(before.shift - after.shift)
         variance = before.variance * scale**2

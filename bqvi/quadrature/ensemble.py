@@ -1,7 +1,8 @@
 """Several surrogates of one integrand, weighed by evidence.
 
 Candidates are charts x families: the axes as they are, the axes turned to where the integrand varies,
-the cube, each with smooth or rough functions, and functions that grow in the tails. Which of them holds
+the cube, each with smooth or rough functions, functions that grow in the tails and, in many dimensions,
+sums of functions of few coordinates. Which of them holds
 is a hyperparameter like the others, and is treated so: each is fitted, and the integral is a mixture over
 candidates and, within each, over hyperparameters drawn from a Laplace approximation with importance
 weights. Its variance has the part
@@ -24,7 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
-from bqvi.quadrature.families import GROWS, ROUGH, SMOOTH, Family
+from bqvi.quadrature.families import GROWS, ROUGH, SMOOTH, SPARSE, Family
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
@@ -37,6 +38,8 @@ PRECISE, ROUGHLY = 1e-6, 1e-4
 _NEGLIGIBLE = 1e-3
 _BEHIND = 10.0
 """A candidate so many nats behind the best is left out of every other fit."""
+_MANY = 6
+"""Dimensions from which functions of few coordinates are a candidate of their own."""
 _LEAST_DRAWS = 4
 PLAIN, TURNED, GROWING = "axes", "turned", "axes, growing"
 _PRIOR_PRECISION = 0.25
@@ -77,10 +80,12 @@ class Ensemble:
         return weights / weights.sum()
 
     @property
-    def growing(self) -> float:
-        """The weight of functions that grow in the tails."""
-        named = zip(self.members, self.weights, strict=True)
-        return float(sum(weight for member, weight in named if member.name == GROWING))
+    def growth(self) -> float:
+        """By how many nats functions that grow in the tails are ahead of all others; -inf without both."""
+        grows = np.array([member.name == GROWING for member in self.members])
+        if grows.all() or not grows.any():
+            return -np.inf
+        return float(self.scores[grows].max() - self.scores[~grows].max())
 
     def fits(self, earlier: Fits | None = None) -> Fits:
         """Return where the next fit starts."""
@@ -92,6 +97,8 @@ class Ensemble:
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
         resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND]
+        if self.best.name == GROWING and PLAIN in resting:
+            resting.remove(PLAIN)  # by how much it is behind is asked each time
         return Fits(thetas, rotation, tuple(resting))
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:
@@ -126,6 +133,8 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
     independent = isinstance(measure, Gaussian | Uniform)
     if independent and not smooth_only:
         found["axes, rough"] = (plain, ROUGH)
+    if independent and not smooth_only and measure.dimension >= _MANY:
+        found["axes, sparse"] = (plain, SPARSE)
     if isinstance(measure, Gaussian | GaussianMixture) and not smooth_only:
         found[GROWING] = (plain, GROWS)
     if isinstance(measure, Gaussian) and not smooth_only:

@@ -27,7 +27,7 @@ import numpy as np
 from gp.arrays import Array, namespace
 from gp.embeddings import embed, embedding
 from gp.embeddings.registry import Formulas
-from gp.kernels import Kernel
+from gp.kernels import Derivatives, DiagonalDerivatives, DifferentiableKernel
 from gp.kernels.base import Parameter, Pullback
 from gp.measures import Gaussian, GaussianMixture, Measure
 
@@ -36,7 +36,7 @@ from gp.measures import Gaussian, GaussianMixture, Measure
 class Growing:
     """The kernel a(u) k(u, u') a(u'); ``growth`` is beta."""
 
-    kernel: Kernel
+    kernel: DifferentiableKernel
     growth: float
 
     def factor(self, x: Array) -> Array:
@@ -66,6 +66,25 @@ class Growing:
         a = self.factor(x)
         both = a[:, None] * a
         return both * gram, lambda weights: pullback(both * weights)
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return k with its derivatives: da/dx = beta x a, by the rule of products."""
+        inner = self.kernel.derivatives(x, y)
+        both = self.factor(x)[:, None] * self.factor(y)
+        u, v = self.growth * x[:, :, None], self.growth * y[None, :, :]
+        k_x, k_y = inner.k_x + u * inner.k[:, None, :], inner.k_y + v * inner.k[:, :, None]
+        k_xy = inner.k_xy + u[..., None] * inner.k_y[:, None, :, :] + k_x[..., None] * v[:, None, :, :]
+        return Derivatives(
+            both * inner.k, both[:, None, :] * k_x, both[:, :, None] * k_y, both[:, None, :, None] * k_xy
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return the same at equal points."""
+        inner = self.kernel.diagonal_derivatives(x)
+        both, u = self.factor(x)[:, None] ** 2, self.growth * x
+        k_x, k_y = inner.k_x + u * inner.k[:, None], inner.k_y + u * inner.k[:, None]
+        k_xy = inner.k_xy + u[:, :, None] * inner.k_y[:, None, :] + k_x[:, :, None] * u[:, None, :]
+        return DiagonalDerivatives(both[:, 0] * inner.k, both * k_x, both * k_y, both[:, :, None] * k_xy)
 
 
 def tilted(measure: Measure, growth: float) -> tuple[Any, Measure]:
@@ -111,4 +130,10 @@ def growing_kernel(kernel: Growing, measure: Gaussian | GaussianMixture) -> Form
         more, also_wider = (constant, wider) if other is measure else tilted(other, kernel.growth)
         return constant * more * inner.double(also_wider)
 
-    return Formulas(mean=lambda x: constant * kernel.factor(x) * inner.mean(x), cross=cross)
+    def mean_gradient(x: Array) -> Array:
+        slope = kernel.growth * x * inner.mean(x)[:, None] + inner.mean_gradient(x)
+        return constant * kernel.factor(x)[:, None] * slope
+
+    return Formulas(
+        mean=lambda x: constant * kernel.factor(x) * inner.mean(x), cross=cross, mean_gradient=mean_gradient
+    )

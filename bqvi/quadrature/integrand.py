@@ -152,7 +152,10 @@ def _with_autodiff(function: Callable[[Array], Array], x: Array, vectorised: boo
 
 def _checked(values: Any, x: Any, logarithmic: bool) -> Any:
     try:
-        array = np.asarray(to_numpy(values), dtype=float)
+        array = np.asarray(to_numpy(values))
+        if np.iscomplexobj(array):
+            raise TypeError("complex numbers")
+        array = array.astype(float)
     except (TypeError, ValueError) as failure:
         raise IntegrandError(f"the integrand returned {values!r:.200}: give real numbers") from failure
     if array.ndim not in (1, 2) or array.shape[0] != len(x) or array.size == 0:

@@ -25,7 +25,7 @@ from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
 from bqvi.quadrature.integrand import Integrand, IntegrandError
 from bqvi.quadrature.learnt import Learnt
-from bqvi.quadrature.monte_carlo import average, effective_sample_size, unlogged
+from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES, over_replicates, replicated
 from bqvi.quadrature.tails import verdict
 from bqvi.quadrature.warped import Warped
@@ -246,7 +246,7 @@ def _exact(problem: Problem, state: State, method: str) -> Integral:
     """The weighted sum over all points of a finite measure."""
     measure = problem.standard.measure
     assert isinstance(measure, Empirical)  # nothing else is exhausted
-    values, shift = unlogged(state.values) if problem.integrand.logarithmic else (state.values, 0.0)
+    values, shift = unlogged(state.values) if problem.integrand.logarithmic else in_range(state.values)
     place = {tuple(row): i for i, row in enumerate(state.u)}
     rows = [place[tuple(point)] for point in measure.points]
     mean = measure.weights @ values[rows]
@@ -285,7 +285,7 @@ def _sampled(
         parts = [measure.sample(budget, np.random.default_rng(seed))]
     x = np.concatenate(parts)
     raw = integrand(x).values
-    values, shift = unlogged(raw) if integrand.logarithmic else (raw, 0.0)
+    values, shift = unlogged(raw) if integrand.logarithmic else in_range(raw)
     if method == "qmc":
         pieces = np.split(values, np.cumsum([len(part) for part in parts])[:-1])
         estimate = over_replicates(np.array([piece.mean(axis=0) for piece in pieces]))

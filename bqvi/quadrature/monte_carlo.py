@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+_SMALLEST = 1e-120
+
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
@@ -38,6 +40,14 @@ def unlogged(logs: Any) -> tuple[Any, float]:
     shift = float(np.max(logs, initial=-np.inf))
     shift = shift if np.isfinite(shift) else 0.0
     return np.exp(logs - shift), shift
+
+
+def in_range(values: Any) -> tuple[Any, float]:
+    """Return values e^-shift (n, o) and the shift, which is 0 unless squares would over- or underflow."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
+        return values, 0.0
+    return values / largest, float(np.log(largest))
 
 
 def effective_sample_size(log_weights: Any) -> float:
