@@ -107,7 +107,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_xlabel("N")
         ax.set_ylabel(label)
     drawing.legend_below(made, axes)
-    caption = f"Balanced mini-batches of {SIZE}: error, set-up once, and time of one draw. {drawing.band_caption(results)}"
+    bands = drawing.band_caption(results)
+    caption = f"Balanced mini-batches of {SIZE}: error, set-up once, and time of one draw. {bands}"
     return [Drawing("growth", made, caption)]
 
 
@@ -160,8 +161,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-scaling",
     title="Mini-batches of up to a million data",
-    summary="""Features and partitions are made once; a draw reads off the next batch. Whether the gain in error lasts, and what a draw and the set-up take, is decided by the
-    claims.""",
+    summary="""Features and partitions are made once; a draw reads off the next batch. Whether the gain in
+    error lasts, and what a draw and the set-up take, is decided by the claims.""",
     cases=cases,
     run=run,
     draw=draw,
