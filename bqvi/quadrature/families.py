@@ -70,7 +70,7 @@ class Family:
     smooth: bool
 
 
-def _squared_exponential(lengthscales: Any) -> Kernel:
+def _squared_exponential(lengthscales: Any) -> SquaredExponential:
     return SquaredExponential(lengthscales, 1.0)
 
 
