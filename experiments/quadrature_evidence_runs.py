@@ -106,7 +106,7 @@ def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
                 ls=":",
                 label="Laplace alone",
             )
-            ax.set_title(f"{problem}: {proposal}")
+            ax.set_title(f"{problem}:\n{proposal}")
             label_budgets(ax, results["n"])
     drawing.legend_below(figure, axes, columns=2 * len(proposed))
     return [Drawing("error", figure, f"{caption} {drawing.band_caption(results)}")]
