@@ -16,13 +16,13 @@ from experiments.summaries import quartiles
 SIZES = (10, 50, 200, 1000)
 COMPONENTS = 20
 PASSES, QUICK_PASSES = 20, 3
-MOST_STEPS = 2000
+MOST_STEPS = 1500
 NEAR = 500.0
 """ELBO gap, nats, to where batch VI ends that counts as arrived: 0.3 nats a datum, which is 312 counts."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return batch VI, and SVI at each S, with as many passes over the data (at most 2000 steps)."""
+    """Return batch VI, and SVI at each S, with as many passes over the data (at most 1500 steps)."""
     del resources
     passes = QUICK_PASSES if quick else PASSES
     n = len(_digits()[0])
