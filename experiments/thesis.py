@@ -119,7 +119,7 @@ def _records(chosen: Any) -> int | Sequence[int]:
     """When to record: fewer times where a record of all the data takes longer than many steps."""
     if chosen["method"] == "cavi":
         return 1
-    return fitting.spread_records(chosen["steps"], 80 if chosen["n"] <= N else 25)
+    return fitting.spread_records(chosen["steps"], 50 if chosen["n"] <= N else 25)
 
 
 def metrics(model: GaussianMixture, clusters: data.Clusters) -> dict[str, Callable[[Any], float]]:
