@@ -35,7 +35,7 @@ N = 700
 K = 10
 SCALE = 1e-3
 DECAY = 0.01
-STEPS, SAMPLING_STEPS, QUICK_STEPS = 250, 100, 20
+STEPS, SAMPLING_STEPS, QUICK_STEPS = 250, 80, 20
 """Iterations; the second for experiments with sampling estimators, whose steps take longest."""
 TUNED = {"gd": 20.0, "sgd": 15.0, "pathwise": 5.0, "score": 3.0}
 """For SGD with S = 100, pathwise with L = 1, score function with L = 100."""
