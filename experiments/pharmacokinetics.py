@@ -37,6 +37,7 @@ CENTRE: Floats = np.array([0.0, 1.0, 0.5, 0.5, 1.0])
 """theta_0."""
 TIMES: Floats = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 9.0, 12.0])
 """Hours."""
+EXACT_ONLY = "a pharmacokinetic model has exact expectations only; use 'sngd', 'sgd', 'ngd' or 'gd'"
 SD = 0.3
 DIMENSION = 5
 BLANK = 0.05
@@ -132,12 +133,12 @@ class Pharmacokinetics:
         return Gaussian(CENTRE + shift, 0.01 * np.eye(DIMENSION))
 
     def log_prior(self, theta: Any) -> Any:
-        """Not used: the ELBO is this model's own."""
-        raise NotImplementedError
+        """Not to be had: the expectations are this model's own."""
+        raise TypeError(EXACT_ONLY)
 
     def log_likelihood_terms(self, theta: Any, rows: Any) -> Any:
-        """Not used: exact methods take the local step."""
-        raise NotImplementedError
+        """Not to be had: exact methods take the local step."""
+        raise TypeError(EXACT_ONLY)
 
     def local_step(self, q: Gaussian, rows: Any, weights: Any = None) -> LocalStep:
         """The sum of S_n; see the module's docstring."""

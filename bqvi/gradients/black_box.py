@@ -156,13 +156,6 @@ def differentiable(values: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def detached(theta: Any) -> Any:
-    """Draws without their graph."""
-    if isinstance(theta, dict):
-        return {name: draws.detach() for name, draws in theta.items()}
-    return theta.detach()
-
-
 def cost(model: Any, batch: Batch, samples: int) -> int:
     """Evaluations of one step: per datum, or of the log joint for a model without data.
 

@@ -5,6 +5,7 @@ import pytest
 
 import bqvi
 from acquisition.pointwise import UncertaintySampling
+from benchmarks.unseen_integrands import first, second
 from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import GROWS, ROUGH, SPARSE
@@ -15,7 +16,6 @@ from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, pareto_shape
 from bqvi.quadrature.testing import integrands
-from bqvi.quadrature.testing_unseen import first, second
 from gp import Gradients, Values
 from gp.embeddings import embed
 from gp.grams import covariance_with_pullback
