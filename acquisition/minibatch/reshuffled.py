@@ -7,7 +7,7 @@ O(N) an epoch; memory N integers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -47,4 +47,4 @@ class Reshuffled(Unlearning):
             state = ReshuffledState(rng.permutation(n), 0)
         stop = state.position + self.size
         indices = state.order[state.position : stop]
-        return equally(indices, n), replace(state, position=stop)
+        return equally(indices, n), ReshuffledState(state.order, stop)

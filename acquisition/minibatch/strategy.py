@@ -24,6 +24,7 @@ before it cannot, and ``fork`` makes a state that shares nothing with this one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -80,7 +81,15 @@ class Unlearning:
 
 def equally(indices: np.ndarray, n: int) -> Selection:
     """Weights N / S."""
-    return Selection(indices, np.full(len(indices), n / len(indices)))
+    return Selection(indices, _equal_weights(len(indices), n))
+
+
+@lru_cache(maxsize=16)
+def _equal_weights(size: int, n: int) -> np.ndarray:
+    """The same array at each step, and so nobody's to write to."""
+    weights = np.full(size, n / size)
+    weights.setflags(write=False)
+    return weights
 
 
 def require_size(size: int, n: int) -> None:

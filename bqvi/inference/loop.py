@@ -226,10 +226,13 @@ def _combination(problem: Problem, drawn: Any, selection: Selection) -> Combinat
     return Combination(lambda terms: strategy.estimate(drawn, selection, terms), problem.limits)
 
 
-def advance(problem: Problem, state: State, gradient: Gradient, drawn: Drawn) -> State:
+def advance(
+    problem: Problem, state: State, gradient: Gradient, drawn: Drawn, began: float | None = None
+) -> State:
     """The state after a step along ``gradient``.
 
     The strategy learns last, when nothing can fail any more: a table that it writes to stays in step.
+    ``began``, a time of `time.perf_counter`, is when the step did; None leaves it out of ``seconds``.
     """
     direction = problem.geometry.direction(state.q, gradient)
     if state.schedule is not None:  # moments could hide an infinity that a multiple cannot
@@ -245,7 +248,7 @@ def advance(problem: Problem, state: State, gradient: Gradient, drawn: Drawn) ->
         minibatch=minibatch,
         memory=gradient.memory,
         iteration=state.iteration + 1,
-        seconds=state.seconds,
+        seconds=state.seconds if began is None else state.seconds + time.perf_counter() - began,
         evaluations=state.evaluations + gradient.evaluations,
         samples=state.samples + gradient.samples,
         setup_seconds=state.setup_seconds,
@@ -285,16 +288,13 @@ def run(
                     state.rng.bit_generator.state = before
                     reason = "tolerance"
                     break
-            began = time.perf_counter()
-            following = advance(problem, state, gradient, drawn)
-            spent += time.perf_counter() - began
+            state = advance(problem, state, gradient, drawn, time.perf_counter() - spent)
         except BaseException:
             if gradient is not None and gradient.memory is not None:
                 yield replace(state, memory=gradient.memory), None  # its evaluations are not lost
             else:
                 state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
             raise
-        state = replace(following, seconds=state.seconds + spent)
         yield state, None  # before the closing record, which may fail: the step is not lost
         reason = stop.reached(state)
     if not _recorded(rows, state):
