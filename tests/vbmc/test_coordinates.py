@@ -1,0 +1,219 @@
+"""Coordinates: round trips by hypothesis, Jacobians by differences, probability by quadrature."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bqvi.vbmc.coordinates import Affine, Coordinates, make_coordinates
+
+INF = math.inf
+
+
+def every_kind():
+    """Unbounded, above, below, between, periodic, fixed; turned."""
+    made = make_coordinates(
+        [-INF, 2.0, -INF, -1.0, 0.0, 3.0],
+        [INF, INF, 5.0, 4.0, 2 * math.pi, 3.0],
+        [-10.0, 2.5, -3.0, 0.0, 1.0, np.nan],
+        [30.0, 6.0, 4.0, 3.5, 3.0, np.nan],
+        periodic=[4],
+    )
+    rng = np.random.default_rng(0)
+    return made.moved(Affine(rng.standard_normal(5), rng.standard_normal((5, 5)) + 2 * np.eye(5)))
+
+
+def numerical_jacobian(function, point, step=1e-5):
+    """By central differences of fourth order."""
+    columns = []
+    for i in range(len(point)):
+        e = step * np.eye(len(point))[i]
+        f = [function((point + k * e)[None])[0] for k in (-2, -1, 1, 2)]
+        columns.append((f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * step))
+    return np.stack(columns, axis=-1)
+
+
+def test_round_trip_and_bounds():
+    made = every_kind()
+    points = np.random.default_rng(1).standard_normal((200, 5)) * 0.4
+    theta = made.to_user(points)
+    assert theta.shape == (200, 6)
+    assert (theta[:, 5] == 3.0).all()
+    free = theta[:, :5]
+    assert ((free > made.lower[:5]) & (free < made.upper[:5])).all()
+    np.testing.assert_allclose(made.from_user(theta), points, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["line", "above", "below", "between", "periodic"]),
+    low=st.floats(-1e6, 1e6),
+    width=st.floats(1e-3, 1e6),
+    inside=st.tuples(st.floats(0.02, 0.5), st.floats(0.55, 0.98)),
+    u=st.floats(-2.5, 2.5),
+)
+def test_round_trip_of_any_bounds(kind, low, width, inside, u):
+    high = low + width
+    a = -INF if kind in ("line", "below") else low
+    b = INF if kind in ("line", "above") else high
+    p, q = (low + s * width for s in inside)
+    made = make_coordinates([a], [b], [p], [q], periodic=[0] if kind == "periodic" else ())
+    theta = made.to_user(np.array([[u]]))
+    rounding = 1e-15 * (abs(low) + width) / width  # of theta, in plausible widths
+    # Beside a bound the chart is steep: a rounding of theta is magnified by du / dtheta.
+    slope = math.exp(made.log_jacobian(np.array([[u]]))[0]) / width
+    assert abs(made.from_user(theta)[0, 0] - u) < 1e-9 + 20 * rounding / slope
+
+
+def test_plausible_box_is_the_unit_box():
+    made = make_coordinates(
+        [-INF, 0.0, -INF, 0.0], [INF, INF, 1.0, 1.0], [-5, 0.1, -9, 0.2], [7, 20.0, 0.5, 0.9]
+    )
+    np.testing.assert_allclose(made.from_user(made.plausible_lower[None]), -np.ones((1, 4)), atol=1e-12)
+    np.testing.assert_allclose(made.from_user(made.plausible_upper[None]), np.ones((1, 4)), atol=1e-12)
+
+
+def test_log_jacobian_against_differences():
+    made = every_kind()
+    for point in np.random.default_rng(2).standard_normal((5, 5)) * 0.3:
+        jacobian = numerical_jacobian(lambda v: made.to_user(v)[:, :5], point)
+        expected = np.linalg.slogdet(jacobian)[1]
+        assert made.log_jacobian(point[None])[0] == pytest.approx(expected, abs=1e-7)
+        slope = numerical_jacobian(lambda v: made.log_jacobian(v), point)
+        np.testing.assert_allclose(made.log_jacobian_gradient(point[None])[0], slope, atol=1e-7)
+
+
+def test_gradients_pulled_back():
+    made = every_kind()
+    w = np.array([0.3, -1.0, 0.5, 2.0, 0.7, 5.0])
+
+    def function(v):
+        return np.sin(made.to_user(v) @ w)
+
+    points = np.random.default_rng(3).standard_normal((5, 5)) * 0.3
+    theta = made.to_user(points)
+    pulled = made.pull_gradients(points, np.cos(theta @ w)[:, None] * w)
+    for i, point in enumerate(points):
+        np.testing.assert_allclose(pulled[i], numerical_jacobian(function, point), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("density", "bounds"),
+    [
+        (scipy.stats.norm(3.0, 2.0), (-INF, INF, 0.0, 5.0)),
+        (scipy.stats.gamma(3.0), (0.0, INF, 0.5, 6.0)),
+        (scipy.stats.expon(), (0.0, INF, 0.0, 3.0)),
+        (scipy.stats.beta(2.0, 5.0), (0.0, 1.0, 0.0, 1.0)),
+        (scipy.stats.uniform(), (0.0, 1.0, 0.2, 0.9)),
+    ],
+)
+def test_probability_is_conserved(density, bounds):
+    made = make_coordinates(*([b] for b in bounds))
+    v = np.linspace(-25, 25, 20001)[:, None]
+    logs = density.logpdf(made.to_user(v)[:, 0]) + made.log_jacobian(v)
+    assert np.exp(logs).sum() * (v[1, 0] - v[0, 0]) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_uniform_is_gaussian():
+    made = make_coordinates([2.0], [6.0], [2.5], [5.5])
+    v = np.linspace(-3, 3, 11)[:, None]
+    curvature = np.diff(made.log_jacobian(v), n=2)
+    np.testing.assert_allclose(curvature, curvature[0], rtol=1e-9)
+
+
+def test_periodic_is_cut_opposite_the_plausible_interval():
+    made = make_coordinates([0.0], [360.0], [350.0], [370.0], periodic=[0])
+    theta = made.to_user(np.array([[-1.0], [0.0], [1.0]]))[:, 0]
+    np.testing.assert_allclose(np.mod(theta + 180, 360), [170, 180, 190], atol=1e-9)
+    assert ((theta >= 0) & (theta < 360)).all()
+    # a turn more or less is the same
+    np.testing.assert_allclose(made.from_user([[355.0]]), made.from_user([[-5.0]]), atol=1e-9)
+    jump = made.from_user([[179.9], [180.1]])[:, 0]
+    assert jump[0] > 10
+    assert jump[1] < -10
+
+
+def test_moved_composes():
+    made = every_kind()
+    inner = Affine(np.arange(5.0), np.diag([1.0, 2.0, 0.5, 3.0, 1.0]) + np.tri(5, k=-1))
+    w = np.random.default_rng(4).standard_normal((6, 5)) * 0.1
+    moved = made.moved(inner)
+    np.testing.assert_allclose(moved.to_user(w), made.to_user(inner.forward(w)), rtol=1e-10)
+    gained = moved.log_jacobian(w) - made.log_jacobian(inner.forward(w))
+    np.testing.assert_allclose(gained, inner.log_determinant, rtol=1e-9)
+    np.testing.assert_allclose(inner.inverse(inner.forward(w)), w, atol=1e-12)
+
+
+def test_arrays_make_the_same():
+    made = every_kind()
+    again = Coordinates.from_arrays(made.to_arrays())
+    points = np.random.default_rng(5).standard_normal((4, 5))
+    np.testing.assert_array_equal(again.to_user(points), made.to_user(points))
+    np.testing.assert_array_equal(again.log_jacobian(points), made.log_jacobian(points))
+    assert again.names == made.names
+
+
+def test_far_points_stay_inside():
+    made = make_coordinates([0.0, 0.0, -INF], [1.0, INF, 0.0], [0.1, 0.1, -2.0], [0.9, 3.0, -1.0])
+    points = np.array([[1e3, 1e3, 1e3], [-1e3, -1e3, -1e3]])
+    theta = made.to_user(points)
+    assert np.isfinite(theta).all()
+    made.require_inside("theta", theta)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"lower": [0, 2], "upper": [1, 1], "plausible_lower": 0, "plausible_upper": 1},
+            "x1 has lower = 2 above",
+        ),
+        ({"lower": [0, 0], "upper": [1, 1, 1]}, "lengths disagree: lower 2, upper 3"),
+        ({"lower": 0.0, "upper": 1.0}, "number of parameters is not known"),
+        (
+            {"lower": [0.0], "upper": [1.0], "plausible_lower": [-0.1], "plausible_upper": [0.5]},
+            "outside of its bounds",
+        ),
+        (
+            {"lower": [0.0], "upper": [1.0], "plausible_lower": [0.6], "plausible_upper": [0.5]},
+            "must be below plaus",
+        ),
+        ({"lower": [0.0], "plausible_lower": [1.0]}, "plausible_upper of x0 is missing"),
+        ({"plausible_lower": [-1.0], "plausible_upper": [INF]}, "plausible_upper of x0 is inf"),
+        ({"lower": [np.nan], "upper": [1.0]}, "bound that is NaN"),
+        ({"lower": [1.0], "upper": [1.0]}, "at least one must be free"),
+        (
+            {"lower": [0.0], "plausible_lower": [0.1], "plausible_upper": [1.0], "periodic": [0]},
+            "needs a finite lower",
+        ),
+        ({"lower": [0.0], "upper": [1.0], "periodic": [3]}, "periodic is"),
+        ({"lower": [0.0, 0.0], "upper": [1.0, 1.0], "names": ["a", "a"]}, "names must differ"),
+        ({"lower": [0.0], "upper": [1.0], "names": ["a", "b"]}, "lengths disagree"),
+        ({"lower": [[0.0]], "upper": [1.0]}, "lower has shape"),
+    ],
+)
+def test_bad_bounds(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_coordinates(**arguments)
+
+
+def test_not_numbers():
+    with pytest.raises(TypeError, match="lower is"):
+        make_coordinates(["a"], [1.0])
+
+
+def test_start_outside():
+    made = make_coordinates([0.0, 1.0, -INF], [1.0, 1.0, INF], [0.1, 1, -1], [0.9, 1, 1])
+    for row, message in [
+        ([1.5, 1, 0], "x0 = 1.5 in row 0; it must lie strictly between 0 and 1"),
+        ([0.0, 1, 0], "strictly between"),
+        ([0.5, 2, 0], "fixed at 1"),
+        ([0.5, 1, np.nan], "x2 = nan"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            made.from_user([row])
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        made.from_user([0.5, 1.0, 0.0])

@@ -1,0 +1,255 @@
+"""The user's log joint: the density of the coordinates by quadrature, faults, interrupts, batches."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from bqvi.vbmc.coordinates import Affine, make_coordinates
+from bqvi.vbmc.target import (
+    EvaluationInterrupted,
+    Evaluations,
+    Target,
+    TargetError,
+    require_good,
+)
+
+
+def box(**more):
+    return make_coordinates([0.0, -np.inf], [4.0, np.inf], [0.5, -3.0], [3.0, 3.0], **more)
+
+
+def density(theta):
+    """log of x e^-y^2 on [0, 4] x R."""
+    return math.log(theta[0]) - theta[1] ** 2
+
+
+def density_gradient(theta):
+    return np.array([1.0 / theta[0], -2.0 * theta[1]])
+
+
+def torch_density(theta):
+    return torch.log(theta[0]) - theta[1] ** 2
+
+
+POINTS = np.random.default_rng(0).standard_normal((6, 2))
+
+
+def test_values_integrate_to_the_evidence():
+    target = Target(density, box())
+    axis = np.linspace(-6, 6, 121)
+    grid = np.stack([g.ravel() for g in np.meshgrid(axis, axis / 2)], axis=1)
+    values = target.evaluate(grid).values
+    z = np.exp(values).sum() * (axis[1] - axis[0]) ** 2 / 2
+    assert z == pytest.approx(8.0 * math.sqrt(math.pi), rel=1e-6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("how", ["autodiff", "function"])
+def test_gradients_are_those_of_the_values(how, turned):
+    inner = Affine(np.array([0.1, 0.2]), np.array([[1.0, 0.5], [-0.3, 0.8]]))
+    target = (
+        Target(torch_density, box(), gradient="autodiff")
+        if how == "autodiff"
+        else Target(density, box(), gradient=density_gradient)
+    )
+    target = target.moved(inner) if turned else target
+    found = target.evaluate(POINTS)
+    step = 1e-5
+    for i in range(2):
+        e = step * np.eye(2)[i]
+        slope = (target.evaluate(POINTS + e).values - target.evaluate(POINTS - e).values) / (2 * step)
+        np.testing.assert_allclose(found.gradients[:, i], slope, atol=1e-6)
+
+
+def test_moved_evaluations_are_those_of_the_moved_target():
+    inner = Affine(np.array([0.1, 0.2]), np.array([[1.0, 0.5], [-0.3, 0.8]]))
+    target = Target(density, box(), gradient=density_gradient)
+    moved = target.evaluate(POINTS).moved(inner)
+    again = target.moved(inner).evaluate(moved.points)
+    np.testing.assert_allclose(moved.values, again.values, rtol=1e-10)
+    np.testing.assert_allclose(moved.gradients, again.gradients, rtol=1e-8)
+
+
+def faulty(theta):
+    if theta[0] < 1.0:
+        raise ArithmeticError("too small")
+    return -math.inf if theta[0] > 3.0 else (math.nan if theta[1] > 1.0 else -(theta[1] ** 2))
+
+
+def test_failures_are_kept():
+    target = Target(faulty, box())
+    theta = np.array([[2.0, 0.0], [0.5, 0.0], [3.5, 0.0], [2.0, 2.0]])
+    found = target.evaluate(target.coordinates.from_user(theta))
+    assert found.failed.tolist() == [False, True, True, True]
+    assert (found.values[1:] == -np.inf).all()
+    assert found.faults == ("", "raised ArithmeticError: too small", "returned -inf", "returned nan")
+
+
+def test_failed_gradient_keeps_the_value():
+    def broken(theta):
+        if theta[0] > 2.0:
+            raise ValueError("no")
+        return density_gradient(theta)
+
+    target = Target(density, box(), gradient=broken)
+    theta = np.array([[1.0, 0.0], [3.0, 0.0]])
+    found = target.evaluate(target.coordinates.from_user(theta))
+    assert not found.failed.any()
+    assert np.isfinite(found.gradients[0]).all()
+    assert np.isnan(found.gradients[1]).all()
+    assert "raised ValueError: no" in found.faults[1]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (np.zeros(2), r"shape \(2,\)"),
+        (1.0 + 2.0j, "real number"),
+        ("three", "real number"),
+        (None, "real number"),
+        (math.inf, r"\+inf"),
+        ((1.0, 2.0, 3.0), "tuple of 3"),
+        ((1.0, -2.0), "sd"),
+        ((1.0, (1.0, 2.0)), "sd"),
+    ],
+)
+def test_no_log_density(returned, message):
+    calls = []
+
+    def function(theta):
+        calls.append(theta)
+        return returned if len(calls) == 3 else 0.5
+
+    with pytest.raises(TargetError, match=message) as caught:
+        Target(function, box()).evaluate(POINTS)
+    assert len(calls) == 3  # nothing more was spent
+    assert len(caught.value.evaluations) == 2
+    assert "x0 = " in str(caught.value)
+
+
+def test_gradient_of_a_wrong_shape():
+    with pytest.raises(TargetError, match=r"gradient returned .* must be \(2,\)"):
+        Target(density, box(), gradient=lambda theta: np.zeros(3)).evaluate(POINTS)
+
+
+def test_no_torch_in_an_autodiff_target():
+    found = Target(lambda theta: 1.0, box(), gradient="autodiff").evaluate(POINTS)
+    assert found.failed.all()
+    assert "compute it with torch" in found.faults[0]
+    with pytest.raises(TargetError, match=r"finite at 0 of the 6 .*\(6 times\)") as caught:
+        require_good(found)
+    assert caught.value.evaluations is found
+
+
+def test_noise():
+    exact = Target(density, box()).evaluate(POINTS)
+    assert exact.noise_variance is None
+    known = Target(density, box(), noise_sd=2.0).evaluate(POINTS)
+    np.testing.assert_array_equal(known.noise_variance, 4.0)
+    told = Target(lambda t: (density(t), t[0]), box()).evaluate(POINTS)
+    np.testing.assert_allclose(told.noise_variance, box().to_user(POINTS)[:, 0] ** 2)
+    np.testing.assert_array_equal(told.values, exact.values)
+    unknown = Target(density, box(), noise_sd="unknown")
+    assert unknown.noise_unknown
+    assert unknown.evaluate(POINTS).noise_variance is None
+
+
+class OneAtATime:
+    def map(self, function, items):
+        return map(function, items)
+
+
+@pytest.mark.parametrize("executor", [None, OneAtATime(), "threads", "joblib"])
+def test_batches_are_the_same(executor):
+    expected = Target(density, box(), gradient=density_gradient).evaluate(POINTS)
+    if executor == "threads":
+        with ThreadPoolExecutor(2) as pool:
+            found = Target(density, box(), gradient=density_gradient, executor=pool).evaluate(POINTS)
+    elif executor == "joblib":
+        import joblib
+
+        with joblib.parallel_backend("threading"):
+            found = Target(density, box(), gradient=density_gradient, n_jobs=2).evaluate(POINTS)
+    else:
+        found = Target(density, box(), gradient=density_gradient, executor=executor).evaluate(POINTS)
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.gradients, expected.gradients)
+
+
+@pytest.mark.parametrize("executor", [None, OneAtATime()])
+def test_interrupt_keeps_what_was_done(executor):
+    calls = []
+
+    def function(theta):
+        calls.append(theta)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return density(theta)
+
+    with pytest.raises(EvaluationInterrupted) as caught:
+        Target(function, box(), executor=executor).evaluate(POINTS)
+    expected = Target(density, box()).evaluate(POINTS[:3])
+    np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
+
+
+def test_user_function_cannot_change_the_points():
+    def vandal(theta):
+        theta[:] = 1.0
+        return 0.0
+
+    before = POINTS.copy()
+    found = Target(vandal, box()).evaluate(POINTS)
+    np.testing.assert_array_equal(POINTS, before)
+    np.testing.assert_allclose(found.values, box().log_jacobian(POINTS))
+
+
+def test_evaluations_made_before():
+    target = Target(density, box(), gradient=density_gradient)
+    theta = target.coordinates.to_user(POINTS)
+    fresh = target.evaluate(POINTS)
+    given = target.given(theta, [density(t) for t in theta], [density_gradient(t) for t in theta])
+    np.testing.assert_allclose(given.points, fresh.points, atol=1e-12)
+    np.testing.assert_allclose(given.values, fresh.values, rtol=1e-12)
+    np.testing.assert_allclose(given.gradients, fresh.gradients, rtol=1e-9)
+    both = fresh[:2].joined(target.given(theta[2:], [-np.inf] * 4))
+    assert both.failed.tolist() == [False] * 2 + [True] * 4
+    assert np.isnan(both.gradients[2:]).all()
+    assert len(Evaluations.none(2).joined(fresh)) == 6
+    assert Evaluations.none(2).joined(fresh).gradients is fresh.gradients or np.array_equal(
+        Evaluations.none(2).joined(fresh).gradients, fresh.gradients
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[5.0, 0.0]], [0.0]), "strictly between 0 and 4"),
+        (([[1.0, 0.0]], [0.0, 1.0]), "values has shape"),
+        (([[1.0, 0.0]], [np.inf]), "below inf"),
+        (([[1.0, 0.0]], [0.0], [[1.0]]), "gradients has shape"),
+        (([[1.0, 0.0]], [0.0], None, -1.0), "not positive"),
+    ],
+)
+def test_bad_evaluations_made_before(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Target(density, box()).given(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"log_joint": 3}, TypeError, "log_joint is 3"),
+        ({"gradient": "auto"}, ValueError, "gradient is 'auto'"),
+        ({"noise_sd": "some"}, ValueError, "noise_sd is 'some'"),
+        ({"noise_sd": 0.0}, ValueError, "noise_sd"),
+        ({"executor": 3}, TypeError, "executor is 3"),
+        ({"n_jobs": 0}, ValueError, "n_jobs is 0"),
+        ({"n_jobs": 2, "executor": OneAtATime()}, ValueError, "one of the two"),
+    ],
+)
+def test_bad_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Target(**{"log_joint": density, "coordinates": box(), **arguments})
