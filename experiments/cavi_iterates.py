@@ -101,6 +101,10 @@ def _iterates(one: pd.DataFrame, x: np.ndarray, shown: Sequence[int]) -> Figure:
     made, axes = drawing.figure(2, 3, sharex=True, sharey=True, size=(2.7, 3.2))
     for ax, t in zip(axes.flat, shown, strict=False):
         _mixture(ax, one[one["iteration"] == t], x)
+    for ax in axes[-1]:
+        ax.set_xlabel("$x_1$")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("$x_2$")
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     return made
@@ -109,6 +113,7 @@ def _iterates(one: pd.DataFrame, x: np.ndarray, shown: Sequence[int]) -> Figure:
 def _frame(one: pd.DataFrame, x: np.ndarray, t: int) -> Figure:
     made, axes = drawing.figure(size=(4.6, 4.4))
     _mixture(axes[0, 0], one[one["iteration"] == t], x)
+    axes[0, 0].set(xlabel="$x_1$", ylabel="$x_2$")
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -41,21 +41,21 @@ def figure(
         Strokes by value of `by`.
     """
     made, axes = drawing.figure(len(measures), len(costs), sharey="row")
-    strokes = lines if lines is not None else _strokes(results[by])
+    chosen = lines if lines is not None else strokes(results[by])
     for row, measure in zip(axes, measures, strict=True):
         for ax, cost in zip(row, costs, strict=True):
-            panel(ax, results, cost, measure, by, strokes)
+            panel(ax, results, cost, measure, by, chosen)
             if ax is not row[0]:
                 ax.set_ylabel("")
     drawing.legend_below(made, axes)
     return made, axes
 
 
-def _strokes(names: pd.Series) -> dict[Hashable, drawing.Stroke]:
+def strokes(names: Iterable[str]) -> dict[Hashable, drawing.Stroke]:
     """As `drawing.strokes`, with one stroke for CAVI in all figures."""
-    distinct = names.drop_duplicates()
-    reference = distinct[distinct.str.startswith(REFERENCE)]
-    found = drawing.strokes(distinct[~distinct.isin(reference)])
+    distinct = dict.fromkeys(names)
+    reference = [name for name in distinct if name.startswith(REFERENCE)]
+    found = drawing.strokes(name for name in distinct if name not in reference)
     return found | {name: drawing.Stroke("#000000", ":") for name in reference}
 
 

@@ -23,7 +23,7 @@ from bqvi import Exponential
 from bqvi.arrays import Values, add
 from bqvi.families import Product
 from bqvi.gradients import Gradient
-from experiments import drawing, fitting, thesis
+from experiments import comparison, drawing, fitting, thesis
 from experiments.claims import Check, Claim
 from experiments.evidence import at_least
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
@@ -122,12 +122,13 @@ def _smallest_eigenvalue(q: Any) -> float:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the smallest eigenvalue and the ELBO against iterations."""
     made, axes = drawing.figure(1, 2, size=(4.4, 3.2))
+    lines = comparison.strokes(results["case"])
     drawing.curves(
         axes[0, 0], results, "iteration", "eigenvalue", y_scale="symlog", linthresh=1e-3,
-        y_label="smallest eigenvalue of all $C_k$",
+        y_label="smallest eigenvalue of all $C_k$", lines=lines,
     )  # fmt: skip
     axes[0, 0].axhline(0.0, color="black", linewidth=0.8)
-    drawing.curves(axes[0, 1], results, "iteration", "elbo", y_label="ELBO (nats)")
+    drawing.curves(axes[0, 1], results, "iteration", "elbo", y_label="ELBO (nats)", lines=lines)
     drawing.legend_below(made, axes, columns=3)
     caption = (
         "Left: below the line some C_k is no covariance; the axis is linear within 0.001 of 0. Right: once "
