@@ -43,11 +43,11 @@ def pareto_shape(values: Any) -> float:
         return -np.inf
     above = (ordered[-size:] - ordered[-size - 1]) / ordered[-1]
     above = above[above > 1e-12]
-    return -np.inf if len(above) < _LEAST_TAIL else _zhang_stephens(above)
+    return -np.inf if len(above) < _LEAST_TAIL else pareto_fit(above)[0]
 
 
-def _zhang_stephens(y: Any) -> float:
-    """k of exceedances y > 0 in increasing order."""
+def pareto_fit(y: Any) -> tuple[float, float]:
+    """Return shape k and scale sigma of exceedances y > 0 in increasing order, at least five."""
     n = len(y)
     points = 30 + int(np.sqrt(n))
     ratios = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
@@ -55,8 +55,9 @@ def _zhang_stephens(y: Any) -> float:
     shapes = np.mean(np.log1p(-b[:, None] * y), axis=1)
     log_likelihood = n * (np.log(-b / shapes) - shapes - 1)
     weights = np.exp(log_likelihood - log_likelihood.max())
-    found = float(np.mean(np.log1p(-(b @ weights / weights.sum()) * y)))
-    return (n * found + _PRIOR_DRAWS * _PRIOR_SHAPE) / (n + _PRIOR_DRAWS)
+    rate = float(b @ weights / weights.sum())
+    found = float(np.mean(np.log1p(-rate * y)))
+    return (n * found + _PRIOR_DRAWS * _PRIOR_SHAPE) / (n + _PRIOR_DRAWS), -found / rate
 
 
 def largest_share(values: Any) -> float:

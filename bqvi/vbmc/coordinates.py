@@ -238,13 +238,22 @@ class Coordinates:
             raise ValueError(f"{name} has shape {array.shape}; it must be (n, {columns})")
         return array
 
-    def to_user(self, points: np.ndarray) -> np.ndarray:
-        """Parameters (n, P) at the points (n, D): strictly inside the bounds, fixed ones as they are."""
+    def unwrapped(self, points: np.ndarray) -> np.ndarray:
+        """As `to_user`, but periodic parameters continue over a bound: what moments are taken of."""
         points = self._require("points", points, self.dimension)
         a, b = self._window
         inside = np.clip(self._apply("forward", self._raw(points)), np.nextafter(a, b), np.nextafter(b, a))
         theta = np.tile(self.lower, (len(points), 1))
         theta[:, self.free] = inside
+        return theta
+
+    def to_user(self, points: np.ndarray) -> np.ndarray:
+        """Parameters (n, P) at the points (n, D): strictly inside the bounds, fixed ones as they are."""
+        return self.wrapped(self.unwrapped(points))
+
+    def wrapped(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters (n, P) with the periodic ones brought into [lower, upper)."""
+        theta = theta.copy()
         turning = np.flatnonzero(self.periodic & (self.lower < self.upper))
         low, high = self.lower[turning], self.upper[turning]
         wrapped = low + np.mod(theta[:, turning] - low, high - low)
@@ -270,12 +279,17 @@ class Coordinates:
         centre, half = self._standard
         return self.affine.inverse((self._apply("inverse", x) - centre) / half)
 
-    def require_inside(self, name: str, theta: np.ndarray) -> None:
-        """ValueError unless each row of ``theta`` (n, P) is strictly inside the bounds."""
+    def inside(self, theta: np.ndarray) -> np.ndarray:
+        """Which entries of ``theta`` (n, P) have a density: inside the bounds, or at a fixed value."""
         inside = (theta > self.lower) & (theta < self.upper)
         inside |= (self.lower == self.upper) & (theta == self.lower)
-        inside |= self.periodic & np.isfinite(theta)
-        inside &= np.isfinite(theta)
+        inside |= self.periodic & (self.lower < self.upper)
+        found: np.ndarray = inside & np.isfinite(theta)
+        return found
+
+    def require_inside(self, name: str, theta: np.ndarray) -> None:
+        """ValueError unless each row of ``theta`` (n, P) is strictly inside the bounds."""
+        inside = self.inside(theta)
         if not inside.all():
             row, i = np.argwhere(~inside)[0]
             allowed = (
@@ -320,6 +334,30 @@ class Coordinates:
         """The map from v to the charts' coordinates t: what a transform of a distribution is made of."""
         centre, half = self._standard
         return Affine(centre, np.diag(half)).after(self.affine)
+
+    def chart_values(self, t: np.ndarray, only: int | None = None) -> np.ndarray:
+        """Free parameters for t (..., D) of the charts, not wrapped; or of the coordinate ``only``, any t."""
+        a, b = self._window
+        out = np.empty(t.shape)
+        for chart, where in self._columns:
+            if only is None:
+                out[..., where] = chart.forward(t[..., where], a[where], b[where])
+            elif only in where:
+                out = chart.forward(t, a[only], b[only])
+        return out
+
+    def axis(self, position: int) -> Coordinates:
+        """Coordinates of the free parameter at ``position`` by itself."""
+        i = [int(self.free[position])]
+        return Coordinates(
+            names=(self.names[i[0]],),
+            lower=self.lower[i],
+            upper=self.upper[i],
+            plausible_lower=self.plausible_lower[i],
+            plausible_upper=self.plausible_upper[i],
+            periodic=self.periodic[i],
+            affine=Affine.identity(1),
+        )
 
     def charts(self) -> tuple[tuple[str, float, float], ...]:
         """For each coordinate the chart's name and the ends of its interval."""

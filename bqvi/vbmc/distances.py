@@ -1,0 +1,62 @@
+"""How far two posteriors lie from each other.
+
+    mmtv    the total variation between marginals, averaged over the parameters: 0 to 1
+    gskl    the Kullback-Leibler divergences of the Gaussians with the same moments, averaged over both
+            directions: nats
+
+(Acerbi 2018, "Variational Bayesian Monte Carlo", section 4.1.) Below .2 and 1/8 they count as near.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.fft import irfft, rfft
+
+
+def gskl(mean_p: Any, covariance_p: Any, mean_q: Any, covariance_q: Any) -> float:
+    """Half the sum of the two Kullback-Leibler divergences between N(mean_p, ..) and N(mean_q, ..)."""
+    p, q = np.atleast_2d(covariance_p), np.atleast_2d(covariance_q)
+    gap = np.asarray(mean_p, float) - np.asarray(mean_q, float)
+    # The logarithms of the determinants cancel.
+    spread = np.trace(np.linalg.solve(p, q)) + np.trace(np.linalg.solve(q, p)) - 2 * len(gap)
+    between = gap @ np.linalg.solve(p, gap) + gap @ np.linalg.solve(q, gap)
+    return float(spread + between) / 4.0
+
+
+def mmtv(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
+    """Total variation between the marginals of draws p (n, D) and q (m, D), averaged over D.
+
+    Both by Gaussian kernel density estimates, so 20,000 draws each of the same distribution give about .01.
+    """
+    pairs = zip(np.asarray(p, float).T, np.asarray(q, float).T, strict=True)
+    return float(np.mean([total_variation(a, b, cells) for a, b in pairs]))
+
+
+def total_variation(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
+    """1/2 integral |p - q| of kernel density estimates from draws p (n,) and q (m,)."""
+    widths = [_bandwidth(x) for x in (p, q)]
+    low = min(p.min(), q.min()) - 5 * max(widths)
+    high = max(p.max(), q.max()) + 5 * max(widths)
+    densities = [_smoothed(x, low, high, cells, width) for x, width in zip((p, q), widths, strict=True)]
+    out: float = 0.5 * float(np.abs(densities[0] - densities[1]).sum()) * (high - low) / cells
+    return out
+
+
+def _bandwidth(x: np.ndarray) -> float:
+    """Silverman's rule, of the smaller of the two spreads."""
+    quartiles: Sequence[float] = np.percentile(x, [25, 75]).tolist()
+    spread = min(float(x.std()), (quartiles[1] - quartiles[0]) / 1.34) or float(x.std())
+    out: float = max(0.9 * spread * len(x) ** -0.2, 1e-12 * (1.0 + abs(float(x.mean()))))
+    return out
+
+
+def _smoothed(x: np.ndarray, low: float, high: float, cells: int, width: float) -> np.ndarray:
+    """A kernel density estimate on the cells of [low, high], by the discrete Fourier transform."""
+    counts, _ = np.histogram(x, bins=cells, range=(low, high))
+    frequency = 2 * math.pi * np.arange(cells // 2 + 1) / (high - low)
+    smooth: np.ndarray = irfft(rfft(counts.astype(float)) * np.exp(-0.5 * (frequency * width) ** 2), n=cells)
+    return smooth * cells / (len(x) * (high - low))

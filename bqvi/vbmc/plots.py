@@ -1,0 +1,263 @@
+"""Pictures of a posterior and of the run that led to it; each takes matplotlib objects and returns them.
+
+    corner    marginals and pairs of parameters
+    trace     evidence and its standard deviation against evaluations
+    plane     two parameters: the evaluations, the surrogate and the posterior
+
+None of them touches pyplot or its state: a figure is made where none is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from bqvi.vbmc.coordinates import Coordinates
+from bqvi.vbmc.posterior import Posterior
+from bqvi.vbmc.target import Evaluations
+
+_LEVELS = (0.9, 0.5)
+"""Probability inside of the contours."""
+_COLOUR, _OTHER = "#0072B2", "#D55E00"
+
+
+class Row(Protocol):
+    """A record of a run."""
+
+    @property
+    def n_evaluations(self) -> int:
+        """So far."""
+
+    @property
+    def log_evidence(self) -> float:
+        """Estimate."""
+
+    @property
+    def log_evidence_sd(self) -> float:
+        """Its standard deviation."""
+
+    @property
+    def elbo(self) -> float:
+        """Lower bound."""
+
+
+def _new(rows: int, columns: int, size: float) -> Figure:
+    figure = Figure(figsize=(size * columns, size * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def corner(
+    posterior: Posterior,
+    figure: Figure | None = None,
+    *,
+    parameters: Sequence[str] | None = None,
+    truth: Sequence[float] | np.ndarray | None = None,
+    draws: np.ndarray | None = None,
+    n: int = 5000,
+    seed: int = 0,
+) -> Figure:
+    """Draw the marginals on the diagonal and draws with 50 % and 90 % contours below it.
+
+    Parameters
+    ----------
+    posterior : whose draws are shown.
+    figure : where to draw; a new one if None.
+    parameters : names of the parameters shown; the free ones if None.
+    truth : (P,), marked by lines.
+    draws : (m, P), of another posterior, laid over in a second colour.
+    n : draws shown.
+
+    Raises
+    ------
+    ValueError
+        A name is unknown, or no parameter is left.
+    """
+    names = posterior.coordinates.free_names if parameters is None else tuple(parameters)
+    unknown = [name for name in names if name not in posterior.names]
+    if unknown or not names:
+        raise ValueError(
+            f"parameters is {list(names)}; it must be one or more of {', '.join(posterior.names)}"
+        )
+    index = [posterior.names.index(name) for name in names]
+    sets = [(posterior.sample(n, seed)[:, index], _COLOUR)]
+    if draws is not None:
+        sets.append((np.asarray(draws, float)[:, index], _OTHER))
+    known = None if truth is None else np.asarray(truth, float)[index]
+    d = len(names)
+    figure = _new(d, d, 1.9) if figure is None else figure
+    axes = figure.subplots(d, d, squeeze=False, sharex="col")
+    for i in range(d):
+        for j in range(d):
+            _panel(axes[i, j], i, j, sets, known)
+        axes[d - 1, i].set_xlabel(names[i])
+        if i > 0:
+            axes[i, 0].set_ylabel(names[i])
+    return figure
+
+
+def _panel(
+    ax: Axes, i: int, j: int, sets: Sequence[tuple[np.ndarray, str]], truth: np.ndarray | None
+) -> None:
+    if j > i:
+        ax.set_axis_off()
+        return
+    for x, colour in sets:
+        if i == j:
+            ax.hist(x[:, i], bins=50, density=True, histtype="step", color=colour)
+        else:
+            ax.plot(x[:, j], x[:, i], ",", color=colour, alpha=0.3, rasterized=True)
+            _contours(ax, x[:, [j, i]], colour)
+    if i == j:
+        ax.set_yticks([])
+    if truth is not None:
+        ax.axvline(truth[j], color="0.4", lw=0.8)
+        if i != j:
+            ax.axhline(truth[i], color="0.4", lw=0.8)
+
+
+def _contours(ax: Axes, x: np.ndarray, colour: str) -> None:
+    """Contours of a smoothed histogram that hold 90 % and 50 %."""
+    counts, *edges = np.histogram2d(x[:, 0], x[:, 1], bins=30)
+    kernel = np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16.0
+    for axis in (0, 1):
+        counts = np.apply_along_axis(np.convolve, axis, counts, kernel, "same")
+    levels = _highest(counts)
+    if levels[0] < levels[1]:
+        middles = [0.5 * (e[:-1] + e[1:]) for e in edges]
+        ax.contour(*middles, counts.T, levels=levels, colors=colour, linewidths=0.9)
+
+
+def _highest(density: np.ndarray) -> list[float]:
+    """Levels above which 90 % and 50 % of the mass lie; equal where there is none."""
+    ordered = np.sort(density.ravel())[::-1]
+    if ordered.sum() == 0.0:
+        return [0.0 for _ in _LEVELS]
+    reached = np.cumsum(ordered) / ordered.sum()
+    index = np.minimum(np.searchsorted(reached, np.array(_LEVELS)), len(ordered) - 1)
+    return [float(ordered[k]) for k in index]
+
+
+def trace(rows: Sequence[Row], ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+    """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
+
+    Parameters
+    ----------
+    rows : records of a run, at least one.
+    ax : where to draw; of a new figure if None.
+    truth : of the log evidence, where it is known.
+    """
+    if len(rows) == 0:
+        raise ValueError("rows is empty; give at least one record of a run")
+    ax = _new(1, 1, 4.0).subplots() if ax is None else ax
+    n = np.array([row.n_evaluations for row in rows])
+    middle = np.array([row.log_evidence for row in rows])
+    sd = np.array([row.log_evidence_sd for row in rows])
+    for width, alpha in ((3.0, 0.15), (1.0, 0.3)):
+        ax.fill_between(n, middle - width * sd, middle + width * sd, color=_COLOUR, alpha=alpha, lw=0)
+    ax.plot(n, middle, color=_COLOUR, label="log evidence")
+    ax.plot(n, [row.elbo for row in rows], color=_OTHER, ls="--", label="ELBO")
+    if truth is not None:
+        ax.axhline(truth, color="0.3", lw=0.8, label="truth")
+    # The first guesses may be off by thousands of nats; the view is that of the second half.
+    half = slice(len(rows) // 2, None)
+    low, high = np.nanmin((middle - 3 * sd)[half]), np.nanmax((middle + 3 * sd)[half])
+    if truth is not None:
+        low, high = min(low, truth), max(high, truth)
+    if np.isfinite(high - low) and high > low:
+        ax.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
+    ax.set_xlabel("evaluations")
+    ax.set_ylabel("nats")
+    ax.legend()
+    return ax
+
+
+def plane(
+    posterior: Posterior,
+    evaluations: Evaluations,
+    ax: Axes | None = None,
+    *,
+    log_density: Callable[[np.ndarray], np.ndarray] | None = None,
+    box: tuple[Sequence[float], Sequence[float]] | None = None,
+    new: int = 0,
+    cells: int = 80,
+) -> Axes:
+    """Draw a run with two free parameters: evaluations, the posterior, and a density below them.
+
+    Parameters
+    ----------
+    posterior : of a run; its contours are drawn in colour.
+    evaluations : of the run, in the posterior's coordinates.
+    ax : where to draw; of a new figure if None.
+    log_density : (n, P) -> (n,), drawn in grey: the surrogate in the user's units, or the truth.
+    box : lower and upper corner shown; the plausible box, widened, if None.
+    new : so many of the last evaluations are marked as new.
+
+    Raises
+    ------
+    ValueError
+        There are not two free parameters.
+    """
+    coordinates = posterior.coordinates
+    if coordinates.dimension != 2:
+        raise ValueError(f"the posterior has {coordinates.dimension} free parameters; a plane has 2")
+    ax = _new(1, 1, 3.6).subplots() if ax is None else ax
+    i, j = (int(k) for k in coordinates.free)
+    low, high = _shown(coordinates) if box is None else (np.asarray(box[0], float), np.asarray(box[1], float))
+    step = (high - low) / cells
+    x, y = (low[k] + step[k] * (np.arange(cells) + 0.5) for k in (0, 1))
+    grid = np.tile(coordinates.lower, (cells * cells, 1))
+    grid[:, i], grid[:, j] = (g.ravel() for g in np.meshgrid(x, y))
+    if log_density is not None:
+        _shade(ax, x, y, np.asarray(log_density(grid)).reshape(cells, cells))
+    _mass(ax, x, y, posterior.log_prob(grid).reshape(cells, cells))
+    theta = coordinates.to_user(evaluations.points)
+    _nodes(ax, theta[:, [i, j]], evaluations.failed, new)
+    ax.set_xlim(low[0], high[0])
+    ax.set_ylim(low[1], high[1])
+    ax.set_xlabel(coordinates.names[i])
+    ax.set_ylabel(coordinates.names[j])
+    return ax
+
+
+def _shown(coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    free = coordinates.free
+    low, high = coordinates.plausible_lower[free], coordinates.plausible_upper[free]
+    margin = 0.15 * (high - low)
+    return (
+        np.maximum(low - margin, coordinates.lower[free]),
+        np.minimum(high + margin, coordinates.upper[free]),
+    )
+
+
+def _shade(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
+    """Grey where the density is high: ten nats from the top down."""
+    top = np.max(logs[np.isfinite(logs)], initial=-np.inf)
+    if np.isfinite(top):
+        ax.contourf(
+            x, y, np.maximum(logs - top, -10.0), levels=np.linspace(-10, 0, 11), cmap="Greys", alpha=0.6
+        )
+
+
+def _mass(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
+    """Contours of a density that hold 90 % and 50 % of what is shown of it."""
+    density = np.exp(logs - logs.max()) if np.isfinite(logs.max()) else np.zeros_like(logs)
+    levels = _highest(density)
+    if levels[0] < levels[1]:
+        ax.contour(x, y, density, levels=levels, colors=_COLOUR)
+
+
+def _nodes(ax: Axes, theta: np.ndarray, failed: np.ndarray, new: int) -> None:
+    fresh = np.arange(len(theta)) >= len(theta) - new
+    marks: Sequence[tuple[np.ndarray, str, str]] = (
+        (~failed & ~fresh, "o", "black"),
+        (~failed & fresh, "o", _OTHER),
+        (failed, "x", _OTHER),
+    )
+    for which, mark, colour in marks:
+        ax.plot(*theta[which].T, mark, ms=3, color=colour, ls="none")

@@ -1,0 +1,346 @@
+"""What is known of the parameters after a run, in the user's units.
+
+q is a mixture of Gaussians in the coordinates v. In the charts' coordinates t = shift + matrix v it is one
+too, and theta_i depends on t_i alone; so every expectation that is asked for has one or two dimensions:
+
+    E theta_i            Gauss-Hermite in each component of the marginal of t_i
+    E theta_i theta_j    the same in (t_i, t_j)
+    marginals            of t_i, with the slope of the chart
+
+Where the surrogate corrects q by importance weights, draws with weights stand beside q: `sample`, `mean`,
+`covariance` and `quantiles` follow them, the density, the mode and the marginal densities are those of q.
+`without_weights` is q alone.
+
+Periodic parameters: draws are wrapped into [lower, upper); moments are taken on the period around the
+middle of the plausible interval, and the mean is wrapped afterwards. A fixed parameter is a constant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import logsumexp, ndtr
+
+from bqvi.checks import require_integer, require_seed
+from bqvi.vbmc.coordinates import Coordinates
+from gp.measures import GaussianMixture
+
+if TYPE_CHECKING:
+    import torch
+    import xarray
+
+FORMAT = 1
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_REACH = 8.0
+"""Standard deviations around a component within which a mode is searched for, and quantiles."""
+_BISECTIONS = 80
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedDraws:
+    """Draws that stand for the posterior together with their weights.
+
+    Attributes
+    ----------
+    points : (n, D), in the coordinates.
+    log_weights : (n,), of any common size.
+    """
+
+    points: np.ndarray
+    log_weights: np.ndarray
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Normalised, (n,)."""
+        out: np.ndarray = np.exp(self.log_weights - logsumexp(self.log_weights))
+        return out
+
+    @property
+    def effective_sample_size(self) -> float:
+        """1 / sum of the squared weights."""
+        return float(1.0 / np.sum(self.weights**2))
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of P parameters, D of which are free.
+
+    Attributes
+    ----------
+    q : a mixture of Gaussians on R^D, in the coordinates.
+    coordinates : what the coordinates mean.
+    draws : draws with importance weights under the surrogate, where these are to be trusted.
+    """
+
+    q: GaussianMixture
+    coordinates: Coordinates
+    draws: WeightedDraws | None = None
+
+    def __post_init__(self) -> None:
+        if self.q.dimension != self.coordinates.dimension:
+            raise ValueError(
+                f"q has dimension {self.q.dimension}; the coordinates have {self.coordinates.dimension}"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the P parameters."""
+        return self.coordinates.names
+
+    def without_weights(self) -> Self:
+        """The same without the correction by weights."""
+        return dataclasses.replace(self, draws=None)
+
+    def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
+        """Draws (n, P); from the weighted draws, if there are any, by systematic resampling."""
+        require_integer("n", n, 1)
+        require_seed("seed", seed)
+        rng = np.random.default_rng(seed)
+        if self.draws is None:
+            return self.coordinates.to_user(self.q.sample(n, rng))
+        edges = np.cumsum(self.draws.weights)
+        index = np.searchsorted(edges / edges[-1], (np.arange(n) + rng.random()) / n, side="right")
+        points = self.draws.points[np.minimum(index, len(edges) - 1)]
+        return self.coordinates.to_user(rng.permutation(points))
+
+    def log_prob(self, theta: Any) -> np.ndarray:
+        """Log density of q (n,) at theta (n, P), or a number at (P,), with the Jacobian.
+
+        It is the density of the free parameters: -inf outside of the bounds and off a fixed value.
+        """
+        given = np.asarray(theta, float)
+        if given.ndim not in (1, 2) or given.shape[-1] != self.coordinates.n_parameters:
+            count = self.coordinates.n_parameters
+            raise ValueError(f"theta has shape {given.shape}; it must be (n, {count}) or ({count},)")
+        rows = np.atleast_2d(given)
+        inside = self.coordinates.inside(rows).all(axis=1)
+        values = np.full(len(rows), -np.inf)
+        if inside.any():
+            points = self.coordinates.from_user(rows[inside])
+            values[inside] = self.q.log_density(points) - self.coordinates.log_jacobian(points)
+        return values if given.ndim == 2 else values[0]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(P,)."""
+        out: np.ndarray = self.coordinates.wrapped(self._moments()[0][None])[0]
+        return out
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """(P, P); zero in the rows of fixed parameters."""
+        return self._moments()[1]
+
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean before wrapping and covariance of all parameters."""
+        if self.draws is not None:
+            theta, weights = self.coordinates.unwrapped(self.draws.points), self.draws.weights
+            mean = weights @ theta
+            return mean, ((theta - mean).T * weights) @ (theta - mean)
+        mean, covariance = _moments(self.coordinates, self._raw())
+        free = self.coordinates.free
+        full = self.coordinates.lower.copy()
+        full[free] = mean
+        matrix = np.zeros((len(full), len(full)))
+        matrix[np.ix_(free, free)] = covariance
+        return full, matrix
+
+    def _raw(self) -> GaussianMixture:
+        """Q in the charts' coordinates t."""
+        carried = self.coordinates.raw_affine()
+        covariances = carried.matrix @ self.q.covariances @ carried.matrix.T
+        symmetric = 0.5 * (covariances + np.swapaxes(covariances, -1, -2))
+        return GaussianMixture(self.q.weights, carried.forward(self.q.means), symmetric)
+
+    def mode(self) -> np.ndarray:
+        """Where the density of q in the user's units is largest, (P,).
+
+        Climbed from the means of the largest components, at most 8 standard deviations away from them: a
+        density that grows towards a bound has no mode inside.
+        """
+        order = np.argsort(self.q.weights)[::-1][:10]
+        found = [self._climbed(self.q.means[k], np.sqrt(np.diag(self.q.covariances[k]))) for k in order]
+        point = max(found, key=lambda pair: pair[0])[1]
+        out: np.ndarray = self.coordinates.to_user(point[None])[0]
+        return out
+
+    def _climbed(self, start: np.ndarray, sd: np.ndarray) -> tuple[float, np.ndarray]:
+        """Largest density reached from ``start``, and where."""
+        precisions = np.linalg.inv(self.q.covariances)
+        parts = self.q.components
+        weights = np.log(np.maximum(self.q.weights, 1e-300))
+
+        def negative(u: np.ndarray) -> tuple[float, np.ndarray]:
+            v = (start + sd * u)[None]
+            logs = weights + np.array([part.log_density(v)[0] for part in parts])
+            share = np.exp(logs - logsumexp(logs))
+            slope = np.einsum("k,kij,kj->i", share, precisions, self.q.means - v)
+            slope = slope - self.coordinates.log_jacobian_gradient(v)[0]
+            return float(self.coordinates.log_jacobian(v)[0] - logsumexp(logs)), -slope * sd
+
+        bounds = [(-_REACH, _REACH)] * len(start)
+        end = minimize(negative, np.zeros(len(start)), jac=True, method="L-BFGS-B", bounds=bounds)
+        return -float(end.fun), start + sd * end.x
+
+    def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
+        """(L, P): quantiles of each parameter at the levels (L,) in (0, 1).
+
+        Of a periodic parameter on the period around the middle of its plausible interval, not wrapped.
+        """
+        wanted = np.asarray(levels, float)
+        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
+            raise ValueError(f"levels is {levels!r}; it must be numbers strictly between 0 and 1")
+        if self.draws is not None:
+            return _weighted_quantiles(
+                self.coordinates.unwrapped(self.draws.points), self.draws.weights, wanted
+            )
+        raw = self._raw()
+        t = np.stack([_mixture_quantiles(raw, i, wanted) for i in range(raw.dimension)], axis=1)
+        affine = self.coordinates.raw_affine()
+        return self.coordinates.unwrapped(affine.inverse(t))
+
+    def marginal_density(self, parameter: int | str, x: np.ndarray) -> np.ndarray:
+        """Density of q for one free parameter, (n,) at the values x (n,)."""
+        values = np.asarray(x, float)
+        index = self._index(parameter)
+        position = int(np.flatnonzero(self.coordinates.free == index)[0])
+        marginal = self._raw().marginal([position])
+        axis = self.coordinates.axis(position)
+        inside = axis.inside(values[:, None])[:, 0]
+        density = np.zeros(len(values))
+        if inside.any():
+            points = axis.from_user(values[inside][:, None])
+            logs = marginal.log_density(axis.raw_affine().forward(points))
+            log_slope = axis.log_jacobian(points) - axis.raw_affine().log_determinant
+            density[inside] = np.exp(logs - log_slope)
+        return density
+
+    def _index(self, parameter: int | str) -> int:
+        """The index of a free parameter."""
+        names = list(self.names)
+        index = names.index(parameter) if parameter in names else parameter
+        if isinstance(index, str) or not 0 <= index < len(names):
+            raise ValueError(f"parameter is {parameter!r}; it must be one of {', '.join(names)}, or an index")
+        if index not in self.coordinates.free:
+            raise ValueError(f"parameter {names[index]} is fixed: it has no density")
+        return int(index)
+
+    def to_torch(self) -> torch.distributions.Distribution:
+        """Q over the D free parameters as a torch distribution; see `bqvi.vbmc.export`."""
+        from bqvi.vbmc.export import torch_distribution
+
+        return torch_distribution(self)
+
+    def to_xarray(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
+        """Draws as groups that ArviZ opens; see `bqvi.vbmc.export`."""
+        from bqvi.vbmc.export import data_tree
+
+        return data_tree(self, n, seed, attributes)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays from which `from_arrays` makes the same posterior again."""
+        arrays = {f"coordinates.{name}": value for name, value in self.coordinates.to_arrays().items()}
+        arrays |= {f"q.{name}": value for name, value in self.q.parameters()._asdict().items()}
+        if self.draws is not None:
+            arrays |= {"draws.points": self.draws.points, "draws.log_weights": self.draws.log_weights}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """What `to_arrays` was called on."""
+        prefix = "coordinates."
+        plain = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+        q = GaussianMixture(*(np.asarray(arrays[f"q.{k}"]) for k in ("weights", "means", "covariances")))
+        draws = None
+        if "draws.points" in arrays:
+            draws = WeightedDraws(np.asarray(arrays["draws.points"]), np.asarray(arrays["draws.log_weights"]))
+        return cls(q, Coordinates.from_arrays(plain), draws)
+
+    def save(self, path: str | Path) -> None:
+        """Write plain arrays and a JSON header to one .npz file, without pickles; atomically."""
+        header = json.dumps({"format": FORMAT, "kind": "bqvi.vbmc.Posterior"})
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, header=np.array(header), **self.to_arrays())
+        target = Path(path)
+        temporary = target.with_name(target.name + ".part")
+        temporary.write_bytes(buffer.getvalue())
+        os.replace(temporary, target)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            The file is something else, or of another format.
+        """
+        try:
+            stored = np.load(Path(path), allow_pickle=False)
+            with stored:
+                arrays = {name: stored[name] for name in stored.files}
+            header = json.loads(str(arrays["header"]))
+        except (ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile):
+            raise ValueError(f"{path} is not a saved posterior") from None
+        if header.get("kind") != "bqvi.vbmc.Posterior" or header.get("format") != FORMAT:
+            raise ValueError(
+                f"{path} is {header.get('kind')} of format {header.get('format')}; this version reads "
+                f"bqvi.vbmc.Posterior of format {FORMAT}"
+            )
+        return cls.from_arrays(arrays)
+
+
+def _moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (D,) and covariance (D, D) of the free parameters for t ~ raw."""
+    d = raw.dimension
+    sds = np.sqrt(np.einsum("kii->ki", raw.covariances))  # (K, D)
+    at = coordinates.chart_values(raw.means[:, None] + sds[:, None] * _NODES[:, None])  # (K, m, D)
+    inner = np.einsum("m,kmd->kd", _WEIGHTS, at)
+    mean = raw.weights @ inner
+    covariance = np.empty((d, d))
+    for i in range(d):
+        spread = np.einsum("m,km->k", _WEIGHTS, (at[:, :, i] - mean[i]) ** 2)
+        covariance[i, i] = raw.weights @ spread
+        for j in range(i):
+            # t_j given t_i is Gaussian: the nodes of t_i, and behind each of them nodes of t_j
+            slope = raw.covariances[:, i, j] / sds[:, i]
+            left = np.sqrt(np.maximum(raw.covariances[:, j, j] - slope**2, 0.0))
+            t = raw.means[:, j, None, None] + slope[:, None, None] * _NODES[:, None]
+            t = t + left[:, None, None] * _NODES
+            other = coordinates.chart_values(t, j) - mean[j]
+            product = np.einsum("m,n,km,kmn->k", _WEIGHTS, _WEIGHTS, at[:, :, i] - mean[i], other)
+            covariance[i, j] = covariance[j, i] = raw.weights @ product
+    return mean, covariance
+
+
+def _mixture_quantiles(raw: GaussianMixture, i: int, levels: np.ndarray) -> np.ndarray:
+    """Quantiles of t_i, by bisection of its distribution function."""
+    means, sds = raw.means[:, i], np.sqrt(raw.covariances[:, i, i])
+    low = np.full(len(levels), (means - 40 * sds).min())
+    high = np.full(len(levels), (means + 40 * sds).max())
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        below = raw.weights @ ndtr((middle - means[:, None]) / sds[:, None]) < levels
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    out: np.ndarray = 0.5 * (low + high)
+    return out
+
+
+def _weighted_quantiles(theta: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    columns = []
+    for x in theta.T:
+        order = np.argsort(x)
+        reached = np.cumsum(weights[order]) - 0.5 * weights[order]
+        columns.append(np.interp(levels, reached, x[order]))
+    return np.stack(columns, axis=1)

@@ -1,0 +1,145 @@
+"""Diagnostics: known tails, ArviZ's own smoothing, and runs that are wrong in known ways."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from bqvi.vbmc import testing
+from bqvi.vbmc.coordinates import make_coordinates
+from bqvi.vbmc.diagnostics import advice, agreement, check, psis
+from bqvi.vbmc.posterior import Posterior
+from bqvi.vbmc.target import Evaluations, Target
+from gp.measures import GaussianMixture
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.5, 0.9])
+def test_shape_of_a_known_tail(shape):
+    """1000 exceedances know k to about (1 + k) / sqrt(1000), 20 runs to a quarter of that."""
+    found = [
+        psis(np.log(scipy.stats.genpareto(shape).rvs(100_000, random_state=seed))).shape for seed in range(20)
+    ]
+    assert abs(np.mean(found) - shape) < 4 * (1 + shape) / math.sqrt(1000 * 20) + 0.01
+
+
+@pytest.mark.parametrize(("n", "scale"), [(100, 1.0), (900, 2.0), (2500, 0.5)])
+def test_same_as_arviz(n, scale):
+    arviz = pytest.importorskip("arviz_stats.base")
+    # at n where rounding the size of the tail up or down is the same
+    logs = scale * np.random.default_rng(n).standard_normal(n)
+    weights, shape = arviz.array_stats.psislw(-logs)  # of log likelihoods left out
+    found = psis(logs)
+    assert found.shape == pytest.approx(float(shape), abs=1e-6)
+    np.testing.assert_allclose(found.log_weights, np.asarray(weights), atol=1e-6)
+
+
+def test_smoothing_keeps_order_and_sums_to_one():
+    logs = 3.0 * np.random.default_rng(0).standard_normal(2000)
+    found = psis(logs)
+    assert np.exp(found.log_weights).sum() == pytest.approx(1.0)
+    assert (np.diff(found.log_weights[np.argsort(logs)]) >= -1e-12).all()
+    untouched = np.argsort(logs)[: 2000 - math.ceil(3 * math.sqrt(2000))]
+    shift = found.log_weights[untouched] - logs[untouched]
+    np.testing.assert_allclose(shift, shift[0], atol=1e-9)
+
+
+def test_degenerate_weights():
+    assert psis(np.zeros(100)).shape == -math.inf
+    assert psis(np.zeros(100)).effective_sample_size == pytest.approx(100)
+    assert psis(np.zeros(10)).shape == math.inf
+    logs = np.full(200, -np.inf)
+    logs[:50] = np.random.default_rng(0).standard_normal(50)
+    assert np.exp(psis(logs).log_weights).sum() == pytest.approx(1.0)
+    for bad in (np.zeros((2, 2)), np.array([np.nan, 0.0]), np.array([np.inf]), np.full(3, -np.inf)):
+        with pytest.raises(ValueError, match="log_weights"):
+            psis(bad)
+
+
+def gaussian(dimension, sd=1.0, centre=0.0):
+    coordinates = make_coordinates(
+        plausible_lower=np.full(dimension, -1.0), plausible_upper=np.ones(dimension)
+    )
+    q = GaussianMixture(np.ones(1), np.full((1, dimension), centre), np.full((1, dimension), sd**2))
+    return Posterior(q, coordinates)
+
+
+def log_joint(theta):
+    return float(-0.5 * theta @ theta) + 3.0
+
+
+def test_check_of_good_and_narrow_posteriors():
+    target = Target(log_joint, gaussian(2).coordinates)
+    truth = 3.0 + math.log(2 * math.pi)
+    exact = check(target, gaussian(2), 100)
+    assert exact.log_evidence == pytest.approx(truth, abs=1e-9)
+    assert exact.shape < 0
+    assert "is good" in str(exact)
+    wide = check(target, gaussian(2, 1.5), 400)
+    assert wide.believed
+    assert abs(wide.log_evidence - truth) < 4 * wide.log_evidence_sd
+    corrected = wide.posterior.covariance
+    np.testing.assert_allclose(corrected, np.eye(2), atol=0.4)
+    narrow = check(target, gaussian(2, 0.35), 400)
+    assert not narrow.believed
+    assert "misses mass" in str(narrow)
+    with pytest.raises(ValueError, match="n is 10"):
+        check(target, gaussian(2), 10)
+
+
+@dataclasses.dataclass
+class Run:
+    posterior: Posterior
+    log_evidence: float
+    log_evidence_sd: float
+
+
+def test_agreement():
+    same = agreement([Run(gaussian(2), 1.0, 0.1), Run(gaussian(2), 1.1, 0.1), Run(gaussian(2), 0.9, 0.1)])
+    assert same.agree
+    assert same.nats == pytest.approx(0.2)
+    assert same.sds == pytest.approx(0.2 / math.hypot(0.1, 0.1))
+    assert same.mmtv < 0.03
+    apart = agreement([Run(gaussian(2), 1.0, 0.1), Run(gaussian(2, centre=1.0), 1.0, 0.1)])
+    assert not apart.agree
+    assert apart.gskl == pytest.approx(1.0, abs=0.05)
+    assert apart.mmtv == pytest.approx(2 * scipy.stats.norm.cdf(0.5) - 1, abs=0.02)
+    assert "posteriors differ" in str(apart)
+    proud = agreement([Run(gaussian(2), 1.0, 0.01), Run(gaussian(2), 1.5, 0.01)])
+    assert "too small" in str(proud)
+    with pytest.raises(ValueError, match="at least two"):
+        agreement([Run(gaussian(2), 1.0, 0.1)])
+    renamed = dataclasses.replace(gaussian(2).coordinates, names=("a", "b"))
+    with pytest.raises(ValueError, match="different parameters"):
+        agreement([Run(gaussian(2), 1.0, 0.1), Run(Posterior(gaussian(2).q, renamed), 1.0, 0.1)])
+
+
+def evaluations(failed=0, n=20):
+    faults = ("raised ValueError: no",) * failed + ("",) * (n - failed)
+    return Evaluations(np.zeros((n, 2)), np.zeros(n), None, None, np.arange(n) < failed, faults)
+
+
+def test_advice():
+    assert advice(gaussian(2, 0.5), evaluations()) == ()
+    assert "Pareto k = 0.90" in advice(gaussian(2, 0.5), evaluations(), 0.9)[0]
+    assert (
+        "12 of 20 evaluations failed (most often: raised ValueError: no)"
+        in advice(gaussian(2, 0.5), evaluations(12))[0]
+    )
+    assert "x0 is outside of its plausible interval" in advice(gaussian(2, 0.5, 4.0), evaluations())[0]
+    assert "much wider" in advice(gaussian(2, 4.0), evaluations())[0]
+    assert "much narrower" in advice(gaussian(2, 0.01), evaluations())[0]
+    bounded = make_coordinates([0.0], [1.0], [0.2], [0.8], names=["share"])
+    q = GaussianMixture(np.ones(1), np.array([[2.5]]), np.array([[0.25]]))
+    said = " ".join(advice(Posterior(q, bounded), evaluations()))
+    assert "within 1 % of its upper bound 1: widen" in said
+    angle = make_coordinates([0.0], [360.0], [10.0], [170.0], periodic=[0], names=["angle"])
+    flat = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.array([[4.0]]))
+    assert "angle reaches 270" in " ".join(advice(Posterior(flat, angle), evaluations()))
+
+
+def test_distances_vanish_for_the_same_draws():
+    x = np.random.default_rng(0).standard_normal((500, 3))
+    assert testing.mmtv(x, x) == 0.0
+    assert testing.gskl(x.mean(0), np.cov(x.T), x.mean(0), np.cov(x.T)) == pytest.approx(0.0, abs=1e-12)

@@ -1,0 +1,93 @@
+"""Plots: they take and return matplotlib's objects, show what they were given, and leave pyplot alone."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from bqvi.vbmc import plots, testing
+from bqvi.vbmc.coordinates import make_coordinates
+from bqvi.vbmc.posterior import Posterior
+from bqvi.vbmc.target import Target
+from gp.measures import GaussianMixture
+
+
+def posterior(fixed=False):
+    bounds = {"plausible_lower": [-3.0, -3.0], "plausible_upper": [3.0, 3.0], "names": ["a", "b"]}
+    if fixed:
+        bounds = {
+            "lower": [-np.inf, 1.0, 0.0],
+            "upper": [np.inf, 1.0, 4.0],
+            "plausible_lower": [-3.0, 1.0, 1.0],
+            "plausible_upper": [3.0, 1.0, 3.0],
+        }
+    return Posterior(
+        GaussianMixture(np.array([0.5, 0.5]), 0.3 * np.eye(2), np.full((2, 2), 0.04)),
+        make_coordinates(**bounds),
+    )
+
+
+@dataclasses.dataclass
+class Row:
+    n_evaluations: int
+    log_evidence: float
+    log_evidence_sd: float
+    elbo: float
+
+
+ROWS = [Row(10 * k, -3.0 + 1e4 * (k == 1), 1.0 / k, -3.5) for k in range(1, 9)]
+
+
+def test_corner():
+    figure = plots.corner(
+        posterior(), truth=[0.0, 0.5], draws=np.random.default_rng(0).standard_normal((500, 2))
+    )
+    panels = figure.axes
+    assert len(panels) == 4
+    assert [ax.get_xlabel() for ax in panels[2:]] == ["a", "b"]
+    assert panels[2].lines[-1].get_ydata()[0] == 0.5  # the truth of b
+    given = Figure()
+    assert plots.corner(posterior(fixed=True), given, parameters=["x0"]) is given
+    assert len(given.axes) == 1
+    with pytest.raises(ValueError, match="one or more of a, b"):
+        plots.corner(posterior(), parameters=["c"])
+
+
+def test_trace():
+    ax = plots.trace(ROWS, truth=-3.1)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [row.n_evaluations for row in ROWS])
+    assert ax.get_ylim()[1] < 10  # the first guess does not set the view
+    given = Figure().subplots()
+    assert plots.trace(ROWS[:1], given) is given
+    with pytest.raises(ValueError, match="rows is empty"):
+        plots.trace([])
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_plane(fixed):
+    found = posterior(fixed)
+    problem = testing.rosenbrock(2)
+    target = Target(lambda t: -np.inf if t[0] > 1 else problem.log_joint(t[[0, -1]]), found.coordinates)
+    evaluations = target.evaluate(found.q.sample(30, 0))
+    ax = plots.plane(found, evaluations, log_density=lambda t: problem.log_density(t[:, [0, -1]]), new=5)
+    shown = sum(len(line.get_xdata()) for line in ax.lines)
+    assert shown == 30
+    assert len(ax.lines[2].get_xdata()) == evaluations.failed.sum()
+    ax.figure.canvas.draw()
+    with pytest.raises(ValueError, match="1 free parameters"):
+        plots.plane(
+            Posterior(
+                GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1))),
+                make_coordinates(plausible_lower=[0.0], plausible_upper=[1.0]),
+            ),
+            evaluations,
+        )
+
+
+def test_pyplot_is_left_alone():
+    if "matplotlib.pyplot" in sys.modules:
+        pytest.skip("another test has loaded pyplot")
+    plots.corner(posterior())
+    assert "matplotlib.pyplot" not in sys.modules

@@ -1,0 +1,222 @@
+"""The posterior in the user's units: densities by integration, moments by draws, other packages' word."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from bqvi.vbmc.coordinates import Affine, make_coordinates
+from bqvi.vbmc.posterior import Posterior, WeightedDraws
+from gp.measures import GaussianMixture
+
+INF = math.inf
+SEED = 0
+
+
+def mixture(dimension, count=3, scale=0.3):
+    rng = np.random.default_rng(7)
+    means = 0.5 * rng.standard_normal((count, dimension))
+    factors = scale * (0.5 * rng.standard_normal((count, dimension, dimension)) + np.eye(dimension))
+    weights = np.arange(1.0, count + 1)
+    covariances = factors @ np.swapaxes(factors, 1, 2)
+    return GaussianMixture(weights / weights.sum(), means, covariances)
+
+
+def every_kind(draws=None):
+    """Unbounded, above, below, between, periodic, fixed; turned."""
+    coordinates = make_coordinates(
+        [-INF, 2.0, -INF, -1.0, 0.0, 3.0],
+        [INF, INF, 5.0, 4.0, 2 * math.pi, 3.0],
+        [-10.0, 2.5, -3.0, 0.0, 5.5, np.nan],
+        [30.0, 6.0, 4.0, 3.5, 7.5, np.nan],
+        periodic=[4],
+        names=["line", "above", "below", "between", "angle", "fixed"],
+    )
+    rng = np.random.default_rng(1)
+    turned = coordinates.moved(
+        Affine(0.1 * rng.standard_normal(5), np.eye(5) + 0.2 * rng.standard_normal((5, 5)))
+    )
+    return Posterior(mixture(5), turned, draws)
+
+
+def plane():
+    """A bounded and a half-bounded parameter."""
+    coordinates = make_coordinates([0.0, 0.0], [2.0, INF], [0.3, 0.5], [1.5, 3.0])
+    return Posterior(mixture(2), coordinates)
+
+
+def test_density_integrates_to_one():
+    x, y = (np.arange(n) + 0.5 for n in (800, 2400))
+    x, y = 2.0 * x / 800, 12.0 * y / 2400
+    grid = np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1)
+    mass = np.exp(plane().log_prob(grid)) * (x[1] - x[0]) * (y[1] - y[0])
+    assert mass.sum() == pytest.approx(1.0, abs=1e-4)
+    mean = mass @ grid
+    np.testing.assert_allclose(plane().mean, mean, atol=2e-4)
+    np.testing.assert_allclose(plane().covariance, (grid.T * mass) @ grid - np.outer(mean, mean), atol=1e-3)
+
+
+def test_moments_and_quantiles_are_those_of_draws():
+    """Five standard errors each: one false alarm in 1e5 runs, or so."""
+    posterior = every_kind()
+    points = posterior.q.sample(200_000, SEED)
+    theta = posterior.coordinates.unwrapped(points)
+    error = theta.std(axis=0) / np.sqrt(len(theta))
+    middle, covariance = posterior._moments()
+    assert (np.abs(theta.mean(axis=0) - middle) <= 5 * error + 1e-12).all()
+    products = (theta - middle)[:, :, None] * (theta - middle)[:, None, :]
+    error = products.std(axis=0) / np.sqrt(len(theta))
+    assert (np.abs(products.mean(axis=0) - covariance) <= 5 * error).all()
+    levels = [0.05, 0.5, 0.9]
+    found = posterior.quantiles(levels)
+    reached = (theta[:, :5, None] <= found.T[:5][None]).mean(axis=0)
+    assert (np.abs(reached - levels) < 5 * 0.5 / np.sqrt(len(theta))).all()
+    np.testing.assert_allclose(found[:, 5], 3.0)
+
+
+def test_periodic_draws_are_wrapped():
+    posterior = every_kind()
+    draws = posterior.sample(2000, SEED)
+    angle = draws[:, 4]
+    assert ((angle >= 0) & (angle < 2 * math.pi)).all()
+    assert (angle < 1.0).any()  # across the seam
+    assert (angle > 5.5).any()
+    assert 0 <= posterior.mean[4] < 2 * math.pi
+    circular = np.angle(np.exp(1j * angle).mean()) % (2 * math.pi)
+    assert abs(np.angle(np.exp(1j * (posterior.mean[4] - circular)))) < 0.1
+    assert (draws[:, 5] == 3.0).all()
+    np.testing.assert_array_equal(draws, posterior.sample(2000, SEED))
+    assert posterior.log_prob(draws + 2 * math.pi * np.eye(6)[4]) == pytest.approx(posterior.log_prob(draws))
+
+
+def test_outside_has_no_density():
+    posterior = every_kind()
+    inside = posterior.mean
+    rows = np.tile(inside, (4, 1))
+    rows[1, 1], rows[2, 3], rows[3, 5] = 1.0, 4.0, 2.0
+    values = posterior.log_prob(rows)
+    assert np.isfinite(values[0])
+    assert (values[1:] == -np.inf).all()
+    assert posterior.log_prob(inside) == values[0]
+
+
+@pytest.mark.parametrize("name", ["line", "above", "below", "between", "angle"])
+def test_marginals_are_those_of_draws(name):
+    posterior = every_kind()
+    draws = posterior.sample(100_000, SEED)[:, posterior.names.index(name)]
+    edges = np.linspace(*np.quantile(draws, [0.001, 0.999]), 41)
+    counts, _ = np.histogram(draws, edges)
+    inner = np.linspace(edges[:-1], edges[1:], 21)
+    density = posterior.marginal_density(name, inner.ravel()).reshape(inner.shape)
+    expected = len(draws) * scipy.integrate.simpson(density, x=inner, axis=0)
+    assert (np.abs(counts - expected) < 5.5 * np.sqrt(expected + 1)).all()
+
+
+def test_mode_is_the_highest_draw():
+    for posterior in (plane(), every_kind()):
+        mode = posterior.mode()
+        height = posterior.log_prob(mode)
+        assert height >= posterior.log_prob(posterior.sample(5000, SEED)).max()
+        if posterior.coordinates.dimension == 2:
+            near = mode + 1e-3 * np.random.default_rng(0).standard_normal((50, 2))
+            assert (posterior.log_prob(near) <= height + 1e-9).all()
+
+
+def test_torch_distribution_agrees():
+    posterior = every_kind()
+    distribution = posterior.to_torch()
+    theta = posterior.coordinates.unwrapped(posterior.q.sample(50, SEED))
+    found = distribution.log_prob(torch.as_tensor(theta[:, :5]))
+    np.testing.assert_allclose(found.numpy(), posterior.log_prob(theta), rtol=1e-8)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        draws = distribution.sample((20_000,)).numpy()
+    error = draws.std(axis=0) / np.sqrt(len(draws))
+    assert (np.abs(draws.mean(axis=0) - posterior._moments()[0][:5]) < 5 * error).all()
+    unbounded = Posterior(mixture(2), make_coordinates(plausible_lower=[-3, 0], plausible_upper=[1, 2]))
+    x = unbounded.sample(10, SEED)
+    np.testing.assert_allclose(unbounded.to_torch().log_prob(torch.as_tensor(x)), unbounded.log_prob(x))
+
+
+def test_arviz_opens_the_draws(tmp_path):
+    pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    arviz = pytest.importorskip("arviz_base")
+    posterior = every_kind()
+    tree = posterior.to_xarray(n=400, seed=1, log_evidence=-3.5)
+    tree.to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
+    back = arviz.convert_to_datatree(str(tmp_path / "run.nc"))
+    draws = posterior.sample(400, 1)
+    for i, name in enumerate(posterior.names):
+        assert back["posterior"][name].dims == ("chain", "draw")
+        np.testing.assert_array_equal(back["posterior"][name].values.ravel(), draws[:, i])
+    np.testing.assert_allclose(back["sample_stats"]["lp"].values.ravel(), posterior.log_prob(draws))
+    assert back["posterior"].attrs["log_evidence"] == -3.5
+    assert arviz.extract(back)["above"].sizes == {"sample": 400}
+
+
+def tilted():
+    """Q weighted by exp(a v): a mixture again, in closed form."""
+    posterior = every_kind()
+    points = posterior.q.sample(40_000, 3)
+    a = np.array([0.5, -0.3, 0.0, 0.4, 0.2])
+    q = posterior.q
+    weights = q.weights * np.exp(q.means @ a + 0.5 * np.einsum("i,kij,j->k", a, q.covariances, a))
+    exact = GaussianMixture(weights / weights.sum(), q.means + q.covariances @ a, q.covariances)
+    weighted = Posterior(q, posterior.coordinates, WeightedDraws(points, points @ a + 7.0))
+    return weighted, Posterior(exact, posterior.coordinates)
+
+
+def test_weights_correct_what_is_drawn():
+    weighted, exact = tilted()
+    n = weighted.draws.effective_sample_size
+    sd = np.sqrt(np.diag(exact.covariance))
+    assert (np.abs(weighted._moments()[0] - exact._moments()[0]) <= 5 * sd / np.sqrt(n) + 1e-12).all()
+    np.testing.assert_allclose(weighted.covariance, exact.covariance, atol=0.05 * sd.max() ** 2)
+    draws = weighted.sample(20_000, SEED)
+    assert (np.abs(draws[:, :4].mean(axis=0) - exact.mean[:4]) < 8 * sd[:4] / np.sqrt(20_000)).all()
+    np.testing.assert_allclose(
+        weighted.quantiles([0.2, 0.8])[:, :4], exact.quantiles([0.2, 0.8])[:, :4], atol=0.05 * sd.max()
+    )
+    assert weighted.without_weights().draws is None
+    theta = draws[:5]
+    np.testing.assert_array_equal(weighted.log_prob(theta), weighted.without_weights().log_prob(theta))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_file_holds_everything(weighted, tmp_path):
+    posterior = tilted()[0] if weighted else every_kind()
+    posterior.save(tmp_path / "p.npz")
+    again = Posterior.load(tmp_path / "p.npz")
+    np.testing.assert_array_equal(again.sample(50, 2), posterior.sample(50, 2))
+    np.testing.assert_array_equal(again.mean, posterior.mean)
+    assert again.names == posterior.names
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "text").write_text("nothing")
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    for name in ("text", "other.npz", "one.npy"):
+        with pytest.raises(ValueError, match="is not a saved posterior"):
+            Posterior.load(tmp_path / name)
+
+
+def test_bad_arguments():
+    posterior = every_kind()
+    with pytest.raises(ValueError, match=r"theta has shape \(2,\)"):
+        posterior.log_prob([1.0, 2.0])
+    with pytest.raises(ValueError, match="n is 0"):
+        posterior.sample(0, 1)
+    with pytest.raises(TypeError, match="seed is None"):
+        posterior.sample(3, None)
+    with pytest.raises(ValueError, match="is fixed"):
+        posterior.marginal_density("fixed", np.zeros(1))
+    with pytest.raises(ValueError, match="parameter is 'nobody'"):
+        posterior.marginal_density("nobody", np.zeros(1))
+    with pytest.raises(ValueError, match="levels is"):
+        posterior.quantiles([0.0])
+    with pytest.raises(ValueError, match="q has dimension 2"):
+        Posterior(mixture(2), posterior.coordinates)
