@@ -57,7 +57,7 @@ def data():
 def test_paths_have_the_posterior_moments(kernel, data):
     x, y, at = data
     posterior = gp.GaussianProcess(kernel, gp.means.Constant(0.3), noise=0.05).condition(x, y)
-    paths = np.stack([posterior.sample_path(seed, n_features=256)(at) for seed in range(1500)])
+    paths = np.stack([posterior.sample_path(seed, n_features=256)(at) for seed in range(1000)])
     assert mahalanobis_p_value(paths, posterior.mean(at), posterior.covariance(at)) > FALSE_ALARM
 
 
@@ -102,11 +102,11 @@ def test_paths_of_white_and_linear_products_have_the_moments(kernel, data):
     at = np.concatenate([x[:2], at])
     process = gp.GaussianProcess(kernel, gp.means.Constant(0.3), noise=0.05)
     posterior = process.condition(x, y)
-    paths = np.stack([posterior.sample_path(seed, n_features=256)(at) for seed in range(500)])
+    paths = np.stack([posterior.sample_path(seed, n_features=256)(at) for seed in range(300)])
     covariance = posterior.covariance(at) + 1e-9 * np.diag(kernel.diagonal(at))  # some have no rank
     paths += np.sqrt(1e-9 * kernel.diagonal(at)) * np.random.default_rng(5).normal(size=paths.shape)
     assert mahalanobis_p_value(paths, posterior.mean(at), covariance) > FALSE_ALARM
-    prior = np.stack([process.sample_path(x, seed, n_features=256)(at) for seed in range(500, 1000)])
+    prior = np.stack([process.sample_path(x, seed, n_features=256)(at) for seed in range(300, 600)])
     prior += np.sqrt(1e-9 * kernel.diagonal(at)) * np.random.default_rng(6).normal(size=paths.shape)
     exact = process.covariance(at) + 1e-9 * np.diag(kernel.diagonal(at))
     assert mahalanobis_p_value(prior, np.full(9, 0.3), exact) > FALSE_ALARM
