@@ -60,20 +60,24 @@ def extend() -> Iterator[Line]:
     x, y = simulated(501, 5)
     process = gp.GaussianProcess(gp.kernels.SquaredExponential(np.full(5, 1.5), 2.0), noise=0.01)
     for what, count in (("in a loop", 1), ("for the first time", _POSTERIORS)):
-        posteriors = cycle([process.condition(x[:500], y[:500]) for _ in range(count)])
-        times = paired(
-            {
-                "extend": lambda posteriors=posteriors: next(posteriors).extend(x[500:], y[500:]),
-                "refit": lambda: process.condition(x, y),
-            },
-            rounds=9,
-            calls=20,
-        )
-        ratio = times.ratio("refit", "extend")
-        seconds = f"{times.median('extend') * 1e3:.2f} ms, {times.median('refit') * 1e3:.2f} ms"
-        yield Line(
-            f"add one point at n = 500, {what}, against a refit",
-            f"{ratio:.1f} times faster ({seconds})",
-            "at least 20",
-            ratio >= 20.0,
-        )
+        yield _extension(what, cycle([process.condition(x[:500], y[:500]) for _ in range(count)]), process)
+
+
+def _extension(what: str, posteriors: Iterator[gp.Posterior], process: gp.GaussianProcess) -> Line:
+    x, y = simulated(501, 5)
+    times = paired(
+        {
+            "extend": lambda: next(posteriors).extend(x[500:], y[500:]),
+            "refit": lambda: process.condition(x, y),
+        },
+        rounds=9,
+        calls=20,
+    )
+    ratio = times.ratio("refit", "extend")
+    seconds = f"{times.median('extend') * 1e3:.2f} ms, {times.median('refit') * 1e3:.2f} ms"
+    return Line(
+        f"add one point at n = 500, {what}, against a refit",
+        f"{ratio:.1f} times faster ({seconds})",
+        "at least 20",
+        ratio >= 20.0,
+    )
