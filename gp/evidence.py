@@ -47,6 +47,8 @@ class Problem:
     noise : known noise variances, a number (of values; gradients are exact) or (n,); ``None`` if
         that number is learnt.
     profiled : whether the overall scale is found in closed form.
+    jitter : the least that is added, as a fraction of each variance: where it comes and goes with the
+        parameters, the evidence is not smooth in them.
     """
 
     x: Any
@@ -55,6 +57,7 @@ class Problem:
     mean: Mean
     noise: Any
     profiled: bool
+    jitter: float = 0.0
 
     def pack(self) -> Any:
         """Return the vector of the model's own parameters; the logarithm of the noise is last.
@@ -146,6 +149,8 @@ def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
     weights = inverse(factor)
     weights *= -0.5
     weights = add_outer(weights, w, 0.5 / solution.scale)
+    if solution.jitter > 0:  # it is a fraction of variances, which depend on the parameters as well
+        np.einsum("ii->i", weights)[:] *= 1 + solution.jitter
     parts = [pullback(weights), mean_pullback(mean, problem.observed, w / solution.scale)]
     if problem.noise is None:
         parts.append(np.array([noise * (problem.noisy @ np.diagonal(weights))]))
@@ -183,7 +188,7 @@ def _solve(problem: Problem, gram: Any, mean: Mean, noise: Any) -> tuple[Solutio
     index = np.arange(gram.shape[0])
     diagonal = gram[index, index]
     gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy
-    factor = cholesky(gram)
+    factor = cholesky(gram, jitter=problem.jitter)
     gram[index, index] = diagonal  # the pull-back still reads it
     basis = mean_basis(mean, problem.observed)
     offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))

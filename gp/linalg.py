@@ -106,7 +106,7 @@ class Factor:
         return 2 * xp.sum(xp.log(self._diagonal))
 
 
-def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
+def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> Factor:
     """Factorise a covariance matrix, with as little jitter as makes it positive definite.
 
     Parameters
@@ -115,6 +115,7 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
     scale : (n,), variances that rounding errors and jitter are relative to, row by row (rows may
         have different units); by default the diagonal. Give the prior variances for a posterior
         covariance, which may be all but 0.
+    jitter : the first that is tried.
 
     Raises
     ------
@@ -129,8 +130,7 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
     largest = float((scale.detach() if is_torch(scale) else scale).max())
     rounding = float(xp.finfo(matrix.dtype).eps)
     least = rounding * SMALLEST_PIVOT * scale
-    jitter = 0.0
-    last = min(LAST_JITTER * rounding, LARGEST_JITTER)
+    last = max(jitter, min(LAST_JITTER * rounding, LARGEST_JITTER))
     while jitter <= last:
         lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
         if lower is not None and bool((xp.linalg.diagonal(lower) ** 2 >= least).all()):
@@ -138,8 +138,13 @@ def cholesky(matrix: Array, scale: Array | None = None) -> Factor:
         if not largest > 0:
             break
         scale = xp.clip(scale, LEAST_SCALE * largest, None)
-        jitter = max(10 * jitter, FIRST_JITTER * rounding)
+        jitter = next_jitter(jitter, matrix)
     raise NotPositiveDefiniteError(_explanation(matrix, largest, jitter))
+
+
+def next_jitter(jitter: float, like: Array) -> float:
+    """Return the jitter that is tried after one that did not suffice, in the precision of ``like``."""
+    return max(10 * jitter, FIRST_JITTER * float(namespace(like).finfo(like.dtype).eps))
 
 
 def extend(factor: Factor, cross: Array, corner: Array) -> Factor:

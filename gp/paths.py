@@ -7,25 +7,33 @@ w_j drawn from that density and phases from the uniform distribution,
 
 has mean zero and covariance k (Rahimi & Recht 2007). The spectral density of the squared
 exponential is Gaussian, that of a Matern kernel a multivariate t, that of a rational quadratic a
-Gaussian with a Gamma precision; the frequencies of a product of kernels add, the paths of a sum do, and
-products of sums are multiplied out.
+Gaussian with a Gamma precision.
 A periodic kernel is exp(-z) exp(z cos phi) in each dimension, z = 1 / lengthscale^2, phi = 2 pi (x - y) /
 period: the characteristic function in phi of the difference of two Poisson variables of mean z / 2
 (Skellam 1946), which therefore are its harmonics.
-Linear and constant kernels need no approximation.
+
+The paths of a sum of kernels add, and products of sums are multiplied out; what is left are products
+of factors that each see some columns. In such a product
+
+- the frequencies of stationary and periodic factors add;
+- a linear factor multiplies each wave by a linear function of its own, which is drawn from that
+  factor: for independent h_j ~ GP(0, linear), E[a_j^2 h_j(x) h_j(y) cos cos] is the product;
+- a white factor leaves of all others their values at equal points, variances of independent values.
+
+A linear or constant kernel alone needs no approximation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import pi, sqrt
-from typing import Any, Protocol
+from itertools import chain, product
+from math import pi, prod, sqrt
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace, to_numpy
+from gp.arrays import Array, as_like, to_numpy
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.matern import Matern12, Matern32, Matern52
@@ -34,54 +42,13 @@ from gp.kernels.polynomial import Constant, Linear
 from gp.kernels.rational_quadratic import RationalQuadratic
 from gp.kernels.squared_exponential import SquaredExponential
 from gp.kernels.stationary import Stationary
+from gp.kernels.white import White
 from gp.means import Mean
 from gp.observations import Functional, Gradients, Values, covariance
+from gp.path_components import Component, Noise, Plane, Planes, Waves
 
-
-class Component(Protocol):
-    """A known function with its gradient."""
-
-    def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (m,)."""
-        ...
-
-    def gradient(self, x: Array) -> Array:
-        """Return df/dx, (m, D)."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Waves:
-    """sum_j amplitude_j cos(frequency_j . x + phase_j); frequencies (F, D), the others (F,)."""
-
-    frequencies: Array
-    phases: Array
-    amplitudes: Array
-
-    def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (m,)."""
-        return namespace(x).cos(x @ self.frequencies.T + self.phases) @ self.amplitudes
-
-    def gradient(self, x: Array) -> Array:
-        """Return df/dx, (m, D)."""
-        slope = -namespace(x).sin(x @ self.frequencies.T + self.phases) * self.amplitudes
-        return slope @ self.frequencies
-
-
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """intercept + slope . x; slope (D,)."""
-
-    intercept: Array
-    slope: Array
-
-    def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (m,)."""
-        return x @ self.slope + self.intercept
-
-    def gradient(self, x: Array) -> Array:
-        """Return the slope, (m, D)."""
-        return namespace(x).ones_like(x) * self.slope
+Factor: TypeAlias = tuple[Kernel, tuple[int, ...]]
+"""A kernel that is not made of others, and the columns it sees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,81 +96,93 @@ def draw_path(kernel: Kernel, mean: Mean, like: Array, n_features: int, rng: np.
     """Draw a prior path for points of the kind and the number of columns of ``like``."""
     if n_features < 1:
         raise ValueError(f"n_features = {n_features}: give 1 or more")
-    return Path(mean, _components(kernel, like, n_features, rng), kernel)
+    terms = _terms(kernel, tuple(range(like.shape[1])))
+    return Path(mean, tuple(_component(term, like, n_features, rng) for term in terms), kernel)
 
 
-def _components(
-    kernel: Kernel, like: Array, n_features: int, rng: np.random.Generator
-) -> tuple[Component, ...]:
-    terms = _terms(kernel)
-    if len(terms) > 1:
-        parts = (_components(term, like, n_features, rng) for term in terms)
-        return tuple(component for part in parts for component in part)
-    kernel, dimension = terms[0], like.shape[1]
-    plane = _plane(kernel, dimension, rng)
-    if plane is not None:
-        return (Plane(as_like(plane[0], like), as_like(plane[1], like)),)
-    frequencies, variance = _spectrum(kernel, dimension, n_features, rng)
+def _terms(kernel: Kernel, columns: tuple[int, ...]) -> tuple[tuple[Factor, ...], ...]:
+    """Return products of factors that add up to a kernel: products of sums are multiplied out."""
+    if isinstance(kernel, Sum):
+        return tuple(chain.from_iterable(_terms(term, columns) for term in kernel.terms))
+    if isinstance(kernel, Product):
+        parts = product(*(_terms(factor, columns) for factor in kernel.factors))
+        return tuple(tuple(chain.from_iterable(part)) for part in parts)
+    if isinstance(kernel, Columns):
+        if max(kernel.columns) >= len(columns):
+            raise ValueError(
+                f"the points have {len(columns)} columns, the kernel reads columns {kernel.columns}"
+            )
+        return _terms(kernel.kernel, tuple(columns[column] for column in kernel.columns))
+    return (((kernel, columns),),)
+
+
+def _component(term: tuple[Factor, ...], like: Array, n_features: int, rng: np.random.Generator) -> Component:
+    """Draw a function from a product of factors."""
+    dimension = like.shape[1]
+    white = [columns for kernel, columns in term if isinstance(kernel, White)]
+    if white:
+        key = int(rng.integers(2**63))
+        return Noise(key, tuple(sorted(set(chain.from_iterable(white)))), term)
+    linear = [factor for factor in term if isinstance(factor[0], Linear)]
+    other = [factor for factor in term if not isinstance(factor[0], Linear)]
+    if len(linear) < 2 and all(isinstance(kernel, Constant) for kernel, _ in other):
+        return _plane(linear, other, like, rng)
+    spectra = [_spectrum(kernel, columns, dimension, n_features, rng) for kernel, columns in other]
+    frequencies = sum((part for part, _ in spectra), np.zeros((n_features, dimension)))
+    variance = prod(part for _, part in spectra)
     amplitudes = sqrt(2 * variance / n_features) * rng.standard_normal(n_features)
     phases = rng.uniform(0, 2 * pi, n_features)
-    return (Waves(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like)),)
+    drawn = [_linear(kernel, columns, dimension, n_features, rng) for kernel, columns in linear]
+    planes = tuple(Planes(as_like(intercepts, like), as_like(slopes, like)) for intercepts, slopes in drawn)
+    return Waves(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like), planes)
 
 
-def _terms(kernel: Kernel) -> tuple[Kernel, ...]:
-    """Return kernels that add up to a kernel and are no sums: products of sums are multiplied out."""
-    if isinstance(kernel, Sum):
-        return tuple(inner for term in kernel.terms for inner in _terms(term))
-    if isinstance(kernel, Columns):
-        return tuple(Columns(term, kernel.columns) for term in _terms(kernel.kernel))
-    if isinstance(kernel, Product):
-        return tuple(
-            Product(factors) if len(factors) > 1 else factors[0]
-            for factors in product(*(_terms(factor) for factor in kernel.factors))
-        )
-    return (kernel,)
+def _plane(
+    linear: Sequence[Factor], constant: Sequence[tuple[Any, Any]], like: Array, rng: np.random.Generator
+) -> Plane:
+    """Draw from a constant kernel, or a linear one times constants."""
+    dimension = like.shape[1]
+    size = sqrt(float(np.prod([float(kernel.variance) for kernel, _ in constant])))
+    if not linear:
+        return Plane(size * rng.standard_normal(), as_like(np.zeros(dimension), like))
+    intercept, slope = _linear(*linear[0], dimension, 1, rng)
+    return Plane(size * float(intercept[0]), as_like(size * slope[0], like))
 
 
-def _plane(kernel: Kernel, dimension: int, rng: np.random.Generator) -> tuple[Any, Any] | None:
-    """Intercept and slope (D,) of a function drawn from a kernel of linear functions."""
-    if isinstance(kernel, Constant):
-        return sqrt(float(kernel.variance)) * rng.standard_normal(), np.zeros(dimension)
-    if isinstance(kernel, Linear):
-        slope = np.sqrt(to_numpy(kernel.variance)) * rng.standard_normal(dimension)
-        return -np.sum(slope * to_numpy(kernel.offset)), slope
-    if isinstance(kernel, Columns):
-        inner = _plane(kernel.kernel, len(kernel.columns), rng)
-        if inner is not None:
-            slope = np.zeros(dimension)
-            slope[list(kernel.columns)] = inner[1]
-            return inner[0], slope
-    return None
+def _linear(
+    kernel: Any, columns: tuple[int, ...], dimension: int, size: int, rng: np.random.Generator
+) -> tuple[Any, Any]:
+    """Intercepts (F,) and slopes (F, D) of functions drawn from a linear kernel."""
+    inner = np.sqrt(to_numpy(kernel.variance)) * rng.standard_normal((size, len(columns)))
+    slopes = np.zeros((size, dimension))
+    slopes[:, list(columns)] = inner
+    return -np.sum(inner * to_numpy(kernel.offset), axis=1), slopes
 
 
-def _spectrum(kernel: Kernel, dimension: int, size: int, rng: np.random.Generator) -> tuple[Any, float]:
+def _spectrum(
+    kernel: Any, columns: tuple[int, ...], dimension: int, size: int, rng: np.random.Generator
+) -> tuple[Any, float]:
     """Frequencies (F, D) drawn from the spectral density of a kernel, and its variance."""
-    if isinstance(kernel, Product):
-        parts = [_spectrum(factor, dimension, size, rng) for factor in kernel.factors]
-        return sum(part[0] for part in parts), float(np.prod([part[1] for part in parts]))
-    if isinstance(kernel, Columns):
-        inner, variance = _spectrum(kernel.kernel, len(kernel.columns), size, rng)
-        frequencies = np.zeros((size, dimension))
-        frequencies[:, list(kernel.columns)] = inner
-        return frequencies, variance
-    if isinstance(kernel, Constant):
-        return np.zeros((size, dimension)), float(kernel.variance)
+    frequencies = np.zeros((size, dimension))
+    if not isinstance(kernel, Constant):
+        frequencies[:, list(columns)] = _frequencies(kernel, (size, len(columns)), rng)
+    return frequencies, float(kernel.variance)
+
+
+def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> Any:
+    """Frequencies in the columns that a kernel sees."""
     if isinstance(kernel, Periodic):
-        mean = np.broadcast_to(0.5 / to_numpy(kernel.lengthscale) ** 2, (size, dimension))
+        mean = np.broadcast_to(0.5 / to_numpy(kernel.lengthscale) ** 2, shape)
         harmonics = rng.poisson(mean) - rng.poisson(mean)
-        return 2 * pi * harmonics / to_numpy(kernel.period), float(kernel.variance)
+        return 2 * pi * harmonics / to_numpy(kernel.period)
     for kind, precision in _PRECISIONS.items():
         if isinstance(kernel, kind) and isinstance(kernel, Stationary):
-            normal = rng.standard_normal((size, dimension)) / to_numpy(kernel.lengthscale)
-            scale = np.sqrt(precision(kernel, size, rng))[:, None]
-            return normal * scale, float(kernel.variance)
+            normal = rng.standard_normal(shape) / to_numpy(kernel.lengthscale)
+            return normal * np.sqrt(precision(kernel, shape[0], rng))[:, None]
     raise TypeError(
-        f"{type(kernel).__name__} has no random features: sample paths are there for "
-        f"{', '.join(kind.__name__ for kind in _PRECISIONS)}, Periodic, products of these, sums, and linear "
-        "functions; `sample(x, n, seed)` draws from any kernel, at points known beforehand"
+        f"{type(kernel).__name__} has no random features: sample paths are there for the kernels of "
+        "gp.kernels, their sums, products and restrictions to columns; `sample(x, n, seed)` draws from "
+        "any kernel, at points known beforehand"
     )
 
 

@@ -12,26 +12,43 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from math import log
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize
 
 from gp.evidence import Problem, solve, solve_with_gradient
-from gp.linalg import NotPositiveDefiniteError
+from gp.linalg import NotPositiveDefiniteError, next_jitter
 from gp.units import Coordinates
 
 _SCREENING_SIZE = 300
 _FAILED = 1e25
 _STOPPED_BY_ROUNDING = 2
 """Status of SciPy's L-BFGS-B when its line search finds no lower value."""
+_FAR = 100.0
+"""Nats above the first value from which on an objective is tempered."""
+_RESTARTS, _NO_GAIN, _PROBES = 5, 1e-2, (0.1, 1e-2, 1e-3, 1e-4)
+"""How often a search that rounding stopped on a slope begins anew, while one of these steps down the
+slope gains so many nats."""
+_FLAT = 1e-2
+"""Slopes, in nats, on which there is nothing to gain."""
 _SHORT, _SHARE = 15, 3
 """Iterations of the first climbs; one in so many goes on."""
 _PERIOD_SCALE = 0.01
 """The evidence is that much steeper in a period than in other parameters: ten periods in the data
 tell it to a hundredth of what a lengthscale is known to."""
+_STEPS = (1e-3, 1e-2, 3e-2, 0.1)
+"""Of the differences that give curvatures."""
+_SMOOTH, _ROUGH = 0.01, 0.05
+"""Differences of gradients are trusted that are off by less than the first, as a fraction of the
+curvature; more than the second is not rounding alone."""
 _RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
 """Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""
+
+
+Objective: TypeAlias = Callable[[Any], tuple[float, Any]]
+"""A value and its gradient (P,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +69,17 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Where a search ended: theta (P,), the objective there, and how it went."""
+    """Where a search ended: theta (P,), the objective there, and how it went.
+
+    ``rough`` if rounding stopped it on a slope.
+    """
 
     theta: Any
     value: float
     converged: bool
     message: str
     n_evaluations: int
+    rough: bool = False
 
 
 def log_posterior(
@@ -86,19 +107,66 @@ def search(problem: Problem, coordinates: Coordinates, asked: Search) -> Found:
         left = [end.theta for end in ends[: max(1, len(ends) // _SHARE)]]
         iterations *= 2
     best = _climb(problem, coordinates, left[0], asked)
+    if best.rough:
+        best = _smoothed(problem, coordinates, best, asked)
     return replace(best, n_evaluations=spent + best.n_evaluations)
 
 
+def _smoothed(problem: Problem, coordinates: Coordinates, found: Found, asked: Search) -> Found:
+    """Return where a climb ends that begins where rounding stopped one, with the next jitter all along.
+
+    Without jitter a covariance that can only just be factorised has an evidence that rounding moves
+    by many nats: there may be a trench between a point and the optimum.
+    """
+    jitter = next_jitter(solve(problem, coordinates.vector(found.theta)).jitter, found.theta)
+    smoothed = _climb(replace(problem, jitter=jitter), coordinates, found.theta, asked)
+    value = _value(problem, coordinates, smoothed.theta, asked.with_prior)
+    spent = found.n_evaluations + smoothed.n_evaluations
+    return replace(
+        smoothed if value > found.value else found, value=max(value, found.value), n_evaluations=spent
+    )
+
+
 def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
-    """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients."""
-    step = 1e-3
-    rows = []
-    for direction in step * np.eye(len(theta)):
-        _, ahead = log_posterior(problem, coordinates, theta + direction, with_prior=False)
-        _, behind = log_posterior(problem, coordinates, theta - direction, with_prior=False)
-        rows.append((behind - ahead) / (2 * step))
-    hessian = np.array(rows).reshape(len(theta), len(theta))
-    return (hessian + hessian.T) / 2
+    """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients.
+
+    Where a covariance is nearly singular, rounding makes the gradient rough: what looks like
+    curvature over a short step is noise, of either sign. Half-way between those ahead and behind the
+    gradient should be their average, but for a third derivative times the step, and the Hessian
+    should be symmetric. Where they are not, longer steps are tried, and the one with the least of
+    that is taken. The jitter stays as it is at theta; where no step will do, since others than theta
+    need more, they all get the next.
+    """
+    if not len(theta):
+        return np.zeros((0, 0))
+    jitter = solve(problem, coordinates.vector(theta)).jitter
+    best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, theta)
+    if roughness > _ROUGH:
+        raised = replace(problem, jitter=next_jitter(jitter, theta))
+        best = min((best, roughness), _smoothest(raised, coordinates, theta), key=itemgetter(1))[0]
+    return (best + best.T) / 2
+
+
+def _smoothest(problem: Problem, coordinates: Coordinates, theta: Any) -> tuple[Any, float]:
+    """Return the Hessian with the least roughness, and that."""
+
+    def gradient(at: Any) -> Any:
+        return log_posterior(problem, coordinates, at, with_prior=False)[1]
+
+    centre, best, least = gradient(theta), np.zeros((0, 0)), np.inf
+    for step in _STEPS:
+        moves = step * np.eye(len(theta))
+        ahead = np.array([gradient(theta + move) for move in moves])
+        behind = np.array([gradient(theta - move) for move in moves])
+        hessian = (behind - ahead) / (2 * step)
+        uneven = np.abs(ahead + behind - 2 * centre) / (2 * step)
+        size = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1.0))
+        roughness = float(np.max(np.maximum(uneven, np.abs(hessian - hessian.T)) / np.outer(size, size)))
+        if roughness < least:
+            best, least = hessian, roughness
+        if least < _SMOOTH:
+            break
+    return best, least
 
 
 def _starts(problem: Problem, coordinates: Coordinates, asked: Search) -> list[Any]:
@@ -184,28 +252,58 @@ def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Search
 
     prior = coordinates.prior
     lower, upper = prior.bounds_lower / scale, prior.bounds_upper / scale
-    result: Any = minimize(
-        objective,
-        start / scale,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": asked.max_iterations, "ftol": 1e-8, "gtol": 1e-4},
-    )
-    end = scale * result.x
-    converged = bool(result.success)
-    if result.status == _STOPPED_BY_ROUNDING:
-        # an optimum if the gradient says so (within the bounds), or if rounding hides what is left to gain
-        downhill = result.x - np.clip(result.x - result.jac, lower, upper)
-        converged = bool(np.max(np.abs(downhill)) < 1e-2) or _is_rough(objective, result)
-    return Found(end, -float(result.fun), converged, str(result.message), int(result.nfev))
+
+    found = _descended(objective, start / scale, (lower, upper), asked.max_iterations)
+    return replace(found, theta=scale * found.theta, value=-found.value)
 
 
-def _is_rough(objective: Callable[[Any], tuple[float, Any]], result: Any) -> bool:
-    """Tell whether steps of 1e-9 change an objective by more than its gradient there accounts for.
+def _descended(objective: Objective, start: Any, bounds: tuple[Any, Any], max_iterations: int) -> Found:
+    """Return where L-BFGS-B ends.
 
-    Jitter that comes and goes does that, and rounding in covariances that are nearly singular.
+    Where rounding stops its line search on a slope, what it had learnt of the curvature may have
+    been rounding too: it begins anew further down, as long as there is something to gain.
     """
-    size = 1e-9
-    changes = [abs(objective(result.x + step)[0] - result.fun) for step in size * np.eye(len(result.x))]
-    return bool(max(changes) > 10 * size * np.max(np.abs(result.jac)))
+    spent, converged, rough = 0, False, False
+    for _ in range(_RESTARTS):
+        result: Any = minimize(
+            _tempered(objective),
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(*bounds, strict=True)),
+            options={"maxiter": max_iterations, "ftol": 1e-8, "gtol": 1e-4},
+        )
+        spent += int(result.nfev)
+        downhill = np.clip(result.x - result.jac, *bounds) - result.x
+        if result.status != _STOPPED_BY_ROUNDING or np.max(np.abs(downhill)) < _FLAT:
+            converged = bool(result.success) or result.status == _STOPPED_BY_ROUNDING
+            break
+        steps = [result.x + size * downhill / np.linalg.norm(downhill) for size in _PROBES]
+        values = [objective(np.clip(step, *bounds))[0] for step in steps]
+        spent += len(steps)
+        rough = True
+        if min(values) > result.fun - _NO_GAIN:
+            converged = True
+            break
+        start = np.clip(steps[int(np.argmin(values))], *bounds)
+    return Found(result.x, float(result.fun), converged, str(result.message), spent, rough)
+
+
+def _tempered(objective: Objective) -> Objective:
+    """Return an objective that rises as a logarithm where it is far above its first value.
+
+    A first step goes as far as the bounds, where -log p may be 1e9 above, and the cubic that is
+    drawn through both ends of a step has its minimum beside the start then.
+    """
+    first: list[float] = []
+
+    def tempered(x: Any) -> tuple[float, Any]:
+        value, gradient = objective(x)
+        if not first:
+            first.append(value)
+        excess = (value - first[0]) / _FAR
+        if excess <= 1:
+            return value, gradient
+        return first[0] + _FAR * (1 + log(excess)), gradient / excess
+
+    return tempered

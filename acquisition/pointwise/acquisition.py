@@ -12,10 +12,8 @@ from gp.arrays import Array, namespace
 from gp.checks import as_points
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
-from gp.linalg import NotPositiveDefiniteError
 from gp.measures import Measure
-from gp.observations import Values
-from gp.posterior import Posterior, condition
+from gp.posterior import Posterior
 
 if TYPE_CHECKING:
     from botorch.acquisition.acquisition import AcquisitionFunction
@@ -67,7 +65,7 @@ class Acquisition:
         y = posterior.mean(x) if y is None else y
         one_each = getattr(posterior.noise, "ndim", 0) == 1
         noise = namespace(y).ones_like(y) * self.predictor.noise if one_each else None
-        return self.moved_to(_extended(posterior, x, y, noise))
+        return self.moved_to(posterior.extend(x, y, noise=noise))
 
     def moved_to(self, posterior: Posterior) -> Acquisition:
         """Return the same criterion, measure and noise with another posterior.
@@ -123,26 +121,6 @@ def bind(
         combination = criterion.combination(targets)
         predictor = replace(predictor, targets=targets, combination=combination)
     return Acquisition(criterion, predictor)
-
-
-def _extended(posterior: Posterior, x: Array, y: Array, noise: Array | None) -> Posterior:
-    """The posterior with more values, by extension or, where rounding forbids it, from scratch.
-
-    Far from nodes that nearly determine f, a posterior variance may be nothing but rounding. Then the
-    whole covariance needs jitter, which an extension cannot give to the rows that are there.
-    """
-    try:
-        return posterior.extend(x, y, noise=noise)
-    except NotPositiveDefiniteError:
-        xp = namespace(y)
-        known = posterior.noise
-        return condition(
-            posterior.kernel,
-            posterior.mean_function,
-            posterior.observations.and_also(Values(x)),
-            xp.concat([posterior.y, y]),
-            known if noise is None else xp.concat([known, noise]),
-        )
 
 
 def _next_noise(posterior: Posterior, noise: float | None) -> float:

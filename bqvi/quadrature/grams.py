@@ -10,9 +10,7 @@ between the pairs i < j by coordinate, (D, P) with P = n(n-1)/2. Then the kernel
 with b_d = sqrt(3) g_d / l_d, h_d = g_d^2 / l_d^2, e_d = exp(-h_d / 2) and w of :func:`interaction`, and a
 matrix-vector product does for the sums over coordinates.
 
-With derivatives observed, s = (v - v') / l^2 (n, n, D) gives cov(f, d_d f') = k s_d and
-cov(d_d f, d_e f') = k (1[d = e] / l_d^2 - s_d s_e): the derivative in log l_m has dk/dlog l_m in the place
-of k, and that of the second factor, for ds_m/dlog l_m = -2 s_m.
+With derivatives observed, the squared exponential's is :func:`gp.slopes.gram_with_slopes`.
 """
 
 from __future__ import annotations
@@ -120,38 +118,3 @@ def sparse_gram(v: Any) -> Gram:
         return pairs.matrix(values), pullback
 
     return gram
-
-
-def gram_with_slopes(v: Any) -> Gram:
-    """Return that of f(v_1), .., f(v_n), then df/dv_1 at v_1, .. (n D of them), squared exponential."""
-    n, dimension = v.shape
-    apart = v[:, None, :] - v[None, :, :]
-    squares = apart**2
-
-    def gram(lengthscales: Any) -> tuple[Any, Pullback]:
-        precision = lengthscales**-2.0
-        k = np.exp(-0.5 * squares @ precision)
-        s = apart * precision
-        matrix = np.empty((n + n * dimension, n + n * dimension))
-        matrix[:n, :n] = k
-        matrix[:n, n:] = (k[:, :, None] * s).reshape(n, -1)
-        matrix[n:, :n] = matrix[:n, n:].T
-        slopes = np.einsum("ijd,ije->idje", -(k[:, :, None] * s), s)
-        for d in range(dimension):
-            slopes[:, d, :, d] += precision[d] * k
-        matrix[n:, n:] = slopes.reshape(n * dimension, -1)
-        return matrix, lambda weights: _slopes_pullback(weights, k, s, squares, precision)
-
-    return gram
-
-
-def _slopes_pullback(weights: Any, k: Any, s: Any, squares: Any, precision: Any) -> Any:
-    """Return sum W dK/dlog l for :func:`gram_with_slopes`."""
-    n, _, dimension = s.shape
-    cross = weights[:n, n:].reshape(n, n, dimension) * k[:, :, None] * s
-    both = weights[n:, n:].reshape(n, dimension, n, dimension)
-    same = np.einsum("idjd->ijd", both) * k[:, :, None] * precision
-    mixed = np.einsum("idje,ije->ijd", both, s) * k[:, :, None] * s
-    of_kernel = weights[:n, :n] * k + np.sum(2 * cross + same - mixed, axis=2)
-    direct = -4 * cross - 2 * same + 4 * mixed
-    return np.einsum("ij,ijd->d", of_kernel, squares) * precision + direct.sum(axis=(0, 1))

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 
 from bqvi.quadrature.charts import Chart
 from bqvi.quadrature.families import Embedding, Family
-from bqvi.quadrature.grams import Gram, gram_with_slopes
+from bqvi.quadrature.grams import Gram
 from bqvi.quadrature.profile import Profile, profile
 from gp.integrals import Integrals
 from gp.kernels import Kernel
@@ -32,6 +32,7 @@ from gp.measures import Measure
 from gp.observations import Functional, Gradients, Observations, Values, covariance
 from gp.posterior import Posterior
 from gp.process import GaussianProcess
+from gp.slopes import gram_with_slopes
 
 LENGTH_PLATEAU = np.log(0.2), np.log(12.0)
 LENGTH_SHOULDER = 0.5

@@ -311,14 +311,3 @@ def test_a_variance_of_nothing_but_rounding_can_still_be_conditioned_on():
     for point in (4.0, -4.0, 3.9, 4.1, -3.8):
         bound = bound.given(np.array([[point]]))
     assert np.all(np.isfinite(bound.score(np.linspace(-4, 4, 50)[:, None])))
-
-
-def test_an_extension_that_fails_is_a_refit(monkeypatch):
-    bound = aq.bind(aq.IntegralVarianceReduction(), posterior(), MEASURES["gaussian"])
-    expected = bound.given(X[:1]).score(X[1:])
-
-    def failing(*args, **kwargs):
-        raise gp.NotPositiveDefiniteError("rounding")
-
-    monkeypatch.setattr(gp.Posterior, "extend", failing)
-    np.testing.assert_allclose(bound.given(X[:1]).score(X[1:]), expected, rtol=1e-10)

@@ -4,9 +4,9 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from gaussian_draws import FALSE_ALARM, mahalanobis_p_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 
 import gp
@@ -15,11 +15,8 @@ from gp.kernels import (
     Columns,
     Constant,
     Linear,
-    Matern12,
-    Matern32,
     Matern52,
     Periodic,
-    RationalQuadratic,
     SquaredExponential,
     White,
 )
@@ -276,19 +273,6 @@ def test_all_at_once_is_one_by_one(points, name):
     np.testing.assert_allclose(one_by_one.covariance(at), at_once.covariance(at), atol=1e-8)
 
 
-def mahalanobis_p_value(draws, mean, covariance):
-    """Probability of a mean and covariance this far off, were the draws from the Gaussian."""
-    n, m = draws.shape
-    white = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
-    mean_p = stats.chi2.sf(n * np.sum(white.mean(axis=1) ** 2), m)
-    squares = np.sum(white**2)
-    spread_p = 2 * min(stats.chi2.sf(squares, n * m), stats.chi2.cdf(squares, n * m))
-    return min(mean_p, spread_p)
-
-
-FALSE_ALARM = 1e-4  # for each of the two statistics; the seeds are fixed
-
-
 def test_samples_have_the_posterior_moments(data):
     x, y, at = data
     process = gp.GaussianProcess(KERNELS["matern52"], noise=0.05)
@@ -298,53 +282,6 @@ def test_samples_have_the_posterior_moments(data):
     prior = process.sample(at, 4000, seed=2)
     assert mahalanobis_p_value(prior, np.zeros(7), process.covariance(at)) > FALSE_ALARM
     np.testing.assert_array_equal(draws, posterior.sample(at, 4000, seed=1))
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        SquaredExponential(ARD, 1.7),
-        Matern12(ARD, 1.7),
-        Matern32(ARD, 1.7),
-        Matern52(0.9, 1.7),
-        RationalQuadratic(ARD, 1.3, alpha=0.8),
-        SquaredExponential(ARD) * Columns(Matern52(0.5), (1,)) * Constant(1.3),
-        Periodic(np.array([0.9, 1.4]), np.array([1.3, 2.1]), 1.7),
-        Matern52(ARD) * Columns(Periodic(1.2, 1.1), (0,)),
-        Linear(0.6, 0.2) + Constant(0.4) + Columns(Linear(0.3), (1,)) + SquaredExponential(0.8),
-        SquaredExponential(ARD, 1.7) * (Columns(Matern52(0.5) + Constant(0.4), (1,)) + Matern32(2.0, 0.6)),
-    ],
-    ids=lambda kernel: type(kernel).__name__,
-)
-def test_paths_have_the_posterior_moments(kernel, data):
-    x, y, at = data
-    posterior = gp.GaussianProcess(kernel, gp.means.Constant(0.3), noise=0.05).condition(x, y)
-    paths = np.stack([posterior.sample_path(seed, n_features=256)(at) for seed in range(1500)])
-    assert mahalanobis_p_value(paths, posterior.mean(at), posterior.covariance(at)) > FALSE_ALARM
-
-
-def test_a_path_is_one_function_and_has_a_gradient(data):
-    x, y, at = data
-    posterior = gp.GaussianProcess(KERNELS["se"] + Linear(0.3)).condition(
-        [gp.Values(x), gp.Gradients(at)], [y, f_gradient(at)]
-    )
-    path = posterior.sample_path(seed=3)
-    np.testing.assert_allclose(path(x), y, atol=1e-6)  # no noise: it passes through the data
-    np.testing.assert_allclose(path.gradient(at), f_gradient(at), atol=1e-6)
-    np.testing.assert_allclose(path(at)[:3], path(at[:3]), atol=1e-12)
-    step = np.array([1e-5, 0.0])
-    slope = (path(x + step) - path(x - step)) / 2e-5
-    np.testing.assert_allclose(path.gradient(x)[:, 0], slope, atol=1e-6)
-    prior = gp.GaussianProcess(KERNELS["se"]).sample_path(at[:0], seed=0)
-    assert prior(at).shape == (7,)
-    assert prior.gradient(at).shape == (7, 2)
-
-
-def test_kernels_without_features_say_so(data):
-    x, y, _ = data
-    for kernel in (White(), White() * SquaredExponential(1.0), Linear() * SquaredExponential(1.0)):
-        with pytest.raises(TypeError, match="sample\\(x, n, seed\\)"):
-            gp.GaussianProcess(kernel).condition(x, y, 0.1).sample_path(seed=0)
 
 
 def test_jitter_is_zero_unless_needed_and_reported(data):

@@ -9,7 +9,6 @@ from benchmarks.unseen_integrands import first, second
 from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import GROWS, ROUGH, SPARSE
-from bqvi.quadrature.grams import gram_with_slopes
 from bqvi.quadrature.growing import Growing, tilted
 from bqvi.quadrature.integrand import IntegrandError
 from bqvi.quadrature.quasi_monte_carlo import sobol
@@ -22,6 +21,7 @@ from gp.grams import covariance_with_pullback
 from gp.kernels import Matern32, SquaredExponential
 from gp.measures import Gaussian, GaussianMixture, Uniform
 from gp.observations import Observations, covariance
+from gp.slopes import gram_with_slopes
 
 MIXTURE = GaussianMixture(
     np.array([0.3, 0.7]),
@@ -135,8 +135,9 @@ def test_gram_with_slopes_is_that_of_the_kernel():
     weights = np.random.default_rng(4).standard_normal(matrix.shape)
     weights = weights + weights.T
     check_pullback(gram, pullback(weights), weights, lengths)
-    shared = covariance_with_pullback(SquaredExponential(lengths, 1.0), observed)[1](weights)
-    np.testing.assert_allclose(pullback(weights), shared[:3], rtol=1e-10)
+    any_blocks = Observations((Values(v), Gradients(v, (0, 1, 2))))  # not known to be all of them
+    general = covariance_with_pullback(SquaredExponential(lengths, 1.0), any_blocks)[1](weights)
+    np.testing.assert_allclose(pullback(weights), general[:3], rtol=1e-10)
 
 
 def check_pullback(gram, found, weights, lengths):
