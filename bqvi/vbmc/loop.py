@@ -1,0 +1,272 @@
+"""The loop: learn, climb, weigh, look, evaluate.
+
+    evaluations --believed--> data --fit--> surrogate --climb--> q --correct--> evidence, draws
+         ^                                                                          |
+         |______________________________ evaluate <---- look <----------------------|
+
+`learnt` is the upper row, a function of what has been evaluated and of the state before; `run` alternates it
+with evaluations. All randomness comes from (seed, number of evaluations), so a run that is stopped and resumed
+draws the same numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from scipy.stats import qmc
+
+from bqvi.vbmc.correction import Correction, correct
+from bqvi.vbmc.frame import Frame, axes, turned
+from bqvi.vbmc.looking import look
+from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
+from bqvi.vbmc.variational import Box, Mixture, climb, grown, pruned
+
+Vector = np.ndarray
+
+REACH = 10.0
+"""Nats below the best, for each dimension, from which noise grows with depth."""
+
+
+class Evaluated(Protocol):
+    """Evaluations, in unconstrained coordinates; see :class:`bqvi.vbmc.target.Evaluations`."""
+
+    points: Vector
+    values: Vector
+    gradients: Vector | None
+    noise_variance: Vector | None
+    failed: Vector
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the loop may do; defaults were chosen on problems other than those reported.
+
+    Attributes
+    ----------
+    batch : evaluations a step. draws : of the correction. final_draws : of the last one.
+    """
+
+    batch: int = 5
+    draws: int = 2048
+    final_draws: int = 8192
+    samples: int = 600
+    climbs: int = 40
+    fits: int = 25
+    learnt_noise: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record."""
+
+    n_evaluations: int
+    seconds: float
+    elbo: float
+    elbo_sd: float
+    log_evidence: float
+    log_evidence_sd: float
+    effective: float
+    shape: float
+    components: int
+    divergence: float
+    """Gaussianised symmetric KL between successive posteriors."""
+    surprise: float
+    """Mean squared standardised error of the last batch's predictions."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that a run is, as arrays and numbers.
+
+    Attributes
+    ----------
+    points, values, gradients, noise, failed : the evaluations, in the caller's coordinates.
+    frame, theta, q : the surrogate's frame, its hyperparameters, the mixture in the frame.
+    mean, covariance : moments of the posterior, in the caller's coordinates.
+    predicted : (n, 2), mean and variance that each value had before it was seen; NaN for the first.
+    """
+
+    points: Vector
+    values: Vector
+    gradients: Vector | None
+    noise: Vector | None
+    failed: Vector
+    predicted: Vector
+    frame: Frame
+    theta: Vector | None = None
+    q: Mixture | None = None
+    mean: Vector | None = None
+    covariance: Vector | None = None
+    rows: tuple[Row, ...] = ()
+    seconds: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a state knows: the surrogate, q by its two terms, and the correction."""
+
+    surrogate: Surrogate
+    q: Mixture
+    expected: float
+    entropy: float
+    found: Correction
+
+
+def start(dimension: int) -> State:
+    """Nothing evaluated yet; the plausible box is [-1, 1]^D, two standard deviations to either side."""
+    none = np.zeros((0, dimension))
+    frame = Frame(np.zeros(dimension), 0.5 * np.eye(dimension))
+    return State(none, np.zeros(0), None, None, np.zeros(0, bool), np.zeros((0, 2)), frame)
+
+
+def joined(state: State, more: Evaluated, predicted: Vector) -> State:
+    """The state with more evaluations."""
+
+    def both(a: Vector | None, b: Vector | None) -> Vector | None:
+        return b if a is None or not len(state) else None if b is None else np.concatenate([a, b])
+
+    return replace(
+        state,
+        points=np.concatenate([state.points, more.points]),
+        values=np.concatenate([state.values, more.values]),
+        gradients=both(state.gradients, more.gradients),
+        noise=both(state.noise, more.noise_variance),
+        failed=np.concatenate([state.failed, more.failed]),
+        predicted=np.concatenate([state.predicted, predicted]),
+    )
+
+
+def data_in(state: State, frame: Frame, settings: Settings) -> Data:
+    """The evaluations as a surrogate takes them."""
+    good = ~state.failed
+    dimension = state.points.shape[1]
+    reach = REACH * dimension
+    gradients = None if state.gradients is None else frame.slopes_into(state.gradients[good])
+    noise = None if state.noise is None else state.noise[good]
+    points = frame.into(state.points[good])
+    return believed(points, state.values[good], gradients, noise, reach, settings.learnt_noise)
+
+
+def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
+    """Fit, climb and weigh; the state keeps what the next step starts from."""
+    frame = _next_frame(state)
+    theta, q = _carried(state, frame)
+    data = data_in(state, frame, settings)
+    theta = fit(data, theta, settings.fits if state.theta is not None else 3 * settings.fits)
+    surrogate = Surrogate.of(data, theta)
+    count = len(data.values)
+    box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
+    q = _with_more(surrogate, q, count, settings, seed)
+    iterations = settings.climbs * (4 if final else 1)
+    samples = max(24, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
+    climbed = climb(surrogate, q, box, seed % 7919, samples, iterations)
+    q = pruned(climbed.q, 0.002)
+    found = correct(surrogate, q, settings.final_draws if final else settings.draws, seed)
+    mean, covariance = _moments(frame, found, q)
+    learnt = Learnt(surrogate, q, climbed.expected, climbed.entropy, found)
+    state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance)
+    return state, learnt
+
+
+def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, seed: int) -> Mixture:
+    most = max(2, int(n ** (2 / 3)))
+    if q.count >= most:
+        return q
+    found = correct(surrogate, q, 1024, seed + 1)
+    if found.effective > 0.75 * 1024:
+        return q
+    log_ratio = found.log_weights + found.log_proposal - np.logaddexp(found.log_q, found.log_proposal - 5.0)
+    score = np.where(found.variance < 25.0, log_ratio, -np.inf)
+    return grown(q, found.u, score, min(3, most - q.count))
+
+
+def _next_frame(state: State) -> Frame:
+    """The old frame, unless the posterior has moved out of it."""
+    if state.mean is None or state.covariance is None:
+        return state.frame
+    sd = np.sqrt(np.diag(state.covariance))
+    return axes(state.mean, state.covariance)
+
+
+def _carried(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
+    """Hyperparameters and q, in another frame."""
+    if state.q is None or state.theta is None:
+        dimension = len(frame.shift)
+        good = ~state.failed
+        best = frame.into(state.points[good][[np.argmax(state.values[good])]])
+        means = np.concatenate([best, best * 0.5])
+        return None, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
+    theta = state.theta.copy()
+    dimension = len(frame.shift)
+    old = np.sqrt(np.square(state.frame.scale).sum(1))
+    new = np.sqrt(np.square(frame.scale).sum(1))
+    theta[:dimension] += np.log(old / new)
+    return theta, state.frame.moved(state.q, frame)
+
+
+def _moments(frame: Frame, found: Correction, q: Mixture) -> tuple[Vector, Vector]:
+    """Of the weighted draws, blended with those of q where few draws carry the weight."""
+    trust = min(1.0, found.effective / 200.0)
+    weights = trust * found.weights + (1.0 - trust) * np.exp(found.log_q - found.log_proposal) / len(found.u)
+    weights = weights / weights.sum()
+    mean = weights @ found.u
+    centred = found.u - mean
+    covariance = (centred.T * weights) @ centred
+    return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T
+
+
+def design(dimension: int, count: int, seed: int) -> Vector:
+    """The middle of the plausible box, then a Sobol set in it, (count, D)."""
+    sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
+    cube = sobol.random_base2(int(np.ceil(np.log2(max(count, 2)))))
+    return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
+
+
+def next_points(state: State, learnt: Learnt, count: int, seed: int) -> tuple[Vector, Vector]:
+    """Where to evaluate next (count, D), and what is predicted there (count, 2)."""
+    noise = learnt.surrogate.learnt_noise
+    if state.noise is not None:
+        noise += float(np.median(state.noise[~state.failed]))
+    allowed = np.ones(len(learnt.found.u), bool)
+    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed)
+    mean, variance = learnt.surrogate.moments(u)
+    return state.frame.out(u), np.stack([mean, variance + noise], axis=1)
+
+
+def record(before: State, state: State, learnt: Learnt) -> Row:
+    """What was reached."""
+    found, volume = learnt.found, state.frame.log_volume
+    return Row(
+        n_evaluations=len(state),
+        seconds=state.seconds,
+        elbo=learnt.expected + learnt.entropy + volume,
+        elbo_sd=found.sd,
+        log_evidence=found.log_evidence + volume,
+        log_evidence_sd=float(np.hypot(found.sd, found.monte_carlo_sd)),
+        effective=found.effective / len(found.u),
+        shape=found.shape,
+        components=learnt.q.count,
+        divergence=_divergence(before, state),
+        surprise=float("nan"),
+    )
+
+
+def _divergence(before: State, state: State) -> float:
+    if before.mean is None:
+        return float("inf")
+    return gaussian_divergence(before.mean, before.covariance, state.mean, state.covariance)
+
+
+def gaussian_divergence(m1: Vector, s1: Vector, m2: Vector, s2: Vector) -> float:
+    """(KL(N1 || N2) + KL(N2 || N1)) / 2."""
+    gap = m1 - m2
+    p1, p2 = np.linalg.inv(s1), np.linalg.inv(s2)
+    trace = np.trace(p1 @ s2) + np.trace(p2 @ s1) - 2 * len(m1)
+    return float(0.25 * (trace + gap @ (p1 + p2) @ gap))
