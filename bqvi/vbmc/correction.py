@@ -17,7 +17,7 @@ invented where nothing was evaluated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp
@@ -31,7 +31,7 @@ Vector = np.ndarray
 
 WIDE = 0.25
 _WIDENING = 1.7
-_RESAMPLED = 384
+_RESAMPLED = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,13 @@ def cautious(mean: Vector, variance: Vector) -> Vector:
 
 
 def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:
-    """Weigh ``count`` draws of q by the surrogate."""
+    """Weigh ``count`` draws of q by the surrogate, and tell how well the surrogate knows the evidence."""
+    found = weighed(surrogate, q, count, seed)
+    return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
+
+
+def weighed(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:
+    """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
     u, log_g, log_q = proposal(q, count, seed)
     half = surrogate.half(u)
     mean, variance = surrogate.moments(u, half)
@@ -104,7 +110,7 @@ def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correcti
         log_q=log_q,
         log_weights=log_weights,
         log_evidence=total - float(np.log(count)),
-        sd=_sd(surrogate, u, half, weights, seed),
+        sd=float("nan"),
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
         effective=effective,
         shape=float(pareto_shape(weights)),

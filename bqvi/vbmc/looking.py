@@ -19,10 +19,11 @@ from bqvi.vbmc.surrogate import Surrogate
 
 Vector = np.ndarray
 
-_TARGETS = 256
-_CANDIDATES = 512
+_TARGETS = 160
+_CANDIDATES = 256
 _QUANTILE = 0.6744897501960817
 _MOST = 20.0
+TEMPER = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ def look(surrogate: Surrogate, found: Correction, count: int, noise: float, seed
     """
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
-    log_range = found.mean - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
+    log_range = TEMPER * (found.mean - found.mean.max()) - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
     share = np.exp(log_range - log_range.max())
     targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)

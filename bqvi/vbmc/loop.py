@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from scipy.stats import qmc
 
-from bqvi.vbmc.correction import Correction, correct
+from bqvi.vbmc.correction import Correction, correct, weighed
 from bqvi.vbmc.frame import Frame, axes, turned
 from bqvi.vbmc.looking import look
 from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
@@ -51,11 +51,11 @@ class Settings:
     """
 
     batch: int = 5
-    draws: int = 2048
+    draws: int = 1024
     final_draws: int = 8192
-    samples: int = 600
-    climbs: int = 40
-    fits: int = 25
+    samples: int = 320
+    climbs: int = 16
+    fits: int = 15
     learnt_noise: bool = False
 
 
@@ -163,11 +163,11 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
     box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
-    q = _with_more(surrogate, q, count, settings, seed)
-    iterations = settings.climbs * (4 if final else 1)
-    samples = max(24, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
-    climbed = climb(surrogate, q, box, seed % 7919, samples, iterations)
-    q = pruned(climbed.q, 0.002)
+    for repeat in range(4 if final else 1):
+        q = _with_more(surrogate, q, count, settings, seed + repeat)
+        samples = max(20, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
+        climbed = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final))
+        q = pruned(climbed.q, 0.003)
     found = correct(surrogate, q, settings.final_draws if final else settings.draws, seed)
     mean, covariance = _moments(frame, found, q)
     learnt = Learnt(surrogate, q, climbed.expected, climbed.entropy, found)
@@ -179,8 +179,8 @@ def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, see
     most = max(2, int(n ** (2 / 3)))
     if q.count >= most:
         return q
-    found = correct(surrogate, q, 1024, seed + 1)
-    if found.effective > 0.75 * 1024:
+    found = weighed(surrogate, q, 512, seed + 1)
+    if found.effective > 0.7 * 512:
         return q
     log_ratio = found.log_weights + found.log_proposal - np.logaddexp(found.log_q, found.log_proposal - 5.0)
     score = np.where(found.variance < 25.0, log_ratio, -np.inf)
