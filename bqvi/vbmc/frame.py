@@ -16,6 +16,8 @@ from gp.measures import GaussianMixture
 
 Vector = np.ndarray
 
+_CORRELATED = 6.0
+
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -67,6 +69,38 @@ class Frame:
         turn = np.linalg.solve(to.scale, self.scale)
         variances = q.scales**2 @ (turn**2).T
         return Mixture(q.weights, to.into(self.out(q.means)), np.sqrt(variances))
+
+
+def fitting(mean: Vector, covariance: Vector, was_turned: bool) -> Frame:
+    """Along the axes, or turned where the correlations ask for it.
+
+    Log densities are more often sums of functions of few *given* coordinates than of turned ones, so axes stay
+    until the condition number of the correlations exceeds ``_CORRELATED``; turned ones until two thirds of it.
+    """
+    sd = np.sqrt(np.diag(covariance))
+    condition = np.linalg.cond(covariance / np.outer(sd, sd))
+    limit = _CORRELATED / 1.5 if was_turned else _CORRELATED
+    return turned(mean, covariance) if condition > limit else axes(mean, covariance)
+
+
+def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
+    """Mean and covariance of evaluated points (n, D), tempered so that 2 D of them carry the weight.
+
+    Where nothing better is known, they lead uphill as in an evolution strategy.
+    """
+    dimension = points.shape[1]
+    count = min(len(values), 2 * dimension + 2)
+    depth = values.max() - values
+    weights = np.ones(len(values))
+    for temperature in 2.0 ** np.arange(-20.0, 60.0):
+        weights = np.exp(-depth / temperature)
+        weights /= weights.sum()
+        if 1.0 / (weights @ weights) > 0.5 * count:
+            break
+    mean = weights @ points
+    centred = points - mean
+    covariance = (centred.T * weights) @ centred
+    return mean, covariance + 0.05 * np.diag(np.diag(covariance)) + 1e-10 * np.eye(dimension)
 
 
 def axes(mean: Vector, covariance: Vector) -> Frame:

@@ -23,7 +23,7 @@ _TARGETS = 160
 _CANDIDATES = 256
 _QUANTILE = 0.6744897501960817
 _MOST = 20.0
-TEMPER = 1.0
+TEMPER = 0.4
 
 
 @dataclass(frozen=True, eq=False)

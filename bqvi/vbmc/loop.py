@@ -20,15 +20,18 @@ import numpy as np
 from scipy.stats import qmc
 
 from bqvi.vbmc.correction import Correction, correct, weighed
-from bqvi.vbmc.frame import Frame, axes, turned
+from bqvi.vbmc.frame import Frame, elite, fitting
+from bqvi.vbmc.laplace import laplace
 from bqvi.vbmc.looking import look
 from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
-from bqvi.vbmc.variational import Box, Mixture, climb, grown, pruned
+from bqvi.vbmc.variational import Box, Climbed, Mixture, climb, grown, pruned
 
 Vector = np.ndarray
 
-REACH = 10.0
-"""Nats below the best, for each dimension, from which noise grows with depth."""
+REACHES = (10.0, 1000.0)
+"""Nats below the best, for each dimension, as far as values are believed as they are."""
+LEAST_EFFECTIVE = 20.0
+"""Draws that have to carry the weight."""
 
 
 class Evaluated(Protocol):
@@ -99,6 +102,7 @@ class State:
     frame: Frame
     theta: Vector | None = None
     q: Mixture | None = None
+    reach: float | None = None
     mean: Vector | None = None
     covariance: Vector | None = None
     rows: tuple[Row, ...] = ()
@@ -143,11 +147,9 @@ def joined(state: State, more: Evaluated, predicted: Vector) -> State:
     )
 
 
-def data_in(state: State, frame: Frame, settings: Settings) -> Data:
+def data_in(state: State, frame: Frame, reach: float, settings: Settings) -> Data:
     """The evaluations as a surrogate takes them."""
     good = ~state.failed
-    dimension = state.points.shape[1]
-    reach = REACH * dimension
     gradients = None if state.gradients is None else frame.slopes_into(state.gradients[good])
     noise = None if state.noise is None else state.noise[good]
     points = frame.into(state.points[good])
@@ -155,15 +157,47 @@ def data_in(state: State, frame: Frame, settings: Settings) -> Data:
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
-    """Fit, climb and weigh; the state keeps what the next step starts from."""
+    """Fit, climb and weigh; the state keeps what the next step starts from.
+
+    Where hardly a draw of q carries weight, q and the frame start again from Laplace's approximation.
+    """
+    state, learnt = _learn(state, settings, seed, final)
+    if learnt.found.effective > LEAST_EFFECTIVE:
+        return state, learnt
+    again = _restarted(state, learnt)
+    if again is not None:
+        state, learnt = _learn(again, settings, seed, final)
+        if learnt.found.effective > LEAST_EFFECTIVE:
+            return state, learnt
+    good = ~state.failed
+    mean, covariance = elite(state.points[good], state.values[good])
+    again = replace(state, mean=mean, covariance=covariance, q=None)
+    state, learnt = _learn(again, settings, seed, final, climbing=False)
+    return replace(state, mean=mean, covariance=covariance), learnt
+
+
+def _restarted(state: State, learnt: Learnt) -> State | None:
+    data = learnt.surrogate.data
+    best = data.points[np.argmax(data.values)]
+    found = laplace(learnt.surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0)
+    if found is None:
+        return None
+    mean = state.frame.out(found[0][None])[0]
+    covariance = state.frame.scale @ found[1] @ state.frame.scale.T
+    return replace(state, mean=mean, covariance=0.5 * (covariance + covariance.T), q=None)
+
+
+def _learn(
+    state: State, settings: Settings, seed: int, final: bool, climbing: bool = True
+) -> tuple[State, Learnt]:
     frame = _next_frame(state)
     theta, q = _carried(state, frame)
-    data = data_in(state, frame, settings)
-    theta = fit(data, theta, settings.fits if state.theta is not None else 3 * settings.fits)
+    theta, reach, data = _fitted(state, frame, theta, settings)
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
     box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
-    for repeat in range(4 if final else 1):
+    climbed = Climbed(q, float("nan"), float("nan"), float("nan"))
+    for repeat in range((4 if final else 1) if climbing else 0):
         q = _with_more(surrogate, q, count, settings, seed + repeat)
         samples = max(20, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
         climbed = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final))
@@ -171,8 +205,31 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
     found = correct(surrogate, q, settings.final_draws if final else settings.draws, seed)
     mean, covariance = _moments(frame, found, q)
     learnt = Learnt(surrogate, q, climbed.expected, climbed.entropy, found)
-    state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance)
+    state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
     return state, learnt
+
+
+def _fitted(
+    state: State, frame: Frame, theta: Vector | None, settings: Settings
+) -> tuple[Vector, float, Data]:
+    """Hyperparameters, how far down values are believed as they are, and the data so believed.
+
+    Now and then the other reach is tried too; the evidence decides.
+    """
+    n, dimension = len(state), len(frame.shift)
+    iterations = settings.fits * (3 if theta is None else 1)
+    reach = state.reach or REACHES[0] * dimension
+    data = data_in(state, frame, reach, settings)
+    theta, evidence = fit(data, theta, iterations)
+    if data.log_slope == 0.0 and reach == REACHES[0] * dimension:
+        return theta, reach, data
+    if n // settings.batch % (2 if n < 80 else 4) == 0:
+        other = float(dimension) * (REACHES[1] if reach == REACHES[0] * dimension else REACHES[0])
+        trial = data_in(state, frame, other, settings)
+        found, trial_evidence = fit(trial, theta, 2 * iterations)
+        if trial_evidence > evidence:
+            return found, other, trial
+    return theta, reach, data
 
 
 def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, seed: int) -> Mixture:
@@ -191,24 +248,27 @@ def _next_frame(state: State) -> Frame:
     """The old frame, unless the posterior has moved out of it."""
     if state.mean is None or state.covariance is None:
         return state.frame
-    sd = np.sqrt(np.diag(state.covariance))
-    return axes(state.mean, state.covariance)
+    return fitting(state.mean, state.covariance, not state.frame.diagonal)
 
 
 def _carried(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
     """Hyperparameters and q, in another frame."""
-    if state.q is None or state.theta is None:
-        dimension = len(frame.shift)
+    dimension = len(frame.shift)
+    theta = None if state.theta is None else state.theta.copy()
+    if theta is not None:
+        old = np.sqrt(np.square(state.frame.scale).sum(1))
+        new = np.sqrt(np.square(frame.scale).sum(1))
+        theta[:dimension] += np.log(old / new)
+        if frame.diagonal != state.frame.diagonal:
+            theta = None
+    if state.q is not None and (frame.diagonal or not state.frame.diagonal):
+        return theta, state.frame.moved(state.q, frame)
+    means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
+    if state.mean is None:
         good = ~state.failed
         best = frame.into(state.points[good][[np.argmax(state.values[good])]])
         means = np.concatenate([best, best * 0.5])
-        return None, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
-    theta = state.theta.copy()
-    dimension = len(frame.shift)
-    old = np.sqrt(np.square(state.frame.scale).sum(1))
-    new = np.sqrt(np.square(frame.scale).sum(1))
-    theta[:dimension] += np.log(old / new)
-    return theta, state.frame.moved(state.q, frame)
+    return theta, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
 
 
 def _moments(frame: Frame, found: Correction, q: Mixture) -> tuple[Vector, Vector]:

@@ -45,6 +45,7 @@ class Data:
     noise : (n,), variances of the values; with gradients (n (D + 1),).
     top : the prior mean's maximum.
     learnt : whether a noise common to all values is a hyperparameter, besides ``noise``.
+    log_slope : sum of the log derivatives of what is modelled in what was observed.
     """
 
     points: Vector
@@ -53,6 +54,7 @@ class Data:
     noise: Vector
     top: float
     learnt: bool = False
+    log_slope: float = 0.0
 
     @cached_property
     def residuals(self) -> Vector:
@@ -87,7 +89,8 @@ def believed(
         gradients = gradients / excess[:, None]
         slopes = LEAST_NOISE + shaped[:, None] + 1e-8 * gradients**2
         variance = np.concatenate([variance, slopes.reshape(-1)])
-    return Data(points, values, gradients, variance, top, learnt)
+    log_slope = -float(np.log(excess).sum()) * (1 if gradients is None else 1 + points.shape[1])
+    return Data(points, values, gradients, variance, top, learnt, log_slope)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Prior:
     @classmethod
     def of(cls, dimension: int, learnt: bool) -> Prior:
         """For D lengthscales, interaction, variance, quadratic, and noise if it is learnt."""
-        tail = [(np.log(1.0), 1.5), (np.log(10.0), 3.0), (np.log(0.5), 2.0)]
+        tail = [(np.log(1.0), 1.5), (np.log(10.0), 4.0), (np.log(0.5), 4.0)]
         if learnt:
             tail.append((np.log(1e-2), 4.0))
         head = [(np.log(2.0), 1.0)] * dimension
@@ -152,10 +155,14 @@ def log_posterior(data: Data, prior: Prior, theta: Vector) -> tuple[float, Vecto
     return float(value) + weight, gradient + slope
 
 
-def fit(data: Data, start: Vector | None, iterations: int = 40) -> Vector:
-    """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean)."""
+def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector, float]:
+    """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean).
+
+    And the log of that density times the evidence of what was observed, which compares data believed
+    differently.
+    """
     prior = Prior.of(data.points.shape[1], data.learnt)
-    starts = [prior.mean] if start is None else [start]
+    starts = [prior.mean, _bent(prior.mean, data)] if start is None else [start]
     best, best_value = starts[0], np.inf
     bounds = list(zip(prior.mean - 4 * prior.sd, prior.mean + 4 * prior.sd, strict=True))
 
@@ -175,7 +182,17 @@ def fit(data: Data, start: Vector | None, iterations: int = 40) -> Vector:
         )  # fmt: skip
         if found.fun < best_value:
             best, best_value = found.x, found.fun
-    return np.asarray(best)
+    return np.asarray(best), data.log_slope - float(best_value)
+
+
+def _bent(theta: Vector, data: Data) -> Vector:
+    """Hyperparameters by which the quadratic explains most of what was seen."""
+    dimension = data.points.shape[1]
+    found = theta.copy()
+    spread = float(np.var(data.values))
+    squares = float(np.median(np.einsum("nd,nd->n", data.points, data.points)))
+    found[dimension + 2] = np.log(max(spread, 1.0) / (squares * (1.0 + 0.5 * squares)))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
