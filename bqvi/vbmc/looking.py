@@ -28,22 +28,24 @@ TEMPER = 0.4
 
 @dataclass(frozen=True, eq=False)
 class SieveMoments:
-    """Moments of f at candidates, as criteria take them."""
+    """What the criterion asks of f at candidates."""
 
-    mean: Vector
     variance: Vector
     predictive_variance: Vector
     signals: Vector
-    log_density: Vector
 
 
-def look(surrogate: Surrogate, found: Correction, count: int, noise: float, seed: int, allowed: Vector) -> Vector:
+def look(
+    surrogate: Surrogate, found: Correction, count: int, noise: float, seed: int, allowed: Vector,
+    first: Vector | None = None,
+) -> Vector:
     """Return ``count`` points (count, D) of the frame.
 
     Parameters
     ----------
     noise : variance of the next values.
     allowed : (M,), which of the correction's draws may be evaluated.
+    first : (D,), a point to begin the batch with.
     """
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
@@ -52,18 +54,20 @@ def look(surrogate: Surrogate, found: Correction, count: int, noise: float, seed
     targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)
     u, half = found.u[candidates], found.half[:, candidates]
-    signals = surrogate.covariance(u, found.u[targets], half, found.half[:, targets])
     variance, left = found.variance[candidates].copy(), found.variance[targets].copy()
+    if first is not None:
+        own = surrogate.half(first[None])
+        u, half = np.concatenate([u, first[None]]), np.concatenate([half, own], axis=1)
+        variance = np.append(variance, surrogate.moments(first[None], own)[1])
+    signals = surrogate.covariance(u, found.u[targets], half, found.half[:, targets])
     base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
     between = surrogate.covariance(u, u, half, half)
     chosen: list[int] = []
     for _ in range(count):
-        moments = SieveMoments(
-            found.mean[candidates], variance, variance + noise + surrogate.rounding, signals, found.log_q[candidates]
-        )
+        moments = SieveMoments(variance, variance + noise + surrogate.rounding, signals)
         scores = InterquantileRange(None, left, base).score(moments)
         scores[chosen] = -np.inf
-        best = int(np.argmax(scores))
+        best = len(u) - 1 if first is not None and not chosen else int(np.argmax(scores))
         chosen.append(best)
         scale = moments.predictive_variance[best]
         along, across = between[:, best] / scale, signals[best].copy()

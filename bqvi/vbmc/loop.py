@@ -30,6 +30,8 @@ Vector = np.ndarray
 
 REACHES = (10.0, 1000.0)
 """Nats below the best, for each dimension, as far as values are believed as they are."""
+UNSETTLED = 1.0
+"""Divergence between successive posteriors of a run that is still looking for it."""
 LEAST_EFFECTIVE = 20.0
 """Draws that have to carry the weight."""
 
@@ -56,7 +58,7 @@ class Settings:
     batch: int = 5
     draws: int = 1024
     final_draws: int = 8192
-    samples: int = 320
+    samples: int = 1000
     climbs: int = 16
     fits: int = 15
     learnt_noise: bool = False
@@ -199,7 +201,7 @@ def _learn(
     climbed = Climbed(q, float("nan"), float("nan"), float("nan"))
     for repeat in range((4 if final else 1) if climbing else 0):
         q = _with_more(surrogate, q, count, settings, seed + repeat)
-        samples = max(20, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
+        samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
         climbed = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final))
         q = pruned(climbed.q, 0.003)
     found = correct(surrogate, q, settings.final_draws if final else settings.draws, seed)
@@ -289,13 +291,34 @@ def design(dimension: int, count: int, seed: int) -> Vector:
     return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
 
 
+def settled(state: State) -> bool:
+    """Whether the posterior has been found: it no longer moves by much, and the draws cover it."""
+    last = state.rows[-1] if state.rows else None
+    return last is not None and last.divergence < UNSETTLED and last.effective > 0.05
+
+
+def batch_size(state: State, settings: Settings) -> int:
+    """Few at a time until the posterior has been found: each changes where the next should be."""
+    return settings.batch if settled(state) else min(2, settings.batch)
+
+
+def _mode(surrogate: Surrogate) -> Vector | None:
+    data = surrogate.data
+    best = data.points[np.argmax(data.values)]
+    found = laplace(surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0)
+    if found is None or surrogate.moments(found[0][None])[1][0] < 0.01:
+        return None
+    return found[0]
+
+
 def next_points(state: State, learnt: Learnt, count: int, seed: int) -> tuple[Vector, Vector]:
     """Where to evaluate next (count, D), and what is predicted there (count, 2)."""
     noise = learnt.surrogate.learnt_noise
     if state.noise is not None:
         noise += float(np.median(state.noise[~state.failed]))
     allowed = np.ones(len(learnt.found.u), bool)
-    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed)
+    first = None if settled(state) else _mode(learnt.surrogate)
+    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first)
     mean, variance = learnt.surrogate.moments(u)
     return state.frame.out(u), np.stack([mean, variance + noise], axis=1)
 
