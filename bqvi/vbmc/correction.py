@@ -10,9 +10,10 @@ What the surrogate does not know moves log Z by E_P[f - mean] to first order: a 
 
     var = P^T C P,     C the posterior covariance of f at the draws,
 
-computed at ``_RESAMPLED`` draws that stand for the rest. Where the variance of f at a draw exceeds a nat
-squared the surrogate knows nothing there, and the draw counts with exp(mean - variance / 2): mass is not
-invented where nothing was evaluated.
+computed at ``_RESAMPLED`` draws that stand for the rest. The expectation of the density itself is that of a
+log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared. Beyond
+it the surrogate knows nothing, and the draw counts less the more it varies, exp(mean + 1 - var / 2): mass is
+not invented where nothing was evaluated.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def proposal(q: Mixture, count: int, seed: int) -> tuple[Vector, Vector, Vector]
 
 def cautious(mean: Vector, variance: Vector) -> Vector:
     """The log density that a draw counts with."""
-    return mean - 0.5 * np.maximum(variance - 1.0, 0.0)
+    return mean + 0.5 * np.minimum(variance, 2.0 - variance)
 
 
 def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:

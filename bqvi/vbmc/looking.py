@@ -2,7 +2,8 @@
 
 Targets are draws that stand for the integral of the interquantile range (IMIQR,
 :class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights times
-the range itself, so that they carry equal weights. Candidates are draws of q and of q widened. Scores of all
+the range itself, so that they carry equal weights. The density is tempered for it, the more the worse the surrogate
+has predicted: where it is wrong about the tails, its own density would never send anyone to look. Candidates are draws of q and of q widened. Scores of all
 candidates need their covariances with all targets, one matrix product. After each choice of a batch the
 variances and covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
 """
@@ -23,7 +24,7 @@ _TARGETS = 160
 _CANDIDATES = 256
 _QUANTILE = 0.6744897501960817
 _MOST = 20.0
-TEMPER = 0.4
+_TEMPERS = (0.4, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,7 @@ class SieveMoments:
 def look(
     surrogate: Surrogate, found: Correction, count: int, noise: float, seed: int, allowed: Vector,
     first: Vector | None = None,
+    surprise: float = 1.0,
 ) -> Vector:
     """Return ``count`` points (count, D) of the frame.
 
@@ -46,10 +48,12 @@ def look(
     noise : variance of the next values.
     allowed : (M,), which of the correction's draws may be evaluated.
     first : (D,), a point to begin the batch with.
+    surprise : mean squared standardised error of the surrogate's recent predictions.
     """
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
-    log_range = TEMPER * (found.mean - found.mean.max()) - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
+    temper = float(np.clip(_TEMPERS[1] / np.sqrt(surprise), *_TEMPERS))
+    log_range = temper * (found.mean - found.mean.max()) - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
     share = np.exp(log_range - log_range.max())
     targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)

@@ -30,6 +30,7 @@ Vector = np.ndarray
 
 REACHES = (10.0, 1000.0)
 """Nats below the best, for each dimension, as far as values are believed as they are."""
+_REMEMBERED, _MOST_SURPRISING = 30, 25.0
 UNSETTLED = 1.0
 """Divergence between successive posteriors of a run that is still looking for it."""
 LEAST_EFFECTIVE = 20.0
@@ -291,6 +292,16 @@ def design(dimension: int, count: int, seed: int) -> Vector:
     return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
 
 
+def surprise(state: State) -> float:
+    """Mean squared standardised error of the latest ``_REMEMBERED`` predictions, drawn to 1 as if by 4 more.
+
+    Each counts as at most ``_MOST_SURPRISING``.
+    """
+    gaps = state.values - state.predicted[:, 0]
+    squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-_REMEMBERED:]
+    return float((4.0 + np.minimum(squares, _MOST_SURPRISING).sum()) / (4.0 + len(squares)))
+
+
 def settled(state: State) -> bool:
     """Whether the posterior has been found: it no longer moves by much, and the draws cover it."""
     last = state.rows[-1] if state.rows else None
@@ -318,7 +329,7 @@ def next_points(state: State, learnt: Learnt, count: int, seed: int) -> tuple[Ve
         noise += float(np.median(state.noise[~state.failed]))
     allowed = np.ones(len(learnt.found.u), bool)
     first = None if settled(state) else _mode(learnt.surrogate)
-    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first)
+    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, surprise(state))
     mean, variance = learnt.surrogate.moments(u)
     return state.frame.out(u), np.stack([mean, variance + noise], axis=1)
 
@@ -326,18 +337,19 @@ def next_points(state: State, learnt: Learnt, count: int, seed: int) -> tuple[Ve
 def record(before: State, state: State, learnt: Learnt) -> Row:
     """What was reached."""
     found, volume = learnt.found, state.frame.log_volume
+    sd = found.sd * np.sqrt(max(1.0, surprise(state)))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
         elbo=learnt.expected + learnt.entropy + volume,
-        elbo_sd=found.sd,
+        elbo_sd=sd,
         log_evidence=found.log_evidence + volume,
-        log_evidence_sd=float(np.hypot(found.sd, found.monte_carlo_sd)),
+        log_evidence_sd=float(np.hypot(sd, found.monte_carlo_sd)),
         effective=found.effective / len(found.u),
         shape=found.shape,
         components=learnt.q.count,
         divergence=_divergence(before, state),
-        surprise=float("nan"),
+        surprise=surprise(state),
     )
 
 
