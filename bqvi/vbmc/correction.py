@@ -21,7 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy.linalg
+from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
 from bqvi.quadrature.tails import pareto_shape
@@ -68,17 +69,66 @@ class Correction:
         return found
 
 
-def proposal(q: Mixture, count: int, seed: int) -> tuple[Vector, Vector, Vector]:
-    """Draws (M, D) of g, log g and log q there."""
-    sobol = qmc.Sobol(q.means.shape[1] + 1, scramble=True, rng=np.random.default_rng(seed))
-    cube = sobol.random_base2(int(np.ceil(np.log2(count))))[:count]
-    wide = q.widened(_WIDENING)
-    outside = cube[:, 0] < WIDE
-    cube[:, 0] = np.where(outside, cube[:, 0] / WIDE, (cube[:, 0] - WIDE) / (1.0 - WIDE))
-    u = np.where(outside[:, None], wide.carried(cube), q.carried(cube))
-    log_q = q.log_density(u)
-    log_g = np.logaddexp(np.log1p(-WIDE) + log_q, np.log(WIDE) + wide.log_density(u))
-    return u, log_g, log_q
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A mixture g of Gaussians: weights (K,), means (K, D), lower Cholesky factors (K, D, D)."""
+
+    weights: Vector
+    means: Vector
+    factors: Vector
+
+    @classmethod
+    def of(cls, q: Mixture, wide: float = WIDE, widening: float = _WIDENING) -> Proposal:
+        """(1 - a) q + a q widened."""
+        weights = np.concatenate([(1.0 - wide) * q.weights, wide * q.weights])
+        scales = np.concatenate([q.scales, widening * q.scales])
+        return cls(weights, np.concatenate([q.means] * 2), scales[:, :, None] * np.eye(q.means.shape[1]))
+
+    def draws(self, count: int, seed: int) -> Vector:
+        """From a scrambled Sobol set, whose first coordinate chooses the component: (count, D)."""
+        sobol = qmc.Sobol(self.means.shape[1] + 1, scramble=True, rng=np.random.default_rng(seed))
+        cube = sobol.random_base2(int(np.ceil(np.log2(count))))[:count]
+        edges = np.cumsum(self.weights) / self.weights.sum()
+        index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), len(edges) - 1)
+        normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
+        found: Vector = self.means[index] + np.einsum("mij,mj->mi", self.factors[index], normal)
+        return found
+
+    def log_parts(self, u: Vector) -> Vector:
+        """log g_k, (m, K)."""
+        logs = np.empty((len(u), len(self.weights)))
+        for k, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+            z = scipy.linalg.solve_triangular(factor, (u - mean).T, lower=True, check_finite=False)
+            logs[:, k] = -0.5 * np.einsum("dm,dm->m", z, z) - np.log(np.diag(factor)).sum()
+        constant = np.log(np.maximum(self.weights, 1e-300)) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
+        found: Vector = logs + constant
+        return found
+
+    def adapted(self, u: Vector, weights: Vector, logs: Vector) -> Proposal:
+        """One step of expectation maximisation towards the weighted draws (population Monte Carlo)."""
+        shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)) * weights[:, None]
+        mass = shares.sum(0)
+        kept = mass > 2e-3
+        shares, mass = shares[:, kept], mass[kept]
+        means = (shares.T @ u) / mass[:, None]
+        factors = np.empty((len(mass), u.shape[1], u.shape[1]))
+        old = self.factors[kept]
+        for k in range(len(mass)):
+            centred = u - means[k]
+            covariance = (centred.T * (shares[:, k] / mass[k])) @ centred
+            few = u.shape[1] / float(mass[k] ** 2 / (shares[:, k] @ shares[:, k]))
+            keep = min(1.0, few)
+            covariance = (1.0 - keep) * covariance + keep * old[k] @ old[k].T
+            factors[k] = np.linalg.cholesky(covariance + 1e-8 * np.eye(u.shape[1]))
+        return Proposal(mass / mass.sum(), means, factors)
+
+    def and_also(self, other: Proposal, share: float) -> Proposal:
+        """(1 - share) self + share other."""
+        return Proposal(
+            np.concatenate([(1.0 - share) * self.weights, share * other.weights]),
+            np.concatenate([self.means, other.means]),
+            np.concatenate([self.factors, other.factors]),
+        )
 
 
 def cautious(mean: Vector, variance: Vector) -> Vector:
@@ -94,7 +144,32 @@ def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correcti
 
 def weighed(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:
     """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
-    u, log_g, log_q = proposal(q, count, seed)
+    return _weighed(surrogate, q, Proposal.of(q), count, seed)
+
+
+def polished(surrogate: Surrogate, q: Mixture, count: int, seed: int, rounds: int = 4) -> Correction:
+    """The same with a proposal that was led to cover all of the surrogate's mass.
+
+    The ELBO likes a q inside the posterior, importance weights a proposal around it. From q and q widened a few
+    rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
+    """
+    wide = Proposal.of(q, 0.5, 2.0)
+    g = Proposal.of(q, 0.4)
+    for step in range(rounds):
+        u = g.draws(count // 4, seed + 1 + step)
+        logs = g.log_parts(u)
+        log_ratio = cautious(*surrogate.moments(u)) - logsumexp(logs, axis=1)
+        weights = np.exp(log_ratio - logsumexp(log_ratio))
+        if 1.0 / (weights @ weights) < 10.0 * u.shape[1]:
+            break
+        g = g.adapted(u, weights, logs).and_also(wide, 0.1)
+    found = _weighed(surrogate, q, g, count, seed)
+    return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
+
+
+def _weighed(surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int) -> Correction:
+    u = g.draws(count, seed)
+    log_g = logsumexp(g.log_parts(u), axis=1)
     half = surrogate.half(u)
     mean, variance = surrogate.moments(u, half)
     log_ratio = cautious(mean, variance) - log_g
@@ -108,7 +183,7 @@ def weighed(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correcti
         mean=mean,
         variance=variance,
         log_proposal=log_g,
-        log_q=log_q,
+        log_q=q.log_density(u),
         log_weights=log_weights,
         log_evidence=total - float(np.log(count)),
         sd=float("nan"),

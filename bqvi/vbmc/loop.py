@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from scipy.stats import qmc
 
-from bqvi.vbmc.correction import Correction, correct, weighed
+from bqvi.vbmc.correction import Correction, correct, polished, weighed
 from bqvi.vbmc.frame import Frame, elite, fitting
 from bqvi.vbmc.laplace import laplace
 from bqvi.vbmc.looking import look
@@ -205,7 +205,10 @@ def _learn(
         samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
         climbed = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final))
         q = pruned(climbed.q, 0.003)
-    found = correct(surrogate, q, settings.final_draws if final else settings.draws, seed)
+    if final:
+        found = polished(surrogate, q, settings.final_draws, seed)
+    else:
+        found = correct(surrogate, q, settings.draws, seed)
     mean, covariance = _moments(frame, found, q)
     learnt = Learnt(surrogate, q, climbed.expected, climbed.entropy, found)
     state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
@@ -262,6 +265,7 @@ def _carried(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
         old = np.sqrt(np.square(state.frame.scale).sum(1))
         new = np.sqrt(np.square(frame.scale).sum(1))
         theta[:dimension] += np.log(old / new)
+        theta[dimension + 2] += 4.0 * np.log(new / old).mean()
         if frame.diagonal != state.frame.diagonal:
             theta = None
     if state.q is not None and (frame.diagonal or not state.frame.diagonal):
@@ -316,7 +320,8 @@ def batch_size(state: State, settings: Settings) -> int:
 def _mode(surrogate: Surrogate) -> Vector | None:
     data = surrogate.data
     best = data.points[np.argmax(data.values)]
-    found = laplace(surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0)
+    reach = np.maximum(data.points.max(0) - data.points.min(0), 2.0)
+    found = laplace(surrogate, best, data.points.min(0) - reach, data.points.max(0) + reach)
     if found is None or surrogate.moments(found[0][None])[1][0] < 0.01:
         return None
     return found[0]

@@ -31,6 +31,8 @@ LEAST_NOISE = 1e-6
 _ROUNDING = 1e-11
 """That fraction of the largest prior variance is rounding."""
 _STEEP = 0.1
+_UNKNOWN = 1e12
+"""Noise of a derivative that could not be computed."""
 TOP_VARIANCE = 100.0
 """Prior variance of f where the frame has its origin."""
 
@@ -86,8 +88,10 @@ def believed(
     shaped = (_STEEP * reach * np.log(excess)) ** 2
     variance = LEAST_NOISE + shaped + (0.0 if noise is None else noise / excess**2)
     if gradients is not None:
-        gradients = gradients / excess[:, None]
+        unknown = np.isnan(gradients)
+        gradients = np.where(unknown, 0.0, gradients / excess[:, None])
         slopes = LEAST_NOISE + shaped[:, None] + 1e-8 * gradients**2
+        slopes[unknown] = _UNKNOWN
         variance = np.concatenate([variance, slopes.reshape(-1)])
     log_slope = -float(np.log(excess).sum()) * (1 if gradients is None else 1 + points.shape[1])
     return Data(points, values, gradients, variance, top, learnt, log_slope)
