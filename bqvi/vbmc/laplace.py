@@ -20,6 +20,16 @@ _TRIES = 12
 
 def laplace(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -> tuple[Vector, Vector] | None:
     """Mean (D,) and covariance (D, D) in the frame, or ``None`` where the mean has no mode inside the box."""
+    u = ascended(surrogate, start, lower, upper)
+    values, vectors = np.linalg.eigh(hessian(surrogate, u))
+    inside = bool(np.all((u > lower) & (u < upper)))
+    if not inside or values.max() > -_FLATTEST:
+        return None
+    return u, (vectors / -values) @ vectors.T
+
+
+def ascended(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -> Vector:
+    """Where Newton's ascent of the mean from ``start`` ends, (D,): a mode, or a place on the box's boundary."""
     u = start.copy()
     value = float(surrogate.mean(u[None])[0])
     for _ in range(_TRIES):
@@ -37,11 +47,7 @@ def laplace(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -
         gain, u, value = found - value, trial, found
         if gain < 1e-3:
             break
-    values, vectors = np.linalg.eigh(hessian(surrogate, u))
-    inside = bool(np.all((u > lower) & (u < upper)))
-    if not inside or values.max() > -_FLATTEST:
-        return None
-    return u, (vectors / -values) @ vectors.T
+    return u
 
 
 def hessian(surrogate: Surrogate, u: Vector) -> Vector:

@@ -21,7 +21,7 @@ from scipy.stats import qmc
 
 from bqvi.vbmc.correction import Correction, correct, polished, weighed
 from bqvi.vbmc.frame import Frame, elite, fitting
-from bqvi.vbmc.laplace import laplace
+from bqvi.vbmc.laplace import ascended, laplace
 from bqvi.vbmc.looking import look
 from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
 from bqvi.vbmc.variational import Box, Climbed, Mixture, climb, grown, pruned
@@ -31,6 +31,8 @@ Vector = np.ndarray
 REACHES = (10.0, 1000.0)
 """Nats below the best, for each dimension, as far as values are believed as they are."""
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
+_KNOWN = 0.01
+"""Variance of f, in squared nats, where another evaluation is of little use."""
 UNSETTLED = 1.0
 """Divergence between successive posteriors of a run that is still looking for it."""
 LEAST_EFFECTIVE = 20.0
@@ -314,17 +316,16 @@ def settled(state: State) -> bool:
 
 def batch_size(state: State, settings: Settings) -> int:
     """Few at a time until the posterior has been found: each changes where the next should be."""
-    return settings.batch if settled(state) else min(2, settings.batch)
+    few = 2 if state.gradients is None else 1
+    return settings.batch if settled(state) else min(few, settings.batch)
 
 
 def _mode(surrogate: Surrogate) -> Vector | None:
     data = surrogate.data
     best = data.points[np.argmax(data.values)]
     reach = np.maximum(data.points.max(0) - data.points.min(0), 2.0)
-    found = laplace(surrogate, best, data.points.min(0) - reach, data.points.max(0) + reach)
-    if found is None or surrogate.moments(found[0][None])[1][0] < 0.01:
-        return None
-    return found[0]
+    found = ascended(surrogate, best, data.points.min(0) - reach, data.points.max(0) + reach)
+    return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
 
 
 def next_points(state: State, learnt: Learnt, count: int, seed: int) -> tuple[Vector, Vector]:
