@@ -11,12 +11,10 @@ draws the same numbers.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.stats import qmc
 
 from bqvi.vbmc.correction import Correction, correct, polished, weighed
@@ -24,29 +22,21 @@ from bqvi.vbmc.frame import Frame, elite, fitting
 from bqvi.vbmc.laplace import ascended, laplace
 from bqvi.vbmc.looking import look
 from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
-from bqvi.vbmc.variational import Box, Climbed, Mixture, climb, grown, pruned
+from bqvi.vbmc.target import Evaluations
+from bqvi.vbmc.variational import Box, Mixture, base_points, climb, entropy, grown, pruned
 
 Vector = np.ndarray
 
 REACHES = (10.0, 1000.0)
 """Nats below the best, for each dimension, as far as values are believed as they are."""
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
+_FLOOR = 1.5
 _KNOWN = 0.01
 """Variance of f, in squared nats, where another evaluation is of little use."""
 UNSETTLED = 1.0
 """Divergence between successive posteriors of a run that is still looking for it."""
 LEAST_EFFECTIVE = 20.0
 """Draws that have to carry the weight."""
-
-
-class Evaluated(Protocol):
-    """Evaluations, in unconstrained coordinates; see :class:`bqvi.vbmc.target.Evaluations`."""
-
-    points: Vector
-    values: Vector
-    gradients: Vector | None
-    noise_variance: Vector | None
-    failed: Vector
 
 
 @dataclass(frozen=True)
@@ -92,18 +82,19 @@ class State:
 
     Attributes
     ----------
-    points, values, gradients, noise, failed : the evaluations, in the caller's coordinates.
-    frame, theta, q : the surrogate's frame, its hyperparameters, the mixture in the frame.
-    mean, covariance : moments of the posterior, in the caller's coordinates.
+    evaluations : in the coordinates.
     predicted : (n, 2), mean and variance that each value had before it was seen; NaN for the first.
+    pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
+    frame, theta, q, reach : the surrogate's frame, its hyperparameters, the mixture in the frame, and how far
+        down values are believed.
+    mean, covariance : moments of the posterior, in the coordinates.
+    rows : what was reached.
     """
 
-    points: Vector
-    values: Vector
-    gradients: Vector | None
-    noise: Vector | None
-    failed: Vector
+    evaluations: Evaluations
     predicted: Vector
+    pending: Vector
+    pending_predicted: Vector
     frame: Frame
     theta: Vector | None = None
     q: Mixture | None = None
@@ -114,7 +105,7 @@ class State:
     seconds: float = 0.0
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.evaluations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,37 +119,42 @@ class Learnt:
     found: Correction
 
 
-def start(dimension: int) -> State:
-    """Nothing evaluated yet; the plausible box is [-1, 1]^D, two standard deviations to either side."""
-    none = np.zeros((0, dimension))
+def begun(points: Vector, made: Evaluations) -> State:
+    """A state with evaluations made before, if any, and the first points (m, D) to evaluate.
+
+    The plausible box is [-1, 1]^D, two standard deviations to either side.
+    """
+    dimension = points.shape[1]
     frame = Frame(np.zeros(dimension), 0.5 * np.eye(dimension))
-    return State(none, np.zeros(0), None, None, np.zeros(0, bool), np.zeros((0, 2)), frame)
+    unknown = np.full((len(made), 2), np.nan)
+    return State(made, unknown, points, np.full((len(points), 2), np.nan), frame)
 
 
-def joined(state: State, more: Evaluated, predicted: Vector) -> State:
-    """The state with more evaluations."""
-
-    def both(a: Vector | None, b: Vector | None) -> Vector | None:
-        return b if a is None or not len(state) else None if b is None else np.concatenate([a, b])
-
+def evaluated(state: State, more: Evaluations) -> State:
+    """The state once the first of its pending points have been evaluated."""
+    count = len(more)
     return replace(
         state,
-        points=np.concatenate([state.points, more.points]),
-        values=np.concatenate([state.values, more.values]),
-        gradients=both(state.gradients, more.gradients),
-        noise=both(state.noise, more.noise_variance),
-        failed=np.concatenate([state.failed, more.failed]),
-        predicted=np.concatenate([state.predicted, predicted]),
+        evaluations=state.evaluations.joined(more),
+        predicted=np.concatenate([state.predicted, state.pending_predicted[:count]]),
+        pending=state.pending[count:],
+        pending_predicted=state.pending_predicted[count:],
     )
 
 
 def data_in(state: State, frame: Frame, reach: float, settings: Settings) -> Data:
-    """The evaluations as a surrogate takes them."""
-    good = ~state.failed
-    gradients = None if state.gradients is None else frame.slopes_into(state.gradients[good])
-    noise = None if state.noise is None else state.noise[good]
-    points = frame.into(state.points[good])
-    return believed(points, state.values[good], gradients, noise, reach, settings.learnt_noise)
+    """The evaluations as a surrogate takes them.
+
+    Where the log joint failed it counts as ``_FLOOR`` reaches deep, and is believed as vaguely.
+    """
+    made = state.evaluations
+    top = float(np.max(made.values[~made.failed]))
+    floor = _FLOOR * REACHES[0] * made.points.shape[1]
+    values = np.where(made.failed, top - floor, made.values)
+    gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
+    noise = np.zeros(len(values)) if made.noise_variance is None else np.nan_to_num(made.noise_variance)
+    noise = noise + np.where(made.failed, (0.4 * floor) ** 2, 0.0)
+    return believed(frame.into(made.points), values, gradients, noise, reach, settings.learnt_noise)
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
@@ -174,8 +170,8 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
         state, learnt = _learn(again, settings, seed, final)
         if learnt.found.effective > LEAST_EFFECTIVE:
             return state, learnt
-    good = ~state.failed
-    mean, covariance = elite(state.points[good], state.values[good])
+    good = state.evaluations[~state.evaluations.failed]
+    mean, covariance = elite(good.points, good.values)
     again = replace(state, mean=mean, covariance=covariance, q=None)
     state, learnt = _learn(again, settings, seed, final, climbing=False)
     return replace(state, mean=mean, covariance=covariance), learnt
@@ -201,18 +197,19 @@ def _learn(
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
     box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
-    climbed = Climbed(q, float("nan"), float("nan"), float("nan"))
     for repeat in range((4 if final else 1) if climbing else 0):
         q = _with_more(surrogate, q, count, settings, seed + repeat)
         samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
-        climbed = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final))
-        q = pruned(climbed.q, 0.003)
+        q = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final)).q
+        q = pruned(q, 0.003)
     if final:
         found = polished(surrogate, q, settings.final_draws, seed)
     else:
         found = correct(surrogate, q, settings.draws, seed)
     mean, covariance = _moments(frame, found, q)
-    learnt = Learnt(surrogate, q, climbed.expected, climbed.entropy, found)
+    expected = float(q.weights @ surrogate.integrals(q.means, q.scales**2).values)
+    fresh = base_points(q.count, 128 if final else 32, len(frame.shift), seed % 7919 + 1)
+    learnt = Learnt(surrogate, q, expected, entropy(q, fresh).value, found)
     state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
     return state, learnt
 
@@ -274,8 +271,8 @@ def _carried(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
         return theta, state.frame.moved(state.q, frame)
     means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
     if state.mean is None:
-        good = ~state.failed
-        best = frame.into(state.points[good][[np.argmax(state.values[good])]])
+        made = state.evaluations
+        best = frame.into(made.points[[np.argmax(made.values)]])
         means = np.concatenate([best, best * 0.5])
     return theta, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
 
@@ -303,7 +300,7 @@ def surprise(state: State) -> float:
 
     Each counts as at most ``_MOST_SURPRISING``.
     """
-    gaps = state.values - state.predicted[:, 0]
+    gaps = state.evaluations.values - state.predicted[:, 0]
     squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-_REMEMBERED:]
     return float((4.0 + np.minimum(squares, _MOST_SURPRISING).sum()) / (4.0 + len(squares)))
 
@@ -316,7 +313,7 @@ def settled(state: State) -> bool:
 
 def batch_size(state: State, settings: Settings) -> int:
     """Few at a time until the posterior has been found: each changes where the next should be."""
-    few = 2 if state.gradients is None else 1
+    few = 2 if state.evaluations.gradients is None else 1
     return settings.batch if settled(state) else min(few, settings.batch)
 
 
@@ -328,16 +325,27 @@ def _mode(surrogate: Surrogate) -> Vector | None:
     return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
 
 
-def next_points(state: State, learnt: Learnt, count: int, seed: int) -> tuple[Vector, Vector]:
-    """Where to evaluate next (count, D), and what is predicted there (count, 2)."""
+def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
+    """The state with ``count`` points to evaluate next."""
     noise = learnt.surrogate.learnt_noise
-    if state.noise is not None:
-        noise += float(np.median(state.noise[~state.failed]))
-    allowed = np.ones(len(learnt.found.u), bool)
+    if state.evaluations.noise_variance is not None:
+        noise += float(np.nanmedian(state.evaluations.noise_variance))
     first = None if settled(state) else _mode(learnt.surrogate)
+    allowed = _allowed(state, learnt)
     u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, surprise(state))
     mean, variance = learnt.surrogate.moments(u)
-    return state.frame.out(u), np.stack([mean, variance + noise], axis=1)
+    predicted = np.stack([mean, variance + noise], axis=1)
+    return replace(state, pending=state.frame.out(u), pending_predicted=predicted)
+
+
+def _allowed(state: State, learnt: Learnt) -> Vector:
+    """Which draws are not nearest to a point where the log joint failed, (M,); all where none is."""
+    u, failed = learnt.found.u, state.evaluations.failed
+    if not failed.any():
+        return np.ones(len(u), bool)
+    nearest = cKDTree(learnt.surrogate.data.points).query(u)[1]
+    allowed: Vector = ~failed[nearest]
+    return allowed if allowed.any() else np.ones(len(u), bool)
 
 
 def record(before: State, state: State, learnt: Learnt) -> Row:
