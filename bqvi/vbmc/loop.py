@@ -45,10 +45,14 @@ class Settings:
 
     Attributes
     ----------
-    batch : evaluations a step. draws : of the correction. final_draws : of the last one.
+    batch : evaluations a step. few : until the posterior has been found; by default 2, with gradients 1.
+    draws : of the correction. final_draws : of the last one.
+    samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
+    learnt_noise : whether values are noisy and nobody knows how much.
     """
 
     batch: int = 5
+    few: int | None = None
     draws: int = 1024
     final_draws: int = 8192
     samples: int = 1000
@@ -313,8 +317,10 @@ def settled(state: State) -> bool:
 
 def batch_size(state: State, settings: Settings) -> int:
     """Few at a time until the posterior has been found: each changes where the next should be."""
-    few = 2 if state.evaluations.gradients is None else 1
-    return settings.batch if settled(state) else min(few, settings.batch)
+    few = settings.few
+    if few is None:
+        few = min(2 if state.evaluations.gradients is None else 1, settings.batch)
+    return settings.batch if settled(state) else few
 
 
 def _mode(surrogate: Surrogate) -> Vector | None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from bqvi.vbmc import checkpoint
-from bqvi.vbmc.loop import Row, State
+from bqvi.vbmc.frame import Frame
+from bqvi.vbmc.loop import Learnt, Row, State
 from bqvi.vbmc.posterior import Posterior
 from bqvi.vbmc.target import Evaluations
 
@@ -57,6 +58,7 @@ class VBMCResult:
     evaluations : all of them, in the coordinates. theta : (n, P), the same points in the user's units.
     trace : one record a step.
     state : what a run goes on from.
+    learnt, frame : the last surrogate, mixture and weights, in the frame that they are stated in.
     """
 
     posterior: Posterior
@@ -73,6 +75,8 @@ class VBMCResult:
     theta: np.ndarray
     trace: Trace
     state: State
+    learnt: Learnt
+    frame: Frame
     settings: dict[str, object]
 
     def __repr__(self) -> str:
@@ -85,3 +89,10 @@ class VBMCResult:
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.vbmc(..., resume=path)`` goes on from."""
         checkpoint.write(path, self.state, self.settings)
+
+    def surrogate_mean(self, theta: np.ndarray) -> np.ndarray:
+        """What the surrogate takes the log joint to be, (n,), at theta (n, P) inside the bounds."""
+        coordinates = self.posterior.coordinates
+        points = coordinates.from_user(np.asarray(theta, float))
+        found: np.ndarray = self.learnt.surrogate.mean(self.frame.into(points))
+        return found - coordinates.log_jacobian(points)
