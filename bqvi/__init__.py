@@ -17,6 +17,8 @@ from bqvi.inference import (
     fit,
 )
 from bqvi.quadrature import Integral, integrate
+from bqvi.vbmc.result import VBMCResult
+from bqvi.vbmc.run import VBMCError, VBMCInterrupted, vbmc
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,9 @@ __all__ = [
     "Riemannian",
     "RobbinsMonro",
     "TrustRegion",
+    "VBMCError",
+    "VBMCInterrupted",
+    "VBMCResult",
     "families",
     "fit",
     "gradients",
@@ -41,4 +46,5 @@ __all__ = [
     "integrate",
     "models",
     "quadrature",
+    "vbmc",
 ]

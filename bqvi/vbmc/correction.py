@@ -1,0 +1,210 @@
+"""What the surrogate says, past q: importance weights, evidence, and how well all of it is known.
+
+    draws u_s of g = (1 - a) q + a q widened,     log w_s = mean(u_s) - log g(u_s)
+    log Z = log mean w_s,     P = normalised weights
+
+No evaluation of the log joint is spent. The effective sample size and the shape of the weights' tail
+(Vehtari et al. 2024, "Pareto smoothed importance sampling") say whether the draws stand for the surrogate.
+
+What the surrogate does not know moves log Z by E_P[f - mean] to first order: a Gaussian with the variance
+
+    var = P^T C P,     C the posterior covariance of f at the draws,
+
+computed at ``_RESAMPLED`` draws that stand for the rest. The expectation of the density itself is that of a
+log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared. Beyond
+it the surrogate knows nothing, and the draw counts less the more it varies, exp(mean + 1 - var / 2): mass is
+not invented where nothing was evaluated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
+
+from bqvi.quadrature.tails import pareto_shape
+from bqvi.vbmc.surrogate import Surrogate
+from bqvi.vbmc.variational import Mixture
+
+Vector = np.ndarray
+
+WIDE = 0.25
+_WIDENING = 1.7
+_RESAMPLED = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """Draws with weights.
+
+    Attributes
+    ----------
+    u : (M, D), in the frame. half : (N, M), C^-1 k(x, u).
+    mean, variance : (M,), of f there. log_proposal : (M,), log g. log_q : (M,).
+    log_weights : (M,), of the draws, normalised.
+    log_evidence : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the draws.
+    effective : effective sample size. shape : Pareto k of the weights.
+    """
+
+    u: Vector
+    half: Vector
+    mean: Vector
+    variance: Vector
+    log_proposal: Vector
+    log_q: Vector
+    log_weights: Vector
+    log_evidence: float
+    sd: float
+    monte_carlo_sd: float
+    effective: float
+    shape: float
+
+    @property
+    def weights(self) -> Vector:
+        """Normalised, (M,)."""
+        found: Vector = np.exp(self.log_weights)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A mixture g of Gaussians: weights (K,), means (K, D), lower Cholesky factors (K, D, D)."""
+
+    weights: Vector
+    means: Vector
+    factors: Vector
+
+    @classmethod
+    def of(cls, q: Mixture, wide: float = WIDE, widening: float = _WIDENING) -> Proposal:
+        """(1 - a) q + a q widened."""
+        weights = np.concatenate([(1.0 - wide) * q.weights, wide * q.weights])
+        scales = np.concatenate([q.scales, widening * q.scales])
+        return cls(weights, np.concatenate([q.means] * 2), scales[:, :, None] * np.eye(q.means.shape[1]))
+
+    def draws(self, count: int, seed: int) -> Vector:
+        """From a scrambled Sobol set, whose first coordinate chooses the component: (count, D)."""
+        sobol = qmc.Sobol(self.means.shape[1] + 1, scramble=True, rng=np.random.default_rng(seed))
+        cube = sobol.random_base2(int(np.ceil(np.log2(count))))[:count]
+        edges = np.cumsum(self.weights) / self.weights.sum()
+        index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), len(edges) - 1)
+        normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
+        found: Vector = self.means[index] + np.einsum("mij,mj->mi", self.factors[index], normal)
+        return found
+
+    def log_parts(self, u: Vector) -> Vector:
+        """log g_k, (m, K)."""
+        logs = np.empty((len(u), len(self.weights)))
+        for k, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+            z = scipy.linalg.solve_triangular(factor, (u - mean).T, lower=True, check_finite=False)
+            logs[:, k] = -0.5 * np.einsum("dm,dm->m", z, z) - np.log(np.diag(factor)).sum()
+        constant = np.log(np.maximum(self.weights, 1e-300)) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
+        found: Vector = logs + constant
+        return found
+
+    def adapted(self, u: Vector, weights: Vector, logs: Vector) -> Proposal:
+        """One step of expectation maximisation towards the weighted draws (population Monte Carlo)."""
+        shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)) * weights[:, None]
+        mass = shares.sum(0)
+        kept = mass > 2e-3
+        shares, mass = shares[:, kept], mass[kept]
+        means = (shares.T @ u) / mass[:, None]
+        factors = np.empty((len(mass), u.shape[1], u.shape[1]))
+        old = self.factors[kept]
+        for k in range(len(mass)):
+            centred = u - means[k]
+            covariance = (centred.T * (shares[:, k] / mass[k])) @ centred
+            few = u.shape[1] / float(mass[k] ** 2 / (shares[:, k] @ shares[:, k]))
+            keep = min(1.0, few)
+            covariance = (1.0 - keep) * covariance + keep * old[k] @ old[k].T
+            factors[k] = np.linalg.cholesky(covariance + 1e-8 * np.eye(u.shape[1]))
+        return Proposal(mass / mass.sum(), means, factors)
+
+    def and_also(self, other: Proposal, share: float) -> Proposal:
+        """(1 - share) self + share other."""
+        return Proposal(
+            np.concatenate([(1.0 - share) * self.weights, share * other.weights]),
+            np.concatenate([self.means, other.means]),
+            np.concatenate([self.factors, other.factors]),
+        )
+
+
+def cautious(mean: Vector, variance: Vector) -> Vector:
+    """The log density that a draw counts with."""
+    return mean + 0.5 * np.minimum(variance, 2.0 - variance)
+
+
+def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:
+    """Weigh ``count`` draws of q by the surrogate, and tell how well the surrogate knows the evidence."""
+    found = weighed(surrogate, q, count, seed)
+    return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
+
+
+def weighed(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:
+    """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
+    return _weighed(surrogate, q, Proposal.of(q), count, seed)
+
+
+def polished(surrogate: Surrogate, q: Mixture, count: int, seed: int, rounds: int = 4) -> Correction:
+    """The same with a proposal that was led to cover all of the surrogate's mass.
+
+    The ELBO likes a q inside the posterior, importance weights a proposal around it. From q and q widened a few
+    rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
+    """
+    wide = Proposal.of(q, 0.5, 2.0)
+    g = Proposal.of(q, 0.4)
+    for step in range(rounds):
+        u = g.draws(count // 4, seed + 1 + step)
+        logs = g.log_parts(u)
+        log_ratio = cautious(*surrogate.moments(u)) - logsumexp(logs, axis=1)
+        weights = np.exp(log_ratio - logsumexp(log_ratio))
+        if 1.0 / (weights @ weights) < 10.0 * u.shape[1]:
+            break
+        g = g.adapted(u, weights, logs).and_also(wide, 0.1)
+    found = _weighed(surrogate, q, g, count, seed)
+    return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
+
+
+def _weighed(surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int) -> Correction:
+    u = g.draws(count, seed)
+    log_g = logsumexp(g.log_parts(u), axis=1)
+    half = surrogate.half(u)
+    mean, variance = surrogate.moments(u, half)
+    log_ratio = cautious(mean, variance) - log_g
+    total = float(logsumexp(log_ratio))
+    log_weights = log_ratio - total
+    weights = np.exp(log_weights)
+    effective = 1.0 / float(weights @ weights)
+    return Correction(
+        u=u,
+        half=half,
+        mean=mean,
+        variance=variance,
+        log_proposal=log_g,
+        log_q=q.log_density(u),
+        log_weights=log_weights,
+        log_evidence=total - float(np.log(count)),
+        sd=float("nan"),
+        monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
+        effective=effective,
+        shape=float(pareto_shape(weights)),
+    )
+
+
+def _sd(surrogate: Surrogate, u: Vector, half: Vector, weights: Vector, seed: int) -> float:
+    """Of E_P[f]."""
+    index = resampled(weights, _RESAMPLED, seed)
+    at = u[index]
+    prior = float(surrogate.kernel.cross(at, at).mean())
+    explained = half[:, index].mean(1)
+    return float(np.sqrt(max(prior - explained @ explained, 0.0)))
+
+
+def resampled(weights: Vector, count: int, seed: int) -> Vector:
+    """Indices (count,), systematically resampled."""
+    start = np.random.default_rng(seed).random()
+    edges = np.cumsum(weights) / weights.sum()
+    found: Vector = np.searchsorted(edges, (np.arange(count) + start) / count)
+    return np.minimum(found, len(weights) - 1)

@@ -1,0 +1,119 @@
+"""The surrogate's frame: x = shift + scale u, in which the posterior is about N(0, I).
+
+Kernels, priors of hyperparameters and scales of components are all stated in the frame's units, so that what
+is a plausible lengthscale does not depend on the caller's plausible box. The frame follows q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from bqvi.vbmc.variational import Mixture
+from gp.measures import GaussianMixture
+
+Vector = np.ndarray
+
+_CORRELATED = 6.0
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """An affine map."""
+
+    shift: Vector
+    """(D,)."""
+    scale: Vector
+    """T, (D, D)."""
+
+    @classmethod
+    def unit(cls, dimension: int) -> Frame:
+        """The map that changes nothing."""
+        return cls(np.zeros(dimension), np.eye(dimension))
+
+    @property
+    def log_volume(self) -> float:
+        """log |det T|."""
+        return float(np.linalg.slogdet(self.scale)[1])
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether axes stay axes."""
+        return bool(np.all(self.scale == np.diag(np.diag(self.scale))))
+
+    def into(self, x: Vector) -> Vector:
+        """U of points x (m, D), (m, D)."""
+        found: Vector = np.linalg.solve(self.scale, (x - self.shift).T).T
+        return found
+
+    def out(self, u: Vector) -> Vector:
+        """X of points u (m, D), (m, D)."""
+        found: Vector = self.shift + u @ self.scale.T
+        return found
+
+    def slopes_into(self, gradients: Vector) -> Vector:
+        """Gradients in u of gradients in x (m, D), (m, D)."""
+        found: Vector = gradients @ self.scale
+        return found
+
+    def measure(self, q: Mixture) -> GaussianMixture:
+        """The mixture of x for a mixture of u."""
+        covariances = np.einsum("ij,kj,lj->kil", self.scale, q.scales**2, self.scale)
+        covariances = 0.5 * (covariances + covariances.mT)
+        return GaussianMixture(q.weights / q.weights.sum(), self.out(q.means), covariances)
+
+    def moved(self, q: Mixture, to: Frame) -> Mixture:
+        """The mixture in another frame; correlations that are new there are dropped."""
+        turn = np.linalg.solve(to.scale, self.scale)
+        variances = q.scales**2 @ (turn**2).T
+        return Mixture(q.weights, to.into(self.out(q.means)), np.sqrt(variances))
+
+
+def fitting(mean: Vector, covariance: Vector, was_turned: bool) -> Frame:
+    """Along the axes, or turned where the correlations ask for it.
+
+    Log densities are more often sums of functions of few *given* coordinates than of turned ones, so axes stay
+    until the condition number of the correlations exceeds ``_CORRELATED``; turned ones until two thirds of it.
+    """
+    sd = np.sqrt(np.diag(covariance))
+    condition = np.linalg.cond(covariance / np.outer(sd, sd))
+    limit = _CORRELATED / 1.5 if was_turned else _CORRELATED
+    return turned(mean, covariance) if condition > limit else axes(mean, covariance)
+
+
+def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
+    """Mean and covariance of evaluated points (n, D), tempered so that 2 D of them carry the weight.
+
+    Where nothing better is known, they lead uphill as in an evolution strategy.
+    """
+    dimension = points.shape[1]
+    count = min(len(values), 2 * dimension + 2)
+    depth = values.max() - values
+    weights = np.ones(len(values))
+    for temperature in 2.0 ** np.arange(-20.0, 60.0):
+        weights = np.exp(-depth / temperature)
+        weights /= weights.sum()
+        if 1.0 / (weights @ weights) > 0.5 * count:
+            break
+    mean = weights @ points
+    centred = points - mean
+    covariance = (centred.T * weights) @ centred
+    return mean, covariance + 0.05 * np.diag(np.diag(covariance)) + 1e-10 * np.eye(dimension)
+
+
+def axes(mean: Vector, covariance: Vector) -> Frame:
+    """The frame of a Gaussian's location and standard deviations."""
+    return Frame(mean, np.diag(np.sqrt(np.diag(covariance))))
+
+
+def turned(mean: Vector, covariance: Vector) -> Frame:
+    """The frame in which a Gaussian is N(0, I), by the symmetric root of its correlations.
+
+    Of all such frames it is the one nearest to the axes.
+    """
+    sd = np.sqrt(np.diag(covariance))
+    values, vectors = scipy.linalg.eigh(covariance / np.outer(sd, sd))
+    root = (vectors * np.sqrt(np.maximum(values, 1e-12))) @ vectors.T
+    return Frame(mean, sd[:, None] * root)

@@ -1,0 +1,93 @@
+"""Where to evaluate next: what is left of the posterior's uncertainty, over a sieve of draws.
+
+Targets are draws that stand for the integral of the interquantile range (IMIQR,
+:class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights times
+the range itself, so that they carry equal weights. The density is tempered for it, the more the worse the surrogate
+has predicted: where it is wrong about the tails, its own density would never send anyone to look. Candidates are draws of q and of q widened. Scores of all
+candidates need their covariances with all targets, one matrix product. After each choice of a batch the
+variances and covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.pointwise.quantile_range import InterquantileRange
+from bqvi.vbmc.correction import Correction, resampled
+from bqvi.vbmc.surrogate import Surrogate
+
+Vector = np.ndarray
+
+_TARGETS = 160
+_CANDIDATES = 256
+_QUANTILE = 0.6744897501960817
+_MOST = 20.0
+_TEMPERS = (0.4, 0.75)
+
+
+@dataclass(frozen=True, eq=False)
+class SieveMoments:
+    """What the criterion asks of f at candidates."""
+
+    variance: Vector
+    predictive_variance: Vector
+    signals: Vector
+
+
+def look(
+    surrogate: Surrogate, found: Correction, count: int, noise: float, seed: int, allowed: Vector,
+    first: Vector | None = None,
+    surprise: float = 1.0,
+) -> Vector:
+    """Return ``count`` points (count, D) of the frame.
+
+    Parameters
+    ----------
+    noise : variance of the next values.
+    allowed : (M,), which of the correction's draws may be evaluated.
+    first : (D,), a point to begin the batch with.
+    surprise : mean squared standardised error of the surrogate's recent predictions.
+    """
+    rng = np.random.default_rng(seed)
+    spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
+    temper = float(np.clip(_TEMPERS[1] / np.sqrt(surprise), *_TEMPERS))
+    log_range = temper * (found.mean - found.mean.max()) - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
+    share = np.exp(log_range - log_range.max())
+    targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
+    candidates = _candidates(share, allowed, rng)
+    u, half = found.u[candidates], found.half[:, candidates]
+    variance, left = found.variance[candidates].copy(), found.variance[targets].copy()
+    if first is not None:
+        own = surrogate.half(first[None])
+        u, half = np.concatenate([u, first[None]]), np.concatenate([half, own], axis=1)
+        variance = np.append(variance, surrogate.moments(first[None], own)[1])
+    signals = surrogate.covariance(u, found.u[targets], half, found.half[:, targets])
+    base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
+    between = surrogate.covariance(u, u, half, half)
+    chosen: list[int] = []
+    for _ in range(count):
+        moments = SieveMoments(variance, variance + noise + surrogate.rounding, signals)
+        scores = InterquantileRange(None, left, base).score(moments)
+        scores[chosen] = -np.inf
+        best = len(u) - 1 if first is not None and not chosen else int(np.argmax(scores))
+        chosen.append(best)
+        scale = moments.predictive_variance[best]
+        along, across = between[:, best] / scale, signals[best].copy()
+        left = np.maximum(left - across**2 / scale, 1e-12)
+        variance = np.maximum(variance - between[:, best] * along, surrogate.rounding)
+        signals = signals - np.outer(along, across)
+        between = between - np.outer(along, between[best])
+    found_points: Vector = u[chosen]
+    return found_points
+
+
+def _candidates(share: Vector, allowed: Vector, rng: np.random.Generator) -> Vector:
+    """Half of them by their share, half evenly."""
+    places = np.flatnonzero(allowed)
+    if len(places) <= _CANDIDATES:
+        return places
+    evenly = rng.choice(places, _CANDIDATES // 2, replace=False)
+    by_share = resampled(share * allowed + 1e-300, _CANDIDATES // 2, int(rng.integers(2**31)))
+    return np.unique(np.concatenate([evenly, by_share[allowed[by_share]]]))

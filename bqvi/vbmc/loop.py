@@ -1,0 +1,387 @@
+"""The loop: learn, climb, weigh, look, evaluate.
+
+    evaluations --believed--> data --fit--> surrogate --climb--> q --correct--> evidence, draws
+         ^                                                                          |
+         |______________________________ evaluate <---- look <----------------------|
+
+`learnt` is the upper row, a function of what has been evaluated and of the state before; `run` alternates it
+with evaluations. All randomness comes from (seed, number of evaluations), so a run that is stopped and resumed
+draws the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.stats import qmc
+
+from bqvi.vbmc.correction import Correction, correct, polished, weighed
+from bqvi.vbmc.frame import Frame, elite, fitting
+from bqvi.vbmc.laplace import ascended, laplace
+from bqvi.vbmc.looking import look
+from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
+from bqvi.vbmc.target import Evaluations
+from bqvi.vbmc.variational import Box, Mixture, base_points, climb, entropy, grown, pruned
+
+Vector = np.ndarray
+
+REACHES = (10.0, 1000.0)
+"""Nats below the best, for each dimension, as far as values are believed as they are."""
+_REMEMBERED, _MOST_SURPRISING = 30, 25.0
+_FLOOR = 1.5
+_KNOWN = 0.01
+"""Variance of f, in squared nats, where another evaluation is of little use."""
+UNSETTLED = 1.0
+"""Divergence between successive posteriors of a run that is still looking for it."""
+LEAST_EFFECTIVE = 20.0
+"""Draws that have to carry the weight."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the loop may do; defaults were chosen on problems other than those reported.
+
+    Attributes
+    ----------
+    batch : evaluations a step. few : until the posterior has been found; by default 2, with gradients 1.
+    draws : of the correction. final_draws : of the last one.
+    samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
+    learnt_noise : whether values are noisy and nobody knows how much.
+    """
+
+    batch: int = 5
+    few: int | None = None
+    draws: int = 1024
+    final_draws: int = 8192
+    samples: int = 1000
+    climbs: int = 16
+    fits: int = 15
+    learnt_noise: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record."""
+
+    n_evaluations: int
+    seconds: float
+    elbo: float
+    elbo_sd: float
+    log_evidence: float
+    log_evidence_sd: float
+    effective: float
+    shape: float
+    components: int
+    divergence: float
+    """Gaussianised symmetric KL between successive posteriors."""
+    surprise: float
+    """Mean squared standardised error of the last batch's predictions."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that a run is, as arrays and numbers.
+
+    Attributes
+    ----------
+    evaluations : in the coordinates.
+    predicted : (n, 2), mean and variance that each value had before it was seen; NaN for the first.
+    pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
+    frame, theta, q, reach : the surrogate's frame, its hyperparameters, the mixture in the frame, and how far
+        down values are believed.
+    mean, covariance : moments of the posterior, in the coordinates.
+    rows : what was reached.
+    """
+
+    evaluations: Evaluations
+    predicted: Vector
+    pending: Vector
+    pending_predicted: Vector
+    frame: Frame
+    theta: Vector | None = None
+    q: Mixture | None = None
+    reach: float | None = None
+    mean: Vector | None = None
+    covariance: Vector | None = None
+    rows: tuple[Row, ...] = ()
+    seconds: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.evaluations)
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a state knows: the surrogate, q by its two terms, and the correction."""
+
+    surrogate: Surrogate
+    q: Mixture
+    expected: float
+    entropy: float
+    found: Correction
+
+
+def begun(points: Vector, made: Evaluations) -> State:
+    """A state with evaluations made before, if any, and the first points (m, D) to evaluate.
+
+    The plausible box is [-1, 1]^D, two standard deviations to either side.
+    """
+    dimension = points.shape[1]
+    frame = Frame(np.zeros(dimension), 0.5 * np.eye(dimension))
+    unknown = np.full((len(made), 2), np.nan)
+    return State(made, unknown, points, np.full((len(points), 2), np.nan), frame)
+
+
+def evaluated(state: State, more: Evaluations) -> State:
+    """The state once the first of its pending points have been evaluated."""
+    count = len(more)
+    return replace(
+        state,
+        evaluations=state.evaluations.joined(more),
+        predicted=np.concatenate([state.predicted, state.pending_predicted[:count]]),
+        pending=state.pending[count:],
+        pending_predicted=state.pending_predicted[count:],
+    )
+
+
+def data_in(state: State, frame: Frame, reach: float, settings: Settings) -> Data:
+    """The evaluations as a surrogate takes them.
+
+    Where the log joint failed it counts as ``_FLOOR`` reaches deep, and is believed as vaguely.
+    """
+    made = state.evaluations
+    top = float(np.max(made.values[~made.failed]))
+    floor = _FLOOR * REACHES[0] * made.points.shape[1]
+    values = np.where(made.failed, top - floor, made.values)
+    gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
+    noise = np.zeros(len(values)) if made.noise_variance is None else np.nan_to_num(made.noise_variance)
+    noise = noise + np.where(made.failed, (0.4 * floor) ** 2, 0.0)
+    return believed(frame.into(made.points), values, gradients, noise, reach, settings.learnt_noise)
+
+
+def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
+    """Fit, climb and weigh; the state keeps what the next step starts from.
+
+    Where hardly a draw of q carries weight, q and the frame start again from Laplace's approximation.
+    """
+    state, learnt = _learn(state, settings, seed, final)
+    if learnt.found.effective > LEAST_EFFECTIVE:
+        return state, learnt
+    again = _restarted(state, learnt)
+    if again is not None:
+        state, learnt = _learn(again, settings, seed, final)
+        if learnt.found.effective > LEAST_EFFECTIVE:
+            return state, learnt
+    good = state.evaluations[~state.evaluations.failed]
+    mean, covariance = elite(good.points, good.values)
+    again = replace(state, mean=mean, covariance=covariance, q=None)
+    state, learnt = _learn(again, settings, seed, final, climbing=False)
+    return replace(state, mean=mean, covariance=covariance), learnt
+
+
+def _restarted(state: State, learnt: Learnt) -> State | None:
+    data = learnt.surrogate.data
+    best = data.points[np.argmax(data.values)]
+    found = laplace(learnt.surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0)
+    if found is None:
+        return None
+    mean = state.frame.out(found[0][None])[0]
+    covariance = state.frame.scale @ found[1] @ state.frame.scale.T
+    return replace(state, mean=mean, covariance=0.5 * (covariance + covariance.T), q=None)
+
+
+def _learn(
+    state: State, settings: Settings, seed: int, final: bool, climbing: bool = True
+) -> tuple[State, Learnt]:
+    frame = _next_frame(state)
+    theta, q = _carried(state, frame)
+    theta, reach, data = _fitted(state, frame, theta, settings)
+    surrogate = Surrogate.of(data, theta)
+    count = len(data.values)
+    box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
+    for repeat in range((4 if final else 1) if climbing else 0):
+        q = _with_more(surrogate, q, count, settings, seed + repeat)
+        samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
+        q = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final)).q
+        q = pruned(q, 0.003)
+    if final:
+        found = polished(surrogate, q, settings.final_draws, seed)
+    else:
+        found = correct(surrogate, q, settings.draws, seed)
+    mean, covariance = _moments(frame, found, q)
+    expected = float(q.weights @ surrogate.integrals(q.means, q.scales**2).values)
+    fresh = base_points(q.count, 128 if final else 32, len(frame.shift), seed % 7919 + 1)
+    learnt = Learnt(surrogate, q, expected, entropy(q, fresh).value, found)
+    state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
+    return state, learnt
+
+
+def _fitted(
+    state: State, frame: Frame, theta: Vector | None, settings: Settings
+) -> tuple[Vector, float, Data]:
+    """Hyperparameters, how far down values are believed as they are, and the data so believed.
+
+    Now and then the other reach is tried too; the evidence decides.
+    """
+    n, dimension = len(state), len(frame.shift)
+    iterations = settings.fits * (3 if theta is None else 1)
+    reach = state.reach or REACHES[0] * dimension
+    data = data_in(state, frame, reach, settings)
+    theta, evidence = fit(data, theta, iterations)
+    if data.log_slope == 0.0 and reach == REACHES[0] * dimension:
+        return theta, reach, data
+    if n // settings.batch % (2 if n < 80 else 4) == 0:
+        other = float(dimension) * (REACHES[1] if reach == REACHES[0] * dimension else REACHES[0])
+        trial = data_in(state, frame, other, settings)
+        found, trial_evidence = fit(trial, theta, 2 * iterations)
+        if trial_evidence > evidence:
+            return found, other, trial
+    return theta, reach, data
+
+
+def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, seed: int) -> Mixture:
+    most = max(2, int(n ** (2 / 3)))
+    if q.count >= most:
+        return q
+    found = weighed(surrogate, q, 512, seed + 1)
+    if found.effective > 0.7 * 512:
+        return q
+    log_ratio = found.log_weights + found.log_proposal - np.logaddexp(found.log_q, found.log_proposal - 5.0)
+    score = np.where(found.variance < 25.0, log_ratio, -np.inf)
+    return grown(q, found.u, score, min(3, most - q.count))
+
+
+def _next_frame(state: State) -> Frame:
+    """The old frame, unless the posterior has moved out of it."""
+    if state.mean is None or state.covariance is None:
+        return state.frame
+    return fitting(state.mean, state.covariance, not state.frame.diagonal)
+
+
+def _carried(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
+    """Hyperparameters and q, in another frame."""
+    dimension = len(frame.shift)
+    theta = None if state.theta is None else state.theta.copy()
+    if theta is not None:
+        old = np.sqrt(np.square(state.frame.scale).sum(1))
+        new = np.sqrt(np.square(frame.scale).sum(1))
+        theta[:dimension] += np.log(old / new)
+        theta[dimension + 2] += 4.0 * np.log(new / old).mean()
+        if frame.diagonal != state.frame.diagonal:
+            theta = None
+    if state.q is not None and (frame.diagonal or not state.frame.diagonal):
+        return theta, state.frame.moved(state.q, frame)
+    means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
+    if state.mean is None:
+        made = state.evaluations
+        best = frame.into(made.points[[np.argmax(made.values)]])
+        means = np.concatenate([best, best * 0.5])
+    return theta, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
+
+
+def _moments(frame: Frame, found: Correction, q: Mixture) -> tuple[Vector, Vector]:
+    """Of the weighted draws, blended with those of q where few draws carry the weight."""
+    trust = min(1.0, found.effective / 200.0)
+    weights = trust * found.weights + (1.0 - trust) * np.exp(found.log_q - found.log_proposal) / len(found.u)
+    weights = weights / weights.sum()
+    mean = weights @ found.u
+    centred = found.u - mean
+    covariance = (centred.T * weights) @ centred
+    return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T
+
+
+def design(dimension: int, count: int, seed: int) -> Vector:
+    """The middle of the plausible box, then a Sobol set in it, (count, D)."""
+    sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
+    cube = sobol.random_base2(int(np.ceil(np.log2(max(count, 2)))))
+    return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
+
+
+def surprise(state: State) -> float:
+    """Mean squared standardised error of the latest ``_REMEMBERED`` predictions, drawn to 1 as if by 4 more.
+
+    Each counts as at most ``_MOST_SURPRISING``.
+    """
+    gaps = state.evaluations.values - state.predicted[:, 0]
+    squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-_REMEMBERED:]
+    return float((4.0 + np.minimum(squares, _MOST_SURPRISING).sum()) / (4.0 + len(squares)))
+
+
+def settled(state: State) -> bool:
+    """Whether the posterior has been found: it no longer moves by much, and the draws cover it."""
+    last = state.rows[-1] if state.rows else None
+    return last is not None and last.divergence < UNSETTLED and last.effective > 0.05
+
+
+def batch_size(state: State, settings: Settings) -> int:
+    """Few at a time until the posterior has been found: each changes where the next should be."""
+    few = settings.few
+    if few is None:
+        few = min(2 if state.evaluations.gradients is None else 1, settings.batch)
+    return settings.batch if settled(state) else few
+
+
+def _mode(surrogate: Surrogate) -> Vector | None:
+    data = surrogate.data
+    best = data.points[np.argmax(data.values)]
+    reach = np.maximum(data.points.max(0) - data.points.min(0), 2.0)
+    found = ascended(surrogate, best, data.points.min(0) - reach, data.points.max(0) + reach)
+    return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
+
+
+def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
+    """The state with ``count`` points to evaluate next."""
+    noise = learnt.surrogate.learnt_noise
+    if state.evaluations.noise_variance is not None:
+        noise += float(np.nanmedian(state.evaluations.noise_variance))
+    first = None if settled(state) else _mode(learnt.surrogate)
+    allowed = _allowed(state, learnt)
+    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, surprise(state))
+    mean, variance = learnt.surrogate.moments(u)
+    predicted = np.stack([mean, variance + noise], axis=1)
+    return replace(state, pending=state.frame.out(u), pending_predicted=predicted)
+
+
+def _allowed(state: State, learnt: Learnt) -> Vector:
+    """Which draws are not nearest to a point where the log joint failed, (M,); all where none is."""
+    u, failed = learnt.found.u, state.evaluations.failed
+    if not failed.any():
+        return np.ones(len(u), bool)
+    nearest = cKDTree(learnt.surrogate.data.points).query(u)[1]
+    allowed: Vector = ~failed[nearest]
+    return allowed if allowed.any() else np.ones(len(u), bool)
+
+
+def record(before: State, state: State, learnt: Learnt) -> Row:
+    """What was reached."""
+    found, volume = learnt.found, state.frame.log_volume
+    sd = found.sd * np.sqrt(max(1.0, surprise(state)))
+    return Row(
+        n_evaluations=len(state),
+        seconds=state.seconds,
+        elbo=learnt.expected + learnt.entropy + volume,
+        elbo_sd=sd,
+        log_evidence=found.log_evidence + volume,
+        log_evidence_sd=float(np.hypot(sd, found.monte_carlo_sd)),
+        effective=found.effective / len(found.u),
+        shape=found.shape,
+        components=learnt.q.count,
+        divergence=_divergence(before, state),
+        surprise=surprise(state),
+    )
+
+
+def _divergence(before: State, state: State) -> float:
+    if before.mean is None:
+        return float("inf")
+    return gaussian_divergence(before.mean, before.covariance, state.mean, state.covariance)
+
+
+def gaussian_divergence(m1: Vector, s1: Vector, m2: Vector, s2: Vector) -> float:
+    """(KL(N1 || N2) + KL(N2 || N1)) / 2."""
+    gap = m1 - m2
+    p1, p2 = np.linalg.inv(s1), np.linalg.inv(s2)
+    trace = np.trace(p1 @ s2) + np.trace(p2 @ s1) - 2 * len(m1)
+    return float(0.25 * (trace + gap @ (p1 + p2) @ gap))

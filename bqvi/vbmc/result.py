@@ -1,0 +1,98 @@
+"""What `bqvi.vbmc` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from bqvi.vbmc import checkpoint
+from bqvi.vbmc.frame import Frame
+from bqvi.vbmc.loop import Learnt, Row, State
+from bqvi.vbmc.posterior import Posterior
+from bqvi.vbmc.target import Evaluations
+
+
+@dataclass(frozen=True)
+class Trace(Sequence[Row]):
+    """Records, one a step; `trace["log_evidence"]` is a column."""
+
+    rows: tuple[Row, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key):  # type: ignore[no-untyped-def]
+        """A row, rows, or a column (R,) by name."""
+        if isinstance(key, str):
+            return np.array([getattr(row, key) for row in self.rows])
+        return self.rows[key]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in fields(Row))
+
+    def as_dict(self) -> dict[str, np.ndarray]:
+        """Column -> array; ``pandas.DataFrame(trace.as_dict())`` makes a table."""
+        return {column: self[column] for column in self.columns}
+
+
+@dataclass(frozen=True, eq=False)
+class VBMCResult:
+    """Posterior and evidence.
+
+    Attributes
+    ----------
+    posterior : :class:`bqvi.vbmc.posterior.Posterior`, in the user's units.
+    elbo, elbo_sd : of q under the surrogate, nats; the sd is the surrogate's uncertainty.
+    log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as its
+        predictions have borne it out, and that of the draws.
+    converged : whether all questions of :mod:`bqvi.vbmc.stopping` were answered with yes.
+    stopped : 'converged', 'budget', 'seconds' or 'callback'.
+    reasons : why it has not converged; empty if it has.
+    warnings : what to look at, and what to do.
+    n_evaluations : how many the result rests on, those handed in included.
+    evaluations : all of them, in the coordinates. theta : (n, P), the same points in the user's units.
+    trace : one record a step.
+    state : what a run goes on from.
+    learnt, frame : the last surrogate, mixture and weights, in the frame that they are stated in.
+    """
+
+    posterior: Posterior
+    elbo: float
+    elbo_sd: float
+    log_evidence: float
+    log_evidence_sd: float
+    converged: bool
+    stopped: str
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    n_evaluations: int
+    evaluations: Evaluations
+    theta: np.ndarray
+    trace: Trace
+    state: State
+    learnt: Learnt
+    frame: Frame
+    settings: dict[str, object]
+
+    def __repr__(self) -> str:
+        return (
+            f"VBMCResult(log_evidence={self.log_evidence:.4f} +- {self.log_evidence_sd:.4f}, "
+            f"elbo={self.elbo:.4f}, {self.n_evaluations} evaluations, "
+            f"{'converged' if self.converged else 'not converged'})"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to an .npz file that ``bqvi.vbmc(..., resume=path)`` goes on from."""
+        checkpoint.write(path, self.state, self.settings)
+
+    def surrogate_mean(self, theta: np.ndarray) -> np.ndarray:
+        """What the surrogate takes the log joint to be, (n,), at theta (n, P) inside the bounds."""
+        coordinates = self.posterior.coordinates
+        points = coordinates.from_user(np.asarray(theta, float))
+        found: np.ndarray = self.learnt.surrogate.mean(self.frame.into(points))
+        return found - coordinates.log_jacobian(points)

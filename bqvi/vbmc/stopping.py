@@ -1,0 +1,58 @@
+"""When a run has converged, and what is said where it has not.
+
+Five questions, of the last ``STEADY`` records. All have to be answered with yes.
+
+- *Is it settled?* Successive posteriors differ by a Gaussianised divergence below ``DIVERGENCE``.
+- *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each other.
+- *Is it known?* Its sd, which contains what the surrogate leaves open, is below the tolerance.
+- *Do the draws stand for the surrogate?* Pareto k < ``SHAPE`` and an effective share above ``EFFECTIVE``.
+- *Did the surrogate predict the latest evaluations?* Their mean squared standardised error is below ``SURPRISE``,
+  or the errors are below the tolerance in nats wherever the posterior has its mass; the sd was scaled by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bqvi.vbmc.loop import Row
+
+STEADY = 4
+DIVERGENCE = 0.03
+SHAPE = 0.7
+EFFECTIVE = 0.1
+SURPRISE = 9.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a run has converged; ``reasons`` why not."""
+
+    converged: bool
+    reasons: tuple[str, ...]
+
+
+def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
+    """Answer the questions; the last row may be that of the final, thorough estimate."""
+    if len(rows) < STEADY + 2:
+        return Verdict(False, (f"only {len(rows)} steps have been made; at least {STEADY + 2} are needed",))
+    last = rows[-STEADY:]
+    now = last[-1]
+    evidences = np.array([row.log_evidence for row in last])
+    spread = float(np.ptp(evidences))
+    allowed = max(tolerance, 2.0 * float(np.median([row.log_evidence_sd for row in last])))
+    divergence = max(row.divergence for row in last)
+    reasons = []
+    if not divergence < DIVERGENCE:
+        reasons.append(f"successive posteriors still differ (divergence {divergence:.2g}, not {DIVERGENCE})")
+    if not spread < allowed:
+        reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {STEADY} steps)")
+    if not now.log_evidence_sd < tolerance:
+        reasons.append(f"its sd is {now.log_evidence_sd:.2g}, not below the tolerance {tolerance:.2g}")
+    if not (now.shape < SHAPE and now.effective > EFFECTIVE):
+        told = f"Pareto k {now.shape:.2f}, effective share {now.effective:.2g}"
+        reasons.append(f"q does not cover the surrogate ({told})")
+    if not now.surprise < SURPRISE:
+        reasons.append(f"the surrogate predicts worse than it says (mean squared z {now.surprise:.1f})")
+    return Verdict(not reasons, tuple(reasons))

@@ -1,0 +1,368 @@
+"""The surrogate: a Gaussian process on the log joint, in a frame where the posterior is about N(0, I).
+
+    log joint(T u + c) = top - |u|^2 / 2 + f(u),     f ~ GP(0, k),   k as in :mod:`bqvi.vbmc.kernel`
+
+Three choices make it one, and each is made apart:
+
+- the *data* (`Data`): values, derivatives where they are given, and how far each is to be believed. What lies
+  more than ``reach`` nats below the best is of no use to the posterior but would bend the surrogate: beyond ``reach`` depths grow
+  with their logarithm only, reach (1 + log(depth / reach)), and are noisy (Acerbi 2020, "noise shaping"), with
+  sd = reach log(depth / reach) / 10;
+- the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors;
+- the *posterior* (`Surrogate`): mean, variance, covariances, and the expectation under diagonal Gaussians.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+
+from bqvi.quadrature.positive_definite import cholesky, cholesky_inverse
+from bqvi.vbmc.kernel import FixedPoints, InteractionKernel
+
+Vector = np.ndarray
+
+LEAST_NOISE = 1e-6
+"""Variance of an exact value, in squared nats."""
+_ROUNDING = 1e-11
+"""That fraction of the largest prior variance is rounding."""
+_STEEP = 0.1
+_UNKNOWN = 1e12
+"""Noise of a derivative that could not be computed."""
+TOP_VARIANCE = 100.0
+"""Prior variance of f where the frame has its origin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What is known, in the frame's units.
+
+    Attributes
+    ----------
+    points : (n, D). values : (n,). gradients : (n, D) or ``None``.
+    noise : (n,), variances of the values; with gradients (n (D + 1),).
+    top : the prior mean's maximum.
+    learnt : whether a noise common to all values is a hyperparameter, besides ``noise``.
+    log_slope : sum of the log derivatives of what is modelled in what was observed.
+    """
+
+    points: Vector
+    values: Vector
+    gradients: Vector | None
+    noise: Vector
+    top: float
+    learnt: bool = False
+    log_slope: float = 0.0
+
+    @cached_property
+    def residuals(self) -> Vector:
+        """What f is observed to be, (N,)."""
+        first = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
+        if self.gradients is None:
+            return first
+        return np.concatenate([first, (self.gradients + self.points).reshape(-1)])
+
+    @cached_property
+    def fixed(self) -> FixedPoints:
+        """The points, ready for a fit."""
+        return FixedPoints.of(self.points, self.gradients is not None)
+
+
+def believed(
+    points: Vector,
+    values: Vector,
+    gradients: Vector | None,
+    noise: Vector | None,
+    reach: float,
+    learnt: bool = False,
+) -> Data:
+    """Return data whose noise grows with their depth below the best."""
+    top = float(np.max(values))
+    depth = top - values
+    excess = np.maximum(depth / reach, 1.0)
+    values = top - np.where(depth > reach, reach * (1.0 + np.log(excess)), depth)
+    shaped = (_STEEP * reach * np.log(excess)) ** 2
+    variance = LEAST_NOISE + shaped + (0.0 if noise is None else noise / excess**2)
+    if gradients is not None:
+        unknown = np.isnan(gradients)
+        gradients = np.where(unknown, 0.0, gradients / excess[:, None])
+        slopes = LEAST_NOISE + shaped[:, None] + 1e-8 * gradients**2
+        slopes[unknown] = _UNKNOWN
+        variance = np.concatenate([variance, slopes.reshape(-1)])
+    log_slope = -float(np.log(excess).sum()) * (1 if gradients is None else 1 + points.shape[1])
+    return Data(points, values, gradients, variance, top, learnt, log_slope)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Independent Gaussians on the logarithms of the hyperparameters."""
+
+    mean: Vector
+    sd: Vector
+
+    @classmethod
+    def of(cls, dimension: int, learnt: bool) -> Prior:
+        """For D lengthscales, interaction, variance, quadratic, and noise if it is learnt."""
+        tail = [(np.log(1.0), 1.5), (np.log(10.0), 4.0), (np.log(0.5), 4.0)]
+        if learnt:
+            tail.append((np.log(1e-2), 4.0))
+        head = [(np.log(2.0), 1.0)] * dimension
+        rows = np.array(head + tail)
+        return cls(rows[:, 0], rows[:, 1])
+
+    def log_density(self, theta: Vector) -> tuple[float, Vector]:
+        """With its gradient, up to a constant."""
+        z = (theta - self.mean) / self.sd
+        return -0.5 * float(z @ z), -z / self.sd
+
+
+def kernel_of(theta: Vector, dimension: int) -> InteractionKernel:
+    """The kernel of a vector of logarithms (l, w, s, b)."""
+    w, s, b = np.exp(theta[dimension : dimension + 3])
+    return InteractionKernel(np.exp(theta[:dimension]), float(w), float(s), float(b), TOP_VARIANCE)
+
+
+def _noises(data: Data, theta: Vector) -> Vector:
+    """Noise variances of all observations, with what rounding asks for, (N,)."""
+    dimension = data.points.shape[1]
+    noise = data.noise + _ROUNDING * (np.exp(theta[dimension + 1]) + TOP_VARIANCE)
+    if data.learnt:
+        noise = noise.copy()
+        noise[: len(data.values)] += np.exp(theta[dimension + 3])
+    return noise
+
+
+def log_posterior(data: Data, prior: Prior, theta: Vector) -> tuple[float, Vector]:
+    """Log evidence and prior of hyperparameters, and the gradient; LinAlgError where there is none."""
+    dimension = data.points.shape[1]
+    matrix, pullback = data.fixed.covariance(kernel_of(theta, dimension))
+    noise = _noises(data, theta)
+    np.einsum("ii->i", matrix)[:] += noise
+    factor, inverse = cholesky_inverse(matrix)
+    solved = inverse @ data.residuals
+    log_determinant = 2.0 * np.log(np.einsum("ii->i", factor)).sum()
+    value = -0.5 * (data.residuals @ solved + log_determinant + len(solved) * np.log(2.0 * np.pi))
+    weights = inverse
+    weights *= -0.5
+    weights += 0.5 * solved[:, None] * solved
+    gradient = pullback(weights)
+    diagonal = np.einsum("ii->i", weights)
+    gradient[dimension + 1] += _ROUNDING * np.exp(theta[dimension + 1]) * diagonal.sum()
+    if data.learnt:
+        own = np.exp(theta[dimension + 3]) * diagonal[: len(data.values)].sum()
+        gradient = np.append(gradient, own)
+    weight, slope = prior.log_density(theta)
+    return float(value) + weight, gradient + slope
+
+
+def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector, float]:
+    """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean).
+
+    And the log of that density times the evidence of what was observed, which compares data believed
+    differently.
+    """
+    prior = Prior.of(data.points.shape[1], data.learnt)
+    starts = [prior.mean, _bent(prior.mean, data)] if start is None else [start]
+    best, best_value = starts[0], np.inf
+    bounds = list(zip(prior.mean - 4 * prior.sd, prior.mean + 4 * prior.sd, strict=True))
+
+    def objective(theta: Vector) -> tuple[float, Vector]:
+        try:
+            value, gradient = log_posterior(data, prior, theta)
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(theta)
+        if not np.isfinite(value):
+            return 1e10, np.zeros_like(theta)
+        return -value, -gradient
+
+    for candidate in starts:
+        found = scipy.optimize.minimize(
+            objective, candidate, jac=True, method="L-BFGS-B", bounds=bounds,
+            options={"maxiter": iterations, "ftol": 1e-6, "maxfun": 2 * iterations},
+        )  # fmt: skip
+        if found.fun < best_value:
+            best, best_value = found.x, found.fun
+    return np.asarray(best), data.log_slope - float(best_value)
+
+
+def _bent(theta: Vector, data: Data) -> Vector:
+    """Hyperparameters by which the quadratic explains most of what was seen."""
+    dimension = data.points.shape[1]
+    found = theta.copy()
+    spread = float(np.var(data.values))
+    squares = float(np.median(np.einsum("nd,nd->n", data.points, data.points)))
+    found[dimension + 2] = np.log(max(spread, 1.0) / (squares * (1.0 + 0.5 * squares)))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Integrals:
+    """E of the surrogate's mean under K diagonal Gaussians, with gradients.
+
+    Attributes
+    ----------
+    values : (K,). means : (K, D), in the means. variances : (K, D), in the variances.
+    """
+
+    values: Vector
+    means: Vector
+    variances: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """The Gaussian process given data and hyperparameters."""
+
+    data: Data
+    theta: Vector
+    factor: Vector
+    """Lower Cholesky factor of the observations' covariance, (N, N)."""
+    whitened: Vector
+    """C^-1 r, (N,)."""
+
+    @classmethod
+    def of(cls, data: Data, theta: Vector) -> Surrogate:
+        """LinAlgError if rounding leaves the covariance without a factor."""
+        matrix, _ = data.fixed.covariance(kernel_of(theta, data.points.shape[1]))
+        noise = _noises(data, theta)
+        for more in (0.0, 1e-9, 1e-7, 1e-5):
+            lifted = matrix.copy()
+            np.einsum("ii->i", lifted)[:] += noise + more * np.einsum("ii->i", matrix)
+            try:
+                factor = cholesky(lifted)
+            except np.linalg.LinAlgError:
+                continue
+            return cls(data, theta, factor, _forward(factor, data.residuals))
+        raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
+
+    @cached_property
+    def kernel(self) -> InteractionKernel:
+        """With the hyperparameters."""
+        return kernel_of(self.theta, self.dimension)
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return int(self.data.points.shape[1])
+
+    @property
+    def slopes(self) -> bool:
+        """Whether derivatives were observed."""
+        return self.data.gradients is not None
+
+    @property
+    def learnt_noise(self) -> float:
+        """Variance of the noise that was learnt; 0 where none was."""
+        return float(np.exp(self.theta[self.dimension + 3])) if self.data.learnt else 0.0
+
+    @cached_property
+    def weights(self) -> Vector:
+        """K^-1 r, (N,)."""
+        return _backward(self.factor, self.whitened)
+
+    def mean(self, u: Vector) -> Vector:
+        """Posterior mean of the log joint at u (m, D), (m,)."""
+        found: Vector = self._prior_mean(u) + self.kernel.cross(u, self.data.points, self.slopes) @ self.weights
+        return found
+
+    def half(self, u: Vector) -> Vector:
+        """H = C^-1 k(x, u), (N, m)."""
+        return _forward(self.factor, self.kernel.cross(u, self.data.points, self.slopes).T)
+
+    def moments(self, u: Vector, half: Vector | None = None) -> tuple[Vector, Vector]:
+        """Posterior mean and variance of the log joint at u (m, D), (m,) each."""
+        half = self.half(u) if half is None else half
+        variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", half, half)
+        return self._prior_mean(u) + self.whitened @ half, np.maximum(variance, self.rounding)
+
+    @property
+    def rounding(self) -> float:
+        """A variance that is nothing."""
+        return 0.1 * LEAST_NOISE
+
+    def covariance(self, u: Vector, v: Vector, half_u: Vector, half_v: Vector) -> Vector:
+        """Posterior covariance of f at u (m, D) and v (p, D), (m, p)."""
+        return self.kernel.cross(u, v) - half_u.T @ half_v
+
+    def mean_gradient(self, u: Vector) -> Vector:
+        """Gradient of the mean at u (m, D), (m, D)."""
+        weights = np.broadcast_to(self.weights, (len(u), len(self.weights)))
+        return self.kernel.pulled_back(u, self.data.points, weights) - u
+
+    def _prior_mean(self, u: Vector) -> Vector:
+        return self.data.top - 0.5 * np.einsum("md,md->m", u, u)
+
+    @cached_property
+    def trend(self) -> tuple[float, Vector, Vector]:
+        """The quadratic part of the mean: constant, linear (D,), M (D, D) of u^T M u / 2."""
+        kernel, x, n = self.kernel, self.data.points, len(self.data.points)
+        alpha = self.weights[:n]
+        linear = alpha @ x
+        bent = (x.T * alpha) @ x
+        if self.slopes:
+            slopes = self.weights[n:].reshape(n, -1)
+            linear = linear + slopes.sum(0)
+            crossed = slopes.T @ x
+            bent = bent + crossed + crossed.T
+        constant = self.data.top + kernel.constant * float(alpha.sum())
+        return constant, kernel.quadratic * linear, kernel.quadratic * bent - np.eye(self.dimension)
+
+    def integrals(self, means: Vector, variances: Vector) -> Integrals:
+        """Expectations of the mean under N(means_k, diag variances_k), (K, D) each.
+
+        For the first term of the kernel one coordinate after the other: in the place of e_d stands its
+        expectation z_d = l / sqrt(l^2 + v) exp(-(y - m)^2 / (2 (l^2 + v))).
+        """
+        constant, linear, bent = self.trend
+        values = constant + means @ linear
+        bowed = means @ bent
+        values = values + 0.5 * np.einsum("kd,kd->k", bowed, means) + 0.5 * variances @ np.diag(bent)
+        first, of_means, of_variances = self._first_integrals(means, variances)
+        half = 0.5 * np.diag(bent)
+        return Integrals(values + first, linear + bowed + of_means, half + of_variances)
+
+    def _first_integrals(self, means: Vector, variances: Vector) -> tuple[Vector, Vector, Vector]:
+        """Of the kernel's first term: (K,), and gradients (K, D) in means and variances."""
+        kernel, x, n = self.kernel, self.data.points, len(self.data.points)
+        spread = 1.0 / (variances.T + (kernel.lengthscales**2)[:, None])[:, :, None]  # (D, K, 1)
+        gap = x.T[:, None, :] - means.T[:, :, None]  # (D, K, n)
+        a = gap * spread
+        h = gap * a
+        shrunk = kernel.interaction * kernel.lengthscales[:, None, None] * np.sqrt(spread)
+        varying = shrunk * np.exp(-0.5 * h)
+        ratio = 1.0 + varying
+        p = kernel.height * np.prod(ratio, axis=0)
+        u = np.divide(varying, ratio, out=varying)
+        along = u * a  # d log p / dm
+        curved = 0.5 * (a * a - spread)  # d log z / dv
+        alpha = self.weights[:n]
+        if not self.slopes:
+            weighted = p * alpha
+            values = weighted.sum(1) - kernel.height * alpha.sum()
+            of_means = np.einsum("dkn,kn->kd", along, weighted)
+            return values, of_means, np.einsum("dkn,kn->kd", u * curved, weighted)
+        slopes = self.weights[n:].reshape(n, -1).T[:, None, :]
+        total = alpha - np.sum(slopes * along, axis=0)
+        weighted = p * total
+        values = weighted.sum(1) - kernel.height * alpha.sum()
+        turned = (1.0 - u) * along * a - u * spread  # d along / dm
+        moved = (1.0 - u) * curved * along - along * spread  # d along / dv
+        of_means = np.einsum("dkn,kn->kd", along, weighted) - np.einsum("dkn,kn->kd", slopes * turned, p)
+        of_variances = np.einsum("dkn,kn->kd", u * curved, weighted)
+        return values, of_means, of_variances - np.einsum("dkn,kn->kd", slopes * moved, p)
+
+
+def _forward(factor: Vector, right: Vector) -> Vector:
+    """C^-1 right."""
+    columns = right.reshape(len(factor), -1)
+    return np.asarray(scipy.linalg.blas.dtrsm(1.0, factor, columns, lower=1)).reshape(right.shape)
+
+
+def _backward(factor: Vector, right: Vector) -> Vector:
+    """C^-T right."""
+    columns = right.reshape(len(factor), -1)
+    return np.asarray(scipy.linalg.blas.dtrsm(1.0, factor, columns, lower=1, trans_a=1)).reshape(right.shape)

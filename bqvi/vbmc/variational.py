@@ -1,0 +1,230 @@
+"""The variational posterior: a mixture of diagonal Gaussians in the surrogate's frame, climbed by its ELBO.
+
+    ELBO(q) = E_q[surrogate mean]  +  H[q],     q = sum_k w_k N(m_k, diag s_k^2)
+
+The first term and its gradients are closed (:meth:`bqvi.vbmc.surrogate.Surrogate.integrals`). The second is an
+average over fixed base points e_ks, a scrambled Sobol set made normal and antithetic, x_ks = m_k + s_k e_ks,
+
+    H = -sum_k w_k / S sum_s log q(x_ks),
+
+so the ELBO is a smooth function of (w, m, s), whose exact gradient L-BFGS follows. Which components there are
+is a matter of the correction: `grown` puts new ones where importance weights say that q lacks mass, `pruned`
+drops those of no weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy.optimize
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
+
+from bqvi.vbmc.surrogate import Surrogate
+
+Vector = np.ndarray
+
+_LOWEST_LOGIT = -9.0
+_SMALLEST, _LARGEST = np.log(5e-3), np.log(4.0)
+"""Scales of components, in the frame's units."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """K diagonal Gaussians: weights (K,), means (K, D), scales (K, D), standard deviations."""
+
+    weights: Vector
+    means: Vector
+    scales: Vector
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return len(self.weights)
+
+    def log_density(self, u: Vector) -> Vector:
+        """At (m, D) points, (m,)."""
+        found: Vector = logsumexp(_log_parts(u, *self.parts()), axis=1)
+        return found
+
+    def parts(self) -> tuple[Vector, Vector, Vector]:
+        """Log weights, means, scales."""
+        return np.log(np.maximum(self.weights, 1e-300)), self.means, self.scales
+
+    def widened(self, factor: float) -> Mixture:
+        """The same with scales ``factor`` times as large."""
+        return Mixture(self.weights, self.means, factor * self.scales)
+
+    def carried(self, cube: Vector) -> Vector:
+        """Points (m, D) of the mixture for points (m, D + 1) of the unit cube; the first chooses."""
+        edges = np.cumsum(self.weights) / self.weights.sum()
+        index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), self.count - 1)
+        normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
+        found: Vector = self.means[index] + self.scales[index] * normal
+        return found
+
+    @property
+    def mean(self) -> Vector:
+        """(D,)."""
+        found: Vector = self.weights @ self.means
+        return found
+
+    @property
+    def covariance(self) -> Vector:
+        """(D, D)."""
+        centred = self.means - self.mean
+        return np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
+
+
+def _log_parts(u: Vector, log_weights: Vector, means: Vector, scales: Vector) -> Vector:
+    """log w_k N(u; m_k, s_k), (m, K)."""
+    precision = scales**-2.0
+    scaled = means * precision
+    constant = log_weights - np.log(scales).sum(1) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
+    constant = constant - 0.5 * np.einsum("kd,kd->k", scaled, means)
+    found: Vector = -0.5 * (u * u) @ precision.T + u @ scaled.T + constant
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Entropy:
+    """H, and its gradients: in weights (K,) (free), means (K, D), log scales (K, D)."""
+
+    value: float
+    weights: Vector
+    means: Vector
+    log_scales: Vector
+
+
+def entropy(q: Mixture, base: Vector) -> Entropy:
+    """The average over base points (K, S, D)."""
+    count, samples, dimension = base.shape
+    x = (q.means[:, None, :] + q.scales[:, None, :] * base).reshape(-1, dimension)
+    precision = q.scales**-2.0
+    scaled = q.means * precision
+    logs = _log_parts(x, *q.parts())
+    top = logs.max(1, keepdims=True)
+    responsibilities = np.exp(logs - top)
+    sums = responsibilities.sum(1, keepdims=True)
+    log_q = (top + np.log(sums))[:, 0]
+    responsibilities /= sums
+    share = np.repeat(q.weights / samples, samples)  # of each point
+    slope = responsibilities @ scaled - x * (responsibilities @ precision)
+    weighted = -share[:, None] * slope
+    along = weighted.reshape(count, samples, dimension)
+    through = share[:, None] * responsibilities
+    mass = through.sum(0)
+    first = through.T @ x
+    second = through.T @ (x * x)
+    gaps = first - mass[:, None] * q.means
+    squares = second - 2.0 * q.means * first + mass[:, None] * q.means**2
+    of_means = along.sum(1) - gaps * precision
+    of_scales = q.scales * np.einsum("ksd,ksd->kd", along, base) - (squares * precision - mass[:, None])
+    of_weights = -log_q.reshape(count, samples).mean(1) - mass / np.maximum(q.weights, 1e-300)
+    return Entropy(-float(share @ log_q), of_weights, of_means, of_scales)
+
+
+@lru_cache(maxsize=32)
+def base_points(count: int, samples: int, dimension: int, seed: int) -> Vector:
+    """Standard normal points (K, S, D), antithetic in each component; S is even."""
+    half = samples // 2
+    n = count * half
+    sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
+    cube = sobol.random_base2(int(np.ceil(np.log2(max(n, 2)))))[:n]
+    normal = ndtri(np.clip(cube, 1e-12, 1.0 - 1e-12)).reshape(half, count, dimension).transpose(1, 0, 2)
+    points = np.concatenate([normal, -normal], axis=1)
+    points.flags.writeable = False
+    return points
+
+
+@dataclass(frozen=True, eq=False)
+class Climbed:
+    """A mixture, its ELBO, and the two terms."""
+
+    q: Mixture
+    elbo: float
+    expected: float
+    entropy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Where means may be, (D,) each."""
+
+    lower: Vector
+    upper: Vector
+
+
+def elbo(surrogate: Surrogate, q: Mixture, base: Vector) -> tuple[float, float, Vector]:
+    """E_q of the surrogate, H[q], and the gradient of their sum in (logits, means, log scales), flat."""
+    parts = surrogate.integrals(q.means, q.scales**2)
+    h = entropy(q, base)
+    of_weights = parts.values + h.weights
+    of_logits = q.weights * (of_weights - q.weights @ of_weights)
+    of_means = q.weights[:, None] * parts.means + h.means
+    of_scales = 2.0 * q.weights[:, None] * parts.variances * q.scales**2 + h.log_scales
+    gradient = np.concatenate([of_logits, of_means.reshape(-1), of_scales.reshape(-1)])
+    return float(q.weights @ parts.values), h.value, gradient
+
+
+def climb(surrogate: Surrogate, q: Mixture, box: Box, seed: int, samples: int, iterations: int) -> Climbed:
+    """Return the mixture where L-BFGS ends, started from ``q``."""
+    count, dimension = q.means.shape
+    base = base_points(count, samples, dimension, seed)
+
+    def mixture(flat: Vector) -> Mixture:
+        logits = flat[:count]
+        weights = np.exp(logits - logits.max())
+        means, logs = flat[count:].reshape(2, count, dimension)
+        return Mixture(weights / weights.sum(), means, np.exp(logs))
+
+    def objective(flat: Vector) -> tuple[float, Vector]:
+        expected, h, gradient = elbo(surrogate, mixture(flat), base)
+        return -(expected + h), -gradient
+
+    lower = np.concatenate([np.full(count, _LOWEST_LOGIT), np.tile(box.lower, count)])
+    upper = np.concatenate([np.full(count, 0.0), np.tile(box.upper, count)])
+    lower = np.append(lower, np.full(count * dimension, _SMALLEST))
+    upper = np.append(upper, np.full(count * dimension, _LARGEST))
+    logits = np.log(np.maximum(q.weights, 1e-9))
+    start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
+    start = np.clip(start, lower, upper)
+    found = scipy.optimize.minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=np.stack([lower, upper], axis=1),
+        options={"maxiter": iterations, "ftol": 1e-8, "maxcor": 20, "maxfun": 2 * iterations},
+    )  # fmt: skip
+    best = mixture(found.x)
+    expected, h, _ = elbo(surrogate, best, base)
+    return Climbed(best, expected + h, expected, h)
+
+
+def pruned(q: Mixture, least: float) -> Mixture:
+    """Without components of weight below ``least``; the heaviest always stays."""
+    kept = q.weights >= min(least, float(q.weights.max()))
+    weights = q.weights[kept]
+    return Mixture(weights / weights.sum(), q.means[kept], q.scales[kept])
+
+
+def grown(q: Mixture, u: Vector, log_ratio: Vector, count: int, share: float = 0.5) -> Mixture:
+    """With ``count`` more components, where p / q is largest among draws u (m, D) of q.
+
+    Each takes a point of large ratio and weight, apart from those before it, and the scales of the components
+    that explain the point, shrunk a little; together they take a part of the weight.
+    """
+    added: list[Vector] = []
+    scales: list[Vector] = []
+    parts = _log_parts(u, *q.parts())
+    order = np.argsort(-log_ratio, kind="stable")
+    for index in order[: 40 * count]:
+        own = q.scales[int(np.argmax(parts[index]))] * 0.7
+        apart = all(np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own) for at, sd in zip(added, scales, strict=True))
+        if apart:
+            added.append(u[index])
+            scales.append(own)
+        if len(added) == count:
+            break
+    fresh = np.full(len(added), share / (q.count + len(added)))
+    weights = np.concatenate([q.weights * (1.0 - fresh.sum()), fresh])
+    return Mixture(weights, np.concatenate([q.means, added]), np.concatenate([q.scales, scales]))
