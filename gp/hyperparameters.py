@@ -37,6 +37,7 @@ from gp.units import Coordinates, Units
 _UNDETERMINED = 0.7
 _OPEN_ENDED = 2.0
 _MANY_POINTS = 200
+_SMALLEST_SPREAD = 1e-120
 _SAME = 1e-6
 """Values that are the same but for rounding, in standard deviations of the targets."""
 
@@ -249,6 +250,7 @@ def fit(
         observed, y, noise = _merged(observed, y, noise)
     n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
     units = Units.of(on_host(observed), to_numpy(y))
+    _check_spread(units.output)
     problem = _problem(observed, y, kernel, mean, noise, units=units)
     if _without_noise(problem):
         _refuse_contradictions(problem, _SAME * units.output)
@@ -306,6 +308,15 @@ def _check_kinds(mean: object, priors: object) -> None:
         raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
 
 
+def _check_spread(spread: float) -> None:
+    """Raise ValueError where the variance of the targets is no number any more."""
+    if not _SMALLEST_SPREAD < spread < 1 / _SMALLEST_SPREAD:
+        raise ValueError(
+            f"y has a spread of {spread:.3g}, whose square is out of the range of floating-point numbers: "
+            "give the targets in another unit"
+        )
+
+
 def _without_noise(problem: Problem) -> bool:
     """Tell whether neither the model nor its kernel has noise."""
     white = any(parameter.kind == "noise" for parameter in problem.kernel.parameters())
@@ -337,6 +348,7 @@ def _checked_data(
 
 def _merged(observed: Functional, y: Array, noise: Any) -> tuple[Functional, Array, Any]:
     """Return the observations without those values that repeat another, their noise included."""
+    noise = noise if isinstance(noise, str) else as_noise(noise, len(y), y)
     each = to_numpy(noise).reshape(-1) if getattr(noise, "ndim", 0) == 1 else np.zeros(len(y))
     blocks, kept = [], []
     for block, part in pieces(observed):

@@ -392,8 +392,8 @@ def test_copies_can_be_merged():
     alone = gp.fit(again[0][apart], again[1][apart], n_starts=1)
     np.testing.assert_array_equal(merged.x, alone.x)
     np.testing.assert_array_equal(merged.hyperparameters.theta, alone.hyperparameters.theta)
-    noise = np.concatenate([np.full(40, 0.1), np.full(5, 0.1), np.full(10, 0.2)])
-    assert len(gp.fit(*again, noise=noise, copies="merge", n_starts=1).y) == 50
+    noise = [0.1] * 45 + [0.2] * 10
+    assert len(gp.fit(*again, noise=noise, copies="merge", n_starts=1).noise) == 50
     tensors = gp.fit(*(torch.from_numpy(part) for part in again), copies="merge", n_starts=1)
     assert tensors.y.shape == (45,)
     slopes = [gp.Values(again[0]), gp.Gradients(x[:4])]
@@ -401,6 +401,12 @@ def test_copies_can_be_merged():
     assert len(with_slopes.y) == 45 + 8
     with pytest.raises(ValueError, match="copies = 'drop': give 'count' or 'merge'"):
         gp.fit(*again, copies="drop")
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_targets_without_squares_are_named(unit, data):
+    with pytest.raises(ValueError, match="y has a spread of"):
+        gp.fit(data[0], unit * data[1])
 
 
 def test_nothing_to_fit_to(data):
