@@ -68,7 +68,7 @@ def _floating(name: str, values: Array, like: Array | None = None) -> Array:
     if type(values) is np.ndarray and values.dtype in (np.float64, np.float32):
         return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{name} has {np.ma.count_masked(values)} masked entries: leave those rows out")
+        raise ValueError(f"{name} has {int(np.sum(values.mask))} masked entries: leave those rows out")
     if np.iscomplexobj(values):
         raise TypeError(f"{name} is a {describe(values)}: give real numbers")
     try:
