@@ -51,7 +51,7 @@ def log_evidence(x, y, lengthscale, jitter):
 @pytest.mark.skipif(np.finfo(EXTENDED).eps > 1e-18, reason="no extended precision on this machine")
 @pytest.mark.parametrize(("n", "seed"), [(15, 0), (15, 2), (25, 3)])
 def test_sd_of_lengthscales_is_that_of_a_posterior_on_a_grid(n, seed):
-    """But for the skewness that Laplace leaves out, and an optimum that rounding moves by some tenths of an sd."""
+    """But for skewness, which Laplace leaves out, and an optimum that rounding moves by tenths of an sd."""
     x, y = drawn(seed, n)
     found = gp.fit([gp.Values(x), gp.Gradients(x)], [y[:n], y[n:]], noise=None).hyperparameters
     # whether the optimum itself needs any is a matter of the last digit; its neighbours do
