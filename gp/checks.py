@@ -46,6 +46,10 @@ def as_noise(noise: Array | None, size: int, like: Array) -> Array:
     """Return noise variances, a number or (size,), after checking that they are >= 0 and finite."""
     if noise is None:
         return 0.0
+    if isinstance(noise, bool | np.bool_):
+        raise TypeError(f"noise = {noise!r}: give variances, a number or one for each observation")
+    if not isinstance(noise, int | float) and not hasattr(noise, "ndim"):
+        noise = _floating("noise", noise)
     if isinstance(noise, int | float):
         values, noise = np.asarray(noise, dtype=float), float(noise)
     else:
@@ -61,12 +65,15 @@ def _floating(name: str, values: Array, like: Array | None = None) -> Array:
     """Return an array of real numbers in float32 or float64; whole numbers in the dtype of ``like``."""
     if is_torch(values):
         return _floating_tensor(name, values, like)
-    if isinstance(values, np.ndarray) and values.dtype in (np.float64, np.float32):
+    if type(values) is np.ndarray and values.dtype in (np.float64, np.float32):
         return values
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} has {int(np.sum(values.mask))} masked entries: leave those rows out")
     if np.iscomplexobj(values):
         raise TypeError(f"{name} is a {describe(values)}: give real numbers")
     try:
-        return np.asarray(values, dtype=float)
+        single = isinstance(values, np.ndarray) and values.dtype == np.float32
+        return np.asarray(values, dtype=np.float32 if single else float)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} cannot be read as an array of real numbers: {error}") from None
 

@@ -28,7 +28,7 @@ from gp.grams import on_host, pieces
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.means import Constant, Mean
-from gp.observations import Functional, Values, as_functional
+from gp.observations import Functional, Observations, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
 from gp.search import Search, curvature, log_evidence, search
@@ -37,6 +37,7 @@ from gp.units import Coordinates, Units
 _UNDETERMINED = 0.7
 _OPEN_ENDED = 2.0
 _MANY_POINTS = 200
+_SMALLEST_SPREAD = 1e-120
 _SAME = 1e-6
 """Values that are the same but for rounding, in standard deviations of the targets."""
 
@@ -147,7 +148,8 @@ class Hyperparameters:
         """Say how many rows are copies of another, and what to do about it."""
         return (
             f"{self.n_repeated} of {len(self.problem.y)} rows repeat another, targets and all, and so the "
-            "evidence grows without bound as the noise vanishes: keep one of each where they are copies"
+            "evidence grows without bound as the noise vanishes: keep one of each where they are copies, "
+            "copies='merge'"
         )
 
     def _open_ended(self) -> Any:
@@ -190,6 +192,7 @@ def fit(
     *,
     method: Literal["map", "evidence"] = "map",
     priors: Priors | None = None,
+    copies: Literal["count", "merge"] = "count",
     n_starts: int | None = None,
     max_iterations: int = 200,
     seed: int | np.random.Generator = 0,
@@ -212,6 +215,11 @@ def fit(
     method : ``"map"`` maximises evidence times prior, ``"evidence"`` the evidence within the same
         bounds. They differ only outside the plateaus of the priors.
     priors : :class:`gp.priors.Priors`; weak by default.
+    copies : what becomes of rows that repeat another, targets and noise and all: ``"count"`` takes them
+        for observations of their own, as the evidence does, which then asks for a noise that explains
+        why they agree to the last digit: none. ``"merge"`` keeps one of each; the posterior has been
+        conditioned on those. Give it where such rows are copies of one record, or where targets are
+        rounded; squared errors are smaller then (the densities at further copies are, too).
     n_starts : how many starting points are tried by a short climb, of which the best goes on. By
         default 3 up to five dimensions and 3 more for each further one, and at least 6 beyond 200
         points: optima of the evidence multiply with the inputs that may or may not matter, and
@@ -235,11 +243,14 @@ def fit(
         For entries that are not finite, no data, a point with two values where there is no noise, or
         arguments that are not among those above.
     """
-    _check_choices(method, noise, n_starts, max_iterations)
+    _check_choices(method, noise, copies, n_starts, max_iterations)
     _check_kinds(mean, priors)
     observed, y = _checked_data(x, y)
+    if copies == "merge":
+        observed, y, noise = _merged(observed, y, noise)
     n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
     units = Units.of(on_host(observed), to_numpy(y))
+    _check_spread(units.output)
     problem = _problem(observed, y, kernel, mean, noise, units=units)
     if _without_noise(problem):
         _refuse_contradictions(problem, _SAME * units.output)
@@ -276,9 +287,13 @@ def fit(
     return posterior_at(hyperparameters, hyperparameters.theta, observed, y)
 
 
-def _check_choices(method: str, noise: object, n_starts: int | None, max_iterations: int) -> None:
+def _check_choices(
+    method: str, noise: object, copies: str, n_starts: int | None, max_iterations: int
+) -> None:
     if method not in ("map", "evidence"):
         raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
+    if copies not in ("count", "merge"):
+        raise ValueError(f"copies = {copies!r}: give 'count' or 'merge'")
     if isinstance(noise, str) and noise != "learn":
         raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
     if (n_starts is not None and n_starts < 1) or max_iterations < 1:
@@ -291,6 +306,15 @@ def _check_kinds(mean: object, priors: object) -> None:
         raise TypeError(f"mean = {mean!r}: give a mean function, such as those of gp.means")
     if priors is not None and not isinstance(priors, Priors):
         raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
+
+
+def _check_spread(spread: float) -> None:
+    """Raise ValueError where the variance of the targets is no number any more."""
+    if not _SMALLEST_SPREAD < spread < 1 / _SMALLEST_SPREAD:
+        raise ValueError(
+            f"y has a spread of {spread:.3g}, whose square is out of the range of floating-point numbers: "
+            "give the targets in another unit"
+        )
 
 
 def _without_noise(problem: Problem) -> bool:
@@ -320,6 +344,24 @@ def _checked_data(
             "use GaussianProcess(kernel).condition(x, y), which works without"
         )
     return observed, as_values("y", flat(y), len(observed), observed.x)
+
+
+def _merged(observed: Functional, y: Array, noise: Any) -> tuple[Functional, Array, Any]:
+    """Return the observations without those values that repeat another, their noise included."""
+    noise = noise if isinstance(noise, str) else as_noise(noise, len(y), y)
+    each = to_numpy(noise).reshape(-1) if getattr(noise, "ndim", 0) == 1 else np.zeros(len(y))
+    blocks, kept = [], []
+    for block, part in pieces(observed):
+        places = np.arange(part.start, part.stop)
+        if isinstance(block, Values):
+            rows = np.column_stack([to_numpy(block.x), to_numpy(y[part]), each[part]])
+            first = np.sort(np.unique(rows, axis=0, return_index=True)[1])
+            block, places = Values(block.x[first]), places[first]
+        blocks.append(block)
+        kept.append(places)
+    index = np.concatenate(kept)
+    merged = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
+    return merged, y[index], noise[index] if getattr(noise, "ndim", 0) == 1 else noise
 
 
 def posterior_at(

@@ -380,6 +380,35 @@ def test_copies_of_rows_that_make_the_noise_vanish_are_named(data):
     assert smooth.hyperparameters.n_repeated == 0  # one copy among values that are noisy does no harm
 
 
+def test_copies_can_be_merged():
+    """The same as a fit without them; rows that differ in their target or their noise are no copies."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((40, 2))
+    y = np.sin(2 * x[:, 0]) + 0.3 * rng.standard_normal(40)
+    again = np.concatenate([x, x[:15]]), np.concatenate([y, y[:10], y[10:15] + 1.0])
+    merged = gp.fit(*again, copies="merge", n_starts=1)
+    assert len(merged.y) == 45
+    apart = np.r_[0:40, 50:55]
+    alone = gp.fit(again[0][apart], again[1][apart], n_starts=1)
+    np.testing.assert_array_equal(merged.x, alone.x)
+    np.testing.assert_array_equal(merged.hyperparameters.theta, alone.hyperparameters.theta)
+    noise = [0.1] * 45 + [0.2] * 10
+    assert len(gp.fit(*again, noise=noise, copies="merge", n_starts=1).noise) == 50
+    tensors = gp.fit(*(torch.from_numpy(part) for part in again), copies="merge", n_starts=1)
+    assert tensors.y.shape == (45,)
+    slopes = [gp.Values(again[0]), gp.Gradients(x[:4])]
+    with_slopes = gp.fit(slopes, [again[1], np.zeros((4, 2))], copies="merge", n_starts=1)
+    assert len(with_slopes.y) == 45 + 8
+    with pytest.raises(ValueError, match="copies = 'drop': give 'count' or 'merge'"):
+        gp.fit(*again, copies="drop")
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_targets_without_squares_are_named(unit, data):
+    with pytest.raises(ValueError, match="y has a spread of"):
+        gp.fit(data[0], unit * data[1])
+
+
 def test_nothing_to_fit_to(data):
     with pytest.raises(ValueError, match="x has no points"):
         gp.fit(data[0][:0], data[1][:0])

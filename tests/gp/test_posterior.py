@@ -343,6 +343,7 @@ BAD = {
         TypeError,
         "float32",
     ),
+    "masked": (lambda x, y: (np.ma.masked_greater(x, 1.0), y), ValueError, "x has . masked entries"),
     "text": (lambda x, y: (x, ["a"] * 12), TypeError, "y cannot be read"),
 }
 
@@ -360,6 +361,17 @@ def test_bad_noise_is_named(noise, data):
     x, y, _ = data
     with pytest.raises(ValueError, match="noise"):
         gp.GaussianProcess(KERNELS["se"], noise=noise).condition(x, y)
+
+
+def test_noise_may_be_a_list_and_arrays_of_other_kinds_are_taken(data):
+    x, y, at = data
+    process = gp.GaussianProcess(KERNELS["se"])
+    expected = process.condition(x, y, np.full(12, 0.1)).mean(at)
+    np.testing.assert_array_equal(process.condition(x, y, [0.1] * 12).mean(at), expected)
+    unmasked = np.ma.masked_array(x, mask=False)
+    np.testing.assert_array_equal(process.condition(unmasked, list(y), [0.1] * 12).mean(at), expected)
+    with pytest.raises(TypeError, match="noise = True"):
+        process.condition(x, y, True)
 
 
 def test_other_bad_arguments_are_named(data):
