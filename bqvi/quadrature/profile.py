@@ -72,7 +72,8 @@ class Profile:
     @cached_property
     def common_scale(self) -> float:
         """The mean of the scales."""
-        return float(np.mean(self.scales))
+        flat = self.residual.reshape(-1)
+        return max(float(flat @ flat) / (self.degrees * self.residual.shape[1]), _TINY)
 
     @property
     def inflation(self) -> float:
@@ -85,7 +86,7 @@ class Profile:
         """The restricted log likelihood summed over outputs, up to constants."""
         determinant = 0.5 * float(self.factor.log_determinant) + 0.5 * np.log(self.information)
         fit = 0.5 * self.degrees * np.log(self.common_scale)
-        return float(-len(self.scales) * (fit + determinant))
+        return float(-self.residual.shape[1] * (fit + determinant))
 
     @cached_property
     def weights(self) -> Any:
@@ -100,7 +101,7 @@ class Profile:
 
     def matrix_gradient(self) -> Any:
         """Return d log_likelihood / dK, (n, n), by the envelope theorem."""
-        gradient = -0.5 * len(self.scales) * self.projected_inverse
+        gradient = (-0.5 * self.residual.shape[1]) * self.projected_inverse
         weights = self.weights
         gradient += 0.5 / self.common_scale * weights @ weights.T
         return gradient

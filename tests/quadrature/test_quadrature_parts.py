@@ -12,7 +12,7 @@ from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
 from bqvi.quadrature.families import ROUGH, SMOOTH
 from bqvi.quadrature.nodes import Reduction, greedy
-from bqvi.quadrature.products import products, triple
+from bqvi.quadrature.products import products, square, triple
 from bqvi.quadrature.profile import profile
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, surrogate
@@ -328,7 +328,7 @@ def test_products_of_kernels_against_a_rule(kind):
     member = surrogate("test", identity(measure), SMOOTH, Data(v, v[:, :1]), np.append(np.log(lengths), -9))
     p = products(member)
     np.testing.assert_allclose(p.single, kernel(points, v).T @ to_data, rtol=1e-6)
-    assert p.square == pytest.approx(float(weights @ kernel(points, points) ** 2 @ weights), rel=1e-6)
+    assert square(member) == pytest.approx(float(weights @ kernel(points, points) ** 2 @ weights), rel=1e-6)
 
 
 @pytest.mark.parametrize("matched", [False, True])
