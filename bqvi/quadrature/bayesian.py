@@ -68,6 +68,10 @@ class Model(Protocol):
         """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
         ...
 
+    def weights(self, member: Surrogate) -> Any:
+        """Return the derivatives of that mean in the m observations of the process, (m,)."""
+        ...
+
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return the indices of ``count`` of the candidates (M, D) to evaluate next.
 
@@ -221,7 +225,10 @@ def whole_ensemble(problem: Problem, state: State) -> Ensemble:
 def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
-    judgement = judge(state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift)
+    weights = problem.model.weights(state.ensemble.best)
+    judgement = judge(
+        state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
+    )
     in_units = (values - units.centre) / units.unit
     mean, covariance = combined(*integral, judgement, in_units, state.sobol)
     unit = units.unit

@@ -13,11 +13,14 @@ Four questions are asked, of data that are there anyway.
    add up to. With z_t^2 the squares of T increments in that unit, and r the ratio of the two sums, which
    counts as m nodes, the final variance is scaled by
 
-       kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
+       kappa^2 = max(1, (2 + sum_t z_t^2 + m r) / (2 + T + m)),
 
-   drawn to 2 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
+   drawn to 1 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
    as at most ``MOST_REASSURED``: there are always more of them than of increments, and they say less about
-   the integral.
+   the integral. A jump is wrong at the two nodes beside it and nowhere else, which no ratio of sums shows;
+   but without node i the integral would be another by w_i e_i, its weight times its error, and
+   max(0, sum_i w_i^2 (e_i^2 - s_i^2)), by how much these squares exceed what was promised of them (s_i), is
+   added to the variance (a jackknife, less its expectation).
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
    exp(|u|^2 / 4) (:mod:`growing`), nodes say little about what lies beyond them, and averages less: the
    result is the surrogate's, not credible, and its standard deviation contains what may lie there
@@ -63,7 +66,7 @@ GROWTH_NATS = 0.9
 MOST_REASSURED = 10.0
 HEAVIEST = 0.8
 """Heavier tails are taken for one of this shape: what lies beyond them cannot be told from a few values."""
-_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
+_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 1.0
 
 
 def predicts(dimension: int) -> float:
@@ -95,6 +98,7 @@ class Judgement:
     inflation : kappa. grows : whether the evidence is for growth in the tails.
     beyond : (o,), what may lie beyond the nodes then, in the units of the process; otherwise zero.
     constant : (o,), whether all values of an output are the same.
+    excess : (o,), the variance that nodes left out have beyond what was promised.
     """
 
     explained: float
@@ -103,6 +107,7 @@ class Judgement:
     grows: bool
     beyond: Any
     constant: Any
+    excess: Any
 
     @property
     def predicts(self) -> bool:
@@ -155,7 +160,7 @@ class Judgement:
 
 
 def judge(
-    ensemble: Ensemble, sobol: Any, past: list[Past], values: Any = None, shift: float = 0.0
+    ensemble: Ensemble, sobol: Any, past: list[Past], values: Any, shift: float, weights: Any
 ) -> Judgement:
     """Answer the four questions.
 
@@ -163,17 +168,19 @@ def judge(
     ----------
     ensemble : fitted to n nodes. sobol : (n,), which of them come from the Sobol sequence.
     past : estimates in order of time, the present one last.
-    values : (n, o), of f at the nodes in units of the process; without, nothing is said of the tails.
-    shift : of the present units.
+    values : (n, o), of f at the nodes in units of the process. shift : of the present units.
+    weights : (m,), by how much the integral changes with each of the m observations.
     """
     best = ensemble.best
-    errors, sds = (part[: len(sobol)][sobol] for part in best.profile.leave_one_out())
+    all_errors, all_sds = best.profile.leave_one_out()
+    excess = np.maximum(weights**2 @ (all_errors**2 - all_sds**2), 0.0)
+    errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
     grows = ensemble.growth > GROWTH_NATS * len(sobol)
-    outside = np.zeros(best.data.outputs) if values is None or not grows else beyond(best.data.u, values)
+    outside = beyond(best.data.u, values) if grows else np.zeros(best.data.outputs)
     inflation = kappa(past, shift, left_out(errors, sds))
     constant = np.ptp(best.data.values, axis=0) == 0
     explained = share_explained(errors, best.data.values[sobol])
-    return Judgement(explained, _gain(ensemble), inflation, grows, outside, constant)
+    return Judgement(explained, _gain(ensemble), inflation, grows, outside, constant, excess)
 
 
 def believable(ensemble: Ensemble, sobol: Any) -> bool:
@@ -255,7 +262,8 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     size = np.abs(values).max(axis=0)
     # a constant is 0 where its mean was subtracted, and its size is the unit then
     unseen = judgement.constant * np.where(size > 0, size, 1.0) / (len(values) + 2.0)
-    covariance = judgement.inflation**2 * covariance + np.diag(judgement.beyond**2 + unseen**2)
+    further = judgement.beyond**2 + unseen**2 + judgement.excess
+    covariance = judgement.inflation**2 * covariance + np.diag(further)
     alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
         return mean, covariance

@@ -36,6 +36,10 @@ class Direct:
         mean, unit = member.integral()
         return mean[0], member.profile.inflation * float(unit[0, 0]) * member.profile.covariance
 
+    def weights(self, member: Surrogate) -> Any:
+        """Return the weights of Bayesian quadrature, (m,)."""
+        return member.profile.weights_of(member.with_integral(), float(member.data.centred))
+
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return the candidates that reduce the integral's variance most."""
         return greedy(member, candidates, count, given)

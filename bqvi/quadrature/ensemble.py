@@ -140,7 +140,11 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
         found[GROWING] = (plain, GROWS)
     if isinstance(measure, Gaussian) and not smooth_only:
         box = cube(measure.dimension)
-        found["cube"], found["cube, rough"], found["cube, broken"] = (box, SMOOTH), (box, ROUGH), (box, BROKEN)
+        found["cube"], found["cube, rough"], found["cube, broken"] = (
+            (box, SMOOTH),
+            (box, ROUGH),
+            (box, BROKEN),
+        )
     if isinstance(measure, Uniform) and not smooth_only:
         found["axes, broken"] = (plain, BROKEN)
     return found
@@ -174,7 +178,7 @@ def _premature(known: Mapping[str, tuple[Chart, Family]], name: str, members: li
     """Whether a broken candidate has to wait until functions that are not smooth are ahead."""
     if name not in known or known[name][1] is not BROKEN:
         return False
-    scores = {smooth: -np.inf for smooth in (True, False)}
+    scores = dict.fromkeys((True, False), -np.inf)
     for member in members:
         if member.name != GROWING:
             scores[member.family.smooth] = max(scores[member.family.smooth], _score(member))

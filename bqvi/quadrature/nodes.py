@@ -127,7 +127,9 @@ class Reduction:
         row = self.columns(best) - self.half[:, best] @ self.half
         for earlier in self.rows:
             row = row - earlier[best] * earlier
-        row = row / total
+        # cov(f, f*)^2 <= var f var f*: beyond that are rounding errors, which would grow from node to node
+        bound = np.sqrt(np.maximum(self.variance, 0.0))
+        row = np.minimum(np.maximum(row / total, -bound), bound)
         self.rows.append(row)
         self.signal = self.signal - self.signal[best] / total * row
         self.variance = self.variance - row**2

@@ -73,7 +73,8 @@ class Profile:
     def common_scale(self) -> float:
         """The mean of the scales."""
         flat = self.residual.reshape(-1)
-        return max(float(flat @ flat) / (self.degrees * self.residual.shape[1]), _TINY)
+        square = float(flat @ flat)
+        return max(square / float(self.degrees * self.residual.shape[1]), _TINY)
 
     @property
     def inflation(self) -> float:
@@ -111,6 +112,15 @@ class Profile:
         precision = np.maximum(np.diag(self.projected_inverse), _TINY)
         errors = self.weights / precision[:, None]
         return errors, np.sqrt(self.inflation * self.scales / precision[:, None])
+
+    def weights_of(self, cross: Any, basis: float) -> Any:
+        """Return the weights (n,) of the data in the mean of a functional.
+
+        ``cross`` are its covariances with the data, (n,); ``basis`` is h of it.
+        """
+        half = self.factor.solve(cross)
+        rest = (basis - half @ self.whitened_basis) / self.information
+        return self.factor.solve(half + rest * self.whitened_basis, transposed=True)
 
     def predict(self, cross: Any, basis: Any, prior: Any) -> tuple[Any, Any]:
         """Return means (m, o) of functionals and their covariance (m, m) for unit scale.

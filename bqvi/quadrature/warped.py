@@ -75,6 +75,12 @@ class Warped:
             variance += scale**2 * more_variance
         return np.array([mean]), np.array([[variance]])
 
+    def weights(self, member: Surrogate) -> Any:
+        """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
+        lengths, data = np.exp(member.theta[:-1]), member.view.observed.x
+        of_mean = single(lengths, member.chart.measure, data, data) @ member.profile.weights[:, 0]
+        return member.profile.weights_of(of_mean, 0.0)
+
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         reduction = _linearised(member, candidates)
