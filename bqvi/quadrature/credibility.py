@@ -8,10 +8,10 @@ Four questions are asked, of data that are there anyway.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
    and noise) by ``LEAST_GAIN`` nats.
 3. *Did it keep its promises?* If the standard deviations were right, the estimate after more nodes
-   would differ from an earlier one that passed the first two questions by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale), and the
-   squared errors of leave-one-out predictions at the Sobol nodes would add up to what their variances
-   add up to. With z_t^2 the squares of T increments in that unit, and r the ratio of the two sums, which
-   counts as m nodes, the final variance is scaled by
+   would differ from an earlier one that passed the first two questions by increments of variance
+   sd_(t-1)^2 - sd_t^2 (a martingale), and the squared errors of leave-one-out predictions at the Sobol
+   nodes would add up to what their variances add up to. With z_t^2 the squares of T increments in that
+   unit, and r the ratio of the two sums, which counts as m nodes, the final variance is scaled by
 
        kappa^2 = max(1, (2 + sum_t z_t^2 + m r) / (2 + T + m)),
 
@@ -34,7 +34,7 @@ farthest / (1 - k) for a Pareto tail of shape k (from 0 to ``HEAVIEST``): values
 that they missed. A surrogate that explains at least ``EXPLAINED`` of the variance, with evidence, is
 *credible*: the two are combined by their precisions,
 
-    w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a = kappa sd of the surrogate, b of the average,
+    w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
 as if they erred alike, which changes nothing where a << b. Otherwise the result says so, and is a
 mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
