@@ -69,10 +69,10 @@ class Factor:
     @cached_property
     def _diagonal(self) -> Array:
         xp = namespace(self.head)
-        diagonal = xp.linalg.diagonal(self.head)
+        diagonal = self.head.diagonal()
         if self.rows is None:
             return diagonal
-        corner = xp.linalg.diagonal(self.rows[:, self.head.shape[0] :])
+        corner = self.rows[:, self.head.shape[0] :].diagonal()
         return xp.concat([diagonal, corner])
 
     def solve(self, b: Array, transposed: bool = False) -> Array:
@@ -126,14 +126,14 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
     if matrix.shape[0] == 0:
         return Factor(matrix)
     xp = namespace(matrix)
-    scale = xp.linalg.diagonal(matrix) if scale is None else scale
+    scale = matrix.diagonal() if scale is None else scale
     largest = float((scale.detach() if is_torch(scale) else scale).max())
     rounding = float(xp.finfo(matrix.dtype).eps)
     least = rounding * SMALLEST_PIVOT * scale
     last = max(jitter, min(LAST_JITTER * rounding, LARGEST_JITTER))
     while jitter <= last:
         lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
-        if lower is not None and bool((xp.linalg.diagonal(lower) ** 2 >= least).all()):
+        if lower is not None and bool((lower.diagonal() ** 2 >= least).all()):
             return Factor(lower, jitter)
         if not largest > 0:
             break

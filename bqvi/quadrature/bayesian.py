@@ -1,7 +1,8 @@
 """Bayesian quadrature as a loop (thesis Eqs 7.12, 7.17; O'Hagan 1991).
 
     nodes     = Sobol through the measure, at first and while the surrogate does not predict;
-                then those that reduce the variance of the integral most
+                then those that reduce the variance of the integral most, and as checks one of the
+                sequence for each three of these
     values    = integrand(nodes)
     ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
@@ -28,7 +29,7 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.credibility import Judgement, Past, combined, judge, predicts
+from bqvi.quadrature.credibility import Judgement, Past, believable, combined, explained_by, judge, predicts
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
@@ -40,6 +41,9 @@ from bqvi.quadrature.surrogate import Data, Surrogate
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
+CHECKS = 0.25
+"""At least this share of the nodes is of the Sobol sequence, which nobody chose: they are what tells whether
+a surrogate that chooses the other nodes overlooks something."""
 GROWTH = 1.3
 """Nodes are added, and hyperparameters refitted, when there are 30 % more."""
 
@@ -56,7 +60,7 @@ class Units:
 class Model(Protocol):
     """What a Gaussian process stands for, and what follows for the integral."""
 
-    def data(self, problem: Problem, state: State, values: Any) -> tuple[Data, Any, Any]:
+    def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
         """Return the data of the process for values (n, o) of f e^-shift, and centre and unit, (o,)."""
         ...
 
@@ -64,8 +68,15 @@ class Model(Protocol):
         """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
         ...
 
-    def choose(self, member: Surrogate, candidates: Any, count: int) -> Any:
-        """Return the indices of ``count`` of the candidates (M, D) to evaluate next."""
+    def weights(self, member: Surrogate) -> Any:
+        """Return the derivatives of that mean in the m observations of the process, (m,)."""
+        ...
+
+    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
+        """Return the indices of ``count`` of the candidates (M, D) to evaluate next.
+
+        The first ``given`` of the candidates will be evaluated anyway, and are not counted.
+        """
         ...
 
 
@@ -156,7 +167,7 @@ def step(problem: Problem, state: State) -> State:
         u=np.concatenate([state.u, new]),
         values=np.concatenate([state.values, seen.values]),
         slopes=slopes,
-        sobol=np.append(state.sobol, np.full(len(new), from_sobol)),
+        sobol=np.append(state.sobol, from_sobol),
     )
     return _learnt(problem, grown, began)
 
@@ -214,9 +225,12 @@ def whole_ensemble(problem: Problem, state: State) -> Ensemble:
 def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
-    judgement = judge(state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift)
-    plain = ((values - units.centre) / units.unit)[state.sobol]
-    mean, covariance = combined(*integral, judgement, plain)
+    weights = problem.model.weights(state.ensemble.best)
+    judgement = judge(
+        state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
+    )
+    in_units = (values - units.centre) / units.unit
+    mean, covariance = combined(*integral, judgement, in_units, state.sobol)
     unit = units.unit
     return units.centre + unit * mean, np.outer(unit, unit) * covariance, units, judgement
 
@@ -233,7 +247,12 @@ def _learnt(problem: Problem, state: State, began: float) -> State:
     state = replace(state, ensemble=found)
     moments = found.integral(problem.model.moments)
     units = _units(problem, state)[1]
-    past = Past(units.centre + units.unit * moments[0], units.unit**2 * np.diag(moments[1]), units.shift)
+    past = Past(
+        units.centre + units.unit * moments[0],
+        units.unit**2 * np.diag(moments[1]),
+        units.shift,
+        believable(found, state.sobol),
+    )
     state = replace(state, past=(*state.past, past))
     mean, covariance, units, _ = _estimate(problem, state, moments)
     seconds = state.seconds + time.perf_counter() - began
@@ -251,42 +270,53 @@ def number(values: Any) -> Any:
 def _unlogged(problem: Problem, state: State) -> tuple[Any, float]:
     if problem.integrand.logarithmic:
         return unlogged(state.values)
-    if problem.noise is not None or state.slopes is not None:
-        return state.values, 0.0  # what comes with them is in the units of the values
     return in_range(state.values)
 
 
 def _units(problem: Problem, state: State) -> tuple[Any, Units]:
     values, shift = _unlogged(problem, state)
-    _, centre, unit = problem.model.data(problem, state, values)
+    _, centre, unit = problem.model.data(problem, state, values, shift)
     return values, Units(shift, centre, unit)
 
 
 def data_of(problem: Problem, state: State) -> Data:
     """Return what the surrogates are fitted to."""
-    return problem.model.data(problem, state, _unlogged(problem, state)[0])[0]
+    return problem.model.data(problem, state, *_unlogged(problem, state))[0]
 
 
 def _batch(problem: Problem, state: State) -> int:
     return problem.batch or max(2, int((GROWTH - 1) * len(state)))
 
 
-def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, bool]:
-    """Return nodes (k, D) in standard coordinates, and whether they are from the Sobol sequence."""
+def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, Any]:
+    """Return nodes (k, D) in standard coordinates, and which of them are from the Sobol sequence, (k,)."""
     found = state.ensemble
     assert found is not None  # prepared by the caller
-    judgement = judge(found, state.sobol, list(state.past))
-    if problem.criterion is None and judgement.explained < predicts(problem.measure.dimension):
-        return _sequence(problem, count, state), True
+    explained = explained_by(found, state.sobol)
+    if problem.criterion is None and explained < predicts(problem.measure.dimension):
+        u = _sequence(problem, count, state)
+        return u, np.ones(len(u), dtype=bool)
     seed = _seed(problem, len(state))
     measure = problem.standard.measure
     finite = isinstance(measure, Empirical)
-    candidates = pool(measure, found.best.chart, seed, state.u)
     if problem.criterion is not None:
+        candidates = pool(measure, found.best.chart, seed, state.u)
         among = candidates if finite else None
         count = min(count, len(candidates)) if finite else count
-        return by_criterion(found.best, problem.criterion, count, seed, among), False
-    return candidates[problem.model.choose(found.best, candidates, count)], False
+        u = by_criterion(found.best, problem.criterion, count, seed, among)
+        return u, np.zeros(len(u), dtype=bool)
+    checks = _sequence(problem, _checks(state, count), state)
+    given = len(checks)
+    others = pool(measure, found.best.chart, seed, np.concatenate([state.u, checks]))
+    candidates = np.concatenate([checks, others])
+    chosen = problem.model.choose(found.best, candidates, count - given, given)
+    return np.concatenate([checks, candidates[chosen]]), np.arange(given + len(chosen)) < given
+
+
+def _checks(state: State, count: int) -> int:
+    """How many of the next ``count`` nodes continue the Sobol sequence."""
+    due = int(np.ceil(CHECKS * (len(state) + count))) - int(state.sobol.sum())
+    return min(max(due, 0), count)
 
 
 def _seed(problem: Problem, n: int) -> int:
@@ -295,6 +325,8 @@ def _seed(problem: Problem, n: int) -> int:
 
 def _sequence(problem: Problem, count: int, state: State | None) -> Any:
     """Return the next ``count`` points of the Sobol sequence, in standard coordinates."""
+    if count == 0:
+        return np.zeros((0, problem.measure.dimension))
     used = 0 if state is None else int(state.sobol.sum())
     if isinstance(problem.measure, Empirical):
         return _drawn(problem, count, state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import Row
 
-FORMAT = 1
+FORMAT = 2
 
 
 def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
@@ -31,7 +32,7 @@ def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
         arrays |= {f"theta.{name}": theta for name, theta in fits.thetas.items()}
         if fits.rotation is not None:
             arrays["rotation"] = fits.rotation
-    for name in ("mean", "variance", "shift"):
+    for name in ("mean", "variance", "shift", "promised"):
         arrays[f"past.{name}"] = np.array([getattr(past, name) for past in state.past])
     for name in ("n_evaluations", "seconds", "mean", "sd"):
         arrays[f"row.{name}"] = np.array([getattr(row, name) for row in state.rows])
@@ -52,6 +53,8 @@ def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
 
 def read(path: str | Path) -> tuple[State, dict[str, Any]]:
     """Read a file that `write` made; raises ValueError for something else, or another format."""
+    if not zipfile.is_zipfile(path) and Path(path).exists():
+        raise ValueError(f"{path} is not a saved quadrature: it is no .npz file")
     with np.load(Path(path), allow_pickle=False) as stored:
         if "header" not in stored:
             raise ValueError(f"{path} is not a saved quadrature: it has no header")
@@ -76,8 +79,11 @@ def read(path: str | Path) -> tuple[State, dict[str, Any]]:
 
 
 def _past(arrays: dict[str, Any]) -> tuple[Past, ...]:
-    columns = (arrays["past.mean"], arrays["past.variance"], arrays["past.shift"])
-    return tuple(Past(mean, var, float(shift)) for mean, var, shift in zip(*columns, strict=True))
+    columns = [arrays[f"past.{name}"] for name in ("mean", "variance", "shift", "promised")]
+    return tuple(
+        Past(mean, variance, float(shift), bool(promised))
+        for mean, variance, shift, promised in zip(*columns, strict=True)
+    )
 
 
 def _rows(arrays: dict[str, Any]) -> tuple[Row, ...]:

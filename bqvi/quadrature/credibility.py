@@ -8,16 +8,19 @@ Four questions are asked, of data that are there anyway.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
    and noise) by ``LEAST_GAIN`` nats.
 3. *Did it keep its promises?* If the standard deviations were right, the estimate after more nodes
-   would differ from an earlier one by increments of variance sd_(t-1)^2 - sd_t^2 (a martingale), and the
-   squared errors of leave-one-out predictions at the Sobol nodes would add up to what their variances
-   add up to. With z_t^2 the squares of T increments in that unit, and r the ratio of the two sums, which
-   counts as m nodes, the final variance is scaled by
+   would differ from an earlier one that passed the first two questions by increments of variance
+   sd_(t-1)^2 - sd_t^2 (a martingale), and the squared errors of leave-one-out predictions at the Sobol
+   nodes would add up to what their variances add up to. With z_t^2 the squares of T increments in that
+   unit, and r the ratio of the two sums, which counts as m nodes, the final variance is scaled by
 
-       kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
+       kappa^2 = max(1, (2 + sum_t z_t^2 + m r) / (2 + T + m)),
 
-   drawn to 2 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
+   drawn to 1 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
    as at most ``MOST_REASSURED``: there are always more of them than of increments, and they say less about
-   the integral.
+   the integral. A jump is wrong at the two nodes beside it and nowhere else, which no ratio of sums shows;
+   but without node i the integral would be another by w_i e_i, its weight times its error, and
+   max(0, sum_i w_i^2 (e_i^2 - s_i^2)), by how much these squares exceed what was promised of them (s_i), is
+   added to the variance (a jackknife, less its expectation).
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
    exp(|u|^2 / 4) (:mod:`growing`), nodes say little about what lies beyond them, and averages less: the
    result is the surrogate's, not credible, and its standard deviation contains what may lie there
@@ -25,15 +28,21 @@ Four questions are asked, of data that are there anyway.
    seen at few nodes is not: asked for are ``GROWTH_NATS`` for each node over every other candidate.
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
-randomised quasi-Monte Carlo one; as its standard deviation stands that of simple Monte Carlo, which it
-seldom exceeds. A surrogate that explains at least ``EXPLAINED`` of the variance, with evidence, is
+randomised quasi-Monte Carlo one. As its standard deviation stands that of simple Monte Carlo, which it
+seldom exceeds, and that of one more node at what lies on average beyond the value farthest from it,
+farthest / (1 - k) for a Pareto tail of shape k (from 0 to ``HEAVIEST``): values drawn say nothing of a peak
+that they missed. A surrogate that explains at least ``EXPLAINED`` of the variance, with evidence, is
 *credible*: the two are combined by their precisions,
 
-    w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a = kappa sd of the surrogate, b of the average,
+    w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
 as if they erred alike, which changes nothing where a << b. Otherwise the result says so, and is a
 mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
 variance containing the gap between the two.
+
+An output whose values are all the same is taken for a constant c. It is unknown with what probability f
+differs from it, and by how much; by the rule of succession the next of n + 2 nodes would be the first, and
+|c| / (n + 2) is the standard deviation.
 
 While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
 sequence: chosen nodes are no better than its guess, and the fallback grows as long as it is needed.
@@ -48,14 +57,16 @@ from typing import Any
 import numpy as np
 
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.monte_carlo import average
-from bqvi.quadrature.tails import beyond
+from bqvi.quadrature.monte_carlo import Estimate, average
+from bqvi.quadrature.tails import beyond, pareto_shape
 
 EXPLAINED = 0.5
 LEAST_GAIN = 2.0
 GROWTH_NATS = 0.9
 MOST_REASSURED = 10.0
-_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
+HEAVIEST = 0.8
+"""Heavier tails are taken for one of this shape: what lies beyond them cannot be told from a few values."""
+_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 1.0
 
 
 def predicts(dimension: int) -> float:
@@ -65,11 +76,16 @@ def predicts(dimension: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """An earlier estimate: mean (o,) and variances (o,), in units of e^shift."""
+    """An earlier estimate: mean (o,) and variances (o,), in units of e^shift.
+
+    ``promised`` says whether the surrogate had passed the first two questions: otherwise its estimate was not
+    returned, and its standard deviation is no promise.
+    """
 
     mean: Any
     variance: Any
     shift: float
+    promised: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +97,8 @@ class Judgement:
     explained : share of the variance that is predicted. gain : log evidence over that of noise.
     inflation : kappa. grows : whether the evidence is for growth in the tails.
     beyond : (o,), what may lie beyond the nodes then, in the units of the process; otherwise zero.
+    constant : (o,), whether all values of an output are the same.
+    excess : (o,), the variance that nodes left out have beyond what was promised.
     """
 
     explained: float
@@ -88,6 +106,8 @@ class Judgement:
     inflation: float
     grows: bool
     beyond: Any
+    constant: Any
+    excess: Any
 
     @property
     def predicts(self) -> bool:
@@ -119,6 +139,11 @@ class Judgement:
                 "; what was promised of earlier estimates and of nodes left out was too much, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"
             )
+        if self.constant.all():
+            return (
+                "All values are the same. If the integrand is a constant, that is the integral; the standard "
+                "deviation is that of one further node at which it differs by as much as its size."
+            )
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
         if self.grows and self.predicts:
@@ -135,7 +160,7 @@ class Judgement:
 
 
 def judge(
-    ensemble: Ensemble, sobol: Any, past: list[Past], values: Any = None, shift: float = 0.0
+    ensemble: Ensemble, sobol: Any, past: list[Past], values: Any, shift: float, weights: Any
 ) -> Judgement:
     """Answer the four questions.
 
@@ -143,20 +168,38 @@ def judge(
     ----------
     ensemble : fitted to n nodes. sobol : (n,), which of them come from the Sobol sequence.
     past : estimates in order of time, the present one last.
-    values : (n, o), of f at the nodes in units of the process; without, nothing is said of the tails.
-    shift : of the present units.
+    values : (n, o), of f at the nodes in units of the process. shift : of the present units.
+    weights : (m,), by how much the integral changes with each of the m observations.
     """
     best = ensemble.best
-    errors, sds = (part[: len(sobol)][sobol] for part in best.profile.leave_one_out())
-    seen = best.data.values[sobol]
-    m = len(seen)
-    others = (seen - seen.mean(axis=0)) * m / max(m - 1, 1)
-    total = float(np.sum(others**2))
-    explained = 1.0 - float(np.sum(errors**2)) / total if total > 0 else 1.0
+    all_errors, all_sds = best.profile.leave_one_out()
+    excess = np.maximum(weights**2 @ (all_errors**2 - all_sds**2), 0.0)
+    errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
     grows = ensemble.growth > GROWTH_NATS * len(sobol)
-    outside = np.zeros(best.data.outputs) if values is None or not grows else beyond(best.data.u, values)
+    outside = beyond(best.data.u, values) if grows else np.zeros(best.data.outputs)
     inflation = kappa(past, shift, left_out(errors, sds))
-    return Judgement(explained, _gain(ensemble), inflation, grows, outside)
+    constant = np.ptp(best.data.values, axis=0) == 0
+    explained = share_explained(errors, best.data.values[sobol])
+    return Judgement(explained, _gain(ensemble), inflation, grows, outside, constant, excess)
+
+
+def believable(ensemble: Ensemble, sobol: Any) -> bool:
+    """Whether the surrogate passes the first two questions."""
+    return explained_by(ensemble, sobol) >= EXPLAINED and _gain(ensemble) >= LEAST_GAIN
+
+
+def explained_by(ensemble: Ensemble, sobol: Any) -> float:
+    """Answer the first question alone."""
+    errors, _ = ensemble.best.profile.leave_one_out()
+    return share_explained(errors[: len(sobol)][sobol], ensemble.best.data.values[sobol])
+
+
+def share_explained(errors: Any, values: Any) -> float:
+    """Return 1 - sum e_i^2 / sum (f_i - mean of the others)^2 for (m, o) both; 0 where f does not vary."""
+    m = len(values)
+    others = (values - values.mean(axis=0)) * m / max(m - 1, 1)
+    total = float(np.sum(others**2))
+    return 1.0 - float(np.sum(errors**2)) / total if total > 0 else 0.0
 
 
 def left_out(errors: Any, sds: Any) -> tuple[float, float]:
@@ -195,6 +238,8 @@ def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (
     nodes = nodes if ratio > 1 else min(nodes, MOST_REASSURED)
     total, count = _PRIOR_COUNT * _PRIOR_SQUARE + nodes * ratio, _PRIOR_COUNT + nodes
     for before, after in pairwise(past):
+        if not before.promised:
+            continue
         scale = np.exp(before.shift - after.shift)
         variance = before.variance * scale**2
         fall = np.maximum(variance - after.variance, 0.25 * variance)
@@ -207,19 +252,42 @@ def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (
     return float(np.sqrt(max(1.0, total / count)))
 
 
-def combined(mean: Any, covariance: Any, judgement: Judgement, sobol_values: Any) -> tuple[Any, Any]:
-    """Return mean (o,) and covariance (o, o) of the result, from those of the surrogate."""
-    covariance = judgement.inflation**2 * covariance + np.diag(judgement.beyond**2)
-    if len(sobol_values) < 2 or (judgement.grows and judgement.predicts):
+def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobol: Any) -> tuple[Any, Any]:
+    """Return mean (o,) and covariance (o, o) of the result, from those of the surrogate.
+
+    Parameters
+    ----------
+    values : (n, o), of f at the nodes in units of the process. sobol : (n,), which are of the Sobol sequence.
+    """
+    size = np.abs(values).max(axis=0)
+    # a constant is 0 where its mean was subtracted, and its size is the unit then
+    unseen = judgement.constant * np.where(size > 0, size, 1.0) / (len(values) + 2.0)
+    further = judgement.beyond**2 + unseen**2 + judgement.excess
+    covariance = judgement.inflation**2 * covariance + np.diag(further)
+    alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
+    if alone or np.sum(sobol) < 2:
         return mean, covariance
-    plain = average(sobol_values)
+    plain = drawn(values, sobol)
     own, other = np.diag(covariance), np.diag(plain.covariance)
-    w = float(np.mean(other / np.maximum(own + other, 1e-300)))
+    w = float(np.mean((other / np.maximum(own + other, 1e-300))[~judgement.constant]))
     if judgement.credible:
-        sd = w * np.sqrt(own) + (1 - w) * np.sqrt(other)
+        sd = np.where(judgement.constant, np.sqrt(own), w * np.sqrt(own) + (1 - w) * np.sqrt(other))
         scale = sd / np.sqrt(np.maximum(own, 1e-300))
         return w * mean + (1 - w) * plain.mean, covariance * np.outer(scale, scale)
     w *= judgement.weight
     gap = mean - plain.mean
     mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
     return w * mean + (1 - w) * plain.mean, mixed
+
+
+def drawn(values: Any, sobol: Any) -> Estimate:
+    """Return the average over Sobol nodes, and its covariance with that of one more node.
+
+    See the module; parameters are those of :func:`combined`.
+    """
+    found = average(values[sobol])
+    farthest = np.abs(values - found.mean).max(axis=0)
+    seen = np.abs(values[sobol] - np.median(values[sobol], axis=0))  # of a peak, the median is the foot
+    shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, HEAVIEST)
+    further = farthest / (1 - shapes) / (np.sum(sobol) + 1)
+    return Estimate(found.mean, found.covariance + np.diag(further**2))

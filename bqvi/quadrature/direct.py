@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 class Direct:
     """f ~ GP, counted from its mean over the nodes in its standard deviation there."""
 
-    def data(self, problem: Problem, state: State, values: Any) -> tuple[Data, Any, Any]:
+    def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
         """Return the data, and centre and unit of the outputs, (o,)."""
         unit, centre = _spread(values, problem.noise is not None), values.mean(axis=0)
         slopes = None
         if state.slopes is not None:
-            slopes = np.einsum("ndo,de->neo", state.slopes, problem.standard.map.scale) / unit
-        relative, variance = _noise(problem, state, float(unit[0]))
+            in_units = state.slopes * np.exp(-shift) / unit
+            slopes = np.einsum("ndo,de->neo", in_units, problem.standard.map.scale)
+        relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
         noisy = problem.noise is not None
         data = Data(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
         return data, centre, unit
@@ -34,9 +36,13 @@ class Direct:
         mean, unit = member.integral()
         return mean[0], member.profile.inflation * float(unit[0, 0]) * member.profile.covariance
 
-    def choose(self, member: Surrogate, candidates: Any, count: int) -> Any:
+    def weights(self, member: Surrogate) -> Any:
+        """Return the weights of Bayesian quadrature, (m,)."""
+        return member.profile.weights_of(member.with_integral(), float(member.data.centred))
+
+    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return the candidates that reduce the integral's variance most."""
-        return greedy(member, candidates, count)
+        return greedy(member, candidates, count, given)
 
 
 def _spread(values: Any, shared: bool) -> Any:
@@ -48,12 +54,12 @@ def _spread(values: Any, shared: bool) -> Any:
 
 
 def _noise(problem: Problem, state: State, unit: float) -> tuple[Any, float | None]:
-    """Relative noise variances (n,) or ``None``, and their mean in units, if it is known."""
+    """Relative noise variances (n,) or ``None``, and their mean in ``unit``, if it is known."""
     noise = problem.noise
     if noise is None or (isinstance(noise, str) and noise == "learn"):
         return None, None
     if not callable(noise):
-        return None, float(noise) / unit**2
+        return None, (sqrt(float(noise)) / unit) ** 2
     x = problem.standard.map.from_standard(state.u)
     variances = np.asarray(noise(x), dtype=float).reshape(-1)
     if variances.shape != (len(x),) or not np.all(np.isfinite(variances) & (variances > 0)):
@@ -61,4 +67,4 @@ def _noise(problem: Problem, state: State, unit: float) -> tuple[Any, float | No
             f"noise returned {variances!r:.200} for {len(x)} points: give one positive variance for each"
         )
     mean = float(variances.mean())
-    return variances / mean, mean / unit**2
+    return variances / mean, (sqrt(mean) / unit) ** 2

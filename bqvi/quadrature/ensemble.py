@@ -2,11 +2,11 @@
 
 Candidates are charts x families: the axes as they are, the axes turned to where the integrand varies,
 the cube, each with smooth or rough functions, functions that grow in the tails and, in many dimensions,
-sums of functions of few coordinates. Which of them holds
-is a hyperparameter like the others, and is treated so: each is fitted, and the integral is a mixture over
-candidates and, within each, over hyperparameters drawn from a Laplace approximation with importance
-weights. Its variance has the part
-within (what the nodes leave open) and the part between (what the hyperparameters leave open):
+sums of functions of few coordinates; where the rough are ahead of the smooth, broken ones too. Which of
+them holds is a hyperparameter like the others, and is treated so: each is fitted, and the integral is a
+mixture over candidates and, within each, over hyperparameters drawn from a Laplace approximation with
+importance weights. Its variance has the part within (what the nodes leave open) and the part between (what
+the hyperparameters leave open):
 
     mean = sum w_j m_j,     covariance = sum w_j (C_j + (m_j - mean)(m_j - mean)^T).
 
@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
-from bqvi.quadrature.families import GROWS, ROUGH, SMOOTH, SPARSE, Family
+from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
@@ -42,6 +42,7 @@ _MANY = 6
 """Dimensions from which functions of few coordinates are a candidate of their own."""
 _LEAST_DRAWS = 4
 PLAIN, TURNED, GROWING = "axes", "turned", "axes, growing"
+TURNED_ROUGH = "turned, rough"
 _PRIOR_PRECISION = 0.25
 """Of a hyperparameter that the data do not determine, on the log scale."""
 
@@ -139,7 +140,13 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
         found[GROWING] = (plain, GROWS)
     if isinstance(measure, Gaussian) and not smooth_only:
         box = cube(measure.dimension)
-        found["cube"], found["cube, rough"] = (box, SMOOTH), (box, ROUGH)
+        found["cube"], found["cube, rough"], found["cube, broken"] = (
+            (box, SMOOTH),
+            (box, ROUGH),
+            (box, BROKEN),
+        )
+    if isinstance(measure, Uniform) and not smooth_only:
+        found["axes, broken"] = (plain, BROKEN)
     return found
 
 
@@ -153,7 +160,7 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, precision: fl
     known = candidates(measure, data.smooth_only)
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
     for name in [*known, *([TURNED] if turns else [])]:
-        if name in earlier.resting:
+        if name in earlier.resting or (name not in earlier.thetas and _premature(known, name, members)):
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
@@ -164,7 +171,18 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, precision: fl
         starts += [earlier.thetas[name]] if seen else []
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], 1 if seen else 2, precision=precision))
-    return weighed(members)
+    return weighed(members + _turned_rough(measure, members, data, earlier, precision))
+
+
+def _premature(known: Mapping[str, tuple[Chart, Family]], name: str, members: list[Surrogate]) -> bool:
+    """Whether a broken candidate has to wait until functions that are not smooth are ahead."""
+    if name not in known or known[name][1] is not BROKEN:
+        return False
+    scores = dict.fromkeys((True, False), -np.inf)
+    for member in members:
+        if member.name != GROWING:
+            scores[member.family.smooth] = max(scores[member.family.smooth], _score(member))
+    return scores[False] <= scores[True]
 
 
 def again(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
@@ -175,9 +193,10 @@ def again(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
         for name, theta in earlier.thetas.items()
         if name in known and name not in earlier.resting
     ]
-    if earlier.rotation is not None and TURNED not in earlier.resting:
-        chart = rotated(measure, earlier.rotation)
-        members.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
+    for name, family in ((TURNED, SMOOTH), (TURNED_ROUGH, ROUGH)):
+        if name in earlier.thetas and name not in earlier.resting:
+            chart = rotated(measure, earlier.rotation)
+            members.append(surrogate(name, chart, family, data, earlier.thetas[name]))
     return weighed(members)
 
 
@@ -189,7 +208,8 @@ def weighed(members: list[Surrogate]) -> Ensemble:
 
 
 def _score(member: Surrogate) -> float:
-    angles = member.dimension * (member.dimension - 1) / 2 if member.name == TURNED else 0.0
+    turned = member.name in (TURNED, TURNED_ROUGH)
+    angles = member.dimension * (member.dimension - 1) / 2 if turned else 0.0
     return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
 
 
@@ -207,6 +227,29 @@ def _turned(
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
     return fitted(starts, 1 if earlier.rotation is not None else 2, precision=precision)
+
+
+def _turned_rough(
+    measure: Measure, members: list[Surrogate], data: Data, earlier: Fits, precision: float
+) -> list[Surrogate]:
+    """The surrogate that is not smooth on the turned axes, where the smooth one is the best of all.
+
+    Also where it was there before, and the smooth one is left out as far behind.
+    """
+    if not isinstance(measure, Gaussian) or data.smooth_only or TURNED_ROUGH in earlier.resting:
+        return []
+    starts = [earlier.thetas[TURNED_ROUGH]] if TURNED_ROUGH in earlier.thetas else []
+    smooth = next((member for member in members if member.name == TURNED), None)
+    if smooth is None:
+        rotation = earlier.rotation
+    elif weighed(members).best is smooth or starts:
+        assert isinstance(smooth.chart, Linear)  # turned axes are
+        rotation = smooth.chart.rotation
+        starts.append(smooth.theta)
+    if not starts:
+        return []
+    first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
+    return [fitted([first.at(start) for start in starts], 1, precision=precision)]
 
 
 def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:

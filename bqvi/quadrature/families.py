@@ -2,7 +2,10 @@
 
 smooth    exp(-|a|^2 / 2)                    squared exponential: functions with all derivatives
 rough     prod_d (1 + b_d) exp(-b_d)         Matern 3/2 by coordinate, b = sqrt(3) |a|: one derivative,
-                                             so that a kink or a jump is no contradiction
+                                             so that a kink is no contradiction
+broken    prod_d exp(-|a_d|)                 Matern 1/2 by coordinate: no derivative, so that a jump is
+                                             one large increment among others; between nodes of one
+                                             dimension nearly linear
 growing   the smooth one times               functions whose variance under N(0, I) is only just infinite
           exp((|v|^2 + |v'|^2) / 4)          (:mod:`growing`)
 sparse    prod_d (1 + w exp(-a_d^2 / 2))     sums of functions of few coordinates: each of the
@@ -27,6 +30,7 @@ import numpy as np
 from bqvi.quadrature.grams import (
     Gram,
     Pullback,
+    exponential_gram,
     interaction,
     matern_gram,
     sparse_gram,
@@ -36,7 +40,7 @@ from bqvi.quadrature.growing import Growing
 from gp.embeddings import embed
 from gp.embeddings.matern_profile import matern_profile
 from gp.embeddings.profiles import Profile, SquaredExponentialProfile
-from gp.kernels import Columns, Constant, Kernel, Matern32, Product, SquaredExponential, Sum
+from gp.kernels import Columns, Constant, Kernel, Matern12, Matern32, Product, SquaredExponential, Sum
 from gp.measures import Gaussian, Measure, Uniform
 
 
@@ -78,11 +82,14 @@ def _squared_exponential_embedding(lengthscales: Any, measure: Measure) -> Embed
     return embed(_squared_exponential(lengthscales), measure)
 
 
-def _matern_product(lengthscales: Any) -> Kernel:
-    factors = (Matern32(float(length), 1.0) for length in lengthscales)
-    if len(lengthscales) == 1:
-        return next(factors)
-    return Product(tuple(Columns(factor, (d,)) for d, factor in enumerate(factors)))
+def _by_column(matern: type[Matern12 | Matern32]) -> Callable[[Any], Kernel]:
+    def kernel(lengthscales: Any) -> Kernel:
+        factors = (matern(float(length), 1.0) for length in lengthscales)
+        if len(lengthscales) == 1:
+            return next(factors)
+        return Product(tuple(Columns(factor, (d,)) for d, factor in enumerate(factors)))
+
+    return kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +132,13 @@ def _sd(measure: Gaussian) -> Any:
     return np.sqrt(np.diag(measure.covariance))
 
 
-def _matern_embedding(lengthscales: Any, measure: Measure) -> Embedding:
-    assert isinstance(measure, Gaussian | Uniform)  # of independent coordinates: see ensemble.candidates
-    lengthscales = np.asarray(lengthscales, dtype=float)
-    return _ByColumn(matern_profile(Matern32(lengthscales), lengthscales), measure)
+def _embedding_by_column(matern: type[Matern12 | Matern32]) -> Callable[[Any, Measure], Embedding]:
+    def embedding(lengthscales: Any, measure: Measure) -> Embedding:
+        assert isinstance(measure, Gaussian | Uniform)  # of independent coordinates: see ensemble.candidates
+        lengthscales = np.asarray(lengthscales, dtype=float)
+        return _ByColumn(matern_profile(matern(lengthscales), lengthscales), measure)
+
+    return embedding
 
 
 def _sparse(lengthscales: Any) -> Kernel:
@@ -170,5 +180,6 @@ def growing(growth: float) -> Family:
 
 SMOOTH = Family(_squared_exponential, squared_exponential_gram, _squared_exponential_embedding, smooth=True)
 GROWS = growing(0.5)
-ROUGH = Family(_matern_product, matern_gram, _matern_embedding, smooth=False)
+ROUGH = Family(_by_column(Matern32), matern_gram, _embedding_by_column(Matern32), smooth=False)
+BROKEN = Family(_by_column(Matern12), exponential_gram, _embedding_by_column(Matern12), smooth=False)
 SPARSE = Family(_sparse, sparse_gram, _sparse_embedding, smooth=False)

@@ -5,6 +5,7 @@ between the pairs i < j by coordinate, (D, P) with P = n(n-1)/2. Then the kernel
 
     squared exponential    k = exp(-sum_d g_d^2 / (2 l_d^2)),     dk/dlog l_d = k g_d^2 / l_d^2
     Matern 3/2             k = prod_d (1 + b_d) exp(-b_d),        dk/dlog l_d = k b_d^2 / (1 + b_d)
+    Matern 1/2             k = exp(-sum_d g_d / l_d),             dk/dlog l_d = k g_d / l_d
     sparse                 k = prod_d (1 + w e_d) / (1 + w),      dk/dlog l_d = k w e_d h_d / (1 + w e_d)
 
 with b_d = sqrt(3) g_d / l_d, h_d = g_d^2 / l_d^2, e_d = exp(-h_d / 2) and w of :func:`interaction`, and a
@@ -96,6 +97,21 @@ def matern_gram(v: Any) -> Gram:
 
         def pullback(weights: Any) -> Any:
             return (b**2 / raised) @ (pairs.folded(weights) * values)
+
+        return pairs.matrix(values), pullback
+
+    return gram
+
+
+def exponential_gram(v: Any) -> Gram:
+    """Return the Gram matrix of a product of Matern 1/2 kernels at v (n, D)."""
+    pairs = Pairs.of(v)
+
+    def gram(lengthscales: Any) -> tuple[Any, Pullback]:
+        values = np.exp((-1 / lengthscales) @ pairs.gaps)
+
+        def pullback(weights: Any) -> Any:
+            return pairs.gaps @ (pairs.folded(weights) * values) / lengthscales
 
         return pairs.matrix(values), pullback
 

@@ -74,7 +74,12 @@ class Integrand:
         IntegrandError
         """
         if self.vectorised:
-            return self._together(x)
+            try:
+                return self._together(x)
+            except IntegrandError as failure:
+                if failure.nodes is None:
+                    failure.nodes, failure.values = x[:0], _stacked([])
+                raise
         done: list[Evaluated] = []
         for i in range(len(x)):
             try:
@@ -98,11 +103,14 @@ class Integrand:
         values = _checked(values, x, self.logarithmic)
         if self.non_negative and not self.logarithmic:
             _refuse_negative(values, x)
-        if slopes is not None:
-            slopes = _checked_slopes(slopes, x, values.shape[1])
-        if self.log_weight is not None:
-            values = self._weighted(values, x)
-        return Evaluated(values, slopes)
+        try:
+            if slopes is not None:
+                slopes = _checked_slopes(slopes, x, values.shape[1])
+            weighted = values if self.log_weight is None else self._weighted(values, x)
+        except IntegrandError as failure:
+            failure.nodes, failure.values = x, values
+            raise
+        return Evaluated(weighted, slopes)
 
     def _weighted(self, values: Any, x: Any) -> Any:
         logs = self.log_weights(x)

@@ -17,7 +17,7 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, generator
-from bqvi.checks import require_above, require_integer, require_one_of
+from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian, checkpoint
 from bqvi.quadrature.bayesian import Problem, State, number, standardised
 from bqvi.quadrature.charts import Linear
@@ -145,6 +145,7 @@ def integrate(
     weight = None if log_density is None else _log_ratio(log_density, measure)
     warped = method.startswith("wsabi")
     integrand = Integrand(f, like, vectorised, gradient, log, warped, weight)
+    require_seed("seed", seed)
     number_of_seed = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     if method in SAMPLING:
         require_integer("replicates", replicates, LEAST_REPLICATES)

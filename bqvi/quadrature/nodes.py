@@ -27,7 +27,7 @@ import numpy as np
 from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
-from bqvi.quadrature.quasi_monte_carlo import sobol
+from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
 from bqvi.quadrature.surrogate import Surrogate
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
@@ -45,7 +45,7 @@ def pool(measure: Measure, chart: Any, seed: int, taken: Any = None) -> Any:
     """
     if isinstance(measure, Empirical):
         return _left(measure, taken, seed)
-    cube_points = sobol(measure.dimension, POOL, seed)
+    cube_points = shifted_sobol(measure.dimension, POOL, seed)
     if isinstance(chart, Cube):
         u: Any = chart.backward(chart.measure.from_unit_cube(cube_points))
         return u
@@ -117,23 +117,34 @@ class Reduction:
     def take(self, scores: Any) -> int:
         """Condition on the candidate with the best score among those not taken; return its index."""
         best = int(np.argmax(np.where(self.open, scores, -1.0)))
+        self.condition(best)
+        return best
+
+    def condition(self, best: int) -> None:
+        """Condition on the candidate of this index."""
         self.open[best] = False
         total = np.sqrt(max(float(self.variance[best]), 0.0) + self.noise[best])
         row = self.columns(best) - self.half[:, best] @ self.half
         for earlier in self.rows:
             row = row - earlier[best] * earlier
-        row = row / total
+        # cov(f, f*)^2 <= var f var f*: beyond that are rounding errors, which would grow from node to node
+        bound = np.sqrt(np.maximum(self.variance, 0.0))
+        row = np.minimum(np.maximum(row / total, -bound), bound)
         self.rows.append(row)
         self.signal = self.signal - self.signal[best] / total * row
         self.variance = self.variance - row**2
-        return best
 
 
-def greedy(surrogate: Surrogate, candidates: Any, count: int) -> Any:
-    """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most."""
+def greedy(surrogate: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
+    """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most.
+
+    The first ``given`` of the candidates will be evaluated anyway.
+    """
     v = surrogate.chart.forward(candidates)
     reduction = Reduction.of(surrogate, v, surrogate.embedding().mean(v), surrogate.with_integral())
-    chosen = [reduction.take(reduction.scores()) for _ in range(min(count, len(v)))]
+    for index in range(given):
+        reduction.condition(index)
+    chosen = [reduction.take(reduction.scores()) for _ in range(min(count, len(v) - given))]
     return np.array(chosen, dtype=int)
 
 

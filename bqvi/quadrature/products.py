@@ -5,7 +5,9 @@ A product of two kernels is one of half the squared lengthscale, at the midpoint
     k(x, a) k(x, b) = exp(-|a - b|^2 / 4) k_(l/sqrt 2)(x, (a + b)/2)         |.| in lengthscales
     Q(a, b) = exp(-|a - b|^2 / 4) z_(l/sqrt 2)((a + b)/2)
 
-with z the kernel mean, for every measure that has one. For the double integral
+with z the kernel mean, for every measure that has one. Against a Gaussian N(m, S) the exponent of z is a
+quadratic form in a + b, and one matrix product gives it for all pairs; elsewhere the midpoints are listed.
+For the double integral
 
     T(a, b) = int int k(x, a) k(x, x') k(x', b) pi(dx) pi(dx')
 
@@ -33,28 +35,51 @@ _RULE = 96
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Q (m, n) and T (n, n) at points, and c = int int k^2.
-
-    T and c are of the data's points; where Q is asked for other points they are empty.
-    """
+    """Q (n, n) and T (n, n) at the data's points."""
 
     single: Any
     triple: Any
-    square: float
 
 
-def products(member: Surrogate, v: Any = None) -> Products:
-    """Return the products for the data of a surrogate; or Q alone between points v and the data."""
+def products(member: Surrogate) -> Products:
+    """Return the products for the data of a surrogate."""
     lengths, measure = np.exp(member.theta[:-1]), member.chart.measure
     data = member.view.observed.x
-    narrow = embed(SquaredExponential(lengths / np.sqrt(2), 1.0), measure)
-    first = data if v is None else v
-    middle = (first[:, None, :] + data[None, :, :]).reshape(-1, data.shape[1]) / 2
-    apart = cdist(first / lengths, data / lengths, "sqeuclidean")
-    single = np.exp(-apart / 4) * narrow.mean(middle).reshape(apart.shape)
-    if v is not None:
-        return Products(single, np.zeros((0, 0)), 0.0)
-    return Products(single, triple(lengths, measure, data), float(narrow.double()))
+    return Products(single(lengths, measure, data, data), triple(lengths, measure, data))
+
+
+def square(member: Surrogate) -> float:
+    """Return c = int int k^2."""
+    return float(_narrow(np.exp(member.theta[:-1]), member.chart.measure).double())
+
+
+def single(lengths: Any, measure: Measure, v: Any, w: Any) -> Any:
+    """Return Q between points v (n, D) and w (m, D), (n, m)."""
+    if isinstance(measure, Gaussian):
+        return _against_gaussian(lengths, measure, v, w)
+    if isinstance(measure, GaussianMixture):
+        parts = zip(measure.weights, measure.components, strict=True)
+        return sum(weight * _against_gaussian(lengths, part, v, w) for weight, part in parts)
+    middle = (v[:, None, :] + w[None, :, :]).reshape(-1, v.shape[1]) / 2
+    apart = cdist(v / lengths, w / lengths, "sqeuclidean")
+    return np.exp(-apart / 4) * _narrow(lengths, measure).mean(middle).reshape(apart.shape)
+
+
+def _narrow(lengths: Any, measure: Measure) -> Any:
+    return embed(SquaredExponential(lengths / np.sqrt(2), 1.0), measure)
+
+
+def _against_gaussian(lengths: Any, measure: Gaussian, v: Any, w: Any) -> Any:
+    a, b = (v - measure.mean) / lengths, (w - measure.mean) / lengths
+    # z has covariance S + 1/2 in lengthscales; (a + b)/2 under its inverse P makes (a + b)^T P (a + b) / 8
+    spread = 2 * measure.covariance / np.outer(lengths, lengths) + np.eye(len(lengths))
+    precision = np.linalg.inv(spread)
+    left, right = a @ precision, b @ precision
+    _, log_determinant = np.linalg.slogdet(spread)
+    exponent = (0.5 * (a - left)) @ b.T
+    exponent -= 0.25 * np.sum(a * (a + left), axis=1)[:, None] + 0.5 * log_determinant
+    exponent -= 0.25 * np.sum(b * (b + right), axis=1)
+    return np.exp(exponent)
 
 
 def triple(lengths: Any, measure: Measure, v: Any) -> Any:
@@ -90,11 +115,13 @@ def _between(lengths: Any, first: Gaussian, second: Gaussian, v: Any) -> Any:
         inverse[:dimension, dimension:],
         inverse[dimension:, dimension:],
     )
-    quadratic = (0.5 * np.einsum("ni,ij,nj->n", top, p11, top) - 0.5 * np.sum(left**2, axis=1))[:, None] + (
-        0.5 * np.einsum("ni,ij,nj->n", bottom, p22, bottom) - 0.5 * np.sum(right**2, axis=1)
-    )
     _, log_determinant = np.linalg.slogdet(matrix)
-    return np.exp(quadratic + top @ p12 @ bottom.T - 0.5 * gap @ gap - 0.5 * log_determinant)
+    of_left = 0.5 * np.sum((top @ p11) * top - left**2, axis=1) - 0.5 * gap @ gap - 0.5 * log_determinant
+    of_right = 0.5 * np.sum((bottom @ p22) * bottom - right**2, axis=1)
+    exponent = (top @ p12) @ bottom.T
+    exponent += of_left[:, None]
+    exponent += of_right
+    return np.exp(exponent)
 
 
 def _over_box(lengths: Any, box: Uniform, v: Any) -> Any:

@@ -72,7 +72,9 @@ class Profile:
     @cached_property
     def common_scale(self) -> float:
         """The mean of the scales."""
-        return float(np.mean(self.scales))
+        flat = self.residual.reshape(-1)
+        square = float(flat @ flat)
+        return max(square / float(self.degrees * self.residual.shape[1]), _TINY)
 
     @property
     def inflation(self) -> float:
@@ -85,7 +87,7 @@ class Profile:
         """The restricted log likelihood summed over outputs, up to constants."""
         determinant = 0.5 * float(self.factor.log_determinant) + 0.5 * np.log(self.information)
         fit = 0.5 * self.degrees * np.log(self.common_scale)
-        return float(-len(self.scales) * (fit + determinant))
+        return float(-self.residual.shape[1] * (fit + determinant))
 
     @cached_property
     def weights(self) -> Any:
@@ -100,7 +102,7 @@ class Profile:
 
     def matrix_gradient(self) -> Any:
         """Return d log_likelihood / dK, (n, n), by the envelope theorem."""
-        gradient = -0.5 * len(self.scales) * self.projected_inverse
+        gradient = (-0.5 * self.residual.shape[1]) * self.projected_inverse
         weights = self.weights
         gradient += 0.5 / self.common_scale * weights @ weights.T
         return gradient
@@ -110,6 +112,15 @@ class Profile:
         precision = np.maximum(np.diag(self.projected_inverse), _TINY)
         errors = self.weights / precision[:, None]
         return errors, np.sqrt(self.inflation * self.scales / precision[:, None])
+
+    def weights_of(self, cross: Any, basis: float) -> Any:
+        """Return the weights (n,) of the data in the mean of a functional.
+
+        ``cross`` are its covariances with the data, (n,); ``basis`` is h of it.
+        """
+        half = self.factor.solve(cross)
+        rest = (basis - half @ self.whitened_basis) / self.information
+        return self.factor.solve(half + rest * self.whitened_basis, transposed=True)
 
     def predict(self, cross: Any, basis: Any, prior: Any) -> tuple[Any, Any]:
         """Return means (m, o) of functionals and their covariance (m, m) for unit scale.

@@ -11,6 +11,7 @@ that of Student's t, (R - 1)/(R - 3), so that two standard deviations mean what 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,23 @@ def sobol(dimension: int, n: int, seed: int | np.random.Generator) -> Any:
     """
     sequence = qmc.Sobol(dimension, rng=np.random.default_rng(seed))
     return sequence.random_base2(max(n - 1, 0).bit_length())[:n]
+
+
+def shifted_sobol(dimension: int, n: int, seed: int) -> Any:
+    """Return the first n points of the Sobol sequence, shifted at random modulo 1, (n, D).
+
+    They fill the cube as evenly as scrambled ones, at a tenth of the time; no error is read off them.
+    """
+    shift = np.random.default_rng(seed).random(dimension)
+    return (_plain_sobol(dimension, n) + shift) % 1.0
+
+
+@lru_cache(maxsize=8)
+def _plain_sobol(dimension: int, n: int) -> Any:
+    sequence = qmc.Sobol(dimension, scramble=False)
+    points = sequence.random_base2(max(n - 1, 0).bit_length())[:n]
+    points.flags.writeable = False
+    return points
 
 
 def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> list[Any]:

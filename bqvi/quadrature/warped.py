@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi.quadrature.nodes import Reduction
-from bqvi.quadrature.products import Products, products
+from bqvi.quadrature.products import Products, products, single, square
 from bqvi.quadrature.surrogate import Data, Surrogate
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Warped:
 
     matched: bool
 
-    def data(self, problem: Problem, state: State, values: Any) -> tuple[Data, Any, Any]:
+    def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
         """Return the data of g, and centre 0 and unit of f, (1,)."""
         root = np.sqrt(2 * values)
         size = max(float(np.sqrt(np.mean(root**2))), 1e-150)
@@ -75,11 +75,19 @@ class Warped:
             variance += scale**2 * more_variance
         return np.array([mean]), np.array([[variance]])
 
-    def choose(self, member: Surrogate, candidates: Any, count: int) -> Any:
+    def weights(self, member: Surrogate) -> Any:
+        """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
+        lengths, data = np.exp(member.theta[:-1]), member.view.observed.x
+        of_mean = single(lengths, member.chart.measure, data, data) @ member.profile.weights[:, 0]
+        return member.profile.weights_of(of_mean, 0.0)
+
+    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         reduction = _linearised(member, candidates)
+        for index in range(given):
+            reduction.condition(index)
         chosen = []
-        for k in range(min(count, len(candidates))):
+        for k in range(min(count, len(candidates) - given)):
             explore = k % _EXPLORE == _EXPLORE - 1
             chosen.append(reduction.take(_uncertainty(reduction) if explore else reduction.scores()))
         return np.array(chosen, dtype=int)
@@ -94,8 +102,8 @@ def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
 
     of_single, of_triple = whitened(p.single), whitened(p.triple)
     mean = 0.5 * max(1.0 - float(np.trace(of_single)), 0.0)
-    square = p.square - 2 * float(np.trace(of_triple)) + float(np.sum(of_single**2))
-    return mean, 0.5 * max(square, 0.0)
+    variance = square(member) - 2 * float(np.trace(of_triple)) + float(np.sum(of_single**2))
+    return mean, 0.5 * max(variance, 0.0)
 
 
 def _linearised(member: Surrogate, candidates: Any) -> Reduction:
@@ -103,8 +111,8 @@ def _linearised(member: Surrogate, candidates: Any) -> Reduction:
     found = member.profile
     v = member.chart.forward(candidates)
     w = found.weights[:, 0]
-    cross = products(member, v).single @ w
-    with_data = products(member).single @ w
+    data, lengths, measure = member.view.observed.x, np.exp(member.theta[:-1]), member.chart.measure
+    cross, with_data = (single(lengths, measure, at, data) @ w for at in (v, data))
     return Reduction.of(member, v, cross, with_data)
 
 

@@ -359,6 +359,8 @@ def test_an_integrand_that_raises():
         ({"acquisition": "eig"}, TypeError, "acquisition is 'eig'"),
         ({"resume": "no such file"}, FileNotFoundError, "no such file"),
         ({"method": "qmc", "replicates": 2}, ValueError, "replicates is 2"),
+        ({"seed": "a"}, TypeError, "seed is 'a'"),
+        ({"seed": -1, "method": "monte-carlo"}, ValueError, "seed is -1"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(change, error, message):

@@ -1,0 +1,239 @@
+"""What the nodes have not seen: jumps, pulses, constants, heavy tails; and nodes that check the surrogate."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import bqvi
+from bqvi.quadrature import IntegrandError
+from bqvi.quadrature.bayesian import CHECKS
+from bqvi.quadrature.charts import identity
+from bqvi.quadrature.credibility import Past, drawn, kappa, share_explained
+from bqvi.quadrature.direct import Direct
+from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, again, fit
+from bqvi.quadrature.families import SMOOTH
+from bqvi.quadrature.monte_carlo import average
+from bqvi.quadrature.nodes import greedy, pool
+from bqvi.quadrature.quasi_monte_carlo import shifted_sobol, sobol
+from bqvi.quadrature.surrogate import Data, surrogate
+from bqvi.quadrature.testing import half_space, standard
+from bqvi.quadrature.warped import Warped
+from gp.measures import Empirical
+
+
+def pulse(x):
+    return 1.0 * ((x[:, 0] > 0.5) & (x[:, 0] < 0.9))
+
+
+PULSE = 0.1244772  # Phi(0.9) - Phi(0.5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pulse_that_the_first_nodes_miss_is_found(seed):
+    found = bqvi.integrate(pulse, standard(1), 80, seed=seed)
+    assert 0 < found.sd < 0.05
+    # Sobol's 80 nodes in one dimension err by 1 / 80 at each of the two jumps
+    assert abs(found.mean - PULSE) < min(4 * found.sd, 2 / 80)
+
+
+@pytest.mark.parametrize("place", [-0.8, 0.1, 0.45, 1.1])
+def test_a_jump_costs_no_more_than_it_costs_sobol(place):
+    def jump(x):
+        return 2.0 * (x[:, 0] < place) - 1
+
+    truth = 2 * float(np.mean(standard(1).from_unit_cube(sobol(1, 2**16, 0))[:, 0] < place)) - 1
+    found = bqvi.integrate(jump, standard(1), 80, seed=5)
+    assert abs(found.mean - truth) < 2 * (2 / 80)
+    assert abs(found.mean - truth) < 6 * found.sd
+
+
+def test_a_half_space_is_no_smooth_step():
+    """Between whose nodes a smooth step passes without an error: rough functions pass there too."""
+    integrand = half_space(2)
+    found = [bqvi.integrate(integrand.function, integrand.measure, 32, seed=seed) for seed in range(6)]
+    z = np.array([(f.mean - integrand.truth) / f.sd for f in found])
+    assert np.sum(np.abs(z) <= 2) >= binom.ppf(1e-3, 6, 0.9)
+
+
+@pytest.mark.parametrize("model", [Direct(), Warped(matched=False)], ids=["direct", "warped"])
+def test_weights_are_what_a_left_out_node_changes(model):
+    """Also with the weight of a node times its error left out: the integral from the others."""
+    rng = np.random.default_rng(0)
+    u, y = rng.standard_normal((9, 2)), 2 + rng.standard_normal((9, 1))
+    centred, theta = isinstance(model, Direct), np.array([0.2, 0.4, -6.0])
+
+    def member(kept, values):
+        data = Data(u[kept], values[kept], centred=centred)
+        return surrogate("test", identity(standard(2)), SMOOTH, data, theta)
+
+    def moment(kept, values):
+        return model.moments(member(kept, values))[0][0]
+
+    everything, step = np.arange(9), 1e-5
+    weights = model.weights(member(everything, y))
+    for i, direction in enumerate(step * np.eye(9)[:, :, None]):
+        ahead, behind = moment(everything, y + direction), moment(everything, y - direction)
+        # central differences of a quadratic: eps / step, times a condition number
+        assert weights[i] == pytest.approx((ahead - behind) / (2 * step), abs=1e-5)
+    if centred:
+        errors, _ = member(everything, y).profile.leave_one_out()
+        change = moment(everything, y) - moment(np.delete(everything, 3), y)
+        assert change == pytest.approx(weights[3] * errors[3, 0], rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["bq", "wsabi-l"])
+def test_a_constant_may_be_one_only_where_there_are_nodes(method):
+    found = bqvi.integrate(lambda x: np.full(len(x), 3.0), standard(2), 28, method)
+    assert found.mean == pytest.approx(3.0, rel=1e-6)
+    assert found.sd == pytest.approx(3.0 / 30, rel=1e-6)
+    assert not found.credible
+    assert found.reason.startswith("All values are the same")
+    nothing = bqvi.integrate(lambda x: np.zeros(len(x)), standard(2), 20, method)
+    assert (nothing.mean, nothing.sd) == (0.0, 0.0)
+
+
+def test_a_constant_beside_other_outputs():
+    def f(x):
+        return np.column_stack([np.full(len(x), -2.0), x[:, 0] ** 2, x[:, 1]])
+
+    found = bqvi.integrate(f, standard(2), 30)
+    alone = bqvi.integrate(lambda x: f(x)[:, 1:], standard(2), 30)
+    np.testing.assert_allclose(found.mean, [-2.0, 1.0, 0.0], atol=1e-4)
+    assert found.sd[0] == pytest.approx(2 / 32)
+    np.testing.assert_array_less(found.sd[1:], 10 * alone.sd)
+
+
+def test_a_share_of_the_nodes_is_chosen_by_nobody():
+    def f(x):
+        return np.exp(-0.5 * ((x - 0.3) ** 2).sum(axis=1))
+
+    for budget, batch in ((50, None), (30, 1)):
+        state = bqvi.integrate(f, standard(2), budget, batch=batch).state
+        assert CHECKS * budget <= state.sobol.sum() < CHECKS * budget + 8
+        sequence = sobol(2, int(state.sobol.sum()), 0)
+        np.testing.assert_allclose(state.u[state.sobol], standard(2).from_unit_cube(sequence))
+    points = np.random.default_rng(0).standard_normal((200, 2))
+    finite = bqvi.integrate(f, Empirical(points), 60)
+    assert len(np.unique(finite.nodes, axis=0)) == 60
+
+
+def test_greedy_with_nodes_that_are_given():
+    """As if they had been evaluated: their values do not matter for variances."""
+    measure, rng = standard(2), np.random.default_rng(1)
+    u, given = rng.standard_normal((12, 2)), rng.standard_normal((3, 2))
+    theta = np.array([-0.3, 0.1, -9.0])
+    member = surrogate("test", identity(measure), SMOOTH, Data(u, np.sin(u[:, :1])), theta)
+    others = pool(measure, member.chart, 0)
+    chosen = greedy(member, np.concatenate([given, others]), 4, given=3)
+    assert chosen.min() >= 3
+    more = Data(np.concatenate([u, given]), np.zeros((15, 1)))
+    grown = surrogate("test", identity(measure), SMOOTH, more, theta)
+    np.testing.assert_array_equal(chosen, greedy(grown, others, 4) + 3)
+
+
+def test_an_average_knows_what_it_may_have_missed():
+    """Pareto draws, k = 1/2: the error bar with one more node covers where the plain one does not."""
+    rng, runs, everything = np.random.default_rng(2), 400, np.ones(20, dtype=bool)
+    hits = {"plain": 0, "drawn": 0}
+    for values in rng.pareto(2.0, (runs, 20, 1)):
+        for name, found in (("plain", average(values)), ("drawn", drawn(values, everything))):
+            hits[name] += abs(found.mean[0] - 1.0) <= 2 * np.sqrt(found.covariance[0, 0])
+    assert hits["plain"] < binom.ppf(1e-6, runs, 0.9)
+    assert binom.ppf(1e-6, runs, 0.9) <= hits["drawn"]
+    even = rng.uniform(size=(2000, 1))  # where nothing can be missed it costs little
+    ratio = drawn(even, np.ones(2000, dtype=bool)).covariance / average(even).covariance
+    assert 1 < float(ratio[0, 0]) < 1.01
+
+
+def test_an_average_over_nodes_that_missed_what_others_saw():
+    values, first = np.zeros((12, 1)), np.arange(12) < 8
+    values[9] = 5.0
+    found = drawn(values, first)
+    assert found.mean[0] == 0.0
+    assert found.covariance[0, 0] == pytest.approx((5 / 9) ** 2)
+
+
+def test_nothing_explains_what_does_not_vary():
+    assert share_explained(np.zeros((5, 1)), np.ones((5, 1))) == 0.0
+    values = np.arange(5.0)[:, None]
+    assert share_explained(np.zeros((5, 1)), values) == 1.0
+    others = np.array([[v - np.delete(values, i).mean()] for i, v in enumerate(values[:, 0])])
+    assert share_explained(others, values) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_estimates_that_nobody_was_given_are_no_promises():
+    means, variances = [0.0, 9.0, 9.1], [0.1, 0.2, 0.1]
+    past = [Past(np.array([m]), np.array([v]), 0.0) for m, v in zip(means, variances, strict=True)]
+    silent = [Past(past[0].mean, past[0].variance, 0.0, promised=False), *past[1:]]
+    assert kappa(past) > 5
+    assert kappa(silent) == pytest.approx(kappa(past[1:]))
+
+
+def test_rough_functions_on_turned_axes():
+    """A kink along a direction; the same candidates and hyperparameters when there are more data."""
+    measure, w = standard(2), np.array([0.8, 0.6])
+    u = measure.from_unit_cube(sobol(2, 64, 3))
+    values = np.abs(u @ w - 0.3)[:, None]
+    found = fit(measure, Data(u[:48], values[:48]))
+    assert found.best.name == TURNED_ROUGH
+    along = np.abs(found.best.chart.rotation.T @ w)
+    assert along.max() > 0.99
+    assert found.growth < 0
+    fits = found.fits()
+    more = again(measure, Data(u, values), fits)
+    assert more.best.name == TURNED_ROUGH
+    np.testing.assert_array_equal(more.best.theta, fits.thetas[TURNED_ROUGH])
+    next_fit = fit(measure, Data(u, values), type(fits)(fits.thetas, fits.rotation, (TURNED,)))
+    assert next_fit.best.name == TURNED_ROUGH  # the smooth one rests, the rough one does not
+
+
+def test_shifted_points_are_as_even_as_those_of_the_sequence():
+    first, second = (shifted_sobol(2, 256, seed) for seed in (0, 1))
+    assert first.min() >= 0
+    assert first.max() < 1
+    assert np.abs(first - second).min() > 0  # another shift each time
+    np.testing.assert_array_equal(first, shifted_sobol(2, 256, 0))
+    for points in (first, second):
+        for d in range(2):  # in each of 256 / 4 intervals 4 points, but for one cut by the shift
+            counts = np.histogram(points[:, d], bins=64, range=(0, 1))[0]
+            assert counts.min() >= 3
+            assert counts.max() <= 5
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+@pytest.mark.parametrize("extra", ["noise", "gradient"])
+def test_units_of_noise_and_gradients(scale, extra):
+    rng = np.random.default_rng(7)
+    noise = 0.05 * rng.standard_normal(1000)
+
+    def f(x, size):
+        return size * (np.cos(x[:, 0]) + (noise[: len(x)] if extra == "noise" else 0.0))
+
+    def slopes(x, size):
+        return -size * np.sin(x) * np.array([1.0, 0.0])
+
+    def run(size):
+        options = {"noise": "learn"} if extra == "noise" else {"gradient": lambda x: slopes(x, size)}
+        return bqvi.integrate(lambda x: f(x, size), standard(2), 14, **options)
+
+    plain, scaled = run(1.0), run(scale)
+    # the same run up to rounding, which the search for hyperparameters may enlarge
+    assert scaled.mean / scale == pytest.approx(plain.mean, abs=0.2 * plain.sd)
+    assert scaled.sd / scale == pytest.approx(plain.sd, rel=0.2)
+
+
+def test_values_are_kept_when_the_gradient_fails():
+    with pytest.raises(IntegrandError, match="gradient is not finite") as caught:
+        bqvi.integrate(lambda x: x[:, 0], standard(2), 20, gradient=lambda x: np.nan * x)
+    np.testing.assert_array_equal(caught.value.nodes[:, :1], caught.value.values)
+    assert len(caught.value.nodes) == 8
+    with pytest.raises(IntegrandError, match="returned shape") as caught:
+        bqvi.integrate(lambda x: np.zeros(3), standard(2), 20)
+    assert caught.value.nodes.shape == (0, 2)
+
+
+def test_a_file_that_holds_no_run(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(ValueError, match="not a saved quadrature"):
+        bqvi.integrate(pulse, standard(1), 20, resume=path)
