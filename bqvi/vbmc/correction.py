@@ -26,6 +26,7 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
 from bqvi.quadrature.tails import pareto_shape
+from bqvi.vbmc.feasibility import Feasibility
 from bqvi.vbmc.surrogate import Surrogate
 from bqvi.vbmc.variational import Mixture
 
@@ -34,6 +35,8 @@ Vector = np.ndarray
 WIDE = 0.25
 _WIDENING = 1.7
 _RESAMPLED = 256
+_ROUNDS = 4
+ANYWHERE = Feasibility(None, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,7 @@ class Correction:
     log_weights : (M,), of the draws, normalised.
     log_evidence : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the draws.
     effective : effective sample size. shape : Pareto k of the weights.
+    feasible : (M,), the probability that the log joint can be evaluated there.
     """
 
     u: Vector
@@ -61,6 +65,12 @@ class Correction:
     monte_carlo_sd: float
     effective: float
     shape: float
+    feasible: Vector
+
+    @property
+    def doubtful(self) -> float:
+        """Share of the mass that hangs on whether it is feasible."""
+        return float(self.weights @ (1.0 - self.feasible))
 
     @property
     def weights(self) -> Vector:
@@ -136,18 +146,18 @@ def cautious(mean: Vector, variance: Vector) -> Vector:
     return mean + 0.5 * np.minimum(variance, 2.0 - variance)
 
 
-def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:
+def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE) -> Correction:
     """Weigh ``count`` draws of q by the surrogate, and tell how well the surrogate knows the evidence."""
-    found = weighed(surrogate, q, count, seed)
+    found = weighed(surrogate, q, count, seed, feasible)
     return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
 
 
-def weighed(surrogate: Surrogate, q: Mixture, count: int, seed: int) -> Correction:
+def weighed(surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE) -> Correction:
     """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
-    return _weighed(surrogate, q, Proposal.of(q), count, seed)
+    return _weighed(surrogate, q, Proposal.of(q), count, seed, feasible)
 
 
-def polished(surrogate: Surrogate, q: Mixture, count: int, seed: int, rounds: int = 4) -> Correction:
+def polished(surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE) -> Correction:
     """The same with a proposal that was led to cover all of the surrogate's mass.
 
     The ELBO likes a q inside the posterior, importance weights a proposal around it. From q and q widened a few
@@ -155,24 +165,25 @@ def polished(surrogate: Surrogate, q: Mixture, count: int, seed: int, rounds: in
     """
     wide = Proposal.of(q, 0.5, 2.0)
     g = Proposal.of(q, 0.4)
-    for step in range(rounds):
+    for step in range(_ROUNDS):
         u = g.draws(count // 4, seed + 1 + step)
         logs = g.log_parts(u)
-        log_ratio = cautious(*surrogate.moments(u)) - logsumexp(logs, axis=1)
+        log_ratio = cautious(*surrogate.moments(u)) + np.log(feasible(u)) - logsumexp(logs, axis=1)
         weights = np.exp(log_ratio - logsumexp(log_ratio))
         if 1.0 / (weights @ weights) < 10.0 * u.shape[1]:
             break
         g = g.adapted(u, weights, logs).and_also(wide, 0.1)
-    found = _weighed(surrogate, q, g, count, seed)
+    found = _weighed(surrogate, q, g, count, seed, feasible)
     return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
 
 
-def _weighed(surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int) -> Correction:
+def _weighed(surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int, feasible: Feasibility) -> Correction:
     u = g.draws(count, seed)
     log_g = logsumexp(g.log_parts(u), axis=1)
     half = surrogate.half(u)
     mean, variance = surrogate.moments(u, half)
-    log_ratio = cautious(mean, variance) - log_g
+    possible = feasible(u)
+    log_ratio = cautious(mean, variance) + np.log(possible) - log_g
     total = float(logsumexp(log_ratio))
     log_weights = log_ratio - total
     weights = np.exp(log_weights)
@@ -190,6 +201,7 @@ def _weighed(surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: in
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
         effective=effective,
         shape=float(pareto_shape(weights)),
+        feasible=possible,
     )
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.spatial import cKDTree
 from scipy.stats import qmc
 
 from bqvi.vbmc.correction import Correction, correct, polished, weighed
+from bqvi.vbmc.feasibility import Feasibility
 from bqvi.vbmc.frame import Frame, elite, fitting
 from bqvi.vbmc.laplace import ascended, laplace
 from bqvi.vbmc.looking import look
@@ -30,7 +30,8 @@ Vector = np.ndarray
 REACHES = (10.0, 1000.0)
 """Nats below the best, for each dimension, as far as values are believed as they are."""
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
-_FLOOR = 1.5
+_DOUBT = 0.01
+"""Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 _KNOWN = 0.01
 """Variance of f, in squared nats, where another evaluation is of little use."""
 UNSETTLED = 1.0
@@ -147,18 +148,11 @@ def evaluated(state: State, more: Evaluations) -> State:
 
 
 def data_in(state: State, frame: Frame, reach: float, settings: Settings) -> Data:
-    """The evaluations as a surrogate takes them.
-
-    Where the log joint failed it counts as ``_FLOOR`` reaches deep, and is believed as vaguely.
-    """
-    made = state.evaluations
-    top = float(np.max(made.values[~made.failed]))
-    floor = _FLOOR * REACHES[0] * made.points.shape[1]
-    values = np.where(made.failed, top - floor, made.values)
+    """The evaluations that did not fail, as a surrogate takes them."""
+    made = state.evaluations[~state.evaluations.failed]
     gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
-    noise = np.zeros(len(values)) if made.noise_variance is None else np.nan_to_num(made.noise_variance)
-    noise = noise + np.where(made.failed, (0.4 * floor) ** 2, 0.0)
-    return believed(frame.into(made.points), values, gradients, noise, reach, settings.learnt_noise)
+    points = frame.into(made.points)
+    return believed(points, made.values, gradients, made.noise_variance, reach, settings.learnt_noise)
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
@@ -206,10 +200,11 @@ def _learn(
         samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
         q = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final)).q
         q = pruned(q, 0.003)
+    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     if final:
-        found = polished(surrogate, q, settings.final_draws, seed)
+        found = polished(surrogate, q, settings.final_draws, seed, feasible)
     else:
-        found = correct(surrogate, q, settings.draws, seed)
+        found = correct(surrogate, q, settings.draws, seed, feasible)
     mean, covariance = _moments(frame, found, q)
     expected = float(q.weights @ surrogate.integrals(q.means, q.scales**2).values)
     fresh = base_points(q.count, 128 if final else 32, len(frame.shift), seed % 7919 + 1)
@@ -336,28 +331,29 @@ def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
     noise = learnt.surrogate.learnt_noise
     if state.evaluations.noise_variance is not None:
         noise += float(np.nanmedian(state.evaluations.noise_variance))
-    first = None if settled(state) else _mode(learnt.surrogate)
-    allowed = _allowed(state, learnt)
+    first = _edge(learnt.found) if settled(state) else _mode(learnt.surrogate)
+    allowed = learnt.found.feasible > 0.5
+    if not allowed.any():
+        allowed = np.ones(len(allowed), bool)
     u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, surprise(state))
     mean, variance = learnt.surrogate.moments(u)
     predicted = np.stack([mean, variance + noise], axis=1)
     return replace(state, pending=state.frame.out(u), pending_predicted=predicted)
 
 
-def _allowed(state: State, learnt: Learnt) -> Vector:
-    """Which draws are not nearest to a point where the log joint failed, (M,); all where none is."""
-    u, failed = learnt.found.u, state.evaluations.failed
-    if not failed.any():
-        return np.ones(len(u), bool)
-    nearest = cKDTree(learnt.surrogate.data.points).query(u)[1]
-    allowed: Vector = ~failed[nearest]
-    return allowed if allowed.any() else np.ones(len(u), bool)
+def _edge(found: Correction) -> Vector | None:
+    """The draw (D,) with most mass of which it is not known whether it is feasible; ``None`` if it is little."""
+    if found.doubtful < _DOUBT:
+        return None
+    at = int(np.argmax(found.log_weights + np.log1p(-found.feasible)))
+    chosen: Vector = found.u[at]
+    return chosen
 
 
 def record(before: State, state: State, learnt: Learnt) -> Row:
     """What was reached."""
     found, volume = learnt.found, state.frame.log_volume
-    sd = found.sd * np.sqrt(max(1.0, surprise(state)))
+    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), 0.5 * found.doubtful))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,

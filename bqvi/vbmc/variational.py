@@ -128,12 +128,15 @@ def entropy(q: Mixture, base: Vector) -> Entropy:
 
 @lru_cache(maxsize=32)
 def base_points(count: int, samples: int, dimension: int, seed: int) -> Vector:
-    """Standard normal points (K, S, D), antithetic in each component; S is even."""
-    half = samples // 2
+    """Standard normal points (K, S, D), antithetic in each component; S is rounded up to a power of 2.
+
+    Each component has a block of the Sobol set, which is balanced by itself; every K-th point would not be.
+    """
+    half = 2 ** max(int(np.ceil(np.log2(samples / 2))), 0)
     n = count * half
     sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
     cube = sobol.random_base2(int(np.ceil(np.log2(max(n, 2)))))[:n]
-    normal = ndtri(np.clip(cube, 1e-12, 1.0 - 1e-12)).reshape(half, count, dimension).transpose(1, 0, 2)
+    normal = ndtri(np.clip(cube, 1e-12, 1.0 - 1e-12)).reshape(count, half, dimension)
     points = np.concatenate([normal, -normal], axis=1)
     points.flags.writeable = False
     return points
