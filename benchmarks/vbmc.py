@@ -65,5 +65,5 @@ def peer(problem: Problem, seed: int) -> tuple[int, float]:
 def ours(problem: Problem, budget: int, seed: int) -> tuple[int, float]:
     """Evaluations and seconds of ours."""
     began = time.perf_counter()
-    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=budget, seed=seed, progress=False)
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=budget, seed=seed)
     return found.n_evaluations, time.perf_counter() - began

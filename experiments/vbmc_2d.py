@@ -50,24 +50,31 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     parts, found, seen = [], None, 0
     for budget in case.settings["budgets"]:
         found = bqvi.vbmc(
-            problem.log_joint, **problem.bounds(), budget=budget, seed=seed, resume=found, progress=False
+            problem.log_joint, **problem.bounds(), budget=budget, seed=seed, resume=found, tolerance=None
         )
-        theta = found.posterior.coordinates.to_user(found.evaluations.points)[seen:]
+        theta = found.theta[seen:]
         seen = found.n_evaluations
         nodes = pd.DataFrame({"part": "nodes", "n": seen, "x": theta[:, 0], "y": theta[:, 1]})
-        columns = {"log_q": found.posterior.log_prob(grid), "surrogate": found.surrogate_mean(grid)}
+        columns = {"log_q": found.posterior.log_prob(grid), "surrogate": _surrogate(found, grid)}
         parts += [
             nodes,
             pd.DataFrame({"part": "grid", "n": seen, "x": grid[:, 0], "y": grid[:, 1], **columns}),
         ]
-        if seen < budget:
-            break
     truth = {
         "log_q": problem.log_density(grid) - problem.log_evidence,
         "surrogate": problem.log_density(grid),
     }
     parts.append(pd.DataFrame({"part": "truth", "n": -1, "x": grid[:, 0], "y": grid[:, 1], **truth}))
     return pd.concat(parts, ignore_index=True)
+
+
+def _surrogate(found: bqvi.VBMCResult, theta: np.ndarray) -> np.ndarray:
+    """The surrogate's mean of the log joint at theta (n, 2), in the user's units."""
+    coordinates = found.posterior.coordinates
+    points = coordinates.from_user(theta)
+    mean, _ = found.learnt.surrogate.moments(found.frame.into(points))
+    out: np.ndarray = mean - coordinates.log_jacobian(points)
+    return out
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:

@@ -36,7 +36,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     return [
         Case(
             f"{name}: {method}",
-            {"problem": name, "method": method, "per_dimension": 10 if quick else 50},
+            {"problem": name, "method": method, "per_dimension": 6 if quick else 50},
             resources.posteriors,
         )
         for name in (QUICK if quick else MODELS)
@@ -73,7 +73,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     began = time.perf_counter()
     found = bqvi.vbmc(
         log_joint(reference, gradients), **box(reference, seed), gradient="autodiff" if gradients else None,
-        budget=case.settings["per_dimension"] * (dimension + 2), seed=seed, progress=False,
+        budget=case.settings["per_dimension"] * (dimension + 2), seed=seed,
     )  # fmt: skip
     seconds = time.perf_counter() - began
     draws = found.posterior.sample(DRAWS, 0)

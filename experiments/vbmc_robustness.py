@@ -30,7 +30,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the targets."""
     del resources
     return [
-        Case(name, {"problem": name, "budget": 30 if quick else 150})
+        Case(name, {"problem": name, "budget": 20 if quick else 150})
         for name in NAMES[: 2 if quick else None]
     ]
 
@@ -48,9 +48,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     began = time.perf_counter()
     row: dict[str, object] = {"width": width, "crashed": ""}
     try:
-        found = bqvi.vbmc(
-            problem.log_joint, **problem.bounds(), budget=case.settings["budget"], seed=seed, progress=False
-        )
+        found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=case.settings["budget"], seed=seed)
     except Exception as failure:
         row["crashed"] = f"{type(failure).__name__}: {failure}"
         return pd.DataFrame([{**row, "seconds": time.perf_counter() - began}])

@@ -44,16 +44,20 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     del resources
     methods: Sequence[str] = (VALUES, GRADIENTS, *((PEER,) if peer_installed() and not quick else ()))
     chosen = [
-        (name, method, [15, 30] if quick else [n for n in _STEPS if n <= PEER_EVALUATIONS[name]])
+        (name, method, [12, 20] if quick else _up_to(PEER_EVALUATIONS[name]))
         for name in (QUICK if quick else PROBLEMS)
         for method in methods
     ]
     if not quick:
-        chosen.append(("Rosenbrock 2", NOISY, [n for n in _STEPS if n <= MOST_NOISY]))
+        chosen.append(("Rosenbrock 2", NOISY, _up_to(MOST_NOISY)))
     return [
         Case(f"{name}: {method}", {"problem": name, "method": method, "budgets": budgets})
         for name, method, budgets in chosen
     ]
+
+
+def _up_to(last: int) -> list[int]:
+    return [n for n in _STEPS if n < last] + [last]
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

@@ -240,9 +240,8 @@ def shade(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
     """Fill with grey where the density is high, ten nats from the top down; x (n,), y (m,), logs (m, n)."""
     top = np.max(logs[np.isfinite(logs)], initial=-np.inf)
     if np.isfinite(top):
-        ax.contourf(
-            x, y, np.maximum(logs - top, -10.0), levels=np.linspace(-10, 0, 11), cmap="Greys", alpha=0.6
-        )
+        levels = np.linspace(-10.0, 0.0, 11)
+        ax.contourf(x, y, np.maximum(logs - top, -10.0), levels=levels, cmap="Greys", vmin=-10.0, vmax=8.0)
 
 
 def mass(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
