@@ -44,7 +44,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     ]
 
 
-def box(reference: Reference, seed: int) -> dict[str, np.ndarray]:
+def box(reference: Reference, seed: int) -> dict[str, Any]:
     """The plausible bounds (D,) of this seed."""
     sd = np.sqrt(np.diag(reference.covariance))
     middle = reference.mean + SHIFT * sd * np.random.default_rng(seed).uniform(-1, 1, len(sd))

@@ -90,7 +90,7 @@ class Problem:
         """Independent draws (n, D)."""
         return self.sampler(n, np.random.default_rng(seed))
 
-    def bounds(self) -> dict[str, np.ndarray]:
+    def bounds(self) -> dict[str, Any]:
         """The four bounds, as arguments of a call."""
         names = ("lower", "upper", "plausible_lower", "plausible_upper")
         return {name: getattr(self, name) for name in names}
