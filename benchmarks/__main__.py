@@ -9,7 +9,7 @@ import sys
 
 NAMES = (
     "cavi", "sngd", "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers",
-    "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
+    "vbmc", "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
 )  # fmt: skip
 
 

@@ -48,6 +48,10 @@ EXPERIMENTS: dict[str, str] = {
     "bq-ablations": "experiments.bq_ablations",
     "bq-importance": "experiments.bq_importance",
     "bq-predator-prey": "experiments.bq_predator_prey",
+    "vbmc-targets": "experiments.vbmc_targets",
+    "vbmc-posteriors": "experiments.vbmc_posteriors",
+    "vbmc-2d": "experiments.vbmc_2d",
+    "vbmc-robustness": "experiments.vbmc_robustness",
 }
 
 

@@ -3,8 +3,8 @@
     torch     MixtureSameFamily in the charts' coordinates t, and one transform for each coordinate
     xarray    a tree of data sets: `posterior` (chain, draw), `sample_stats` with the log density of q
 
-`data_tree(...).to_netcdf(path)` writes a netCDF file with groups, which `arviz.from_netcdf` reads; it needs
-the extra `arviz` (xarray, h5netcdf).
+`Posterior.to_netcdf` writes the tree to a file, which `arviz.from_netcdf` reads; both need the extra `arviz`
+(xarray, h5netcdf).
 """
 
 from __future__ import annotations

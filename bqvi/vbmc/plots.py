@@ -2,7 +2,8 @@
 
     corner    marginals and pairs of parameters
     trace     evidence and its standard deviation against evaluations
-    plane     two parameters: the evaluations, the surrogate and the posterior
+    plane     two parameters: the evaluations, the surrogate and the posterior; made of `shade`, `mass`
+              and `nodes`
 
 None of them touches pyplot or its state: a figure is made where none is given.
 """
@@ -214,10 +215,10 @@ def plane(
     grid = np.tile(coordinates.lower, (cells * cells, 1))
     grid[:, i], grid[:, j] = (g.ravel() for g in np.meshgrid(x, y))
     if log_density is not None:
-        _shade(ax, x, y, np.asarray(log_density(grid)).reshape(cells, cells))
-    _mass(ax, x, y, posterior.log_prob(grid).reshape(cells, cells))
+        shade(ax, x, y, np.asarray(log_density(grid)).reshape(cells, cells))
+    mass(ax, x, y, posterior.log_prob(grid).reshape(cells, cells))
     theta = coordinates.to_user(evaluations.points)
-    _nodes(ax, theta[:, [i, j]], evaluations.failed, new)
+    nodes(ax, theta[:, [i, j]], evaluations.failed, new)
     ax.set_xlim(low[0], high[0])
     ax.set_ylim(low[1], high[1])
     ax.set_xlabel(coordinates.names[i])
@@ -235,24 +236,24 @@ def _shown(coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _shade(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
-    """Grey where the density is high: ten nats from the top down."""
+def shade(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
+    """Fill with grey where the density is high, ten nats from the top down; x (n,), y (m,), logs (m, n)."""
     top = np.max(logs[np.isfinite(logs)], initial=-np.inf)
     if np.isfinite(top):
-        ax.contourf(
-            x, y, np.maximum(logs - top, -10.0), levels=np.linspace(-10, 0, 11), cmap="Greys", alpha=0.6
-        )
+        levels = np.linspace(-10.0, 0.0, 11)
+        ax.contourf(x, y, np.maximum(logs - top, -10.0), levels=levels, cmap="Greys", vmin=-10.0, vmax=8.0)
 
 
-def _mass(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
-    """Contours of a density that hold 90 % and 50 % of what is shown of it."""
+def mass(ax: Axes, x: np.ndarray, y: np.ndarray, logs: np.ndarray) -> None:
+    """Draw contours of a density that hold 90 % and 50 % of what is shown; x (n,), y (m,), logs (m, n)."""
     density = np.exp(logs - logs.max()) if np.isfinite(logs.max()) else np.zeros_like(logs)
     levels = _highest(density)
     if levels[0] < levels[1]:
         ax.contour(x, y, density, levels=levels, colors=_COLOUR)
 
 
-def _nodes(ax: Axes, theta: np.ndarray, failed: np.ndarray, new: int) -> None:
+def nodes(ax: Axes, theta: np.ndarray, failed: np.ndarray, new: int) -> None:
+    """Mark evaluations theta (n, 2): the last ``new`` in colour, failed (n,) ones by crosses."""
     fresh = np.arange(len(theta)) >= len(theta) - new
     marks: Sequence[tuple[np.ndarray, str, str]] = (
         (~failed & ~fresh, "o", "black"),

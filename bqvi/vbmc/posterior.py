@@ -248,6 +248,20 @@ class Posterior:
 
         return data_tree(self, n, seed, attributes)
 
+    def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: Any) -> None:
+        """Write `to_xarray` to a netCDF file; needs the extra `arviz`."""
+        self.to_xarray(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
+
+    def __str__(self) -> str:
+        """A table of the parameters: mean, sd and the central 90 %."""
+        sds = np.sqrt(np.diag(self.covariance))
+        low, high = self.quantiles([0.05, 0.95])
+        width = max(9, *(len(name) for name in self.names))
+        lines = [f"{'parameter':<{width}} {'mean':>11} {'sd':>11} {'5 %':>11} {'95 %':>11}"]
+        for name, *numbers in zip(self.names, self.mean, sds, low, high, strict=True):
+            lines.append(f"{name:<{width}} " + " ".join(f"{x:>11.5g}" for x in numbers))
+        return "\n".join(lines)
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays from which `from_arrays` makes the same posterior again."""
         arrays = {f"coordinates.{name}": value for name, value in self.coordinates.to_arrays().items()}

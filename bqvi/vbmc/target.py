@@ -185,14 +185,15 @@ class _Call:
             slope = torch.autograd.grad(head.reshape(()), leaf)[0].numpy() if scalar else None
         plain = returned if isinstance(returned, tuple) else (returned,)
         host = tuple(to_numpy(x.detach()) if isinstance(x, torch.Tensor) else x for x in plain)
-        if slope is None and np.ndim(host[0]) == 0:
-            raise TypeError("the value does not depend on theta through torch; compute it with torch")
         return (host if isinstance(returned, tuple) else host[0]), slope
 
     def _with_gradient(self, theta: np.ndarray, value: float, sd: float | None, slope: Any) -> _Answer:
         if self.gradient is None:
             return _Answer(value, sd)
         nothing = np.full(len(theta), np.nan)
+        if self.gradient == AUTODIFF and slope is None:
+            malformed = f"the log joint does not depend on theta through torch at {self._place(theta)}"
+            return _Answer(malformed=f'{malformed}; gradient="autodiff" needs a torch function')
         if callable(self.gradient):
             try:
                 slope = self.gradient(theta.copy())

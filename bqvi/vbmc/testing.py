@@ -90,7 +90,7 @@ class Problem:
         """Independent draws (n, D)."""
         return self.sampler(n, np.random.default_rng(seed))
 
-    def bounds(self) -> dict[str, np.ndarray]:
+    def bounds(self) -> dict[str, Any]:
         """The four bounds, as arguments of a call."""
         names = ("lower", "upper", "plausible_lower", "plausible_upper")
         return {name: getattr(self, name) for name in names}
@@ -101,11 +101,15 @@ class Problem:
         return lambda theta: self.log_joint(theta) + sd * float(rng.standard_normal())
 
     def rescaled(self, width: float, shift: np.ndarray) -> Problem:
-        """The plausible box ``width`` times as wide, moved by ``shift`` (D,) widths of the old one."""
+        """The plausible box ``width`` times as wide, moved by ``shift`` (D,) widths of the old one.
+
+        It stays within the bounds: a box that would leave them is moved back, and cut if it is too wide.
+        """
         old = self.plausible_upper - self.plausible_lower
+        half = np.minimum(0.5 * width * old, 0.5 * (self.upper - self.lower))
         middle = 0.5 * (self.plausible_upper + self.plausible_lower) + shift * old
-        low = np.maximum(middle - 0.5 * width * old, self.lower)
-        high = np.minimum(middle + 0.5 * width * old, self.upper)
+        middle = np.clip(middle, self.lower + half, self.upper - half)
+        low, high = middle - half, middle + half
         return dataclasses.replace(self, plausible_lower=low, plausible_upper=high)
 
 

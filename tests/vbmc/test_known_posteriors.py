@@ -131,5 +131,8 @@ def test_noise_has_its_standard_deviation():
 
 def test_rescaled_box():
     problem = testing.bounded_banana().rescaled(3.0, np.array([1.0, 0.0]))
-    np.testing.assert_allclose(problem.plausible_lower, [0.5, 0.0])
-    np.testing.assert_allclose(problem.plausible_upper, [5.0, 9.5])
+    np.testing.assert_allclose(problem.plausible_lower, [0.0, 0.0])
+    np.testing.assert_allclose(problem.plausible_upper, [5.0, 10.0])
+    problem = testing.bounded_banana().rescaled(0.4, np.array([-1.0, 0.5]))
+    np.testing.assert_allclose(problem.plausible_lower, [0.0, 4.1])
+    np.testing.assert_allclose(problem.plausible_upper, [1.0, 5.9])

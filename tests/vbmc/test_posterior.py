@@ -145,8 +145,7 @@ def test_arviz_opens_the_draws(tmp_path):
     pytest.importorskip("h5netcdf")
     arviz = pytest.importorskip("arviz_base")
     posterior = every_kind()
-    tree = posterior.to_xarray(n=400, seed=1, log_evidence=-3.5)
-    tree.to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
+    posterior.to_netcdf(tmp_path / "run.nc", n=400, seed=1, log_evidence=-3.5)
     back = arviz.convert_to_datatree(str(tmp_path / "run.nc"))
     draws = posterior.sample(400, 1)
     for i, name in enumerate(posterior.names):
@@ -202,6 +201,12 @@ def test_other_files_are_refused(tmp_path):
     for name in ("text", "other.npz", "one.npy"):
         with pytest.raises(ValueError, match="is not a saved posterior"):
             Posterior.load(tmp_path / name)
+
+
+def test_table_of_parameters():
+    lines = str(every_kind()).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(every_kind().names)
+    assert float(lines[2].split()[1]) == pytest.approx(every_kind().mean[1], rel=1e-4)
 
 
 def test_bad_arguments():

@@ -136,10 +136,17 @@ def test_gradient_of_a_wrong_shape():
 
 
 def test_no_torch_in_an_autodiff_target():
-    found = Target(lambda theta: 1.0, box(), gradient="autodiff").evaluate(POINTS)
+    calls = []
+    with pytest.raises(TargetError, match="needs a torch function") as caught:
+        Target(lambda theta: calls.append(theta) or 1.0, box(), gradient="autodiff").evaluate(POINTS)
+    assert len(calls) == 1
+    assert len(caught.value.evaluations) == 0
+
+
+def test_no_good_start():
+    found = Target(lambda theta: 1 / 0, box()).evaluate(POINTS)
     assert found.failed.all()
-    assert "compute it with torch" in found.faults[0]
-    with pytest.raises(TargetError, match=r"finite at 0 of the 6 .*\(6 times\)") as caught:
+    with pytest.raises(TargetError, match=r"finite at 0 of the 6 .*division by zero \(6 times\)") as caught:
         require_good(found)
     assert caught.value.evaluations is found
 

@@ -1,0 +1,69 @@
+"""Overhead of VBMC for each evaluation beside PyVBMC's, in turns, in one process.
+
+Both with default options, on the same log joints, which cost some microseconds; ours is given as many
+evaluations as PyVBMC takes, or stops before.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import bqvi
+from benchmarks.paired import Line
+from bqvi.vbmc.testing import Problem, bounded_banana, logistic, lumpy, rosenbrock
+
+ROUNDS = 2
+BAR = 5.0
+
+
+def run() -> Iterator[Line]:
+    """One line for each target; one line where PyVBMC is not installed."""
+    try:
+        import pyvbmc  # noqa: F401
+    except ImportError as failure:
+        yield Line("PyVBMC", f"not installed ({failure})", "pip install pyvbmc", True)
+        return
+    ours(rosenbrock(2), 15, 0)  # what is loaded at the first call belongs to no target
+    for problem in (rosenbrock(2), rosenbrock(4), lumpy(2), bounded_banana(), logistic()):
+        yield _beside(problem)
+
+
+def _beside(problem: Problem) -> Line:
+    ratios, each = [], []
+    for seed in range(ROUNDS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyVBMC's
+            count, theirs = peer(problem, seed)
+        spent, mine = ours(problem, count, seed)
+        each.append((theirs / count, mine / spent, count, spent))
+        ratios.append(each[-1][0] / each[-1][1])
+    a, b, n, m = np.median(np.array(each), axis=0)
+    measured = (
+        f"{np.median(ratios):.1f} ({1e3 * a:.0f} ms of {n:.0f}, {1e3 * b:.0f} ms of {m:.0f} evaluations)"
+    )
+    what = f"overhead of PyVBMC / ours for each evaluation, {problem.name}"
+    return Line(what, measured, f"at least {BAR:g}", bool(np.median(ratios) >= BAR))
+
+
+def peer(problem: Problem, seed: int) -> tuple[int, float]:
+    """Evaluations and seconds of PyVBMC."""
+    from pyvbmc import VBMC
+
+    start = 0.5 * (problem.plausible_lower + problem.plausible_upper)
+    box: list[Any] = [start, *problem.bounds().values()]
+    run = VBMC(problem.log_joint, *(x[None] for x in box), options={"display": "off"}, seed=seed)
+    began = time.perf_counter()
+    _, result = run.optimize()
+    return int(result["func_count"]), time.perf_counter() - began
+
+
+def ours(problem: Problem, budget: int, seed: int) -> tuple[int, float]:
+    """Evaluations and seconds of ours."""
+    began = time.perf_counter()
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=budget, seed=seed)
+    return found.n_evaluations, time.perf_counter() - began
