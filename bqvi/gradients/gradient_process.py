@@ -78,7 +78,9 @@ class GradientProcess:
         factor[m:, m:] = cholesky(gram)
         everywhere, seen = np.concatenate([self.points, points]), np.concatenate([self.targets, targets])
         both = replace(self, points=everywhere, targets=seen)
-        both.__dict__["factor"] = factor
+        new = replace(self, points=points, targets=targets)._above - cross.T @ self._half
+        innovation = scipy.linalg.lapack.dtrtrs(factor[m:, m:], new, lower=1)[0]
+        both.__dict__.update(factor=factor, _half=np.concatenate([self._half, innovation]))
         return both
 
     def solve(self, right: np.ndarray) -> np.ndarray:
@@ -89,8 +91,13 @@ class GradientProcess:
     @cached_property
     def weights(self) -> np.ndarray:
         """alpha = K^-1 Y, (m, D)."""
-        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, self._above, lower=1)[0]
+        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, self._half, lower=1, trans=1)[0]
         return solved
+
+    @cached_property
+    def _half(self) -> np.ndarray:
+        """factor^-1 of what is above the prior mean, (m, D): independent, of variance s^2 each."""
+        return self.solve(self._above)
 
     @cached_property
     def _above(self) -> np.ndarray:
@@ -102,7 +109,7 @@ class GradientProcess:
     @property
     def scale(self) -> float:
         """s^2, at its most likely value."""
-        return float(np.vdot(self._above, self.weights)) / self.targets.size
+        return float(np.vdot(self._half, self._half)) / self.targets.size
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Of y under q' = N(mean, covariance), in q's units."""

@@ -75,7 +75,7 @@ def test_evidence_and_its_slope_against_autodiff(process):
     at = np.log([1.3, 0.4, 0.2])
     noise = 1e-6 * remoteness(process.points)
     evidence_of = Evidence(squared_exponential(distances), (np.ones((12, 12)), inner), noise, process.targets)
-    value, slope = evidence_of.negative(at)
+    found = evidence_of.negative(at)
 
     def evidence(t):
         length, constant, linear = t.exp()
@@ -90,8 +90,8 @@ def test_evidence_and_its_slope_against_autodiff(process):
     t = torch.tensor(at, requires_grad=True)
     expected = evidence(t)
     (gradient,) = torch.autograd.grad(expected, t)
-    assert_allclose(value, float(expected.detach()), rtol=1e-10)
-    assert_allclose(slope, gradient.numpy(), rtol=1e-6)
+    assert_allclose(found.value, float(expected.detach()), rtol=1e-10)
+    assert_allclose(found.slope, gradient.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
