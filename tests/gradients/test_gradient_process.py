@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import derivative_process, joint_process
+from bqvi.gradients.directions import Directions
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
 from bqvi.gradients.evidence import Evidence, squared_exponential
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
@@ -17,7 +18,8 @@ from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
 from bqvi.gradients.whitened import Frame, Moments, remoteness
 
-SHAPE = Shape(1.7, 0.3, 0.2)
+TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
+SHAPE = Shape(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
 
 
 @pytest.fixture
