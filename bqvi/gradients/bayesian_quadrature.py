@@ -86,7 +86,7 @@ class BayesianQuadrature:
         """An empty memory, or None where nothing is to be kept."""
         _require_fixed(model)
         dimension = len(Frame.of(q).mean)
-        return Memory.empty(dimension, differentiable(model), 3) if self.memory else None
+        return Memory.empty(dimension, differentiable(model)) if self.memory else None
 
     def __call__(
         self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Memory | None = None
@@ -99,7 +99,7 @@ class BayesianQuadrature:
             The log joint has had no finite value for several rounds, or is constant.
         """
         frame = Frame.of(q)
-        kept = memory or Memory.empty(len(frame.mean), differentiable(model), 3)
+        kept = memory or Memory.empty(len(frame.mean), differentiable(model))
         kept = _of_now(model, q, batch, kept)
         kept.require_signal()
         n = self._count(len(frame.mean), kept) if memory is not None else self.nodes

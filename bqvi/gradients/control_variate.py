@@ -61,7 +61,7 @@ class ControlVariate:
                 f"memory is {self.memory}, but the log joint of a {type(model).__name__} moves with q; use "
                 "memory=0, or BayesianQuadrature, which values its points anew"
             )
-        return Memory.empty(len(Frame.of(q).mean), True, 3) if self.memory else None
+        return Memory.empty(len(Frame.of(q).mean), True) if self.memory else None
 
     def __call__(
         self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Memory | None = None

@@ -5,13 +5,18 @@ q = N(mu, L L^T), theta = mu + L u, and what is modelled is
     y(u) = L^T grad f(theta) + u,            f = ln p(X, theta),
 
 which is zero where q is the posterior: the prior mean zero of y is sticking-the-landing's estimate. All D
-outputs share the kernel k(u, u') = s^2 (SE_l(u, u') + b0 + b1 u . u'), so one m x m solve serves them all.
-With alpha = K^-1 Y, and under q' = N(m, S) in the same units, A = l^2 I + S, a_n = A^-1 (u_n - m),
-z_n = l^D |A|^(-1/2) exp(-(u_n - m)^T a_n / 2)
-(`bqvi.quadrature.kernel_sums`),
+outputs share the kernel
 
-    E[y]               = alpha^T (z + b0 + b1 U m)                      (D,)
-    E[y (u - m)^T] S^-1 = alpha^T (z a + b1 U)                           (D, D)
+    k(u, u') = s^2 (exp(-|u - u'|_M^2 / (2 l^2)) + b0 + b1 u . u' + b2 (u^T M u')^2 / 2),
+
+so one m x m solve serves them all; M (`directions`) says along which directions y bends, and b2 is the slow
+bending that a bump of the lengthscale of the fast one would forget between the points: the skewness of q's
+posterior. With alpha = K^-1 Y, and under q' = N(m, S) in the same units, A = l^2 M^-1 + S,
+a_n = A^-1 (u_n - m), z_n = l^D |M A|^(-1/2) exp(-(u_n - m)^T a_n / 2) (`bqvi.quadrature.kernel_sums`),
+w_n = M u_n and T_o = sum_n alpha_no w_n w_n^T,
+
+    E[y_o]               = alpha_o^T (z + b0 + b1 U m) + b2 tr(T_o (S + m m^T)) / 2      (D,)
+    E[y (u - m)^T]_o S^-1 = alpha_o^T (z a + b1 U) + b2 T_o m                             (D, D)
 
 The second is the expected Jacobian of y (Bonnet's and Stein's identities), whose symmetric part estimates
 E[L^T (Hessian of f) L] + I. Together they are the ELBO's natural gradient at q'. At q itself m = 0, S = I,
@@ -26,16 +31,17 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from bqvi.gradients.directions import Directions
 from bqvi.gradients.jackknife import inverse_of, residuals
 from bqvi.gradients.whitened import Moments, remoteness
-from bqvi.quadrature.kernel_sums import Bumps, jacobian_variance
+from bqvi.quadrature.kernel_sums import Bumps
 from bqvi.quadrature.positive_definite import cholesky
 
 JITTER = 1e-6
 """On the diagonal of K / s^2; 1e-4 costs an order of magnitude where gradients are exact."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shape:
     """Hyperparameters of k, less its scale s^2, which is profiled out."""
 
@@ -44,6 +50,15 @@ class Shape:
     """b0."""
     linear: float
     """b1."""
+    quadratic: float = 0.0
+    """b2."""
+    directions: Directions | None = None
+    """Of M; None: all alike, M = I."""
+
+    def turned(self, dimension: int) -> tuple[np.ndarray, np.ndarray]:
+        """The eigenvectors of M, and the roots r of its eigenvalues."""
+        used = self.directions or Directions.alike(dimension)
+        return used.rotation, used.scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +93,9 @@ class GradientProcess:
         factor[m:, m:] = cholesky(gram)
         everywhere, seen = np.concatenate([self.points, points]), np.concatenate([self.targets, targets])
         both = replace(self, points=everywhere, targets=seen)
-        both.__dict__["factor"] = factor
+        new = replace(self, points=points, targets=targets)._above - cross.T @ self._half
+        innovation = scipy.linalg.lapack.dtrtrs(factor[m:, m:], new, lower=1)[0]
+        both.__dict__.update(factor=factor, _half=np.concatenate([self._half, innovation]))
         return both
 
     def solve(self, right: np.ndarray) -> np.ndarray:
@@ -89,8 +106,13 @@ class GradientProcess:
     @cached_property
     def weights(self) -> np.ndarray:
         """alpha = K^-1 Y, (m, D)."""
-        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, self._above, lower=1)[0]
+        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, self._half, lower=1, trans=1)[0]
         return solved
+
+    @cached_property
+    def _half(self) -> np.ndarray:
+        """factor^-1 of what is above the prior mean, (m, D): independent, of variance s^2 each."""
+        return self.solve(self._above)
 
     @cached_property
     def _above(self) -> np.ndarray:
@@ -102,24 +124,39 @@ class GradientProcess:
     @property
     def scale(self) -> float:
         """s^2, at its most likely value."""
-        return float(np.vdot(self._above, self.weights)) / self.targets.size
+        return float(np.vdot(self._half, self._half)) / self.targets.size
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Of y under q' = N(mean, covariance), in q's units."""
-        bumps = Bumps.of(self.points, self.shape.lengthscale, mean, covariance)
-        total, cross = self._trend
+        turn, scales = self.shape.turned(len(mean))
+        centre, spread = mean @ turn, turn.T @ covariance @ turn
+        bumps = Bumps.of(self._turned, self.shape.lengthscale / scales, centre, spread)
+        total, cross, bend = self._trend
         expected = bumps.z @ self.weights + total + cross @ mean
-        jacobian = self.weights.T @ (bumps.z[:, None] * bumps.a) + cross
+        second = spread + centre[:, None] * centre
+        expected += 0.5 * bend.reshape(len(bend), -1) @ second.reshape(-1)
+        jacobian = (self.weights.T @ (bumps.z[:, None] * bumps.a) + bend @ centre) @ turn.T + cross
         if self.prior_slope != 0.0:
             expected = expected + self.prior_slope * mean
             jacobian = jacobian + self.prior_slope * np.eye(len(mean))
         return Moments(expected, 0.5 * (jacobian + jacobian.T))
 
     @cached_property
-    def _trend(self) -> tuple[np.ndarray, np.ndarray]:
-        """b0 sum_n alpha_n, (D,), and b1 alpha^T U, (D, D)."""
+    def _turned(self) -> np.ndarray:
+        """U along the eigenvectors of M, (m, D)."""
+        turned: np.ndarray = self.points @ self.shape.turned(self.points.shape[1])[0]
+        return turned
+
+    @cached_property
+    def _trend(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 T along the eigenvectors of M, (D, D, D)."""
         total = self.shape.constant * self.weights.sum(0)
-        return total, self.shape.linear * (self.weights.T @ self.points)
+        squares = np.square(self.shape.turned(self.points.shape[1])[1])
+        w = self._turned * squares
+        m, d = w.shape
+        bend = self.weights.T @ (w[:, :, None] * w[:, None, :]).reshape(m, d * d)
+        curved = self.shape.quadratic * bend.reshape(-1, d, d)
+        return total, self.shape.linear * (self.weights.T @ self.points), curved
 
     def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """For (C, D) points: posterior covariances / s^2 with the functionals, with one another, and 1.
@@ -163,27 +200,41 @@ class GradientProcess:
 
 def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarray:
     """K / s^2 between (m, D) and (n, D) points, (m, n)."""
-    inner = left @ right.T
-    squares = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("nd,nd->n", right, right)
-    distances = np.maximum(squares - 2.0 * inner, 0.0)
-    kernel: np.ndarray = np.exp(distances * (-0.5 / shape.lengthscale**2))
+    ours = left if shape.directions is None else shape.directions.scaled(left)
+    theirs = ours if right is left else right if shape.directions is None else shape.directions.scaled(right)
+    precision = 1.0 / shape.lengthscale**2
+    inner = ours @ theirs.T
+    kernel: np.ndarray = inner * precision
+    kernel -= (0.5 * precision) * np.einsum("nd,nd->n", ours, ours)[:, None]
+    kernel -= (0.5 * precision) * np.einsum("nd,nd->n", theirs, theirs)
+    np.minimum(kernel, 0.0, out=kernel)  # rounding
+    np.exp(kernel, out=kernel)
     kernel += shape.constant
-    kernel += shape.linear * inner
+    kernel += (shape.linear * left) @ right.T
+    if shape.quadratic != 0.0:
+        inner *= inner
+        inner *= 0.5 * shape.quadratic
+        kernel += inner
     return kernel
 
 
 def functionals(points: np.ndarray, shape: Shape) -> np.ndarray:
     """Prior covariance / s^2 of y(u_n) with (E[y], E[y u]) at q itself, (m, 1 + D)."""
-    d, l2 = points.shape[1], shape.lengthscale**2
-    squares = np.einsum("nd,nd->n", points, points)
-    z = (l2 / (l2 + 1.0)) ** (d / 2) * np.exp(-0.5 / (l2 + 1.0) * squares)
-    slopes = (z[:, None] / (l2 + 1.0) + shape.linear) * points
-    return np.column_stack([z + shape.constant, slopes])
+    turn, scales = shape.turned(points.shape[1])
+    turned, l2 = points @ turn, np.square(shape.lengthscale / scales)
+    widened = 1.0 / (l2 + 1.0)
+    z = np.sqrt(np.prod(l2 * widened)) * np.exp(-0.5 * np.square(turned) @ widened)
+    slopes = (z[:, None] * turned * widened) @ turn.T + shape.linear * points
+    bend = 0.5 * shape.quadratic * np.square(turned) @ np.square(np.square(scales))
+    return np.column_stack([z + shape.constant + bend, slopes])
 
 
 def _prior_covariance(dimension: int, shape: Shape) -> np.ndarray:
     """Of (E[y], E[y u]) / s, (1 + D, 1 + D)."""
-    l2 = shape.lengthscale**2
-    double = (l2 / (l2 + 2.0)) ** (dimension / 2)
-    slope = jacobian_variance(dimension, shape.lengthscale)[0] + shape.linear
-    return np.diag(np.r_[double + shape.constant, np.full(dimension, slope)])
+    turn, scales = shape.turned(dimension)
+    l2 = np.square(shape.lengthscale / scales)
+    double = np.sqrt(np.prod(l2 / (l2 + 2.0)))
+    covariance = np.zeros((1 + dimension, 1 + dimension))
+    covariance[0, 0] = double + shape.constant + 0.5 * shape.quadratic * np.power(scales, 4).sum()
+    covariance[1:, 1:] = (turn * (double / (l2 + 2.0))) @ turn.T + shape.linear * np.eye(dimension)
+    return covariance

@@ -33,8 +33,8 @@ class Memory:
     """F, (m,)."""
     gradients: np.ndarray = field(metadata=_GROWS)
     """Grad f, (m, D); (m, 0) for a model without gradients."""
-    hyperparameters: np.ndarray
-    """Of the surrogate, as it left them."""
+    hyperparameters: np.ndarray = field(metadata=_GROWS)
+    """Of the surrogate, as it left them; (0,) before."""
     fitted_at: int = 0
     """m when they were fitted; 0: not yet."""
     faults: int = 0
@@ -43,10 +43,10 @@ class Memory:
     """Rounds in a row, up to now, without a good evaluation."""
 
     @classmethod
-    def empty(cls, dimension: int, with_gradients: bool, hyperparameters: int) -> Memory:
+    def empty(cls, dimension: int, with_gradients: bool) -> Memory:
         """Of no evaluations."""
         width = dimension if with_gradients else 0
-        return cls(np.empty((0, dimension)), np.empty(0), np.empty((0, width)), np.zeros(hyperparameters))
+        return cls(np.empty((0, dimension)), np.empty(0), np.empty((0, width)), np.empty(0))
 
     def __len__(self) -> int:
         return len(self.points)

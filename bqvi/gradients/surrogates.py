@@ -15,6 +15,7 @@ import numpy as np
 from bqvi.checks import require_above
 from bqvi.gradients import derivative_process, joint_process
 from bqvi.gradients.derivative_process import DerivativeProcess
+from bqvi.gradients.directions import Directions
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
 from bqvi.gradients.gradient_process import JITTER, GradientProcess, Shape
 from bqvi.gradients.joint_process import JointProcess
@@ -27,7 +28,7 @@ MOST_POINTS = 100
 LARGEST_EVIDENCE = 300
 """Rows of K that the evidence of a derivative process looks at."""
 _SPREAD = np.array([0.7, 3.0, 2.0])
-"""Prior standard deviations of ln (l, b, b)."""
+"""Prior standard deviations of ln (l, b, b); of a further b too."""
 
 
 Process = GradientProcess | DerivativeProcess | JointProcess | ValueProcess
@@ -43,7 +44,7 @@ class Kind(Protocol):
         """(m, outputs), of f (m,) and grad f (m, D) at ``whitened`` (m, D)."""
 
     def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
-        """Logarithms of the hyperparameters (3,), from where they were."""
+        """Logarithms of the hyperparameters, from where they were."""
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> Process:
         """Given (m, D) points and their targets."""
@@ -74,17 +75,20 @@ class OnGradients:
         return y
 
     def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
-        """Ln (l, b0, b1), around l = 2 sqrt(D) and b = 1 / 10."""
+        """Ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10 and b2 = 1 / (10 D)."""
         u = points[-MOST_POINTS:]
         y = targets[-MOST_POINTS:] - self.prior_slope * u
-        inner, distances = squared_distances(u)
+        inner, distances = squared_distances(Directions.of(u, y).scaled(u))
+        components = (np.ones_like(inner), u @ u.T, 0.5 * inner * inner)
         noise = self.jitter * remoteness(u)
-        evidence = Evidence(squared_exponential(distances), (np.ones_like(inner), inner), noise, y)
-        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+        evidence = Evidence(squared_exponential(distances), components, noise, y)
+        d = u.shape[1]
+        return most_likely(evidence, np.append(_centre(d), np.log(0.1 / d)), np.append(_SPREAD, 2.0), start)
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
         """Given (m, D) points and Y."""
-        shape = Shape(*(float(x) for x in np.exp(logs)))
+        directions = Directions.of(points, targets - self.prior_slope * points)
+        shape = Shape(*(float(x) for x in np.exp(logs)), directions)
         return GradientProcess(points, targets, shape, self.jitter, self.prior_slope)
 
 

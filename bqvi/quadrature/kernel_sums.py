@@ -40,14 +40,16 @@ class Bumps:
     """P, (D, D)."""
 
     @classmethod
-    def of(cls, points: np.ndarray, lengthscale: float, mean: np.ndarray, covariance: np.ndarray) -> Bumps:
-        """At (n, D) points; LinAlgError if the covariance is not positive semi-definite."""
+    def of(
+        cls, points: np.ndarray, lengthscale: float | np.ndarray, mean: np.ndarray, covariance: np.ndarray
+    ) -> Bumps:
+        """At (n, D) points, for one lengthscale or (D,); LinAlgError unless the covariance is one."""
         gap = points - mean
         spread = covariance.copy()
         np.einsum("ii->i", spread)[:] += lengthscale**2
         half, precision = cholesky_inverse(spread)
         a = gap @ precision
-        log_ratio = len(mean) * np.log(lengthscale) - np.log(np.einsum("ii->i", half)).sum()
+        log_ratio = np.log(lengthscale / np.einsum("ii->i", half)).sum()
         return cls(np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, a)), a, precision)
 
 

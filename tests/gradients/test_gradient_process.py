@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import derivative_process, joint_process
+from bqvi.gradients.directions import Directions
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
 from bqvi.gradients.evidence import Evidence, squared_exponential
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
@@ -17,7 +18,8 @@ from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
 from bqvi.gradients.whitened import Frame, Moments, remoteness
 
-SHAPE = Shape(1.7, 0.3, 0.2)
+TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
+SHAPE = Shape(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_evidence_and_its_slope_against_autodiff(process):
     at = np.log([1.3, 0.4, 0.2])
     noise = 1e-6 * remoteness(process.points)
     evidence_of = Evidence(squared_exponential(distances), (np.ones((12, 12)), inner), noise, process.targets)
-    value, slope = evidence_of.negative(at)
+    found = evidence_of.negative(at)
 
     def evidence(t):
         length, constant, linear = t.exp()
@@ -90,8 +92,8 @@ def test_evidence_and_its_slope_against_autodiff(process):
     t = torch.tensor(at, requires_grad=True)
     expected = evidence(t)
     (gradient,) = torch.autograd.grad(expected, t)
-    assert_allclose(value, float(expected.detach()), rtol=1e-10)
-    assert_allclose(slope, gradient.numpy(), rtol=1e-6)
+    assert_allclose(found.value, float(expected.detach()), rtol=1e-10)
+    assert_allclose(found.slope, gradient.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
