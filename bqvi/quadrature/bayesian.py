@@ -72,6 +72,10 @@ class Model(Protocol):
         """Return the derivatives of that mean in the m observations of the process, (m,)."""
         ...
 
+    def owed_to_the_prior(self, member: Surrogate) -> Any:
+        """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
+        ...
+
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return the indices of ``count`` of the candidates (M, D) to evaluate next.
 
@@ -229,6 +233,8 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
     judgement = judge(
         state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
     )
+    owed = problem.model.owed_to_the_prior(state.ensemble.best)
+    judgement = replace(judgement, excess=judgement.excess + owed)
     in_units = (values - units.centre) / units.unit
     mean, covariance = combined(*integral, judgement, in_units, state.sobol)
     unit = units.unit

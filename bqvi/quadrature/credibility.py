@@ -13,14 +13,14 @@ Four questions are asked, of data that are there anyway.
    nodes would add up to what their variances add up to. With z_t^2 the squares of T increments in that
    unit, and r the ratio of the two sums, which counts as m nodes, the final variance is scaled by
 
-       kappa^2 = max(1, (2 + sum_t z_t^2 + m r) / (2 + T + m)),
+       kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
 
-   drawn to 1 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
+   drawn to 2 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
    as at most ``MOST_REASSURED``: there are always more of them than of increments, and they say less about
    the integral. A jump is wrong at the two nodes beside it and nowhere else, which no ratio of sums shows;
-   but without node i the integral would be another by w_i e_i, its weight times its error, and
-   max(0, sum_i w_i^2 (e_i^2 - s_i^2)), by how much these squares exceed what was promised of them (s_i), is
-   added to the variance (a jackknife, less its expectation).
+   but without node i the integral would be another by w_i e_i, its weight times its error. By how much the
+   sum of these squares exceeds what was promised of it, sum w_i^2 s_i^2 and a standard deviation of that,
+   sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation).
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
    exp(|u|^2 / 4) (:mod:`growing`), nodes say little about what lies beyond them, and averages less: the
    result is the surrogate's, not credible, and its standard deviation contains what may lie there
@@ -66,7 +66,7 @@ GROWTH_NATS = 0.9
 MOST_REASSURED = 10.0
 HEAVIEST = 0.8
 """Heavier tails are taken for one of this shape: what lies beyond them cannot be told from a few values."""
-_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 1.0
+_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
 
 
 def predicts(dimension: int) -> float:
@@ -173,7 +173,7 @@ def judge(
     """
     best = ensemble.best
     all_errors, all_sds = best.profile.leave_one_out()
-    excess = np.maximum(weights**2 @ (all_errors**2 - all_sds**2), 0.0)
+    excess = beyond_promise(weights[:, None] * all_errors, weights[:, None] * all_sds)
     errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
     grows = ensemble.growth > GROWTH_NATS * len(sobol)
     outside = beyond(best.data.u, values) if grows else np.zeros(best.data.outputs)
@@ -181,6 +181,13 @@ def judge(
     constant = np.ptp(best.data.values, axis=0) == 0
     explained = share_explained(errors, best.data.values[sobol])
     return Judgement(explained, _gain(ensemble), inflation, grows, outside, constant, excess)
+
+
+def beyond_promise(changes: Any, sds: Any) -> Any:
+    """Return by how much sums of squares of changes (m, o) exceed what was promised of them, (o,)."""
+    squares = sds**2
+    promised = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
+    return np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
 
 
 def believable(ensemble: Ensemble, sobol: Any) -> bool:

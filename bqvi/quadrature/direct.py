@@ -40,6 +40,10 @@ class Direct:
         """Return the weights of Bayesian quadrature, (m,)."""
         return member.profile.weights_of(member.with_integral(), float(member.data.centred))
 
+    def owed_to_the_prior(self, member: Surrogate) -> Any:
+        """Return zero, (o,): the mean tends to the data's where no node is."""
+        return np.zeros(member.data.outputs)
+
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return the candidates that reduce the integral's variance most."""
         return greedy(member, candidates, count, given)

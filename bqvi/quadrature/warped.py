@@ -81,6 +81,17 @@ class Warped:
         of_mean = single(lengths, member.chart.measure, data, data) @ member.profile.weights[:, 0]
         return member.profile.weights_of(of_mean, 0.0)
 
+    def owed_to_the_prior(self, member: Surrogate) -> Any:
+        """Return the square of what the mean of M adds to that of L, (1,), otherwise zero.
+
+        That is a prior variance where no node is. It holds where g is large, and is too large beside a peak.
+        """
+        if not self.matched:
+            return np.zeros(1)
+        scale = member.profile.inflation * float(member.profile.scales[0])
+        more_mean, _ = _quadratic(member, products(member))
+        return np.array([(scale * more_mean) ** 2])
+
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         reduction = _linearised(member, candidates)

@@ -372,9 +372,9 @@ def test_kappa_believes_increments_that_are_as_promised():
             found.append(Past(np.array([mean]), np.array([variance]), 0.0))
         return found
 
-    assert kappa(past([])) == 1.0
+    assert kappa(past([])) == pytest.approx(np.sqrt(2))
     assert kappa(past([0.5] * 8)) == 1.0
-    assert kappa(past([4.0] * 8)) == pytest.approx(np.sqrt((2 + 8 * 16) / 10))
+    assert kappa(past([4.0] * 8)) == pytest.approx(np.sqrt((4 + 8 * 16) / 10))
 
 
 def test_pushing_a_measure_forward():

@@ -8,7 +8,7 @@ import bqvi
 from bqvi.quadrature import IntegrandError
 from bqvi.quadrature.bayesian import CHECKS
 from bqvi.quadrature.charts import identity
-from bqvi.quadrature.credibility import Past, drawn, kappa, share_explained
+from bqvi.quadrature.credibility import Past, beyond_promise, drawn, kappa, share_explained
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, again, fit
 from bqvi.quadrature.families import SMOOTH
@@ -237,3 +237,29 @@ def test_a_file_that_holds_no_run(tmp_path):
     path.write_text("hello")
     with pytest.raises(ValueError, match="not a saved quadrature"):
         bqvi.integrate(pulse, standard(1), 20, resume=path)
+
+
+def test_squares_left_out_count_beyond_their_promise():
+    sds = np.array([[3.0], [4.0]])
+    none = beyond_promise(sds, sds)
+    assert none[0] == 0.0
+    promised = 25 + np.sqrt(2 * (81 + 256))  # mean and standard deviation of 9 chi^2 + 16 chi^2
+    draws = np.random.default_rng(0).standard_normal((200_000, 2)) ** 2 @ np.array([9.0, 16.0])
+    # five standard errors of a mean and a standard deviation of 26 from 200,000 draws
+    assert draws.mean() + draws.std() == pytest.approx(promised, abs=0.6)
+    assert beyond_promise(np.array([[10.0], [0.0]]), sds)[0] == pytest.approx(100 - promised)
+
+
+def test_moment_matching_owes_its_surplus_to_the_prior():
+    """A peak: what M adds to L is in its standard deviation."""
+
+    def peak(x):
+        return np.exp(-0.5 * np.sum(((x - 0.4) / 0.25) ** 2, axis=1))
+
+    truth = (0.25**2 / (1 + 0.25**2)) * np.exp(-0.16 / (1 + 0.25**2))
+    for seed in range(3):
+        linear, matched = (
+            bqvi.integrate(peak, standard(2), 40, method, seed=seed) for method in ("wsabi-l", "wsabi-m")
+        )
+        assert matched.sd > linear.sd
+        assert abs(matched.mean - truth) < 4 * matched.sd
