@@ -48,8 +48,8 @@ def plane():
 
 
 def test_density_integrates_to_one():
-    x, y = (np.arange(n) + 0.5 for n in (800, 2400))
-    x, y = 2.0 * x / 800, 12.0 * y / 2400
+    x, y = (np.arange(n) + 0.5 for n in (400, 1200))
+    x, y = 2.0 * x / 400, 12.0 * y / 1200
     grid = np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1)
     mass = np.exp(plane().log_prob(grid)) * (x[1] - x[0]) * (y[1] - y[0])
     assert mass.sum() == pytest.approx(1.0, abs=1e-4)
