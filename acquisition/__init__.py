@@ -17,6 +17,7 @@ from acquisition.joint import plan, refine_jointly
 from acquisition.pointwise import (
     Acquisition,
     IntegralVarianceReduction,
+    InterquantileRange,
     LinearisedWarpedUncertainty,
     MatchedWarpedUncertainty,
     MutualInformation,
@@ -44,6 +45,7 @@ __all__ = [
     "Domain",
     "Found",
     "IntegralVarianceReduction",
+    "InterquantileRange",
     "LinearisedWarpedUncertainty",
     "MatchedWarpedUncertainty",
     "MutualInformation",

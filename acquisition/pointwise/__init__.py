@@ -3,6 +3,7 @@
 from acquisition.pointwise.acquisition import Acquisition, bind
 from acquisition.pointwise.confidence import UpperConfidenceBound
 from acquisition.pointwise.criterion import Criterion, Informative, Moments, Partials
+from acquisition.pointwise.quantile_range import InterquantileRange
 from acquisition.pointwise.uncertainty import ProspectiveSampling, UncertaintySampling
 from acquisition.pointwise.variance_reduction import (
     IntegralVarianceReduction,
@@ -16,6 +17,7 @@ __all__ = [
     "Criterion",
     "Informative",
     "IntegralVarianceReduction",
+    "InterquantileRange",
     "LinearisedWarpedUncertainty",
     "MatchedWarpedUncertainty",
     "Moments",

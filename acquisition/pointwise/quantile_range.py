@@ -1,7 +1,7 @@
 """Interquantile ranges of a density whose logarithm is observed: VIQR and IMIQR.
 
-For f ~ GP the logarithm of a density, exp f(t) is log-normal, and half the distance between its quantiles p and
-1 - p is exp(mean) sinh(u sd), u the normal quantile. Once f is seen at x (with noise), sd(t) becomes
+For f ~ GP the logarithm of a density, exp f(t) is log-normal, and half the distance between its quantiles p
+and 1 - p is exp(mean) sinh(u sd), u the normal quantile. Once f is seen at x (with noise), sd(t) becomes
 
     sd(t; x) = sqrt(v(t) - c(x, t)^2 / (v(x) + noise))
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acquisition.pointwise.criterion import Moments, Partials, Targets
-from gp.arrays import Array, namespace
+from gp.arrays import Array, as_like, namespace
 from gp.observations import Functional
 
 _HIGHEST = 50.0
@@ -70,9 +70,14 @@ class InterquantileRange:
 
     def _log_left(self, at: Moments) -> tuple[Array, Array, Array]:
         xp = namespace(at.variance)
-        left = self.variances[None, :] - at.signals**2 / at.predictive_variance[:, None]
+        left = as_like(self.variances, at.variance)[None, :] - at.signals**2 / at.predictive_variance[:, None]
         sd = xp.sqrt(xp.clip(left, 1e-12, None))
         argument = xp.clip(self.quantile * sd, None, _HIGHEST)
-        terms = self.log_weights[None, :] + argument + xp.log1p(-xp.exp(-2.0 * argument)) - np.log(2.0)
+        terms = (
+            as_like(self.log_weights, at.variance)[None, :]
+            + argument
+            + xp.log1p(-xp.exp(-2.0 * argument))
+            - np.log(2.0)
+        )
         top = xp.max(terms, axis=1)
         return top + xp.log(xp.sum(xp.exp(terms - top[:, None]), axis=1)), terms, sd

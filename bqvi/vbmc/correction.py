@@ -11,9 +11,9 @@ What the surrogate does not know moves log Z by E_P[f - mean] to first order: a 
     var = P^T C P,     C the posterior covariance of f at the draws,
 
 computed at ``_RESAMPLED`` draws that stand for the rest. The expectation of the density itself is that of a
-log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared. Beyond
-it the surrogate knows nothing, and the draw counts less the more it varies, exp(mean + 1 - var / 2): mass is
-not invented where nothing was evaluated.
+log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared.
+Beyond it the surrogate knows nothing, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
+mass is not invented where nothing was evaluated.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Correction:
     u : (M, D), in the frame. half : (N, M), C^-1 k(x, u).
     mean, variance : (M,), of f there. log_proposal : (M,), log g. log_q : (M,).
     log_weights : (M,), of the draws, normalised.
-    log_evidence : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the draws.
+    log_evidence : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the
+        draws.
     effective : effective sample size. shape : Pareto k of the weights.
     feasible : (M,), the probability that the log joint can be evaluated there.
     """
@@ -143,25 +144,32 @@ class Proposal:
 
 def cautious(mean: Vector, variance: Vector) -> Vector:
     """The log density that a draw counts with."""
-    return mean + 0.5 * np.minimum(variance, 2.0 - variance)
+    result: Vector = mean + 0.5 * np.minimum(variance, 2.0 - variance)
+    return result
 
 
-def correct(surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE) -> Correction:
+def correct(
+    surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
+) -> Correction:
     """Weigh ``count`` draws of q by the surrogate, and tell how well the surrogate knows the evidence."""
     found = weighed(surrogate, q, count, seed, feasible)
     return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
 
 
-def weighed(surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE) -> Correction:
+def weighed(
+    surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
+) -> Correction:
     """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
     return _weighed(surrogate, q, Proposal.of(q), count, seed, feasible)
 
 
-def polished(surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE) -> Correction:
+def polished(
+    surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
+) -> Correction:
     """The same with a proposal that was led to cover all of the surrogate's mass.
 
-    The ELBO likes a q inside the posterior, importance weights a proposal around it. From q and q widened a few
-    rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
+    The ELBO likes a q inside the posterior, importance weights a proposal around it. From q and q widened a
+    few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
     """
     wide = Proposal.of(q, 0.5, 2.0)
     g = Proposal.of(q, 0.4)
@@ -177,7 +185,9 @@ def polished(surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: 
     return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
 
 
-def _weighed(surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int, feasible: Feasibility) -> Correction:
+def _weighed(
+    surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int, feasible: Feasibility
+) -> Correction:
     u = g.draws(count, seed)
     log_g = logsumexp(g.log_parts(u), axis=1)
     half = surrogate.half(u)
@@ -219,4 +229,5 @@ def resampled(weights: Vector, count: int, seed: int) -> Vector:
     start = np.random.default_rng(seed).random()
     edges = np.cumsum(weights) / weights.sum()
     found: Vector = np.searchsorted(edges, (np.arange(count) + start) / count)
-    return np.minimum(found, len(weights) - 1)
+    result: Vector = np.minimum(found, len(weights) - 1)
+    return result

@@ -1,14 +1,14 @@
 """Where the log joint can be evaluated at all, learnt from where it failed.
 
-A log joint that is -inf beyond an edge has no surrogate there: a Gaussian process that knows nothing of the edge
-would put mass behind it. So the probability that a point is feasible is estimated beside it, from the distances
-to the nearest good and the nearest failed evaluation,
+A log joint that is -inf beyond an edge has no surrogate there: a Gaussian process that knows nothing of the
+edge would put mass behind it. So the probability that a point is feasible is estimated beside it, from the
+distances to the nearest good and the nearest failed evaluation,
 
     phi = 1 / (1 + (d_good / d_failed)^p),
 
-which is 1/2 halfway between them and sharpens as evaluations close in on the edge. It multiplies the surrogate's
-density; the mass that hangs on it, E_P[1 - phi], is part of the evidence's standard deviation and where the next
-evaluation goes.
+which is 1/2 halfway between them and sharpens as evaluations close in on the edge. It multiplies the
+surrogate's density; the mass that hangs on it, E_P[1 - phi], is part of the evidence's standard deviation and
+where the next evaluation goes.
 """
 
 from __future__ import annotations
@@ -50,4 +50,5 @@ class Feasibility:
         near, far = self.good.query(u)[0], self.failed.query(u)[0]
         ratio = np.minimum(near / np.maximum(far, _LEAST), 1e6)
         found: Vector = 1.0 / (1.0 + ratio**_SHARPNESS)
-        return np.maximum(found, 1e-30)
+        result: Vector = np.maximum(found, 1e-30)
+        return result

@@ -74,8 +74,9 @@ class Frame:
 def fitting(mean: Vector, covariance: Vector, was_turned: bool) -> Frame:
     """Along the axes, or turned where the correlations ask for it.
 
-    Log densities are more often sums of functions of few *given* coordinates than of turned ones, so axes stay
-    until the condition number of the correlations exceeds ``_CORRELATED``; turned ones until two thirds of it.
+    Log densities are more often sums of functions of few *given* coordinates than of turned ones, so axes
+    stay until the condition number of the correlations exceeds ``_CORRELATED``; turned ones until two thirds
+    of it.
     """
     sd = np.sqrt(np.diag(covariance))
     condition = np.linalg.cond(covariance / np.outer(sd, sd))

@@ -1,14 +1,14 @@
-"""The kernel of the surrogate: a squared exponential whose interactions are a hyperparameter, plus a quadratic.
+"""The surrogate's kernel: a squared exponential with learnt interactions, and a quadratic.
 
     k(x, y) = s (prod_d (1 + w e_d) - 1) / ((1 + w)^D - 1)  +  b (x . y + (x . y)^2 / 2)  +  c
 
 with e_d = exp(-(x_d - y_d)^2 / (2 l_d^2)). As w grows the first term becomes the squared exponential with
-lengthscales l; as w vanishes, a sum of functions of one coordinate each. Between them lie the log densities of
-most models: sums of functions of few coordinates each, which a product of exponentials needs far more nodes
-for. The second term is the quadratic that a log density is near its mode, turned any way.
+lengthscales l; as w vanishes, a sum of functions of one coordinate each. Between them lie the log densities
+of most models: sums of functions of few coordinates each, which a product of exponentials needs far more
+nodes for. The second term is the quadratic that a log density is near its mode, turned any way.
 
-Write p = prod_d (1 + w e_d), u_d = w e_d / (1 + w e_d), g_d = u_d (x_d - y_d) / l_d^2 and a for s over the norm.
-Derivatives observed at y (and x) have, from the first term,
+Write p = prod_d (1 + w e_d), u_d = w e_d / (1 + w e_d), g_d = u_d (x_d - y_d) / l_d^2 and a for s over the
+norm. Derivatives observed at y (and x) have, from the first term,
 
     cov(f, d_e f')      =  a p g_e
     cov(d_d f, d_e f')  = -a p g_d g_e,    or  a p u_d (1 / l_d^2 - (x_d - y_d)^2 / l_d^4)  where d = e
@@ -58,7 +58,7 @@ class InteractionKernel:
         return found
 
     def cross(self, x: Vector, y: Vector, slopes: bool = False) -> Vector:
-        """Covariances of f at x (m, D) with f at y (n, D), then with its n D derivatives: (m, n or n (D + 1))."""
+        """Covariances of f at x (m, D) with f at y (n, D), then its n D derivatives: (m, n or n (D + 1))."""
         products = x @ y.T
         values, slope = self._first(x, y, slopes)
         values += self.quadratic * products * (1.0 + 0.5 * products) + self.constant
@@ -72,8 +72,8 @@ class InteractionKernel:
         height, w = self.height, self.interaction
         if not slopes:
             p = np.ones((len(x), len(y)))
-            for d, l in enumerate(self.lengthscales):
-                scaled = (x[:, d, None] - y[:, d]) / l
+            for d, lengthscale in enumerate(self.lengthscales):
+                scaled = (x[:, d, None] - y[:, d]) / lengthscale
                 np.multiply(scaled, scaled, out=scaled)
                 scaled *= -0.5
                 np.exp(scaled, out=scaled)
@@ -109,7 +109,8 @@ class InteractionKernel:
             found += np.einsum("mn,dmn->md", p, curved)
             steep = np.einsum("mnd,md->mn", of_slopes, x)
             found += self.quadratic * (steep @ y + np.einsum("mn,mnd->md", 1.0 + products, of_slopes))
-        return found
+        result: Vector = found
+        return result
 
 
 @dataclass(frozen=True, eq=False)

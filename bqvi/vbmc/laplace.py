@@ -18,7 +18,9 @@ _FLATTEST = 1e-2
 _TRIES = 12
 
 
-def laplace(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -> tuple[Vector, Vector] | None:
+def laplace(
+    surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector
+) -> tuple[Vector, Vector] | None:
     """Mean (D,) and covariance (D, D) in the frame, or ``None`` where the mean has no mode inside the box."""
     u = ascended(surrogate, start, lower, upper)
     values, vectors = np.linalg.eigh(hessian(surrogate, u))
@@ -29,7 +31,7 @@ def laplace(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -
 
 
 def ascended(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -> Vector:
-    """Where Newton's ascent of the mean from ``start`` ends, (D,): a mode, or a place on the box's boundary."""
+    """Where Newton's ascent of the mean from ``start`` ends, (D,): a mode, or on the box's boundary."""
     u = start.copy()
     value = float(surrogate.mean(u[None])[0])
     for _ in range(_TRIES):
@@ -55,4 +57,5 @@ def hessian(surrogate: Surrogate, u: Vector) -> Vector:
     steps = _STEP * np.eye(len(u))
     slopes = surrogate.mean_gradient(np.concatenate([u + steps, u - steps]))
     found = (slopes[: len(u)] - slopes[len(u) :]) / (2.0 * _STEP)
-    return 0.5 * (found + found.T)
+    result: Vector = 0.5 * (found + found.T)
+    return result

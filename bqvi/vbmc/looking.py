@@ -1,11 +1,12 @@
 """Where to evaluate next: what is left of the posterior's uncertainty, over a sieve of draws.
 
 Targets are draws that stand for the integral of the interquantile range (IMIQR,
-:class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights times
-the range itself, so that they carry equal weights. The density is tempered for it, the more the worse the surrogate
-has predicted: where it is wrong about the tails, its own density would never send anyone to look. Candidates are draws of q and of q widened. Scores of all
-candidates need their covariances with all targets, one matrix product. After each choice of a batch the
-variances and covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
+:class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights
+times the range itself, so that they carry equal weights. The density is tempered for it, the more the worse
+the surrogate has predicted: where it is wrong about the tails, its own density would never send anyone to
+look. Candidates are draws of q and of q widened. Scores of all candidates need their covariances with all
+targets, one matrix product. After each choice of a batch the variances and covariances are conditioned on it,
+exactly, by a rank-one update: values do not matter.
 """
 
 from __future__ import annotations
@@ -29,15 +30,22 @@ _TEMPERS = (0.4, 0.75)
 
 @dataclass(frozen=True, eq=False)
 class SieveMoments:
-    """What the criterion asks of f at candidates."""
+    """What criteria may ask of f at candidates."""
 
+    mean: Vector
+    log_density: Vector
     variance: Vector
     predictive_variance: Vector
     signals: Vector
 
 
 def look(
-    surrogate: Surrogate, found: Correction, count: int, noise: float, seed: int, allowed: Vector,
+    surrogate: Surrogate,
+    found: Correction,
+    count: int,
+    noise: float,
+    seed: int,
+    allowed: Vector,
     first: Vector | None = None,
     surprise: float = 1.0,
 ) -> Vector:
@@ -53,11 +61,17 @@ def look(
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
     temper = float(np.clip(_TEMPERS[1] / np.sqrt(surprise), *_TEMPERS))
-    log_range = temper * (found.mean - found.mean.max()) - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
+    log_range = (
+        temper * (found.mean - found.mean.max())
+        - found.log_proposal
+        + spread
+        + np.log1p(-np.exp(-2.0 * spread))
+    )
     share = np.exp(log_range - log_range.max())
     targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)
     u, half = found.u[candidates], found.half[:, candidates]
+    mean, log_q = found.mean[candidates], found.log_q[candidates]
     variance, left = found.variance[candidates].copy(), found.variance[targets].copy()
     if first is not None:
         own = surrogate.half(first[None])
@@ -68,7 +82,7 @@ def look(
     between = surrogate.covariance(u, u, half, half)
     chosen: list[int] = []
     for _ in range(count):
-        moments = SieveMoments(variance, variance + noise + surrogate.rounding, signals)
+        moments = SieveMoments(mean, log_q, variance, variance + noise + surrogate.rounding, signals)
         scores = InterquantileRange(None, left, base).score(moments)
         scores[chosen] = -np.inf
         best = len(u) - 1 if first is not None and not chosen else int(np.argmax(scores))

@@ -5,8 +5,8 @@
          |______________________________ evaluate <---- look <----------------------|
 
 `learnt` is the upper row, a function of what has been evaluated and of the state before; `run` alternates it
-with evaluations. All randomness comes from (seed, number of evaluations), so a run that is stopped and resumed
-draws the same numbers.
+with evaluations. All randomness comes from (seed, number of evaluations), so a run that is stopped and
+resumed draws the same numbers.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _learn(
         found = correct(surrogate, q, settings.draws, seed, feasible)
     mean, covariance = _moments(frame, found, q)
     expected = float(q.weights @ surrogate.integrals(q.means, q.scales**2).values)
-    fresh = base_points(q.count, 128 if final else 32, len(frame.shift), seed % 7919 + 1)
+    fresh = base_points(q.count, 1024 if final else 64, len(frame.shift), seed % 7919 + 1)
     learnt = Learnt(surrogate, q, expected, entropy(q, fresh).value, found)
     state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
     return state, learnt
@@ -342,7 +342,7 @@ def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
 
 
 def _edge(found: Correction) -> Vector | None:
-    """The draw (D,) with most mass of which it is not known whether it is feasible; ``None`` if it is little."""
+    """The draw (D,) with most mass that may not be feasible; ``None`` if it is little."""
     if found.doubtful < _DOUBT:
         return None
     at = int(np.argmax(found.log_weights + np.log1p(-found.feasible)))
@@ -370,7 +370,7 @@ def record(before: State, state: State, learnt: Learnt) -> Row:
 
 
 def _divergence(before: State, state: State) -> float:
-    if before.mean is None:
+    if before.mean is None or before.covariance is None or state.mean is None or state.covariance is None:
         return float("inf")
     return gaussian_divergence(before.mean, before.covariance, state.mean, state.covariance)
 

@@ -48,8 +48,8 @@ class VBMCResult:
     ----------
     posterior : :class:`bqvi.vbmc.posterior.Posterior`, in the user's units.
     elbo, elbo_sd : of q under the surrogate, nats; the sd is the surrogate's uncertainty.
-    log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as its
-        predictions have borne it out, and that of the draws.
+    log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as
+        its predictions have borne it out, and that of the draws.
     converged : whether all questions of :mod:`bqvi.vbmc.stopping` were answered with yes.
     stopped : 'converged', 'budget', 'seconds' or 'callback'.
     reasons : why it has not converged; empty if it has.
@@ -95,4 +95,5 @@ class VBMCResult:
         coordinates = self.posterior.coordinates
         points = coordinates.from_user(np.asarray(theta, float))
         found: np.ndarray = self.learnt.surrogate.mean(self.frame.into(points))
-        return found - coordinates.log_jacobian(points)
+        result: np.ndarray = found - coordinates.log_jacobian(points)
+        return result

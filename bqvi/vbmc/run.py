@@ -34,7 +34,7 @@ _USABLE = 1.0
 """Pareto k above which it is not: the weights have no mean."""
 
 
-class VBMCInterrupted(KeyboardInterrupt):  # noqa: N818 - what Ctrl-C means, with what it would lose
+class VBMCInterrupted(KeyboardInterrupt):
     """A run that was interrupted; pass the exception to ``vbmc`` as ``resume`` to go on.
 
     Attributes
@@ -43,7 +43,9 @@ class VBMCInterrupted(KeyboardInterrupt):  # noqa: N818 - what Ctrl-C means, wit
     """
 
     def __init__(self, state: State) -> None:
-        super().__init__(f"interrupted after {len(state)} evaluations; pass this exception as resume to go on")
+        super().__init__(
+            f"interrupted after {len(state)} evaluations; pass this exception as resume to go on"
+        )
         self.state = state
         self.evaluations = state.evaluations
 
@@ -98,8 +100,8 @@ def vbmc(
     names : of the parameters.
     batch : evaluations a step, chosen together; by default 5 (3 with gradients), 2 (1) at first.
     executor, n_jobs : batches are evaluated through ``executor.map``, or by so many processes of joblib.
-    evaluations : (theta (n, P), values (n,)) made before, and gradients (n, P) and noise sds (n,) if any. They
-        are not counted in the budget's first design, but in the budget.
+    evaluations : (theta (n, P), values (n,)) made before, and gradients (n, P) and noise sds (n,) if any.
+        They are not counted in the budget's first design, but in the budget.
     initial : evaluations of the first design; by default 10, with gradients 5, and at least D + 1.
     tolerance : of the sd of the log evidence, nats: converged only below it. ``None``: spend the budget.
     max_seconds : stop after a step that ends later than this.
@@ -238,7 +240,9 @@ def _driven(job: _Job, state: State) -> VBMCResult:
             bar.update(len(reached) - bar.n)
             if reached.rows:
                 row = reached.rows[-1]
-                bar.set_postfix_str(f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}")
+                bar.set_postfix_str(
+                    f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
+                )
 
         try:
             return _run(job, state, keep)
@@ -251,7 +255,9 @@ def _driven(job: _Job, state: State) -> VBMCResult:
                 kept[0] = loop.evaluated(kept[0], error.evaluations)
             raise TargetError(str(error), kept[0].evaluations) from error
         except (np.linalg.LinAlgError, FloatingPointError) as error:
-            raise VBMCError(f"the surrogate failed after {len(kept[0])} evaluations: {error}", kept[0]) from error
+            raise VBMCError(
+                f"the surrogate failed after {len(kept[0])} evaluations: {error}", kept[0]
+            ) from error
 
 
 def _run(job: _Job, state: State, keep: Callable[[State], None]) -> VBMCResult:

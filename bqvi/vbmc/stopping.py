@@ -3,11 +3,13 @@
 Five questions, of the last ``STEADY`` records. All have to be answered with yes.
 
 - *Is it settled?* Successive posteriors differ by a Gaussianised divergence below ``DIVERGENCE``.
-- *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each other.
+- *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each
+  other.
 - *Is it known?* Its sd, which contains what the surrogate leaves open, is below the tolerance.
 - *Do the draws stand for the surrogate?* Pareto k < ``SHAPE`` and an effective share above ``EFFECTIVE``.
-- *Did the surrogate predict the latest evaluations?* Their mean squared standardised error is below ``SURPRISE``,
-  or the errors are below the tolerance in nats wherever the posterior has its mass; the sd was scaled by it.
+- *Did the surrogate predict the latest evaluations?* Their mean squared standardised error is below
+  ``SURPRISE``, or the errors are below the tolerance in nats wherever the posterior has its mass; the sd was
+  scaled by it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 Three choices make it one, and each is made apart:
 
 - the *data* (`Data`): values, derivatives where they are given, and how far each is to be believed. What lies
-  more than ``reach`` nats below the best is of no use to the posterior but would bend the surrogate: beyond ``reach`` depths grow
-  with their logarithm only, reach (1 + log(depth / reach)), and are noisy (Acerbi 2020, "noise shaping"), with
-  sd = reach log(depth / reach) / 10;
+  more than ``reach`` nats below the best is of no use to the posterior but would bend the surrogate: beyond
+  ``reach`` depths grow with their logarithm only, reach (1 + log(depth / reach)), and are noisy (Acerbi 2020,
+  "noise shaping"), with sd = reach log(depth / reach) / 10;
 - the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors;
 - the *posterior* (`Surrogate`): mean, variance, covariances, and the expectation under diagonal Gaussians.
 """
@@ -63,7 +63,8 @@ class Data:
         """What f is observed to be, (N,)."""
         first = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
         if self.gradients is None:
-            return first
+            result: Vector = first
+            return result
         return np.concatenate([first, (self.gradients + self.points).reshape(-1)])
 
     @cached_property
@@ -133,7 +134,8 @@ def _noises(data: Data, theta: Vector) -> Vector:
     if data.learnt:
         noise = noise.copy()
         noise[: len(data.values)] += np.exp(theta[dimension + 3])
-    return noise
+    result: Vector = noise
+    return result
 
 
 def log_posterior(data: Data, prior: Prior, theta: Vector) -> tuple[float, Vector]:
@@ -266,7 +268,9 @@ class Surrogate:
 
     def mean(self, u: Vector) -> Vector:
         """Posterior mean of the log joint at u (m, D), (m,)."""
-        found: Vector = self._prior_mean(u) + self.kernel.cross(u, self.data.points, self.slopes) @ self.weights
+        found: Vector = (
+            self._prior_mean(u) + self.kernel.cross(u, self.data.points, self.slopes) @ self.weights
+        )
         return found
 
     def half(self, u: Vector) -> Vector:
@@ -286,15 +290,18 @@ class Surrogate:
 
     def covariance(self, u: Vector, v: Vector, half_u: Vector, half_v: Vector) -> Vector:
         """Posterior covariance of f at u (m, D) and v (p, D), (m, p)."""
-        return self.kernel.cross(u, v) - half_u.T @ half_v
+        result: Vector = self.kernel.cross(u, v) - half_u.T @ half_v
+        return result
 
     def mean_gradient(self, u: Vector) -> Vector:
         """Gradient of the mean at u (m, D), (m, D)."""
         weights = np.broadcast_to(self.weights, (len(u), len(self.weights)))
-        return self.kernel.pulled_back(u, self.data.points, weights) - u
+        result: Vector = self.kernel.pulled_back(u, self.data.points, weights) - u
+        return result
 
     def _prior_mean(self, u: Vector) -> Vector:
-        return self.data.top - 0.5 * np.einsum("md,md->m", u, u)
+        result: Vector = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
+        return result
 
     @cached_property
     def trend(self) -> tuple[float, Vector, Vector]:

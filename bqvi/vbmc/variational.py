@@ -2,8 +2,9 @@
 
     ELBO(q) = E_q[surrogate mean]  +  H[q],     q = sum_k w_k N(m_k, diag s_k^2)
 
-The first term and its gradients are closed (:meth:`bqvi.vbmc.surrogate.Surrogate.integrals`). The second is an
-average over fixed base points e_ks, a scrambled Sobol set made normal and antithetic, x_ks = m_k + s_k e_ks,
+The first term and its gradients are closed (:meth:`bqvi.vbmc.surrogate.Surrogate.integrals`). The second is
+an average over fixed base points e_ks, a scrambled Sobol set made normal and antithetic, x_ks = m_k + s_k
+e_ks,
 
     H = -sum_k w_k / S sum_s log q(x_ks),
 
@@ -75,7 +76,8 @@ class Mixture:
     def covariance(self) -> Vector:
         """(D, D)."""
         centred = self.means - self.mean
-        return np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
+        result: Vector = np.diag(self.weights @ self.scales**2) + (centred.T * self.weights) @ centred
+        return result
 
 
 def _log_parts(u: Vector, log_weights: Vector, means: Vector, scales: Vector) -> Vector:
@@ -195,7 +197,7 @@ def climb(surrogate: Surrogate, q: Mixture, box: Box, seed: int, samples: int, i
     start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
     start = np.clip(start, lower, upper)
     found = scipy.optimize.minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=np.stack([lower, upper], axis=1),
+        objective, start, jac=True, method="L-BFGS-B", bounds=list(zip(lower, upper, strict=True)),
         options={"maxiter": iterations, "ftol": 1e-8, "maxcor": 20, "maxfun": 2 * iterations},
     )  # fmt: skip
     best = mixture(found.x)
@@ -222,7 +224,10 @@ def grown(q: Mixture, u: Vector, log_ratio: Vector, count: int, share: float = 0
     order = np.argsort(-log_ratio, kind="stable")
     for index in order[: 40 * count]:
         own = q.scales[int(np.argmax(parts[index]))] * 0.7
-        apart = all(np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own) for at, sd in zip(added, scales, strict=True))
+        apart = all(
+            np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own)
+            for at, sd in zip(added, scales, strict=True)
+        )
         if apart:
             added.append(u[index])
             scales.append(own)

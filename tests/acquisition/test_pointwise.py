@@ -311,3 +311,39 @@ def test_a_variance_of_nothing_but_rounding_can_still_be_conditioned_on():
     for point in (4.0, -4.0, 3.9, 4.1, -3.8):
         bound = bound.given(np.array([[point]]))
     assert np.all(np.isfinite(bound.score(np.linspace(-4, 4, 50)[:, None])))
+
+
+def interquantile_range(process):
+    targets = np.array([[0.3, 0.1], [-1.0, 0.8], [1.5, -0.4]])
+    log_weights = np.log([0.2, 0.5, 0.3])
+    return aq.InterquantileRange(gp.Values(targets), process.variance(targets), log_weights)
+
+
+def test_interquantile_range_is_what_a_posterior_with_the_point_leaves():
+    process = posterior()
+    criterion = interquantile_range(process)
+    targets, weights = criterion.targets.x, np.exp(criterion.log_weights)
+    left = [
+        weights @ np.sinh(0.6744897501960817 * np.sqrt(process.extend(x, np.zeros(1)).variance(targets)))
+        for x in X[:, None, :]
+    ]
+    bound = aq.bind(criterion, process, Gaussian(np.zeros(2), np.eye(2)))
+    np.testing.assert_allclose(bound.value(X), 1 / np.array(left), rtol=1e-6)
+    _, gradient = bound.score_and_gradient(X)
+    np.testing.assert_allclose(gradient, numeric_gradient(bound.score, X), rtol=1e-6, atol=1e-6)
+
+
+def test_interquantile_range_in_torch_has_the_partials_of_autodiff():
+    criterion, rng = interquantile_range(posterior()), np.random.default_rng(0)
+    leaves = [
+        torch.tensor(rng.uniform(0.5, 1, size=4), requires_grad=True),
+        torch.tensor(rng.uniform(0.01, 0.02, size=(4, 3)), requires_grad=True),
+    ]
+    at = PoolMoments(
+        mean=leaves[0], variance=leaves[0], signals=leaves[1], log_density=leaves[0],
+        predictive_variance=leaves[0] + 0.1,
+    )  # fmt: skip
+    expected = torch.autograd.grad(criterion.score(at).sum(), leaves)
+    partials = criterion.partials(at)
+    np.testing.assert_allclose(partials.variance.detach(), expected[0], rtol=1e-9)
+    np.testing.assert_allclose(partials.signals.detach(), expected[1], rtol=1e-9)

@@ -1,0 +1,138 @@
+"""`bqvi.vbmc`: known posteriors, bad input, and runs that end early."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.vbmc import testing
+from bqvi.vbmc.target import TargetError
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+
+
+def gaussian(x):
+    return -0.5 * float(x @ x)
+
+
+def same(a, b):
+    assert np.array_equal(a.evaluations.points, b.evaluations.points)
+    assert (a.log_evidence, a.log_evidence_sd, a.elbo) == (b.log_evidence, b.log_evidence_sd, b.elbo)
+
+
+def test_a_gaussian_is_exact_and_converges():
+    found = bqvi.vbmc(lambda x: -0.5 * float((x - 1) @ (x - 1)) + 3.0, **BOX, budget=60)
+    assert found.converged
+    assert found.stopped == "converged"
+    assert not found.reasons
+    assert found.n_evaluations < 50 == len(found.theta) + 50 - found.n_evaluations
+    assert found.log_evidence == pytest.approx(3.0 + np.log(2 * np.pi), abs=0.01)
+    assert found.elbo == pytest.approx(found.log_evidence, abs=0.05)
+    np.testing.assert_allclose(found.posterior.mean, 1.0, atol=0.02)
+    np.testing.assert_allclose(found.posterior.covariance, np.eye(2), atol=0.03)
+    np.testing.assert_allclose(found.surrogate_mean(np.ones((1, 2))), 3.0, atol=1e-2)
+
+
+def test_rosenbrock_from_values_and_from_gradients():
+    problem = testing.rosenbrock(2)
+    values = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=60, tolerance=None)
+    slopes = bqvi.vbmc(
+        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=25, tolerance=None
+    )
+    for found in (values, slopes):
+        error = found.log_evidence - problem.log_evidence
+        assert abs(error) < max(0.02, 4 * found.log_evidence_sd)
+        np.testing.assert_allclose(found.posterior.mean, problem.mean, atol=0.1)
+    assert values.n_evaluations == 60
+    assert values.trace["n_evaluations"][-1] == 60
+
+
+def test_noise_known_or_not():
+    problem = testing.rosenbrock(2)
+    for sd in (0.5, "unknown"):
+        found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), noise_sd=sd, budget=70, tolerance=None)
+        assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
+
+
+def test_an_edge_that_nobody_told_is_learnt():
+    found = bqvi.vbmc(lambda x: gaussian(x) if x[0] > 0 else -np.inf, **BOX, budget=60)
+    assert found.evaluations.failed.any()
+    assert found.evaluations.failed.mean() < 0.7
+    assert found.log_evidence == pytest.approx(np.log(np.pi), abs=max(0.1, 3 * found.log_evidence_sd))
+    assert (found.posterior.sample(2000, 0)[:, 0] < -0.1).mean() < 0.03
+
+
+def test_interrupted_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
+    problem, calls = testing.rosenbrock(2), [0]
+    run = {**problem.bounds(), "seed": 3, "tolerance": None}
+    whole = bqvi.vbmc(problem.log_joint, **run, budget=34)
+    half = bqvi.vbmc(problem.log_joint, **run, budget=23)
+    assert half.n_evaluations == 23
+    same(bqvi.vbmc(problem.log_joint, **run, budget=34, resume=half), whole)
+    half.save(tmp_path / "run.npz")
+    same(bqvi.vbmc(problem.log_joint, **run, budget=34, resume=tmp_path / "run.npz"), whole)
+
+    def interrupted(x):
+        calls[0] += 1
+        if calls[0] == 28:
+            raise KeyboardInterrupt
+        return problem.log_joint(x)
+
+    with pytest.raises(bqvi.VBMCInterrupted, match="27 evaluations") as stopped:
+        bqvi.vbmc(interrupted, **run, budget=34)
+    assert len(stopped.value.evaluations) == 27
+    same(bqvi.vbmc(problem.log_joint, **run, budget=34, resume=stopped.value), whole)
+    with ThreadPoolExecutor(2) as executor:
+        same(bqvi.vbmc(problem.log_joint, **run, budget=34, executor=executor), whole)
+
+
+def test_what_was_evaluated_before_counts():
+    problem = testing.rosenbrock(2)
+    theta = problem.sample(20, 0)
+    found = bqvi.vbmc(
+        problem.log_joint, **problem.bounds(), evaluations=(theta, problem.log_density(theta)), budget=40
+    )
+    np.testing.assert_allclose(found.theta[:20], theta)
+    assert found.n_evaluations <= 40
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"budget": 3}, ValueError, "budget is 3"),
+        ({"batch": 0}, ValueError, "batch is 0"),
+        ({"initial": 1}, ValueError, "initial is 1"),
+        ({"initial": 50, "budget": 20}, ValueError, "below initial"),
+        ({"tolerance": -1.0}, ValueError, "tolerance is -1"),
+        ({"seed": None}, TypeError, "seed is None"),
+        ({"resume": 3}, TypeError, "resume is 3"),
+        ({"callback": 3}, TypeError, "callback is 3"),
+        ({"noise_sd": "known"}, ValueError, "noise_sd"),
+        ({"plausible_lower": [3.0, -2.0]}, ValueError, "plausible_lower"),
+        ({"start": [[0.0, 0.0, 0.0]]}, ValueError, "theta|start"),
+    ],
+)
+def test_bad_input_is_told_before_any_evaluation(options, error, told):
+    def never(x):
+        raise AssertionError("evaluated")
+
+    with pytest.raises(error, match=told):
+        bqvi.vbmc(never, **(BOX | options))
+
+
+def test_a_log_joint_that_is_never_finite_says_so_and_keeps_what_was_spent():
+    with pytest.raises(TargetError, match="finite at 0") as failed:
+        bqvi.vbmc(lambda x: -np.inf, **BOX)
+    assert len(failed.value.evaluations) == 10
+    with pytest.raises(TargetError, match="one real number") as failed:
+        bqvi.vbmc(lambda x: gaussian(x) if abs(x[0]) < 0.5 else np.ones(3), **BOX)
+    assert failed.value.evaluations is not None
+
+
+def test_a_resumed_run_of_another_dimension_or_a_smaller_budget_is_refused():
+    half = bqvi.vbmc(gaussian, **BOX, budget=20, tolerance=None)
+    with pytest.raises(ValueError, match="dimension 2"):
+        bqvi.vbmc(gaussian, plausible_lower=[-1.0], plausible_upper=[1.0], resume=half)
+    with pytest.raises(ValueError, match="20 evaluations"):
+        bqvi.vbmc(gaussian, **BOX, budget=15, resume=half)

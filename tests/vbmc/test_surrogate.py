@@ -1,0 +1,183 @@
+"""The surrogate: against autodiff, finite differences, quadrature on a grid and the general process of gp."""
+
+import numpy as np
+import pytest
+import torch
+
+import gp
+from bqvi.vbmc.kernel import FixedPoints, InteractionKernel
+from bqvi.vbmc.laplace import hessian, laplace
+from bqvi.vbmc.surrogate import Prior, Surrogate, believed, fit, kernel_of, log_posterior
+
+RNG = np.random.default_rng(0)
+POINTS = RNG.standard_normal((9, 3))
+OTHERS = RNG.standard_normal((4, 3))
+
+
+def log_joint(x):
+    return -(x**2).sum(-1) + np.sin(x[..., 0] * x[..., 1])
+
+
+def slopes(x):
+    found, cosine = -2.0 * x, np.cos(x[:, 0] * x[:, 1])
+    found[:, 0] += cosine * x[:, 1]
+    found[:, 1] += cosine * x[:, 0]
+    return found
+
+
+def kernel():
+    return InteractionKernel(np.array([0.8, 1.3, 2.0]), 0.7, 1.9, 0.3, 2.0)
+
+
+def in_torch(made, x, y):
+    e = torch.exp(-0.5 * ((x - y) / torch.tensor(made.lengthscales)) ** 2)
+    first = made.variance * ((1 + made.interaction * e).prod() - 1) / ((1 + made.interaction) ** len(e) - 1)
+    return first + made.quadratic * (x @ y + (x @ y) ** 2 / 2) + made.constant
+
+
+def surrogate(gradients, n=20, learnt=False):
+    x = np.random.default_rng(1).standard_normal((n, 3))
+    data = believed(x, log_joint(x), slopes(x) if gradients else None, None, 30.0, learnt)
+    return Surrogate.of(data, Prior.of(3, learnt).mean)
+
+
+def test_covariances_are_autodiff_of_the_kernel():
+    made, n = kernel(), len(POINTS)
+    matrix, _ = FixedPoints.of(POINTS, True).covariance(made)
+    x, y = torch.tensor(POINTS[0]), torch.tensor(POINTS[1])
+    grad_y = torch.func.grad(lambda a, b: in_torch(made, a, b), 1)
+    assert matrix[0, 1] == pytest.approx(float(in_torch(made, x, y)))
+    np.testing.assert_allclose(matrix[0, n + 3 : n + 6], grad_y(x, y), rtol=1e-10)
+    both = torch.func.jacfwd(grad_y, 0)(x, y).T
+    np.testing.assert_allclose(matrix[n : n + 3, n + 3 : n + 6], both, rtol=1e-10, atol=1e-13)
+    assert np.linalg.eigvalsh(matrix).min() > 0.0
+    np.testing.assert_allclose(made.cross(POINTS, POINTS, True), matrix[:n], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(made.diagonal(POINTS), np.diag(matrix)[:n])
+
+
+@pytest.mark.parametrize("with_slopes", [False, True])
+def test_pullbacks_are_finite_differences(with_slopes):
+    theta = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6])
+    fixed = FixedPoints.of(POINTS, with_slopes)
+    matrix, pullback = fixed.covariance(kernel_of(theta, 3))
+    weights = RNG.standard_normal(matrix.shape)
+    weights = weights + weights.T
+
+    def total(at):
+        return np.vdot(weights, fixed.covariance(kernel_of(at, 3))[0])
+
+    numeric = [(total(theta + e) - total(theta - e)) / 2e-5 for e in 1e-5 * np.eye(6)]
+    np.testing.assert_allclose(pullback(weights), numeric, rtol=1e-6, atol=1e-6)
+    made, wide = kernel(), RNG.standard_normal((4, len(matrix)))
+
+    def crossed(x):
+        return (wide * made.cross(x, POINTS, with_slopes)).sum(1)
+
+    numeric = np.stack([(crossed(OTHERS + e) - crossed(OTHERS - e)) / 2e-5 for e in 1e-5 * np.eye(3)], axis=1)
+    np.testing.assert_allclose(made.pulled_back(OTHERS, POINTS, wide), numeric, rtol=1e-6, atol=1e-6)
+
+
+def test_without_interactions_functions_are_sums():
+    """As w vanishes the first term becomes the mean of one-dimensional squared exponentials."""
+    made = InteractionKernel(np.array([0.8, 1.3, 2.0]), 1e-6, 1.9, 0.0, 0.0)
+    gaps = (OTHERS[:, None, :] - POINTS) / made.lengthscales
+    np.testing.assert_allclose(
+        made.cross(OTHERS, POINTS), 1.9 * np.exp(-0.5 * gaps**2).mean(axis=2), rtol=1e-5
+    )
+
+
+def test_with_all_interactions_it_is_the_process_of_gp():
+    x, u = RNG.standard_normal((15, 2)), RNG.standard_normal((6, 2))
+    data = believed(x, log_joint(x), None, np.full(15, 0.01), 30.0)
+    theta = np.array([np.log(1.1), np.log(0.7), np.log(1e9), np.log(2.5), -80.0])
+    mine = Surrogate.of(data, theta)
+    process = gp.GaussianProcess(
+        gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(mine.kernel.constant),
+        mean=gp.means.NegativeQuadratic(data.top, 0.0, 1.0),
+        noise=0.01 + 1e-6,
+    ).condition(x, log_joint(x))
+    mean, variance = mine.moments(u)
+    np.testing.assert_allclose(mean, process.mean(u), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(variance, process.variance(u), rtol=1e-5, atol=1e-6)
+    value = log_posterior(data, Prior.of(2, False), theta)[0] - Prior.of(2, False).log_density(theta)[0]
+    assert value == pytest.approx(process.log_marginal_likelihood, abs=1e-5)
+    # The expectation under a diagonal Gaussian, against the general embedding.
+    m, v = np.array([[0.3, -0.2]]), np.array([[0.5, 1.5]])
+    general = process.integral(gp.measures.Gaussian(m[0], np.diag(v[0]))).mean
+    assert mine.integrals(m, v).values[0] == pytest.approx(general, rel=1e-6)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("learnt", [False, True])
+def test_evidence_gradient_is_a_finite_difference(gradients, learnt):
+    data = surrogate(gradients, 8, learnt).data
+    prior = Prior.of(3, learnt)
+    theta = prior.mean + 0.3 * np.random.default_rng(2).standard_normal(len(prior.mean))
+    _, gradient = log_posterior(data, prior, theta)
+
+    def value(at):
+        return log_posterior(data, prior, at)[0]
+
+    numeric = [(value(theta + e) - value(theta - e)) / 2e-5 for e in 1e-5 * np.eye(len(theta))]
+    # exact data make an ill-conditioned covariance: differences of 1e-5 are rounded to 1e-5 of the largest
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=2e-5 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_integrals_are_quadrature_and_their_gradients_differences(gradients):
+    made = surrogate(gradients)
+    means, variances = (
+        np.array([[0.2, -0.5, 0.1], [1.0, 0.0, -1.0]]),
+        np.array([[0.3, 1.0, 0.6], [1.2, 0.1, 0.4]]),
+    )
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    grid = np.stack([g.ravel() for g in np.meshgrid(nodes, nodes, nodes, indexing="ij")], axis=1)
+    mass = np.prod(np.stack(np.meshgrid(weights, weights, weights, indexing="ij")), axis=0).ravel()
+    mass = mass / mass.sum()
+    found = made.integrals(means, variances)
+    for k in range(2):
+        assert found.values[k] == pytest.approx(
+            mass @ made.mean(means[k] + grid * np.sqrt(variances[k])), rel=1e-7
+        )
+    step = 1e-5
+    for e in step * np.eye(3):
+        up, down = made.integrals(means + e, variances).values, made.integrals(means - e, variances).values
+        np.testing.assert_allclose(found.means @ e / step, (up - down) / (2 * step), rtol=1e-5, atol=1e-6)
+        up, down = made.integrals(means, variances + e).values, made.integrals(means, variances - e).values
+        np.testing.assert_allclose(found.variances @ e / step, (up - down) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_it_interpolates_and_knows_its_slopes(gradients):
+    made = surrogate(gradients)
+    mean, variance = made.moments(made.data.points)
+    np.testing.assert_allclose(mean, log_joint(made.data.points), atol=0.02)
+    assert variance.max() < 1e-4
+    u, e = OTHERS, 1e-5 * np.eye(3)
+    numeric = np.stack([(made.mean(u + d) - made.mean(u - d)) / 2e-5 for d in e], axis=1)
+    np.testing.assert_allclose(made.mean_gradient(u), numeric, rtol=1e-4, atol=2e-4)
+
+
+def test_depths_beyond_reach_grow_with_their_logarithm_and_are_vague():
+    x = np.array([[0.0], [1.0], [2.0]])
+    data = believed(x, np.array([0.0, -5.0, -80.0]), np.array([[0.0], [-8.0], [-16.0]]), None, 10.0)
+    np.testing.assert_allclose(data.values, [0.0, -5.0, -10.0 * (1.0 + np.log(8.0))])
+    np.testing.assert_allclose(data.gradients[:, 0], [0.0, -8.0, -2.0])
+    assert data.noise[1] < 1e-5 < 1.0 < data.noise[2]
+    assert data.log_slope == pytest.approx(-2 * np.log(8.0))
+
+
+def test_laplace_of_a_thin_quadratic_is_exact():
+    rng = np.random.default_rng(3)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    covariance = turn @ np.diag([1.0, 0.3, 0.01]) @ turn.T
+    precision, mode = np.linalg.inv(covariance), np.array([0.3, -0.2, 0.5])
+    x = rng.standard_normal((25, 3))
+    values = -0.5 * np.einsum("ni,ij,nj->n", x - mode, precision, x - mode)
+    data = believed(x, values, None, None, 1e5)
+    made = Surrogate.of(data, fit(data, None, 60)[0])
+    found = laplace(made, x[np.argmax(values)], x.min(0) - 1, x.max(0) + 1)
+    assert found is not None
+    np.testing.assert_allclose(found[0], mode, atol=0.02)
+    np.testing.assert_allclose(found[1], covariance, atol=0.02)
+    np.testing.assert_allclose(hessian(made, mode), -precision, rtol=0.05, atol=0.5)
