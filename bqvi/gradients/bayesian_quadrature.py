@@ -34,8 +34,11 @@ from bqvi.models.log_joint import is_moving
 _AFFORDABLE = 400
 _SPEED = 5e9
 """Floating-point operations a second of a Cholesky factor, on one core."""
-_REFIT_GROWTH = 1.1
-"""Hyperparameters are refitted when the memory has grown by this factor."""
+_SMALL = 50
+_REFIT_GROWTH = (1.1, 1.25)
+"""Hyperparameters are refitted when the memory has grown by this factor: while smaller than `_SMALL`; later."""
+_SURPRISE = 4.0
+"""And when new evaluations miss by so much more than the process expected, in variances."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class BayesianQuadrature:
         chosen = self._chosen(points)
         points = points[chosen]
         targets = kind.targets(frame, points, kept.values[chosen], kept.gradients[chosen])
-        if len(kept) >= _REFIT_GROWTH * kept.fitted_at:
+        if len(kept) >= _REFIT_GROWTH[len(kept) > _SMALL] * kept.fitted_at:
             kept = _learnt(kind, points, targets, kept)
         return kind.process(points, targets, kept.hyperparameters), kept
 
@@ -179,7 +182,16 @@ def _informed(
     if before is None:
         kept = _learnt(kind, nodes, targets, kept)
         return kind.process(nodes, targets, kept.hyperparameters), kept
-    return before.extended(nodes, targets), kept
+    both = before.extended(nodes, targets)
+    if _surprise(before, both) > _SURPRISE:
+        kept = replace(kept, fitted_at=1)  # due, from where they are
+    return both, kept
+
+
+def _surprise(before: Process, both: Process) -> float:
+    """Mean square of what the new evaluations miss, each in the standard deviation that was expected."""
+    old, new = before.targets.size, both.targets.size
+    return (new * both.scale - old * before.scale) / ((new - old) * before.scale + 1e-300)
 
 
 def _gradient(

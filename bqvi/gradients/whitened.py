@@ -25,9 +25,9 @@ from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
 from gp.arrays import to_numpy
 
-NEAR = 4.0
+NEAR = 3.0
 """Points with |u|^2 / D below this are taken at their word."""
-_FADING = 0.5
+_FADING = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +130,10 @@ class Frame:
 
 
 def remoteness(points: np.ndarray) -> np.ndarray:
-    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
+    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^((|u|^2 / D - 3) / .3) beyond.
 
     A stationary kernel cannot be right at once where q is and in the steep country that q came from.
-    Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
+    Old points fade as q leaves them; those at two and a half standard deviations in each coordinate hardly count.
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
     multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / _FADING, 0.0, 25.0))
