@@ -9,7 +9,7 @@ import scipy.stats
 
 import bqvi
 from bqvi.vbmc.diagnostics import agreement, check
-from bqvi.vbmc.target import Target, TargetError
+from bqvi.vbmc.target import TargetError
 
 CONCENTRATION = 4.0
 ANGLE = scipy.stats.vonmises(CONCENTRATION, loc=0.3)
@@ -77,8 +77,7 @@ def test_failures_are_learnt_from():
 def test_check_and_agreement_of_runs():
     runs = [run(seed=s) for s in (1, 2)]
     assert agreement(runs).agree
-    target = Target(log_joint, runs[0].posterior.coordinates)
-    found = check(target, runs[0].posterior, 200)
+    found = check(log_joint, runs[0].posterior, 200)
     assert found.believed
     assert abs(found.log_evidence + 2.0) < 4 * found.log_evidence_sd + 0.01
 
