@@ -326,7 +326,8 @@ class Target:
         Raises
         ------
         TargetError
-            The log joint returned something that is no log density; holds the rows before.
+            The log joint returned something that is no log density, or the executor failed; holds the rows
+            before.
         EvaluationInterrupted
             Ctrl-C; holds the rows before.
         """
@@ -338,6 +339,14 @@ class Target:
                 if answer.malformed:
                     raise TargetError(answer.malformed, self._evaluations(points[: len(answers)], answers))
                 answers.append(answer)
+        except TargetError:
+            raise
+        except Exception as failure:  # not the user's function, which `_Call` guards
+            raise TargetError(
+                f"evaluating in parallel failed ({type(failure).__name__}: {failure}); processes need "
+                "functions that can be pickled, defined at the top of a module",
+                self._evaluations(points[: len(answers)], answers),
+            ) from failure
         except KeyboardInterrupt:
             raise EvaluationInterrupted(self._evaluations(points[: len(answers)], answers)) from None
         return self._evaluations(points, answers)

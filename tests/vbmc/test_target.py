@@ -1,7 +1,7 @@
 """The user's log joint: the density of the coordinates by quadrature, faults, interrupts, batches."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -209,6 +209,28 @@ def test_interrupt_keeps_what_was_done(executor):
         Target(function, box(), executor=executor).evaluate(POINTS)
     expected = Target(density, box()).evaluate(POINTS[:3])
     np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
+
+
+class Breaking:
+    def map(self, function, items):
+        yield function(items[0])
+        yield function(items[1])
+        raise RuntimeError("a worker died")
+
+
+def test_an_executor_that_fails_loses_nothing():
+    with pytest.raises(TargetError, match="a worker died") as caught:
+        Target(density, box(), executor=Breaking()).evaluate(POINTS)
+    expected = Target(density, box()).evaluate(POINTS[:2])
+    np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
+
+
+def test_processes_need_functions_that_can_be_pickled():
+    with ProcessPoolExecutor(1) as pool:
+        found = Target(density, box(), executor=pool).evaluate(POINTS)
+        np.testing.assert_array_equal(found.values, Target(density, box()).evaluate(POINTS).values)
+        with pytest.raises(TargetError, match="pickled"):
+            Target(lambda theta: 0.0, box(), executor=pool).evaluate(POINTS)
 
 
 def test_user_function_cannot_change_the_points():
