@@ -15,10 +15,10 @@ evaluations of the log joint itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -141,11 +141,20 @@ class Check:
         )
 
 
-def check(target: Target, posterior: Posterior, n: int = 100, seed: int = 0) -> Check:
+def check(
+    log_joint: Callable[[Any], Any] | Target, posterior: Posterior, n: int = 100, seed: int = 0
+) -> Check:
     """Evaluate the log joint at n fresh draws, and weigh them.
 
     A quarter of the draws is of q with its components 1.7 times as wide, as a mixture that was fitted from
     inside has tails that are too thin to tell what it misses.
+
+    Parameters
+    ----------
+    log_joint : theta (P,) to a number; or a `Target` with the posterior's coordinates, for batches.
+    posterior : to be checked; its mixture is, whether or not it is corrected by weights.
+    n : evaluations.
+    seed : of the draws.
 
     Raises
     ------
@@ -155,6 +164,7 @@ def check(target: Target, posterior: Posterior, n: int = 100, seed: int = 0) -> 
         See `Target.evaluate`.
     """
     require_integer("n", n, 25)
+    target = log_joint if isinstance(log_joint, Target) else Target(log_joint, posterior.coordinates)
     proposal = _with_tails(posterior.q)
     points = proposal.sample(n, np.random.default_rng(seed))
     evaluations = target.evaluate(points)

@@ -8,7 +8,7 @@ What a function may do, and what becomes of it:
 
     a number                     an evaluation; (number, sd) where it is noisy
     -inf, NaN, an exception      a *failed* row: value -inf, the reason kept. It was paid for and says where
-                                 not to look again
+                                 not to look again; so does a number below -1e100
     +inf, a complex number,      the function is not a log density: `TargetError`, before more is spent
     another shape                (in a batch that runs in parallel: before the next)
     Ctrl-C                       `EvaluationInterrupted`
@@ -31,6 +31,8 @@ from bqvi.checks import require_above, require_integer
 from bqvi.vbmc.coordinates import Affine, Coordinates
 from gp.arrays import to_numpy
 
+LARGEST = 1e100
+"""No log density of data has such values; they are overflows, or stand for 'impossible'."""
 UNKNOWN = "unknown"
 AUTODIFF = "autodiff"
 
@@ -168,7 +170,7 @@ class _Call:
         value, sd, malformed = _number(returned)
         if malformed:
             return _Answer(malformed=f"{malformed} at {self._place(theta)}")
-        if math.isnan(value) or value == -math.inf:
+        if not value > -LARGEST:  # NaN too
             return _Answer(sd=sd, fault=f"returned {value}")
         return self._with_gradient(theta, value, sd, slope)
 
@@ -205,7 +207,7 @@ class _Call:
             told = f"the gradient returned {slope!r:.200} at {self._place(theta)}"
             malformed = f"{told}; it must be ({len(theta)},) real numbers"
             return _Answer(malformed=malformed)
-        if not np.isfinite(array).all():
+        if not (np.abs(array) < LARGEST).all():
             return _Answer(value, sd, nothing, fault="the gradient is not finite")
         return _Answer(value, sd, array.astype(float))
 
@@ -240,8 +242,9 @@ def _number(returned: Any) -> tuple[float, float | None, str]:
         )
         return math.nan, None, told
     value = float(array.reshape(()))
-    if value == math.inf:
-        return value, None, "the log joint is +inf; it must be finite, or -inf where the density vanishes"
+    if value > LARGEST:
+        told = f"the log joint is {value}; it must be finite, or -inf where the density vanishes"
+        return value, None, told
     return value, None, ""
 
 
@@ -323,7 +326,8 @@ class Target:
         Raises
         ------
         TargetError
-            The log joint returned something that is no log density; holds the rows before.
+            The log joint returned something that is no log density, or the executor failed; holds the rows
+            before.
         EvaluationInterrupted
             Ctrl-C; holds the rows before.
         """
@@ -335,6 +339,14 @@ class Target:
                 if answer.malformed:
                     raise TargetError(answer.malformed, self._evaluations(points[: len(answers)], answers))
                 answers.append(answer)
+        except TargetError:
+            raise
+        except Exception as failure:  # not the user's function, which `_Call` guards
+            raise TargetError(
+                f"evaluating in parallel failed ({type(failure).__name__}: {failure}); processes need "
+                "functions that can be pickled, defined at the top of a module",
+                self._evaluations(points[: len(answers)], answers),
+            ) from failure
         except KeyboardInterrupt:
             raise EvaluationInterrupted(self._evaluations(points[: len(answers)], answers)) from None
         return self._evaluations(points, answers)
@@ -429,9 +441,9 @@ class Target:
 
 
 def _given_row(value: float, sd: float | None, gradient: np.ndarray | None, theta: np.ndarray) -> _Answer:
-    if not math.isfinite(value):
+    if not abs(value) < LARGEST:
         return _Answer(fault=f"was given as {value}")
-    if gradient is not None and not np.isfinite(gradient).all():
+    if gradient is not None and not (np.abs(gradient) < LARGEST).all():
         return _Answer(value, sd, np.full(len(theta), np.nan), fault="the gradient is not finite")
     return _Answer(value, sd, gradient)
 

@@ -1,7 +1,7 @@
 """The user's log joint: the density of the coordinates by quadrature, faults, interrupts, batches."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -76,16 +76,24 @@ def test_moved_evaluations_are_those_of_the_moved_target():
 def faulty(theta):
     if theta[0] < 1.0:
         raise ArithmeticError("too small")
+    if theta[1] < -4.0:
+        return -1e150
     return -math.inf if theta[0] > 3.0 else (math.nan if theta[1] > 1.0 else -(theta[1] ** 2))
 
 
 def test_failures_are_kept():
     target = Target(faulty, box())
-    theta = np.array([[2.0, 0.0], [0.5, 0.0], [3.5, 0.0], [2.0, 2.0]])
+    theta = np.array([[2.0, 0.0], [0.5, 0.0], [3.5, 0.0], [2.0, 2.0], [2.0, -5.0]])
     found = target.evaluate(target.coordinates.from_user(theta))
-    assert found.failed.tolist() == [False, True, True, True]
+    assert found.failed.tolist() == [False, True, True, True, True]
     assert (found.values[1:] == -np.inf).all()
-    assert found.faults == ("", "raised ArithmeticError: too small", "returned -inf", "returned nan")
+    assert found.faults == (
+        "",
+        "raised ArithmeticError: too small",
+        "returned -inf",
+        "returned nan",
+        "returned -1e+150",
+    )
 
 
 def test_failed_gradient_keeps_the_value():
@@ -110,7 +118,8 @@ def test_failed_gradient_keeps_the_value():
         (1.0 + 2.0j, "real number"),
         ("three", "real number"),
         (None, "real number"),
-        (math.inf, r"\+inf"),
+        (math.inf, "joint is inf"),
+        (1e200, "must be finite"),
         ((1.0, 2.0, 3.0), "tuple of 3"),
         ((1.0, -2.0), "sd"),
         ((1.0, (1.0, 2.0)), "sd"),
@@ -200,6 +209,28 @@ def test_interrupt_keeps_what_was_done(executor):
         Target(function, box(), executor=executor).evaluate(POINTS)
     expected = Target(density, box()).evaluate(POINTS[:3])
     np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
+
+
+class Breaking:
+    def map(self, function, items):
+        yield function(items[0])
+        yield function(items[1])
+        raise RuntimeError("a worker died")
+
+
+def test_an_executor_that_fails_loses_nothing():
+    with pytest.raises(TargetError, match="a worker died") as caught:
+        Target(density, box(), executor=Breaking()).evaluate(POINTS)
+    expected = Target(density, box()).evaluate(POINTS[:2])
+    np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
+
+
+def test_processes_need_functions_that_can_be_pickled():
+    with ProcessPoolExecutor(1) as pool:
+        found = Target(density, box(), executor=pool).evaluate(POINTS)
+        np.testing.assert_array_equal(found.values, Target(density, box()).evaluate(POINTS).values)
+        with pytest.raises(TargetError, match="pickled"):
+            Target(lambda theta: 0.0, box(), executor=pool).evaluate(POINTS)
 
 
 def test_user_function_cannot_change_the_points():
