@@ -30,6 +30,8 @@ Vector = np.ndarray
 REACHES = (10.0, 1000.0)
 """Nats below the best, for each dimension, as far as values are believed as they are."""
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
+_MANY, _OFTEN = 250, 1.08
+"""Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
 _DOUBT = 0.01
 """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 _KNOWN = 0.01
@@ -93,6 +95,7 @@ class State:
     frame, theta, q, reach : the surrogate's frame, its hyperparameters, the mixture in the frame, and how far
         down values are believed.
     mean, covariance : moments of the posterior, in the coordinates.
+    fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
     """
 
@@ -106,6 +109,7 @@ class State:
     reach: float | None = None
     mean: Vector | None = None
     covariance: Vector | None = None
+    fitted_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
 
@@ -178,7 +182,8 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 def _restarted(state: State, learnt: Learnt) -> State | None:
     data = learnt.surrogate.data
     best = data.points[np.argmax(data.values)]
-    found = laplace(learnt.surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0)
+    widest = None if state.rows else 1.0
+    found = laplace(learnt.surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0, widest)
     if found is None:
         return None
     mean = state.frame.out(found[0][None])[0]
@@ -191,7 +196,8 @@ def _learn(
 ) -> tuple[State, Learnt]:
     frame = _next_frame(state)
     theta, q = _carried(state, frame)
-    theta, reach, data = _fitted(state, frame, theta, settings)
+    known = theta
+    theta, reach, data = _fitted(state, frame, theta, settings, final)
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
     box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
@@ -210,11 +216,11 @@ def _learn(
     fresh = base_points(q.count, 1024 if final else 64, len(frame.shift), seed % 7919 + 1)
     learnt = Learnt(surrogate, q, expected, entropy(q, fresh).value, found)
     state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
-    return state, learnt
+    return (state if theta is known else replace(state, fitted_at=len(state))), learnt
 
 
 def _fitted(
-    state: State, frame: Frame, theta: Vector | None, settings: Settings
+    state: State, frame: Frame, theta: Vector | None, settings: Settings, final: bool
 ) -> tuple[Vector, float, Data]:
     """Hyperparameters, how far down values are believed as they are, and the data so believed.
 
@@ -224,6 +230,9 @@ def _fitted(
     iterations = settings.fits * (3 if theta is None else 1)
     reach = state.reach or REACHES[0] * dimension
     data = data_in(state, frame, reach, settings)
+    many = len(data.residuals) > _MANY
+    if theta is not None and many and not final and n < _OFTEN * state.fitted_at:
+        return theta, reach, data
     theta, evidence = fit(data, theta, iterations)
     if data.log_slope == 0.0 and reach == REACHES[0] * dimension:
         return theta, reach, data
