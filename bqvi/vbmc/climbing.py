@@ -1,7 +1,8 @@
 """The way to the mode, where gradients are given: L-BFGS on the log joint itself.
 
-A surrogate that starts far from the posterior needs as many evaluations to get there as there are bends on the
-way; a quasi-Newton method takes a handful. Its evaluations are the surrogate's first data.
+A surrogate that starts far from the posterior needs as many evaluations to get there as there are bends on
+the way; a quasi-Newton method takes a handful. Its evaluations are the surrogate's first data. The first step
+is as long as half the plausible box.
 
 The method is run anew for each next point and fed from the evaluations made so far, in which it finds all the
 points that it asks for but the last: so nothing but the evaluations has to be kept for a run to be resumed.
@@ -16,8 +17,6 @@ from bqvi.vbmc.target import Evaluations
 
 Vector = np.ndarray
 
-_REACH = 8.0
-"""Half widths of the plausible box within which it climbs."""
 _GAIN = 0.3
 """Nats that a step has to gain for the climb to go on."""
 _WORST = 1e10
@@ -54,12 +53,8 @@ def next_step(made: Evaluations, most: int) -> Vector | None:
             return _WORST, np.zeros_like(x)
         return -float(made.values[at]), -slope
 
-    reach = np.maximum(_REACH, np.abs(made.points[0]))
     try:
-        scipy.optimize.minimize(
-            objective, made.points[0], jac=True, method="L-BFGS-B",
-            bounds=list(zip(-reach, reach, strict=True)), callback=_Enough(),
-        )  # fmt: skip
+        scipy.optimize.minimize(objective, made.points[0], jac=True, method="L-BFGS-B", callback=_Enough())
     except _AsksError as asks:
         return asks.point if len(set(asked)) < most else None
     except StopIteration:

@@ -101,10 +101,10 @@ def vbmc(
     names : of the parameters.
     batch : evaluations a step, chosen together; by default 5 (3 with gradients), 2 (1) at first.
     executor, n_jobs : batches are evaluated through ``executor.map``, or by so many processes of joblib.
-    evaluations : (theta (n, P), values (n,)) made before, and gradients (n, P) and noise sds (n,) if any.
-        They are not counted in the budget's first design, but in the budget.
-    initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3, before
-        a climb to the mode.
+    evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P) and noise sds (n,) if any.
+        They count in the budget, and in place of the first design.
+    initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
+        before a climb to the mode.
     tolerance : of the sd of the log evidence, nats: converged only below it. ``None``: spend the budget.
     max_seconds : stop after a step that ends later than this.
     progress : show evaluations, ELBO and sd.
