@@ -19,6 +19,7 @@ from scipy.stats import qmc
 from bqvi.vbmc.correction import Correction, correct, polished, weighed
 from bqvi.vbmc.feasibility import Feasibility
 from bqvi.vbmc.frame import Frame, elite, fitting
+from bqvi.vbmc.hyperuncertainty import spread
 from bqvi.vbmc.laplace import ascended, laplace
 from bqvi.vbmc.looking import look
 from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
@@ -209,6 +210,7 @@ def _learn(
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     if final:
         found = polished(surrogate, q, settings.final_draws, seed, feasible)
+        found = replace(found, sd=float(np.hypot(found.sd, spread(surrogate, found, seed))))
     else:
         found = correct(surrogate, q, settings.draws, seed, feasible)
     mean, covariance = _moments(frame, found, q)
@@ -233,7 +235,12 @@ def _fitted(
     many = len(data.residuals) > _MANY
     if theta is not None and many and not final and n < _OFTEN * state.fitted_at:
         return theta, reach, data
-    theta, evidence = fit(data, theta, iterations)
+    warm = theta
+    theta, evidence = fit(data, warm, iterations)
+    if settings.learnt_noise and warm is not None and (final or n // settings.batch % 4 == 0):
+        # noise and short lengthscales explain the same few values: the other explanation is tried anew
+        again, better = fit(data, None, 2 * iterations)
+        theta, evidence = (again, better) if better > evidence else (theta, evidence)
     if data.log_slope == 0.0 and reach == REACHES[0] * dimension:
         return theta, reach, data
     if n // settings.batch % (2 if n < 80 else 4) == 0:
