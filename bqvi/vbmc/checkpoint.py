@@ -50,6 +50,7 @@ def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
         "settings": settings,
         "seconds": state.seconds,
         "reach": state.reach,
+        "fitted_at": state.fitted_at,
         "faults": list(made.faults),
     }
     arrays["header"] = np.array(json.dumps(header))
@@ -89,6 +90,7 @@ def read(path: str | Path) -> tuple[State, dict[str, Any]]:
         frame=Frame(arrays["frame.shift"], arrays["frame.scale"]),
         q=q,
         reach=header["reach"],
+        fitted_at=header["fitted_at"],
         rows=_rows(arrays),
         seconds=header["seconds"],
         **{name: arrays.get(name) for name in _OPTIONAL},

@@ -17,6 +17,8 @@ from gp.measures import GaussianMixture
 Vector = np.ndarray
 
 _CORRELATED = 6.0
+_PLAUSIBLE = 0.25
+"""Variance of the plausible box, two standard deviations to either side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,8 @@ def fitting(mean: Vector, covariance: Vector, was_turned: bool) -> Frame:
 def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
     """Mean and covariance of evaluated points (n, D), tempered so that 2 D of them carry the weight.
 
-    Where nothing better is known, they lead uphill as in an evolution strategy.
+    Where nothing better is known, they lead uphill as in an evolution strategy. Where they lie less deep than
+    draws of a Gaussian would, D / 2 nats, they are spread until they would not, up to the plausible box.
     """
     dimension = points.shape[1]
     count = min(len(values), 2 * dimension + 2)
@@ -101,7 +104,10 @@ def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
     mean = weights @ points
     centred = points - mean
     covariance = (centred.T * weights) @ centred
-    return mean, covariance + 0.05 * np.diag(np.diag(covariance)) + 1e-10 * np.eye(dimension)
+    covariance += (0.05 * np.trace(covariance) / dimension + 1e-10) * np.eye(dimension)
+    widest = float(np.linalg.eigvalsh(covariance)[-1])
+    spread = 0.5 * dimension / max(float(weights @ depth), 1e-6)
+    return mean, covariance * np.clip(spread, 1.0, max(1.0, _PLAUSIBLE / widest))
 
 
 def axes(mean: Vector, covariance: Vector) -> Frame:

@@ -19,13 +19,18 @@ _TRIES = 12
 
 
 def laplace(
-    surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector
+    surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector, widest: float | None = None
 ) -> tuple[Vector, Vector] | None:
-    """Mean (D,) and covariance (D, D) in the frame, or ``None`` where the mean has no mode inside the box."""
+    """Mean (D,) and covariance (D, D) in the frame, or ``None`` where the mean has no mode inside the box.
+
+    With ``widest`` there always is one: in directions in which the mean is flatter than a Gaussian of that
+    standard deviation, or not concave, it stands in.
+    """
     u = ascended(surrogate, start, lower, upper)
     values, vectors = np.linalg.eigh(hessian(surrogate, u))
-    inside = bool(np.all((u > lower) & (u < upper)))
-    if not inside or values.max() > -_FLATTEST:
+    if widest is not None:
+        values = np.minimum(values, -(widest**-2.0))
+    elif values.max() > -_FLATTEST or not np.all((u > lower) & (u < upper)):
         return None
     return u, (vectors / -values) @ vectors.T
 

@@ -19,6 +19,7 @@ from scipy.stats import qmc
 from bqvi.vbmc.correction import Correction, correct, polished, weighed
 from bqvi.vbmc.feasibility import Feasibility
 from bqvi.vbmc.frame import Frame, elite, fitting
+from bqvi.vbmc.hyperuncertainty import spread
 from bqvi.vbmc.laplace import ascended, laplace
 from bqvi.vbmc.looking import look
 from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
@@ -30,6 +31,8 @@ Vector = np.ndarray
 REACHES = (10.0, 1000.0)
 """Nats below the best, for each dimension, as far as values are believed as they are."""
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
+_MANY, _OFTEN = 250, 1.08
+"""Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
 _DOUBT = 0.01
 """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 _KNOWN = 0.01
@@ -93,6 +96,7 @@ class State:
     frame, theta, q, reach : the surrogate's frame, its hyperparameters, the mixture in the frame, and how far
         down values are believed.
     mean, covariance : moments of the posterior, in the coordinates.
+    fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
     """
 
@@ -106,6 +110,7 @@ class State:
     reach: float | None = None
     mean: Vector | None = None
     covariance: Vector | None = None
+    fitted_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
 
@@ -178,7 +183,8 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 def _restarted(state: State, learnt: Learnt) -> State | None:
     data = learnt.surrogate.data
     best = data.points[np.argmax(data.values)]
-    found = laplace(learnt.surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0)
+    widest = None if state.rows else 1.0
+    found = laplace(learnt.surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0, widest)
     if found is None:
         return None
     mean = state.frame.out(found[0][None])[0]
@@ -191,7 +197,8 @@ def _learn(
 ) -> tuple[State, Learnt]:
     frame = _next_frame(state)
     theta, q = _carried(state, frame)
-    theta, reach, data = _fitted(state, frame, theta, settings)
+    known = theta
+    theta, reach, data = _fitted(state, frame, theta, settings, final)
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
     box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
@@ -203,6 +210,7 @@ def _learn(
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     if final:
         found = polished(surrogate, q, settings.final_draws, seed, feasible)
+        found = replace(found, sd=float(np.hypot(found.sd, spread(surrogate, found, seed))))
     else:
         found = correct(surrogate, q, settings.draws, seed, feasible)
     mean, covariance = _moments(frame, found, q)
@@ -210,11 +218,11 @@ def _learn(
     fresh = base_points(q.count, 1024 if final else 64, len(frame.shift), seed % 7919 + 1)
     learnt = Learnt(surrogate, q, expected, entropy(q, fresh).value, found)
     state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
-    return state, learnt
+    return (state if theta is known else replace(state, fitted_at=len(state))), learnt
 
 
 def _fitted(
-    state: State, frame: Frame, theta: Vector | None, settings: Settings
+    state: State, frame: Frame, theta: Vector | None, settings: Settings, final: bool
 ) -> tuple[Vector, float, Data]:
     """Hyperparameters, how far down values are believed as they are, and the data so believed.
 
@@ -224,7 +232,15 @@ def _fitted(
     iterations = settings.fits * (3 if theta is None else 1)
     reach = state.reach or REACHES[0] * dimension
     data = data_in(state, frame, reach, settings)
-    theta, evidence = fit(data, theta, iterations)
+    many = len(data.residuals) > _MANY
+    if theta is not None and many and not final and n < _OFTEN * state.fitted_at:
+        return theta, reach, data
+    warm = theta
+    theta, evidence = fit(data, warm, iterations)
+    if settings.learnt_noise and warm is not None and (final or n // settings.batch % 4 == 0):
+        # noise and short lengthscales explain the same few values: the other explanation is tried anew
+        again, better = fit(data, None, 2 * iterations)
+        theta, evidence = (again, better) if better > evidence else (theta, evidence)
     if data.log_slope == 0.0 and reach == REACHES[0] * dimension:
         return theta, reach, data
     if n // settings.batch % (2 if n < 80 else 4) == 0:

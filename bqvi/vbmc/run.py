@@ -18,6 +18,7 @@ import numpy as np
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_above, require_integer, require_seed
 from bqvi.vbmc import checkpoint, loop
+from bqvi.vbmc.climbing import next_step
 from bqvi.vbmc.coordinates import Bound, Coordinates, make_coordinates
 from bqvi.vbmc.diagnostics import advice
 from bqvi.vbmc.loop import Settings, State
@@ -100,9 +101,10 @@ def vbmc(
     names : of the parameters.
     batch : evaluations a step, chosen together; by default 5 (3 with gradients), 2 (1) at first.
     executor, n_jobs : batches are evaluated through ``executor.map``, or by so many processes of joblib.
-    evaluations : (theta (n, P), values (n,)) made before, and gradients (n, P) and noise sds (n,) if any.
-        They are not counted in the budget's first design, but in the budget.
-    initial : evaluations of the first design; by default 10, with gradients 5, and at least D + 1.
+    evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P) and noise sds (n,) if any.
+        They count in the budget, and in place of the first design.
+    initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
+        before a climb to the mode.
     tolerance : of the sd of the log evidence, nats: converged only below it. ``None``: spend the budget.
     max_seconds : stop after a step that ends later than this.
     progress : show evaluations, ELBO and sd.
@@ -200,7 +202,7 @@ def _least(target: Target) -> int:
 def _design(target: Target, start: Any, initial: int | None, job: _Job, given: Any) -> State:
     """The state before anything is evaluated by this run."""
     dimension = target.dimension
-    usual = max(5 if target.has_gradient else 10, dimension + 1)
+    usual = 3 if target.has_gradient else max(10, dimension + 1)
     count = usual if initial is None else require_integer("initial", initial, 2)
     if initial is not None and initial > job.budget:
         raise ValueError(f"budget is {job.budget}, below initial, {initial}: raise one or lower the other")
@@ -263,6 +265,8 @@ def _driven(job: _Job, state: State) -> VBMCResult:
 def _run(job: _Job, state: State, keep: Callable[[State], None]) -> VBMCResult:
     while True:
         state = _evaluated(job, state, keep)
+        if not state.rows:
+            state = _climbed(job, state, keep)
         require_good(state.evaluations, _NEEDED)
         before, began = state, time.perf_counter()
         if len(state) >= job.budget:
@@ -292,6 +296,15 @@ def _evaluated(job: _Job, state: State, keep: Callable[[State], None]) -> State:
     if count > 0:
         state = loop.evaluated(state, job.target.evaluate(state.pending[:count]))
         keep(state)
+    return state
+
+
+def _climbed(job: _Job, state: State, keep: Callable[[State], None]) -> State:
+    """The state after the climb to the mode, where there are gradients to climb by."""
+    most = 3 * job.target.dimension + 5
+    while len(state) < job.budget and (point := next_step(state.evaluations, most)) is not None:
+        unknown = np.full((1, 2), np.nan)
+        state = _evaluated(job, replace(state, pending=point[None], pending_predicted=unknown), keep)
     return state
 
 

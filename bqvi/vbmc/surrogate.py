@@ -110,7 +110,7 @@ class Prior:
         """For D lengthscales, interaction, variance, quadratic, and noise if it is learnt."""
         tail = [(np.log(1.0), 1.5), (np.log(10.0), 4.0), (np.log(0.5), 4.0)]
         if learnt:
-            tail.append((np.log(1e-2), 4.0))
+            tail.append((np.log(0.3), 2.0))
         head = [(np.log(2.0), 1.0)] * dimension
         rows = np.array(head + tail)
         return cls(rows[:, 0], rows[:, 1])

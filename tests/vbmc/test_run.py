@@ -36,22 +36,22 @@ def test_a_gaussian_is_exact_and_converges():
 
 def test_rosenbrock_from_values_and_from_gradients():
     problem = testing.rosenbrock(2)
-    values = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=60, tolerance=None)
+    values = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=50, tolerance=None)
     slopes = bqvi.vbmc(
-        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=25, tolerance=None
+        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=20, tolerance=None
     )
     for found in (values, slopes):
         error = found.log_evidence - problem.log_evidence
         assert abs(error) < max(0.02, 4 * found.log_evidence_sd)
         np.testing.assert_allclose(found.posterior.mean, problem.mean, atol=0.1)
-    assert values.n_evaluations == 60
-    assert values.trace["n_evaluations"][-1] == 60
+    assert values.n_evaluations == 50
+    assert values.trace["n_evaluations"][-1] == 50
 
 
 def test_noise_known_or_not():
     problem = testing.rosenbrock(2)
     for sd in (0.5, "unknown"):
-        found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), noise_sd=sd, budget=70, tolerance=None)
+        found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), noise_sd=sd, budget=40, tolerance=None)
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
 
 
@@ -66,25 +66,25 @@ def test_an_edge_that_nobody_told_is_learnt():
 def test_interrupted_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
     problem, calls = testing.rosenbrock(2), [0]
     run = {**problem.bounds(), "seed": 3, "tolerance": None}
-    whole = bqvi.vbmc(problem.log_joint, **run, budget=34)
+    whole = bqvi.vbmc(problem.log_joint, **run, budget=28)
     half = bqvi.vbmc(problem.log_joint, **run, budget=23)
     assert half.n_evaluations == 23
-    same(bqvi.vbmc(problem.log_joint, **run, budget=34, resume=half), whole)
+    same(bqvi.vbmc(problem.log_joint, **run, budget=28, resume=half), whole)
     half.save(tmp_path / "run.npz")
-    same(bqvi.vbmc(problem.log_joint, **run, budget=34, resume=tmp_path / "run.npz"), whole)
+    same(bqvi.vbmc(problem.log_joint, **run, budget=28, resume=tmp_path / "run.npz"), whole)
 
     def interrupted(x):
         calls[0] += 1
-        if calls[0] == 28:
+        if calls[0] == 26:
             raise KeyboardInterrupt
         return problem.log_joint(x)
 
-    with pytest.raises(bqvi.VBMCInterrupted, match="27 evaluations") as stopped:
-        bqvi.vbmc(interrupted, **run, budget=34)
-    assert len(stopped.value.evaluations) == 27
-    same(bqvi.vbmc(problem.log_joint, **run, budget=34, resume=stopped.value), whole)
+    with pytest.raises(bqvi.VBMCInterrupted, match="25 evaluations") as stopped:
+        bqvi.vbmc(interrupted, **run, budget=28)
+    assert len(stopped.value.evaluations) == 25
+    same(bqvi.vbmc(problem.log_joint, **run, budget=28, resume=stopped.value), whole)
     with ThreadPoolExecutor(2) as executor:
-        same(bqvi.vbmc(problem.log_joint, **run, budget=34, executor=executor), whole)
+        same(bqvi.vbmc(problem.log_joint, **run, budget=28, executor=executor), whole)
 
 
 def test_what_was_evaluated_before_counts():

@@ -7,8 +7,9 @@ import scipy.stats
 from bqvi.vbmc.correction import correct, polished, resampled
 from bqvi.vbmc.feasibility import Feasibility
 from bqvi.vbmc.frame import Frame, axes, elite, fitting, turned
+from bqvi.vbmc.hyperuncertainty import spread
 from bqvi.vbmc.looking import look
-from bqvi.vbmc.surrogate import Surrogate, believed, fit
+from bqvi.vbmc.surrogate import Prior, Surrogate, believed, fit, log_posterior
 from bqvi.vbmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 
 MIXTURE = Mixture(
@@ -179,3 +180,25 @@ def test_the_elite_lead_uphill():
     mean, covariance = elite(x, -100.0 * ((x - 1.0) ** 2).sum(1))
     assert (mean > 0.3).all()
     assert np.linalg.eigvalsh(covariance).min() > 0.0
+
+
+def test_spread_over_hyperparameters_is_that_of_many_weighted_draws():
+    """Eight sets against 2000, from a wide normal proposal; within a factor of two."""
+    x = np.random.default_rng(0).standard_normal((9, 2))
+    data = believed(x, banana(x), None, np.full(9, 1e-2), 1e3)
+    theta, _ = fit(data, None, 200)
+    made, prior = Surrogate.of(data, theta), Prior.of(2, False)
+    found = correct(made, Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]])), 1024, 0)
+    rng = np.random.default_rng(1)
+    u = found.u[resampled(found.weights, 256, 1)]
+    normal = rng.standard_normal((2000, 5))
+    steps = 1.5 * normal
+    scores = np.array([log_posterior(data, prior, theta + step)[0] for step in steps])
+    scores += 0.5 * (normal**2).sum(1)
+    kept = np.argsort(-scores)[:300]
+    shifts = [
+        np.log(np.mean(np.exp(Surrogate.of(data, theta + steps[i]).mean(u) - made.mean(u)))) for i in kept
+    ]
+    weights = np.exp(scores[kept] - scores.max())
+    exact = np.sqrt(weights @ np.square(shifts) / weights.sum())
+    assert 0.5 < spread(made, found, 0) / exact < 2.0

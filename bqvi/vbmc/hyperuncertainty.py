@@ -1,0 +1,62 @@
+"""What not knowing the hyperparameters does to the evidence.
+
+Hyperparameters theta_j are drawn from Laplace's approximation of their posterior, at scrambled Sobol points,
+and weighted by posterior over approximation (importance sampling, as in :func:`gp.marginalise`). Each has its
+own surrogate, hence its own evidence,
+
+    log Z_j - log Z = log sum_s P_s exp(m_j(u_s) - m(u_s)),      u_s draws, P_s their weights,
+
+and the spread of these about zero is a standard deviation, beside the one that each surrogate leaves open.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
+
+from bqvi.vbmc.correction import Correction, resampled
+from bqvi.vbmc.surrogate import Prior, Surrogate, log_posterior
+
+Vector = np.ndarray
+
+_SETS = 8
+_DRAWS = 512
+_STEP = 1e-3
+_FURTHEST = 2.0
+"""Standard deviations."""
+
+
+def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
+    """The standard deviation of log Z over the hyperparameters' posterior."""
+    data, theta = surrogate.data, surrogate.theta
+    prior = Prior.of(surrogate.dimension, data.learnt)
+    root = _root(surrogate, prior)
+    u = found.u[resampled(found.weights, _DRAWS, seed)]
+    known = surrogate.mean(u)
+    best, _ = log_posterior(data, prior, theta)
+    sobol = qmc.Sobol(len(theta), scramble=True, rng=np.random.default_rng(seed))
+    steps = np.clip(ndtri(np.clip(sobol.random(_SETS), 1e-9, 1 - 1e-9)), -_FURTHEST, _FURTHEST)
+    log_weights, shifts = [0.0], [0.0]
+    for step in steps:
+        at = theta + root @ step
+        try:
+            value, _ = log_posterior(data, prior, at)
+            other = Surrogate.of(data, at).mean(u)
+        except np.linalg.LinAlgError:
+            continue
+        log_weights.append(min(value - best + 0.5 * float(step @ step), 2.0))
+        shifts.append(float(logsumexp(other - known) - np.log(_DRAWS)))
+    weights = np.exp(np.array(log_weights) - logsumexp(log_weights))
+    return float(np.sqrt(weights @ np.square(shifts)))
+
+
+def _root(surrogate: Surrogate, prior: Prior) -> Vector:
+    """R with R R^T the covariance of Laplace's approximation; never wider than the prior."""
+    data, theta = surrogate.data, surrogate.theta
+    _, centre = log_posterior(data, prior, theta)
+    rows = [(log_posterior(data, prior, theta + e)[1] - centre) / _STEP for e in _STEP * np.eye(len(theta))]
+    scaled = -0.5 * (np.array(rows) + np.array(rows).T) * np.outer(prior.sd, prior.sd)
+    values, vectors = np.linalg.eigh(scaled)
+    root: Vector = prior.sd[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
+    return root
