@@ -36,7 +36,7 @@ _SPEED = 5e9
 """Floating-point operations a second of a Cholesky factor, on one core."""
 _SMALL = 50
 _REFIT_GROWTH = (1.1, 1.25)
-"""Hyperparameters are refitted when the memory has grown by this factor: while smaller than `_SMALL`; later."""
+"""Hyperparameters are refitted when the memory has grown by this factor, below `_SMALL` and above."""
 _SURPRISE = 4.0
 """And when new evaluations miss by so much more than the process expected, in variances."""
 

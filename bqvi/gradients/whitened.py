@@ -75,13 +75,14 @@ class Frame:
         TypeError
             q is of another family, or a batch.
         """
-        if not isinstance(q, Gaussian | DiagonalGaussian) or q.mean.ndim != 1:
+        full = isinstance(q, Gaussian)  # first: of other classes a protocol is asked, at length
+        if not (full or isinstance(q, DiagonalGaussian)) or q.mean.ndim != 1:
             raise TypeError(
                 f"q is a {type(q).__name__}; Bayesian quadrature of the gradient needs one Gaussian over "
                 "R^D, full or mean-field"
             )
         mean = to_numpy(q.mean).astype(float, copy=False)
-        if isinstance(q, DiagonalGaussian):
+        if not full:
             return cls(mean, np.diag(np.sqrt(to_numpy(q.variance))), True)
         return cls(mean, to_numpy(q.scale_tril).astype(float, copy=False), False)
 
