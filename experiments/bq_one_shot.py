@@ -30,6 +30,7 @@ from experiments import drawing
 from experiments.bq_references import MANY, PLACES, flat, place, reference, target_named, whitened
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.gradient_targets import GradientTarget
+from experiments.quadrature_runs import label_budgets
 
 STL = "sticking-the-landing"
 NORMAL = 1.959964
@@ -155,6 +156,7 @@ def _figure(results: pd.DataFrame, where: str) -> Drawing:
         axes[0, column].set_title(name)
         axes[1, column].axhline(0.95, color="grey", linewidth=0.8)
         axes[1, column].set_xlabel("evaluations")
+        label_budgets(axes[1, column], table["n"])
     axes[0, 0].set_ylabel("MSE(STL) / squared error")
     axes[1, 0].set_ylabel("coverage of 95 % intervals")
     drawing.legend_below(figure, axes, columns=5)
@@ -199,6 +201,7 @@ def _gains(parts: pd.DataFrame) -> Table:
     wide = parts.assign(at=parts["target"] + ", " + parts["place"]).pivot_table(
         index=["at", "estimator"], columns="n", values="gain", sort=False
     )
+    wide = wide[sorted(wide.columns)]
     frame = wide.map("{:.3g}".format).replace("nan", "").reset_index()
     return Table("gains", frame, "MSE of sticking-the-landing / MSE, by n.")
 

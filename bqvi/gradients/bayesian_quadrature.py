@@ -27,7 +27,7 @@ from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.surrogates import Kind, OnBoth, OnDerivatives, OnGradients, OnValues, Process
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import FORGOTTEN, Frame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import is_moving
 
@@ -36,7 +36,7 @@ _SPEED = 5e9
 """Floating-point operations a second of a Cholesky factor, on one core."""
 _SMALL = 50
 _REFIT_GROWTH = (1.1, 1.25)
-"""Hyperparameters are refitted when the memory has grown by this factor: while smaller than `_SMALL`; later."""
+"""Hyperparameters are refitted when the memory has grown by this factor, below `_SMALL` and above."""
 _SURPRISE = 4.0
 """And when new evaluations miss by so much more than the process expected, in variances."""
 
@@ -118,7 +118,7 @@ class BayesianQuadrature:
 
     def _kind(self, model: Any, dimension: int, points: int) -> Kind:
         """For so many points in use, the step's own among them."""
-        if isinstance(self.process, Kind):
+        if not isinstance(self.process, str):
             return self.process
         if not differentiable(model):
             return OnValues()
@@ -150,10 +150,13 @@ class BayesianQuadrature:
 
     def _chosen(self, points: np.ndarray) -> Any:
         """Which of all (m, D) points, in q's units, the process is built on."""
-        if self.keep == "recent" or len(points) <= self.memory:
-            return slice(-self.memory, None)
         squares = np.einsum("nd,nd->n", points, points)
-        return np.sort(np.argpartition(squares, self.memory)[: self.memory])
+        if self.keep == "nearest" and len(points) > self.memory:
+            return np.sort(np.argpartition(squares, self.memory)[: self.memory])
+        near = squares[-self.memory :] < FORGOTTEN * points.shape[1]
+        if near.sum() < 2:
+            return slice(-self.memory, None)
+        return np.flatnonzero(near) + max(0, len(points) - self.memory)
 
 
 def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:

@@ -6,10 +6,10 @@ the residuals R of a linear fit over the outputs shows how inputs matter:
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
-with w falling from 1 as points lie beyond q (`whitened.remoteness`). The second term keeps M near I until there
-are many more points than directions. Lengthscales along M's eigenvectors go with its eigenvalues' -1/2, so a
-kernel of u^T M u' is anisotropic, turned as the log joint is, and has no more hyperparameters than before.
-The root is a compromise that was chosen by evidence on six log joints: 0 is isotropic, 1 trusts C fully.
+with w falling from 1 as points lie beyond q (`whitened.remoteness`). The second term keeps M near I until
+there are many more points than directions. Lengthscales along M's eigenvectors go with its eigenvalues'
+-1/2, so a kernel of u^T M u' is anisotropic, turned as the log joint is, and has no more hyperparameters than
+before. The root is a compromise, chosen by evidence on five log joints: the power 0 is isotropic, 1 trusts C.
 """
 
 from __future__ import annotations

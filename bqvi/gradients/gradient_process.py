@@ -95,7 +95,13 @@ class GradientProcess:
         both = replace(self, points=everywhere, targets=seen)
         new = replace(self, points=points, targets=targets)._above - cross.T @ self._half
         innovation = scipy.linalg.lapack.dtrtrs(factor[m:, m:], new, lower=1)[0]
-        both.__dict__.update(factor=factor, _half=np.concatenate([self._half, innovation]))
+        told = functionals(points, self.shape) - cross.T @ self._explained
+        told = scipy.linalg.lapack.dtrtrs(factor[m:, m:], told, lower=1)[0]
+        both.__dict__.update(
+            factor=factor,
+            _half=np.concatenate([self._half, innovation]),
+            _explained=np.concatenate([self._explained, told]),
+        )
         return both
 
     def solve(self, right: np.ndarray) -> np.ndarray:
@@ -164,14 +170,19 @@ class GradientProcess:
         The functionals are those of one output, (C, 1 + D); Var E[y_i] counts D times (`designs`).
         """
         half = self.solve(kernel_matrix(self.points, pool, self.shape))
-        explained = half.T @ self.solve(functionals(self.points, self.shape))
+        explained = half.T @ self._explained
         shared = functionals(pool, self.shape) - explained
         shared[:, 0] *= np.sqrt(pool.shape[1])
         return shared, kernel_matrix(pool, pool, self.shape) - half.T @ half, 1
 
+    @cached_property
+    def _explained(self) -> np.ndarray:
+        """factor^-1 c, (m, 1 + D): what each observation tells of the functionals, after those before."""
+        return self.solve(functionals(self.points, self.shape))
+
     def functional_covariance(self) -> np.ndarray:
         """Posterior covariance of (E[y_i], E[y_i u]) at q itself, (1 + D, 1 + D), the same for every i."""
-        explained = self.solve(functionals(self.points, self.shape))
+        explained = self._explained
         prior = _prior_covariance(self.points.shape[1], self.shape)
         covariance: np.ndarray = self.scale * (prior - explained.T @ explained)
         return covariance
@@ -191,8 +202,10 @@ class GradientProcess:
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations: the outputs are independent of one another."""
-        variance = np.maximum(np.diagonal(self.functional_covariance()), 0.0)
-        d = len(variance) - 1
+        d = self.points.shape[1]
+        prior = np.diagonal(_prior_covariance(d, self.shape))
+        told = np.einsum("mf,mf->f", self._explained, self._explained)
+        variance = self.scale * np.maximum(prior - told, 0.0)
         slopes = 0.25 * (variance[1:, None] + variance[None, 1:])
         slopes[np.diag_indices(d)] = variance[1:]  # no second, independent estimate to average with
         return Moments(np.full(d, np.sqrt(variance[0])), np.sqrt(slopes))

@@ -88,7 +88,8 @@ class OnGradients:
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
         """Given (m, D) points and Y."""
         directions = Directions.of(points, targets - self.prior_slope * points)
-        shape = Shape(*(float(x) for x in np.exp(logs)), directions)
+        lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs))
+        shape = Shape(lengthscale, constant, linear, quadratic, directions)
         return GradientProcess(points, targets, shape, self.jitter, self.prior_slope)
 
 

@@ -25,9 +25,11 @@ from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
 from gp.arrays import to_numpy
 
-NEAR = 3.0
+NEAR = 4.0
 """Points with |u|^2 / D below this are taken at their word."""
-_FADING = 0.3
+_FADING = 0.5
+FORGOTTEN = 12.0
+"""Beyond, points are left out: their noise would be larger than what the process is about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +75,14 @@ class Frame:
         TypeError
             q is of another family, or a batch.
         """
-        if not isinstance(q, Gaussian | DiagonalGaussian) or q.mean.ndim != 1:
+        full = isinstance(q, Gaussian)  # first: of other classes a protocol is asked, at length
+        if not (full or isinstance(q, DiagonalGaussian)) or q.mean.ndim != 1:
             raise TypeError(
                 f"q is a {type(q).__name__}; Bayesian quadrature of the gradient needs one Gaussian over "
                 "R^D, full or mean-field"
             )
         mean = to_numpy(q.mean).astype(float, copy=False)
-        if isinstance(q, DiagonalGaussian):
+        if not full:
             return cls(mean, np.diag(np.sqrt(to_numpy(q.variance))), True)
         return cls(mean, to_numpy(q.scale_tril).astype(float, copy=False), False)
 
@@ -90,9 +93,9 @@ class Frame:
 
     def whiten(self, points: np.ndarray) -> np.ndarray:
         """The u of theta, (n, D)."""
-        solved: np.ndarray = scipy.linalg.solve_triangular(
-            self.scale, (points - self.mean).T, lower=True, check_finite=False
-        )
+        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(
+            self.scale.T, (points - self.mean).T, lower=0, trans=1
+        )[0]
         return np.ascontiguousarray(solved.T)
 
     def natural_gradient(self, moments: Moments) -> Values:
@@ -123,17 +126,16 @@ class Frame:
 
     def _pulled(self, right: np.ndarray) -> np.ndarray:
         """L^-T right."""
-        solved: np.ndarray = scipy.linalg.solve_triangular(
-            self.scale, right, lower=True, trans="T", check_finite=False
-        )
+        # the transpose is in the order that LAPACK wants
+        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.scale.T, right, lower=0)[0]
         return solved
 
 
 def remoteness(points: np.ndarray) -> np.ndarray:
-    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^((|u|^2 / D - 3) / .3) beyond.
+    """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
 
     A stationary kernel cannot be right at once where q is and in the steep country that q came from.
-    Old points fade as q leaves them; those at two and a half standard deviations in each coordinate hardly count.
+    Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
     multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / _FADING, 0.0, 25.0))

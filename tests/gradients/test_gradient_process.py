@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.optimize
 import torch
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import derivative_process, joint_process
-from bqvi.gradients.directions import Directions
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
-from bqvi.gradients.evidence import Evidence, squared_exponential
+from bqvi.gradients.directions import Directions
+from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
 from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
@@ -94,6 +95,54 @@ def test_evidence_and_its_slope_against_autodiff(process):
     (gradient,) = torch.autograd.grad(expected, t)
     assert_allclose(found.value, float(expected.detach()), rtol=1e-10)
     assert_allclose(found.slope, gradient.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("m", [10, 40])
+def test_newton_ends_where_a_search_by_values_ends(m):
+    """On gradients of a log joint with a ridge; to the promise of `SETTLED` nats, several times over."""
+    rng = np.random.default_rng(m)
+    points = 1.3 * rng.standard_normal((m, 3))
+    slopes = np.tanh(points @ [1.0, -0.5, 0.2])
+    inner, distances = squared_distances(points)
+    evidence = Evidence(
+        squared_exponential(distances), (np.ones_like(inner), inner), np.full(m, 1e-6),
+        slopes[:, None] * [1.0, -0.5, 0.2] + 0.3 * points,
+    )  # fmt: skip
+    centre, spread = np.log([3.5, 0.1, 0.1]), np.array([0.7, 3.0, 2.0])
+
+    def objective(logs):
+        return evidence.negative(logs).value + 0.5 * np.square((logs - centre) / spread).sum()
+
+    options = {"xatol": 1e-4, "fatol": 1e-4}
+    expected = scipy.optimize.minimize(objective, centre, method="Nelder-Mead", options=options)
+    found = most_likely(evidence, centre, spread, None)
+    assert objective(found) <= expected.fun + 0.2
+    again = most_likely(evidence, centre, spread, found + 0.3)
+    assert objective(again) <= expected.fun + 0.2
+
+
+def test_directions_are_those_along_which_a_gradient_bends():
+    """Of grad f for f = g(v . u) plus a quadratic: v, and along it more than across."""
+    rng = np.random.default_rng(2)
+    points = rng.standard_normal((200, 4))
+    v = np.array([2.0, -1.0, 2.0, 0.0]) / 3.0
+    hessian = rng.standard_normal((4, 4))
+    y = np.sin(2.0 * points @ v)[:, None] * v + points @ (hessian + hessian.T)
+    found = Directions.of(points, y)
+    assert abs(found.rotation[:, -1] @ v) > 0.99
+    assert found.scales[-1] > 2.0 * found.scales[:-1].max()
+    assert_allclose(np.square(found.scales).mean(), 1.0, rtol=1e-12)
+    turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    turned = Directions.of(points @ turn, y @ turn)
+    expected = points @ turn @ turned.rotation * turned.scales
+    assert_allclose(
+        found.scaled(points) @ found.scaled(points).T, expected @ expected.T, rtol=1e-8, atol=1e-8
+    )
+
+
+def test_directions_of_a_constant_are_alike():
+    found = Directions.of(np.random.default_rng(0).standard_normal((5, 3)), np.zeros((5, 3)))
+    assert_allclose(found.scales, 1.0)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
