@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import bqvi
+from acquisition.minibatch import Strategy
 from experiments import drawing, evidence, fitting
 from experiments.claims import Check, Claim
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
-from experiments.minibatch_problems import PROBLEMS, UNBIASED, strategy
+from experiments.minibatch_problems import PROBLEMS, UNBIASED, Setting, strategy
 
 NAMES = (
     "reshuffled", "kernel strata", "balanced", "balanced gradients", "SAGA", "SVRG", "GP control variate",
@@ -26,24 +30,32 @@ BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
     "mixture": (10, 25_000, (10.0,)),
     "logistic": (10, 12_000, (1.0, 0.1)),
     "digits": (10, 10_000, (150.0,)),
-    "mixture-20k": (50, 40_000, (300.0,)),
+    "mixture-20k": (50, 80_000, (300.0,)),
 }
 """S, evaluations, and the ELBO gaps whose cost is reported."""
 
+RECORDS = 120
+"""Of a run, about, at even distances on a logarithmic axis."""
 SMALLEST = 1e-3
 """Nats; no smaller gap is drawn."""
 
 Schedule = tuple[float, float, float]
-SCHEDULES: Mapping[str, Schedule] = {
-    "mixture": (1.0, 10.0, 0.7),
-    "logistic": (0.3, 10.0, 1.0),
-    "digits": (1.0, 10.0, 0.7),
-    "mixture-20k": (1.0, 10.0, 0.7),
-    "drug": (0.3, 10.0, 1.0),
-}
-"""(rho_0, tau, kappa) of rho_t = rho_0 (1 + t / tau)^-kappa, one for all strategies of a problem. Those of
-``mixture`` and ``drug`` were the best of some for reshuffling, on seeds 100 to 102, which are not reported;
-the others are set to one of these two, untried."""
+UNTUNED: Schedule = (1.0, 10.0, 0.7)
+"""(rho_0, tau, kappa) of rho_t = rho_0 (1 + t / tau)^-kappa where the table of tuned ones has no entry."""
+TUNED = Path(__file__).with_name("minibatch_tuned.json")
+"""By problem and strategy, from `minibatch_tuning`."""
+
+
+@cache
+def tuned() -> Mapping[str, Mapping[str, Sequence[float]]]:
+    """Schedules by problem and strategy: the best of a grid on seeds that are not reported."""
+    return dict(json.loads(TUNED.read_text(encoding="utf-8"))) if TUNED.exists() else {}
+
+
+def schedule_of(problem: str, name: str) -> Schedule:
+    """The schedule of a strategy on a problem."""
+    rho, tau, kappa = tuned().get(problem, {}).get(name, UNTUNED)
+    return rho, tau, kappa
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -59,7 +71,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             Case(f"{REFERENCE}: {problem}", {"problem": problem, "strategy": REFERENCE, "budget": budget})
         )
         found.extend(
-            case(problem, name, size, budget, SCHEDULES[problem])
+            case(problem, name, size, budget, schedule_of(problem, name))
             for name in names
             if problem in SLOW.get(name, (problem,))
         )
@@ -78,9 +90,16 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     setting = PROBLEMS[chosen["problem"]](seed)
     if chosen["strategy"] == REFERENCE:
         return _reference(setting, chosen["problem"])
-    rho, tau, kappa = chosen["rho"]
-    steps = chosen["budget"] // chosen["size"]
     made = strategy(chosen["strategy"], chosen["size"], setting)
+    return way(setting, made, chosen["budget"], chosen["rho"], seed)
+
+
+def way(
+    setting: Setting, made: Strategy, budget: int, schedule: Sequence[float], seed: int, **choices: Any
+) -> pd.DataFrame:
+    """One run of stochastic natural gradients with the strategy ``made``; ``choices`` of `fitting.frame`."""
+    rho, tau, kappa = schedule
+    steps = budget // made.size
     found = fitting.frame(
         setting.model,
         setting.data,
@@ -91,9 +110,10 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         schedule=bqvi.RobbinsMonro(kappa, tau, rho * tau**kappa),
         start_from=setting.start,
         steps=steps,
-        max_evaluations=chosen["budget"],
-        record=fitting.spread_records(steps, 120),
+        max_evaluations=budget,
+        record=fitting.spread_records(steps, RECORDS),
         seed=seed,
+        **choices,
     )
     return found.assign(with_setup=found["seconds"] + found["setup_seconds"])
 

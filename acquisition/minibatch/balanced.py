@@ -10,6 +10,11 @@ Unbiased over the random split: a batch seen alone is a uniformly random set. Wi
 errs the others make up for. The N mod S rows that a split leaves over change places with random rows at the
 start of each epoch.
 
+With ``replacement`` each step takes any batch, whatever came before. Then the estimate is unbiased *given the
+past*, which is what control variates that learn from the past need (`GPControlVariate`); what is lost is that
+errors make up for each other within an epoch. A slot of the batch takes a left-over row with the probability
+that gives every row S / N.
+
 Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 40 microseconds
 a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers
 unless it asks for new partitions (``renew``).
@@ -35,7 +40,7 @@ class BalancedState:
     order: np.ndarray
     """(B,) batches in the order of this epoch."""
     position: int = 0
-    """Batches of the epoch already used."""
+    """Batches of the epoch already used; with replacement it stays 0."""
     epoch: int = 0
 
 
@@ -49,18 +54,22 @@ class Balanced(Unlearning):
     features : of the data
     how : 'assignment', or 'halving', which is cheaper and balances less
     renew : epochs after which a new partition is made; None: never
+    replacement : whether a batch can come again before all others have
     """
 
     size: int
     features: Features
     how: str = "assignment"
     renew: int | None = None
+    replacement: bool = False
 
     def __post_init__(self) -> None:
         if self.how not in ("assignment", "halving"):
             raise ValueError(f"how is {self.how!r}; it must be 'assignment' or 'halving'")
         if self.renew is not None and (isinstance(self.renew, bool) or self.renew < 1):
             raise ValueError(f"renew is {self.renew!r}; it must be None or a number of epochs, at least 1")
+        if self.replacement and self.renew is not None:
+            raise ValueError(f"renew is {self.renew} with replacement=True, which has no epochs; leave it None")
 
     @property
     def setup_seconds(self) -> float:
@@ -75,11 +84,24 @@ class Balanced(Unlearning):
 
     def draw(self, state: BalancedState, rng: np.random.Generator) -> tuple[Selection, BalancedState]:
         """The next mini-batch."""
+        if self.replacement:
+            return equally(self._any_batch(state.rows, rng), len(state.rows)), state
         if state.position == len(state.order):
             state = self._next_epoch(state, rng)
         first = int(state.order[state.position]) * self.size
         selection = equally(state.rows[first : first + self.size], len(state.rows))
         return selection, replace(state, position=state.position + 1)
+
+    def _any_batch(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A batch in which each of the N rows comes with probability S / N, those left over too."""
+        n, batches = len(rows), len(rows) // self.size
+        first = int(rng.integers(batches)) * self.size
+        batch, left = rows[first : first + self.size], rows[batches * self.size :]
+        changed = int(rng.hypergeometric(self.size, n - self.size, len(left))) if len(left) else 0
+        if changed:
+            batch = batch.copy()
+            batch[rng.choice(self.size, changed, replace=False)] = rng.choice(left, changed, replace=False)
+        return batch
 
     def _next_epoch(self, state: BalancedState, rng: np.random.Generator) -> BalancedState:
         epoch = state.epoch + 1

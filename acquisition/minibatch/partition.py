@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-_BLOCK_BATCHES = 200
+_BLOCK_BATCHES = 100
 """Batches assigned together: linear assignment takes cubic time."""
 _HALVED_BATCHES = 256
 """Batches halved from one set of rows; a power of two."""
