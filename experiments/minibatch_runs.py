@@ -25,6 +25,8 @@ NAMES = (
 REFERENCE = "all data"
 SLOW = {"sequential BQ": ("mixture", "logistic")}
 """Problems on which a strategy that takes milliseconds a step is run; others are run on all."""
+SLOW_AS = "balanced"
+"""Whose schedule it takes: it is not tuned itself."""
 
 BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
     "mixture": (10, 25_000, (10.0,)),
@@ -54,7 +56,8 @@ def tuned() -> Mapping[str, Mapping[str, Sequence[float]]]:
 
 def schedule_of(problem: str, name: str) -> Schedule:
     """The schedule of a strategy on a problem."""
-    rho, tau, kappa = tuned().get(problem, {}).get(name, UNTUNED)
+    chosen = tuned().get(problem, {})
+    rho, tau, kappa = chosen.get(SLOW_AS if name in SLOW else name, UNTUNED)
     return rho, tau, kappa
 
 
@@ -95,9 +98,16 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def way(
-    setting: Setting, made: Strategy, budget: int, schedule: Sequence[float], seed: int, **choices: Any
+    setting: Setting,
+    made: Strategy,
+    budget: int,
+    schedule: Sequence[float],
+    seed: int,
+    *,
+    records: int = RECORDS,
+    warm: bool = True,
 ) -> pd.DataFrame:
-    """One run of stochastic natural gradients with the strategy ``made``; ``choices`` of `fitting.frame`."""
+    """One run of stochastic natural gradients with the strategy ``made``; ``warm`` as in `fitting.frame`."""
     rho, tau, kappa = schedule
     steps = budget // made.size
     found = fitting.frame(
@@ -111,9 +121,9 @@ def way(
         start_from=setting.start,
         steps=steps,
         max_evaluations=budget,
-        record=fitting.spread_records(steps, RECORDS),
+        record=fitting.spread_records(steps, records),
         seed=seed,
-        **choices,
+        warm=warm,
     )
     return found.assign(with_setup=found["seconds"] + found["setup_seconds"])
 

@@ -26,9 +26,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.partition import by_assignment, by_halving
-from acquisition.minibatch.strategy import Selection, Unlearning, equally, require_rows, require_size
+from acquisition.minibatch.strategy import Selection, equally
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class BalancedState:
 
 
 @dataclass(frozen=True)
-class Balanced(Unlearning):
+class Balanced(Featured):
     """Balanced mini-batches, precomputed and used again.
 
     Parameters
@@ -69,17 +70,13 @@ class Balanced(Unlearning):
         if self.renew is not None and (isinstance(self.renew, bool) or self.renew < 1):
             raise ValueError(f"renew is {self.renew!r}; it must be None or a number of epochs, at least 1")
         if self.replacement and self.renew is not None:
-            raise ValueError(f"renew is {self.renew} with replacement=True, which has no epochs; leave it None")
-
-    @property
-    def setup_seconds(self) -> float:
-        """Of the features."""
-        return self.features.seconds
+            raise ValueError(
+                f"renew is {self.renew} with replacement=True, which has no epochs; leave it None"
+            )
 
     def start(self, n: int, rng: np.random.Generator) -> BalancedState:
         """State before the first draw: the partition is made here."""
-        require_size(self.size, n)
-        require_rows("features", len(self.features), n)
+        self.require_fit(n)
         return BalancedState(self._partition(rng), rng.permutation(n // self.size))
 
     def draw(self, state: BalancedState, rng: np.random.Generator) -> tuple[Selection, BalancedState]:
@@ -100,7 +97,8 @@ class Balanced(Unlearning):
         changed = int(rng.hypergeometric(self.size, n - self.size, len(left))) if len(left) else 0
         if changed:
             batch = batch.copy()
-            batch[rng.choice(self.size, changed, replace=False)] = rng.choice(left, changed, replace=False)
+            slots = rng.choice(self.size, changed, replace=False)
+            batch[slots] = rng.choice(left, changed, replace=False)
         return batch
 
     def _next_epoch(self, state: BalancedState, rng: np.random.Generator) -> BalancedState:
