@@ -23,7 +23,7 @@ NAMES = (
     "GP control variate, balanced", "sequential BQ",
 )  # fmt: skip
 REFERENCE = "all data"
-SLOW = {"sequential BQ": ("mixture", "logistic")}
+SLOW = {"sequential BQ": ("mixture",)}
 """Problems on which a strategy that takes milliseconds a step is run; others are run on all."""
 SLOW_AS = "balanced"
 """Whose schedule it takes: it is not tuned itself."""
@@ -36,7 +36,7 @@ BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
 }
 """S, evaluations, and the ELBO gaps whose cost is reported."""
 
-RECORDS = 120
+RECORDS = 80
 """Of a run, about, at even distances on a logarithmic axis."""
 SMALLEST = 1e-3
 """Nats; no smaller gap is drawn."""
@@ -105,11 +105,12 @@ def way(
     seed: int,
     *,
     records: int = RECORDS,
-    warm: bool = True,
 ) -> pd.DataFrame:
-    """One run of stochastic natural gradients with the strategy ``made``; ``warm`` as in `fitting.frame`."""
+    """One run of stochastic natural gradients with the strategy ``made``."""
     rho, tau, kappa = schedule
     steps = budget // made.size
+    # imports and buffers are not the method's time; with the strategy itself its set-up would be made twice
+    bqvi.fit(setting.model, setting.data, "sngd", minibatch=made.size, start_from=setting.start, steps=2)
     found = fitting.frame(
         setting.model,
         setting.data,
@@ -123,7 +124,7 @@ def way(
         max_evaluations=budget,
         record=fitting.spread_records(steps, records),
         seed=seed,
-        warm=warm,
+        warm=False,
     )
     return found.assign(with_setup=found["seconds"] + found["setup_seconds"])
 
@@ -313,20 +314,20 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-runs",
     title="Mini-batches: the way to the optimum",
-    summary="""Stochastic natural gradients with every strategy, all with the same schedule on a problem: what
-    a strategy could gain by a schedule of its own is not in these figures. The gap is to the best end of any
-    run of the seed, so that a run in a poorer local optimum never arrives; a crossing counts only if it is
-    kept to the end.
+    summary="""Stochastic natural gradients with every strategy, each with the schedule that was best for it
+    on seeds that are not shown here (rho_t = rho_0 (1 + t / tau)^-kappa, a grid of `minibatch_tuning`). The
+    gap is to the best end of any run of the seed, so that a run in a poorer local optimum never arrives; a
+    crossing counts only if it is kept to the end.
 
     Mixtures have many local optima, and chance has a say in which of them a run ends; a lower error of the
     gradient does not. So read first how many seeds arrived, then what it cost those that did. Whether
     choosing saves evaluations, whether it saves seconds where a datum costs microseconds, and whether it is
     ever much worse than chance, is decided by the claims, from the runs shown here; a goal that neither
-    of two strategies reaches decides nothing, and counts as not shown.""",
+    of two strategies reaches on half of the seeds decides nothing, and says so.""",
     cases=cases,
     run=run,
     draw=draw,
     tables=tables,
     claims=claims,
-    seeds=8,
+    seeds=10,
 )
