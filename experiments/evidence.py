@@ -128,7 +128,8 @@ def less(
 
     True on a seed where a + margin < factor * b. A seed where both are infinite (neither got there)
     decides nothing. True altogether if, against each case of `b`, at least half of the seeds decide, and
-    at least `SHARE` of these are true.
+    at least `SHARE` of these are true; undecided if that many do not decide, and it is not false against
+    another case.
 
     Parameters
     ----------
@@ -172,9 +173,18 @@ def _against(
     wide = table.pivot(index="seed", columns="case", values=column)[[a, *others]].dropna()
     wins = {o: int(test(wide[a], wide[o]).sum()) for o in others}
     deciding = {o: len(wide) - int((np.isposinf(wide[a]) & np.isposinf(wide[o])).sum()) for o in others}
-    true = all(deciding[o] >= max(1.0, 0.5 * len(wide)) and wins[o] >= SHARE * deciding[o] for o in others)
+    open_ = [o for o in others if deciding[o] < max(1.0, 0.5 * len(wide))]
+    false = any(wins[o] < SHARE * deciding[o] for o in others if o not in open_)
+    reason = "" if false else "; ".join(_undecided(a, o, len(wide) - deciding[o], len(wide)) for o in open_)
     against = ", ".join(f"{_median(wide[o])} for {o} ({wins[o]}/{deciding[o]})" for o in others)
-    return Check(setting, true, f"{shown or column} {_median(wide[a])} for {a}, against {against}")
+    numbers = f"{shown or column} {_median(wide[a])} for {a}, against {against}"
+    return Check(setting, not open_ and not false, numbers, reason)
+
+
+def _undecided(a: str, b: str, neither: int, seeds: int) -> str:
+    if seeds == 0:
+        return f"{a} and {b} have no seed in common"
+    return f"neither {a} nor {b} gets there on {neither} of {seeds} seeds"
 
 
 def within(

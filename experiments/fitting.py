@@ -38,6 +38,7 @@ def frame(
     steps: int,
     record: int | Iterable[int],
     keep: Sequence[str] = (),
+    warm: bool = True,
     **choices: Any,
 ) -> pd.DataFrame:
     """Fit, and return the trace with the metrics; infinite from where the run diverged.
@@ -51,14 +52,13 @@ def frame(
     worst : mapping
         Value of a column in a run that diverged: a column with an entry here is never NaN. The others
         keep their last value.
-
-    Notes
-    -----
-    Two steps are taken first and thrown away: what a process does once (imports, buffers) is not the
-    method's time.
+    warm : bool
+        Whether two steps are taken first and thrown away: what a process does once (imports, buffers) is
+        not the method's time.
     """
     with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
-        _attempt(lambda: bqvi.fit(model, data, method, steps=2, **choices))
+        if warm:
+            _attempt(lambda: bqvi.fit(model, data, method, steps=2, **choices))
         fit, diverged = _attempt(
             lambda: bqvi.fit(model, data, method, steps=steps, record=record, metrics=metrics, **choices)
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
+from operator import and_
 
 import pandas as pd
 
@@ -77,7 +79,7 @@ def _in_order(table: pd.DataFrame, column: str, setting: str, shown: str) -> Che
         evidence.less(table, _name(larger), _name(smaller), column, setting, shown=shown)
         for smaller, larger in pairwise(SOUND)
     ]
-    return Check(setting, all(step.true for step in steps), "; ".join(step.numbers for step in steps))
+    return reduce(and_, steps)
 
 
 experiment = Experiment(

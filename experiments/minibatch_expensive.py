@@ -25,7 +25,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     return [
         Case(f"{REFERENCE}: drug", settings),
         *(
-            minibatch_runs.case("drug", name, SIZE, budget, minibatch_runs.SCHEDULES["drug"])
+            minibatch_runs.case("drug", name, SIZE, budget, minibatch_runs.schedule_of("drug", name))
             for name in (NAMES[:2] if quick else NAMES)
         ),
     ]

@@ -143,11 +143,15 @@ FEATURED: dict[str, Callable[[int, Features], Strategy]] = {
     "greatest variance, BQ weights": lambda s, f: minibatch.MaxVariance(s, f, weights="quadrature"),
     "upper confidence": minibatch.UpperConfidence,
     "GP control variate": lambda s, f: minibatch.GPControlVariate(minibatch.Uniform(s), f),
-    "GP control variate, balanced": lambda s, f: minibatch.GPControlVariate(minibatch.Balanced(s, f), f),
+    "GP control variate, balanced": lambda s, f: minibatch.GPControlVariate(
+        minibatch.Balanced(s, f, replacement=True), f
+    ),
+    "GP control variate, partition": lambda s, f: minibatch.GPControlVariate(minibatch.Balanced(s, f), f),
 }
 UNBIASED = frozenset({
     "with replacement", "without replacement", "reshuffled", "probabilities by norm of row",
     "probabilities by gradient norm", "balanced gradients", "SAGA", "SVRG", "k-means strata", "kernel strata",
     "systematic", "balanced", "halved", "DPP", "debiased BQ weights", "GP control variate",
+    "GP control variate, balanced",
 })  # fmt: skip
 """At each step, given the past; the others say in their docstrings in what sense they are not."""

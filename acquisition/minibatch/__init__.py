@@ -5,7 +5,7 @@
                               unbiased over            needs          weights
     Uniform                   the draw                                equal
     Reshuffled                the permutation                         equal
-    Balanced                  the split                features       equal      the default to trust
+    Balanced                  the split, or each draw  features       equal      the default to trust
     Stratified                the draw                 features       sizes of strata
     HorvitzThompson           the draw                 a bound        1 / pi
     GradientNorms             the draw, given the past gradients      1 / pi
@@ -18,8 +18,9 @@
     GradientBalanced          the split, given the     gradients      equal
                               gradients kept
     Saga, Svrg                the draw, given the past gradients      corrected sum
-    GPControlVariate          the draw (on Uniform)    gradients,     corrected sum
-                                                       features
+    GPControlVariate          the draw, on Uniform     gradients,     corrected sum
+                              or Balanced with         features
+                              replacement
 
 Choosing data costs time: it pays where a datum's gradient is expensive, or where the same
 partition serves many epochs.

@@ -13,20 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.quadrature_weights import RULES, quadrature_weights
 from acquisition.minibatch.strategy import (
     Selection,
-    Unlearning,
     require_between,
-    require_rows,
-    require_size,
 )
 from acquisition.minibatch.uniform import UniformState
 
 
 @dataclass(frozen=True)
-class BayesianQuadrature(Unlearning):
+class BayesianQuadrature(Featured):
     """BQ weights on a random subset.
 
     Parameters
@@ -48,16 +46,10 @@ class BayesianQuadrature(Unlearning):
             raise ValueError(f"weights is {self.weights!r}; it must be one of {', '.join(map(repr, RULES))}")
         require_between("noise", self.noise, 0.0, np.inf)
 
-    @property
-    def setup_seconds(self) -> float:
-        """Of the features."""
-        return self.features.seconds
-
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
         """State before the first draw."""
         del rng
-        require_size(self.size, n)
-        require_rows("features", len(self.features), n)
+        self.require_fit(n)
         return UniformState(n)
 
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:

@@ -197,8 +197,8 @@ def _new_columns(
     accepted, factor = _accepted(block, residual[proposed], rng)
     pivots = proposed[accepted]
     table = np.empty((len(x), len(pivots)))
-    step = max(1, (1 << 22) // len(pivots))
-    for start in range(0, len(x), step):  # bounds the temporaries at large N
+    step = max(1, (1 << 18) // len(pivots))
+    for start in range(0, len(x), step):  # temporaries that fit the cache
         rows = slice(start, start + step)
         part = np.asarray(kernel(x[rows], x[pivots])) - phi[rows] @ phi[pivots].T
         table[rows] = scipy.linalg.solve_triangular(factor, part.T, lower=True, check_finite=False).T

@@ -8,10 +8,11 @@ filter (`regression`); its integral over the data is known, so
 
 with B from the steps *before* this one.
 
-Unbiased over the draw, given the past, where the mini-batches below are drawn independently (`Uniform`). On
-`Reshuffled` and `Balanced` it is *biased* within an epoch: the data still to come are those that B was not
-fitted to. Their errors vary less, so this is often the better trade; finish without it. Cost O(M^2 S + M P
-S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever N.
+Unbiased over the draw, given the past, where the mini-batches below do not depend on the past: on `Uniform`,
+and on `Balanced` with ``replacement=True``, which has both the balance and the memory. On `Reshuffled` and
+`Balanced` by epochs it is *biased* within an epoch: the data still to come are those that B was not fitted
+to, and averages of an epoch do not undo it, since B has moved on. Cost O(M^2 S + M P S) a step beyond
+the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever N.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ import numpy as np
 
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.regression import Coefficients, design, mean_design
-from acquisition.minibatch.strategy import Selection, Strategy, require_base, require_between, require_rows
+from acquisition.minibatch.strategy import (
+    Correcting,
+    Selection,
+    Strategy,
+    require_base,
+    require_between,
+    require_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -35,12 +43,12 @@ class GPControlVariateState:
 
 
 @dataclass(frozen=True)
-class GPControlVariate:
+class GPControlVariate(Correcting):
     """A GP of the gradients corrects the estimate of another strategy's mini-batch.
 
     Parameters
     ----------
-    base : draws the mini-batches, say ``Uniform(10)``
+    base : draws the mini-batches, say ``Balanced(10, features, replacement=True)`` or ``Uniform(10)``
     features : of the data
     noise : s^2 > 0, variance that the features do not explain, in units of the kernel's
     drift : rho in [0, 1], how far the coefficients move between steps
@@ -57,16 +65,11 @@ class GPControlVariate:
         require_between("drift", self.drift, 0.0, 1.0)
 
     @property
-    def size(self) -> int:
-        """S."""
-        return self.base.size
-
-    @property
     def setup_seconds(self) -> float:
         """Of the features, and of the strategy below where it has others."""
         below = getattr(self.base, "features", None)
         own = 0.0 if below is self.features else self.features.seconds
-        return own + float(getattr(self.base, "setup_seconds", 0.0))
+        return own + super().setup_seconds
 
     def start(self, n: int, rng: np.random.Generator) -> GPControlVariateState:
         """State before the first draw."""

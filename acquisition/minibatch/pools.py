@@ -21,21 +21,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.quadrature_weights import quadrature_weights
 from acquisition.minibatch.strategy import (
     Selection,
-    Unlearning,
     equally,
     require_between,
-    require_rows,
-    require_size,
 )
 from acquisition.minibatch.uniform import UniformState
 
 
 @dataclass(frozen=True)
-class Greedy(Unlearning):
+class Greedy(Featured):
     """What the rules share.
 
     Parameters
@@ -52,16 +50,10 @@ class Greedy(Unlearning):
     def __post_init__(self) -> None:
         require_between("pool", self.pool, 1.0, np.inf)
 
-    @property
-    def setup_seconds(self) -> float:
-        """Of the features."""
-        return self.features.seconds
-
     def start(self, n: int, rng: np.random.Generator) -> UniformState:
         """State before the first draw."""
         del rng
-        require_size(self.size, n)
-        require_rows("features", len(self.features), n)
+        self.require_fit(n)
         return UniformState(n)
 
     def _pool(self, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -47,13 +47,16 @@ class Coefficients:
         """After gradients (S, P) at features ``design`` (S, M') with noise variances (S,), and a drift."""
         table = self.table if self.known else np.zeros((gradients.shape[1], len(self.covariance)))
         prior = (1.0 - drift**2) * self.covariance
-        prior[np.diag_indices(len(prior))] += drift**2
+        prior.flat[:: len(prior) + 1] += drift**2
         cross = design @ prior
-        factor = scipy.linalg.cho_factor(cross @ design.T + np.diag(noise), lower=True, check_finite=False)
-        gain = scipy.linalg.cho_solve(factor, cross, check_finite=False)
-        table = table + (gradients - design @ table.T).T @ gain
-        covariance = prior - cross.T @ gain
-        return Coefficients(table.ravel(), 0.5 * (covariance + covariance.T))
+        gram = cross @ design.T
+        gram.flat[:: len(gram) + 1] += noise
+        factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+        both = np.hstack([cross, gradients - design @ table.T])
+        solved = scipy.linalg.solve_triangular(factor, both, lower=True, check_finite=False)
+        half, errors = np.split(solved, [len(prior)], axis=1)
+        # of the form A^T A, so the covariance stays symmetric to the last bit
+        return Coefficients((table + errors.T @ half).ravel(), prior - half.T @ half)
 
 
 def design(features: Features, indices: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from acquisition.minibatch.strategy import Selection, Strategy, require_base
+from acquisition.minibatch.strategy import Correcting, Selection, Strategy, require_base
 from acquisition.minibatch.table import Table, distinct
 
 
@@ -40,7 +40,7 @@ class SagaState:
 
 
 @dataclass(frozen=True)
-class Saga:
+class Saga(Correcting):
     """A table of all gradients corrects the estimate of another strategy's mini-batch.
 
     Parameters
@@ -52,16 +52,6 @@ class Saga:
 
     def __post_init__(self) -> None:
         require_base(self.base)
-
-    @property
-    def size(self) -> int:
-        """S."""
-        return self.base.size
-
-    @property
-    def setup_seconds(self) -> float:
-        """Of the strategy below."""
-        return float(getattr(self.base, "setup_seconds", 0.0))
 
     def start(self, n: int, rng: np.random.Generator) -> SagaState:
         """State before the first draw."""

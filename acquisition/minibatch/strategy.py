@@ -79,6 +79,22 @@ class Unlearning:
         return state
 
 
+class Correcting:
+    """Strategies that correct the estimate of another, which draws: ``base`` is a field of each."""
+
+    base: Strategy
+
+    @property
+    def size(self) -> int:
+        """S."""
+        return self.base.size
+
+    @property
+    def setup_seconds(self) -> float:
+        """Of the strategy below."""
+        return float(getattr(self.base, "setup_seconds", 0.0))
+
+
 def equally(indices: np.ndarray, n: int) -> Selection:
     """Weights N / S."""
     return Selection(indices, _equal_weights(len(indices), n))

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
-from acquisition.minibatch.strategy import Selection, Unlearning, require_rows, require_size
+from acquisition.minibatch.strategy import Selection
 
 _SWEEPS = 20
 """Lloyd iterations."""
@@ -35,7 +36,7 @@ class StratifiedState:
 
 
 @dataclass(frozen=True)
-class Stratified(Unlearning):
+class Stratified(Featured):
     """One datum of each of S strata.
 
     Parameters
@@ -53,11 +54,6 @@ class Stratified(Unlearning):
         if self.how not in ("k-means", "kernel", "systematic"):
             raise ValueError(f"how is {self.how!r}; it must be 'k-means', 'kernel' or 'systematic'")
 
-    @property
-    def setup_seconds(self) -> float:
-        """Of the features."""
-        return self.features.seconds
-
     def start(self, n: int, rng: np.random.Generator) -> StratifiedState:
         """State before the first draw.
 
@@ -66,8 +62,7 @@ class Stratified(Unlearning):
         ValueError
             There are fewer distinct rows than strata: fewer than S of them would not be empty.
         """
-        require_size(self.size, n)
-        require_rows("features", len(self.features), n)
+        self.require_fit(n)
         phi = self.features.phi
         if self.how == "systematic":
             return StratifiedState(_principal_order(phi), np.zeros(0, int))

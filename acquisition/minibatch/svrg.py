@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from acquisition.minibatch.strategy import Selection, Strategy, require_base, require_between
+from acquisition.minibatch.strategy import Correcting, Selection, Strategy, require_base, require_between
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SvrgState:
 
 
 @dataclass(frozen=True)
-class Svrg:
+class Svrg(Correcting):
     """A snapshot of all gradients corrects the estimate of another strategy's mini-batch.
 
     Parameters
@@ -50,16 +50,6 @@ class Svrg:
     def __post_init__(self) -> None:
         require_base(self.base)
         require_between("epochs", self.epochs, np.finfo(float).tiny, np.inf)
-
-    @property
-    def size(self) -> int:
-        """S, but at snapshots."""
-        return self.base.size
-
-    @property
-    def setup_seconds(self) -> float:
-        """Of the strategy below."""
-        return float(getattr(self.base, "setup_seconds", 0.0))
 
     def start(self, n: int, rng: np.random.Generator) -> SvrgState:
         """State before the first draw, which is a snapshot."""

@@ -220,9 +220,9 @@ def _next_batch(problem: Problem, state: State) -> Drawn:
 
 
 def _combination(problem: Problem, drawn: Any, selection: Selection) -> Combination:
-    strategy = problem.minibatch
-    if not isinstance(strategy, Learning):
+    if not problem.learning:  # asking the protocol itself at each step costs as much as a small gradient
         return Combination(lambda terms: selection.weights @ terms, problem.limits)
+    strategy = cast(Learning, problem.minibatch)
     return Combination(lambda terms: strategy.estimate(drawn, selection, terms), problem.limits)
 
 

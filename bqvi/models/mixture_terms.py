@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.special
 
 from bqvi.models.conjugate import LocalTerms
 from bqvi.models.data import Data, is_sparse, n_rows
@@ -60,7 +59,9 @@ def _edges(data: Data) -> tuple[Data, Data]:
 def mixture_terms(x: np.ndarray, affine: Affine, centre: np.ndarray) -> LocalTerms:
     """Terms of the rows of ``x`` (S, D): statistics (S, K + K D), bounds logsumexp_k rho_nk."""
     rho = affine.rho(x)
-    log_sums = scipy.special.logsumexp(rho, axis=1)
-    r = np.exp(rho - log_sums[:, None])
+    top = rho.max(axis=1)
+    r = np.exp(rho - top[:, None])
+    sums = r.sum(axis=1)
+    r /= sums[:, None]
     moments = r[:, :, None] * (x - centre)[:, None, :]
-    return LocalTerms(np.concatenate([r, moments.reshape(len(x), -1)], axis=1), log_sums)
+    return LocalTerms(np.concatenate([r, moments.reshape(len(x), -1)], axis=1), top + np.log(sums))

@@ -52,6 +52,7 @@ def every(size, n):
         "reshuffled": Reshuffled(size),
         "balanced": Balanced(size, features),
         "balanced, renewed": Balanced(size, features, renew=2),
+        "balanced, any batch": Balanced(size, features, replacement=True),
         "halving": Balanced(size, features, how="halving"),
         "k-means": Stratified(size, features, how="k-means"),
         "kernel strata": Stratified(size, features),
@@ -74,6 +75,9 @@ def every(size, n):
         "svrg": Svrg(Reshuffled(size)),
         "gp control variate": GPControlVariate(Uniform(size), features),
         "gp control variate on balanced": GPControlVariate(Balanced(size, features), features),
+        "gp control variate on any batch": GPControlVariate(
+            Balanced(size, features, replacement=True), features
+        ),
     }
 
 
@@ -81,7 +85,7 @@ NAMES = list(every(2, 6))
 UNBIASED = [
     "uniform", "reshuffled", "balanced", "balanced, renewed", "halving", "k-means", "kernel strata",
     "systematic", "bound", "norms", "dpp", "debiased", "gradient balanced", "saga", "svrg",
-    "gp control variate",
+    "gp control variate", "balanced, any batch", "gp control variate on any batch",
 ]  # fmt: skip
 ONCE = ["reshuffled", "balanced", "balanced, renewed", "halving", "grab", "gradient balanced"]
 
@@ -146,6 +150,9 @@ class Scripted(np.random.Generator):
 
     def integers(self, *args, **kwargs):
         return self._next("integers", lambda: super(Scripted, self).integers(*args, **kwargs))
+
+    def hypergeometric(self, *args):
+        return int(self._next("hypergeometric", lambda: super(Scripted, self).hypergeometric(*args)))
 
     def random(self, size=None):
         return self._next("random", lambda: super(Scripted, self).random(size))
@@ -271,6 +278,35 @@ def test_control_variates_are_unbiased_over_every_subset_given_any_past(kind):
     assert np.var(found, axis=0).sum() != pytest.approx(np.var(plain, axis=0).sum())
 
 
+@pytest.mark.parametrize(("size", "changes"), [(2, (3 / 5, 2 / 5)), (3, (1 / 10, 6 / 10, 3 / 10))])
+def test_any_balanced_batch_is_unbiased_over_every_draw_given_any_past(size, changes):
+    """With 5 // S batches, 5 % S rows left over; ``changes`` are the odds of how many of those come."""
+    strategy = GPControlVariate(Balanced(size, F5, replacement=True), F5)
+    rng = np.random.default_rng(3)
+    state = strategy.start(5, rng)
+    for t in range(7):
+        _, _, state = stepped(strategy, state, gradients(X5, 0.3 * t), rng)
+    total, odds, included = 0.0, 0.0, np.zeros(5)
+    for batch, (changed, chance) in itertools.product(range(5 // size), enumerate(changes)):
+        outcomes = list(
+            itertools.product(
+                itertools.combinations(range(size), changed),
+                itertools.permutations(state.below.rows[-(5 % size) :], changed),
+            )
+        )
+        for slots, others in outcomes:
+            script = Scripted(integers=[batch], hypergeometric=[changed],
+                              choice=[np.array(slots, int), np.array(others, int)])  # fmt: skip
+            selection, after = strategy.draw(state, script)
+            weight = chance / (5 // size) / len(outcomes)
+            total = total + weight * estimated(strategy, after, selection, G5)
+            included[selection.indices] += weight
+            odds += weight
+    assert odds == pytest.approx(1.0)
+    np.testing.assert_allclose(included, size / 5)
+    np.testing.assert_allclose(total, G5.sum(axis=0), atol=1e-10)
+
+
 @pytest.mark.parametrize("name", ONCE)
 @pytest.mark.parametrize(("n", "size"), [(12, 3), (12, 12), (12, 1), (13, 3), (23, 4)])
 def test_partitions_use_each_datum_once_an_epoch(name, n, size):
@@ -381,6 +417,7 @@ BAD = [
     (lambda: started(Balanced(2, F5), 6), ValueError, "features has 5 rows, .* 6 data"),
     (lambda: Balanced(2, F5, how="luck"), ValueError, "how is 'luck'"),
     (lambda: Balanced(2, F5, renew=0), ValueError, "renew is 0"),
+    (lambda: Balanced(2, F5, renew=2, replacement=True), ValueError, "renew is 2 with replacement"),
     (lambda: Stratified(2, F5, how="x"), ValueError, "how is 'x'"),
     (lambda: HorvitzThompson(2, np.array([1.0, 0.0])), ValueError, "bound must be .* positive"),
     (lambda: started(HorvitzThompson(2, np.ones(4))), ValueError, "bound has 4 rows"),

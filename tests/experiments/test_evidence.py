@@ -42,6 +42,22 @@ def test_the_verdict_follows_from_the_checks(found, verdict, conditions):
     assert claim.conditions == conditions
 
 
+def test_what_is_undecided_is_neither_true_nor_false():
+    yes, no, open_ = Check("y", True, "1"), Check("n", False, "2"), Check("o", False, "3", "nobody came")
+    for checks, verdict in (
+        ([open_, open_], "undecided"),
+        ([open_, no], "does not hold"),
+        ([open_, yes], "holds only if"),
+    ):
+        assert Claim("6", "s", "c", checks).verdict == verdict
+    assert [check.answer for check in (yes, no, open_)] == ["yes", "no", "undecided (nobody came)"]
+    assert (yes & open_).undecided == (open_ & yes).undecided == "nobody came"
+    assert not (no & open_).undecided
+    assert not (open_ & no).undecided
+    with pytest.raises(ValueError, match="undecided is 'why'"):
+        Check("y", True, "", "why")
+
+
 def test_a_claim_without_checks_is_refused():
     with pytest.raises(ValueError, match="at least one check"):
         Claim("6", "s", "c", [])
@@ -104,8 +120,13 @@ def test_seeds_on_which_neither_arrives_decide_nothing():
     check = evidence.less(table, "a", "b", "y", "")
     assert check.true
     assert "(3/3)" in check.numbers
-    assert not evidence.less(runs(a=[1.0, INF, INF], b=[2.0, INF, INF]), "a", "b", "y", "").true
-    assert not evidence.less(runs(a=[INF] * 4, b=[INF] * 4), "a", "b", "y", "").true
+    few = evidence.less(runs(a=[1.0, INF, INF], b=[2.0, INF, INF]), "a", "b", "y", "")
+    assert not few.true
+    assert few.undecided == "neither a nor b gets there on 2 of 3 seeds"
+    none = runs(a=[INF] * 4, b=[INF] * 4, c=[1.0] * 4)
+    assert "4 of 4" in evidence.less(none, "a", "b", "y", "").undecided
+    assert evidence.less(none, "a", ["b", "c"], "y", "").answer == "no"  # false against c decides
+    assert evidence.less(runs(a=[INF] * 4, b=[1.0] * 4), "a", "b", "y", "").answer == "no"
 
 
 def test_within_and_the_levels():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import minibatch_runs, registry
+from experiments import minibatch_runs, minibatch_tuning, registry
 from experiments.experiment import Case, Resources
 from experiments.minibatch_problems import FEATURED, PLAIN, PROBLEMS, UNBIASED
 from experiments.pharmacokinetics import (
@@ -81,6 +81,28 @@ def test_a_crossing_counts_only_if_it_is_kept():
     assert found.loc["a", "with_setup_to"] == 4
     assert not found.loc["b", "arrived"]
     assert found.loc["c", "evaluations_to"] == np.inf
+
+
+def test_schedules_are_those_of_the_grids_and_a_slow_strategy_borrows_one():
+    for problem, found in minibatch_runs.tuned().items():
+        assert set(found) <= set(minibatch_tuning.strategies(problem))
+        for name in found:
+            assert minibatch_runs.schedule_of(problem, name) in minibatch_tuning.GRIDS[problem]
+    borrowed = minibatch_runs.schedule_of("mixture", minibatch_runs.SLOW_AS)
+    assert minibatch_runs.schedule_of("mixture", "sequential BQ") == borrowed
+    assert minibatch_runs.schedule_of("nowhere", "reshuffled") == minibatch_runs.UNTUNED
+
+
+def test_of_two_schedules_the_one_that_arrives_sooner_has_the_lower_score():
+    elbos = {"a, 0": [-9, -2, -0.5, 0], "a, 1": [-9, -0.9, -0.5, -0.1], "a, 2": [-9, -5, -4, -3],
+             "a, 3": [-9, -8, -8, -7], "a, 4": [-9, np.nan, -np.inf, -np.inf]}  # fmt: skip
+    rows = [
+        {"problem": "p", "strategy": "a", "case": case, "seed": seed, "elbo": elbo - seed,
+         "evaluations": 10 * t, "seconds": t, "with_setup": t}
+        for case, values in elbos.items() for seed in (0, 1) for t, elbo in enumerate(values)
+    ]  # fmt: skip
+    found = minibatch_tuning.scores(pd.DataFrame(rows), (1.0,), 40)
+    assert list(found.sort_values().index) == ["a, 1", "a, 0", "a, 2", "a, 3", "a, 4"]
 
 
 @pytest.mark.parametrize(
