@@ -184,7 +184,8 @@ def _restarted(state: State, learnt: Learnt) -> State | None:
     data = learnt.surrogate.data
     best = data.points[np.argmax(data.values)]
     widest = None if state.rows else 1.0
-    found = laplace(learnt.surrogate, best, data.points.min(0) - 1.0, data.points.max(0) + 1.0, widest)
+    near = hull(data)
+    found = laplace(learnt.surrogate, best, near.lower - 1.0, near.upper + 1.0, widest)
     if found is None:
         return None
     mean = state.frame.out(found[0][None])[0]
@@ -201,7 +202,8 @@ def _learn(
     theta, reach, data = _fitted(state, frame, theta, settings, final)
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
-    box = Box(data.points.min(0) - 0.5, data.points.max(0) + 0.5)
+    near = hull(data)
+    box = Box(near.lower - 0.5, near.upper + 0.5)
     for repeat in range((4 if final else 1) if climbing else 0):
         q = _with_more(surrogate, q, count, settings, seed + repeat)
         samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
@@ -334,11 +336,24 @@ def batch_size(state: State, settings: Settings) -> int:
     return settings.batch if settled(state) else few
 
 
+def hull(data: Data) -> Box:
+    """The box around the evaluations that are not hopelessly deep, or else around the 2 D + 2 best.
+
+    One that went astray must not be what the next may be twice as far away as.
+    """
+    dimension = data.points.shape[1]
+    depth = data.top - data.values
+    best = np.sort(depth)[: 2 * dimension + 2][-1]
+    near = data.points[depth <= max(best, REACHES[0] * dimension)]
+    return Box(near.min(0), near.max(0))
+
+
 def _mode(surrogate: Surrogate) -> Vector | None:
     data = surrogate.data
     best = data.points[np.argmax(data.values)]
-    reach = np.maximum(data.points.max(0) - data.points.min(0), 2.0)
-    found = ascended(surrogate, best, data.points.min(0) - reach, data.points.max(0) + reach)
+    near = hull(data)
+    reach = np.maximum(near.upper - near.lower, 2.0)
+    found = ascended(surrogate, best, near.lower - reach, near.upper + reach)
     return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
 
 

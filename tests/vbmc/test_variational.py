@@ -9,6 +9,7 @@ from bqvi.vbmc.feasibility import Feasibility
 from bqvi.vbmc.frame import Frame, axes, elite, fitting, turned
 from bqvi.vbmc.hyperuncertainty import spread
 from bqvi.vbmc.looking import look
+from bqvi.vbmc.loop import hull
 from bqvi.vbmc.surrogate import Prior, Surrogate, believed, fit, log_posterior
 from bqvi.vbmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 
@@ -202,3 +203,9 @@ def test_spread_over_hyperparameters_is_that_of_many_weighted_draws():
     weights = np.exp(scores[kept] - scores.max())
     exact = np.sqrt(weights @ np.square(shifts) / weights.sum())
     assert 0.5 < spread(made, found, 0) / exact < 2.0
+
+
+def test_one_evaluation_gone_astray_does_not_widen_where_it_is_looked():
+    x = np.concatenate([np.random.default_rng(0).standard_normal((20, 2)), [[1e6, 0.0]]])
+    near = hull(believed(x, banana(x), None, None, 20.0))
+    assert np.abs([near.lower, near.upper]).max() < 5.0
