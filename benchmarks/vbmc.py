@@ -15,7 +15,7 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line
-from bqvi.vbmc.testing import Problem, bounded_banana, logistic, lumpy, rosenbrock
+from bqvi.variational_bmc.testing import Problem, bounded_banana, logistic, lumpy, rosenbrock
 
 ROUNDS = 2
 BAR = 5.0

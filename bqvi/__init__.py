@@ -17,8 +17,8 @@ from bqvi.inference import (
     fit,
 )
 from bqvi.quadrature import Integral, integrate
-from bqvi.vbmc.result import VBMCResult
-from bqvi.vbmc.run import VBMCError, VBMCInterrupted, vbmc
+from bqvi.variational_bmc.result import VBMCResult
+from bqvi.variational_bmc.run import VBMCError, VBMCInterrupted, vbmc
 
 __version__ = "0.1.0"
 

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.vbmc import plots
-from bqvi.vbmc.testing import Problem
+from bqvi.variational_bmc import plots
+from bqvi.variational_bmc.testing import Problem
 from experiments import drawing
 from experiments.animation import gif
 from experiments.experiment import Case, Drawing, Experiment, Resources

@@ -18,7 +18,7 @@ import torch
 
 import bqvi
 from bqvi.models.reference import MODELS, Reference, load_reference
-from bqvi.vbmc.distances import gskl, mmtv
+from bqvi.variational_bmc.distances import gskl, mmtv
 from experiments import drawing
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.vbmc_runs import GRADIENTS, VALUES, honesty

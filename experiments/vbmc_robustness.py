@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 import bqvi
-from bqvi.vbmc.distances import gskl
-from bqvi.vbmc.testing import Problem
+from bqvi.variational_bmc.distances import gskl
+from bqvi.variational_bmc.testing import Problem
 from experiments import drawing
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.vbmc_runs import honesty, problem_named

@@ -6,7 +6,8 @@ A row for each number of evaluations at which a posterior was looked at:
 
     error       log_evidence - ln Z, nats
     sd          what the method says of it
-    mmtv, gskl  distances to the exact posterior (`bqvi.vbmc.distances`), from 20,000 draws and from moments
+    mmtv, gskl  distances to the exact posterior (`bqvi.variational_bmc.distances`), from 20,000 draws and
+                from moments
     seconds     of the method by itself since its start; the log joints cost next to nothing
 
 `ours` goes on from each budget to the next; what it costs to look is not counted. `pyvbmc` is one run of
@@ -26,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 import bqvi
-from bqvi.vbmc.distances import gskl, mmtv
-from bqvi.vbmc.testing import Problem, bounded_banana, cigar, logistic, lumpy, rosenbrock
+from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.testing import Problem, bounded_banana, cigar, logistic, lumpy, rosenbrock
 
 DRAWS = 20_000
 _REFERENCE_SEED = 999_331

@@ -1,8 +1,8 @@
 """VBMC: evidence and posterior of ten known targets against evaluations and seconds.
 
-The targets and how they are known: `bqvi.vbmc.testing`. What is recorded: `vbmc_runs`. Values alone, values
-with gradients, noisy values on one target and, where the extra `peers` is installed, PyVBMC with its default
-options in the same run.
+The targets and how they are known: `bqvi.variational_bmc.testing`. What is recorded: `vbmc_runs`. Values
+alone, values with gradients, noisy values on one target and, where the extra `peers` is installed, PyVBMC
+with its default options in the same run.
 """
 
 from __future__ import annotations

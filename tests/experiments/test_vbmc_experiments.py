@@ -11,7 +11,7 @@ import torch
 import bqvi
 from bqvi.models.reference import MODELS, load_reference
 from bqvi.quadrature.laplace import laplace
-from bqvi.vbmc.testing import rosenbrock
+from bqvi.variational_bmc.testing import rosenbrock
 from experiments import registry, report, store, vbmc_posteriors, vbmc_robustness, vbmc_runs, vbmc_targets
 from experiments.experiment import Case, Resources
 from experiments.results import _labelled

@@ -3,8 +3,8 @@
 import numpy as np
 import scipy.optimize
 
-from bqvi.vbmc.climbing import next_step
-from bqvi.vbmc.target import Evaluations
+from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.target import Evaluations
 
 PRECISION = np.array([[3.0, 1.0], [1.0, 0.7]])
 MODE = np.array([0.8, -1.5])

@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bqvi.vbmc.coordinates import Affine, Coordinates, make_coordinates
+from bqvi.variational_bmc.coordinates import Affine, Coordinates, make_coordinates
 
 INF = math.inf
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bqvi.vbmc import testing
-from bqvi.vbmc.coordinates import make_coordinates
-from bqvi.vbmc.diagnostics import advice, agreement, check, psis
-from bqvi.vbmc.posterior import Posterior
-from bqvi.vbmc.target import Evaluations, Target
+from bqvi.variational_bmc import testing
+from bqvi.variational_bmc.coordinates import make_coordinates
+from bqvi.variational_bmc.diagnostics import advice, agreement, check, psis
+from bqvi.variational_bmc.posterior import Posterior
+from bqvi.variational_bmc.target import Evaluations, Target
 from gp.measures import GaussianMixture
 
 

@@ -7,7 +7,7 @@ import sklearn.datasets  # noqa: F401 - its first import draws from a global gen
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
-from bqvi.vbmc import testing
+from bqvi.variational_bmc import testing
 from gp.measures import GaussianMixture
 
 PROBLEMS = testing.problems()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bqvi.vbmc import plots, testing
-from bqvi.vbmc.coordinates import make_coordinates
-from bqvi.vbmc.posterior import Posterior
-from bqvi.vbmc.target import Target
+from bqvi.variational_bmc import plots, testing
+from bqvi.variational_bmc.coordinates import make_coordinates
+from bqvi.variational_bmc.posterior import Posterior
+from bqvi.variational_bmc.target import Target
 from gp.measures import GaussianMixture
 
 

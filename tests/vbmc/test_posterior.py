@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 import torch
 
-from bqvi.vbmc.coordinates import Affine, make_coordinates
-from bqvi.vbmc.posterior import Posterior, WeightedDraws
+from bqvi.variational_bmc.coordinates import Affine, make_coordinates
+from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from gp.measures import GaussianMixture
 
 INF = math.inf

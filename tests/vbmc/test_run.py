@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.vbmc import testing
-from bqvi.vbmc.target import TargetError
+from bqvi.variational_bmc import testing
+from bqvi.variational_bmc.target import TargetError
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 

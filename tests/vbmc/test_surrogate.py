@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import gp
-from bqvi.vbmc.kernel import FixedPoints, InteractionKernel
-from bqvi.vbmc.laplace import hessian, laplace
-from bqvi.vbmc.surrogate import Prior, Surrogate, believed, fit, kernel_of, log_posterior
+from bqvi.variational_bmc.kernel import FixedPoints, InteractionKernel
+from bqvi.variational_bmc.laplace import hessian, laplace
+from bqvi.variational_bmc.surrogate import Prior, Surrogate, believed, fit, kernel_of, log_posterior
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((9, 3))

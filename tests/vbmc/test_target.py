@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from bqvi.vbmc.coordinates import Affine, make_coordinates
-from bqvi.vbmc.target import (
+from bqvi.variational_bmc.coordinates import Affine, make_coordinates
+from bqvi.variational_bmc.target import (
     EvaluationInterrupted,
     Evaluations,
     Target,

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bqvi.vbmc.correction import correct, polished, resampled
-from bqvi.vbmc.feasibility import Feasibility
-from bqvi.vbmc.frame import Frame, axes, elite, fitting, turned
-from bqvi.vbmc.hyperuncertainty import spread
-from bqvi.vbmc.looking import look
-from bqvi.vbmc.loop import hull
-from bqvi.vbmc.surrogate import Prior, Surrogate, believed, fit, log_posterior
-from bqvi.vbmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
+from bqvi.variational_bmc.correction import correct, polished, resampled
+from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.frame import Frame, axes, elite, fitting, turned
+from bqvi.variational_bmc.hyperuncertainty import spread
+from bqvi.variational_bmc.looking import look
+from bqvi.variational_bmc.loop import hull
+from bqvi.variational_bmc.surrogate import Prior, Surrogate, believed, fit, log_posterior
+from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 
 MIXTURE = Mixture(
     np.array([0.3, 0.7]), np.array([[1.0, 0.0], [-1.0, 0.5]]), np.array([[0.5, 0.6], [1.0, 0.4]])

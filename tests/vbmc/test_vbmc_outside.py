@@ -8,8 +8,8 @@ import scipy.special
 import scipy.stats
 
 import bqvi
-from bqvi.vbmc.diagnostics import agreement, check
-from bqvi.vbmc.target import TargetError
+from bqvi.variational_bmc.diagnostics import agreement, check
+from bqvi.variational_bmc.target import TargetError
 
 CONCENTRATION = 4.0
 ANGLE = scipy.stats.vonmises(CONCENTRATION, loc=0.3)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bqvi.vbmc import checkpoint
-from bqvi.vbmc.frame import Frame
-from bqvi.vbmc.loop import Learnt, Row, State
-from bqvi.vbmc.posterior import Posterior
-from bqvi.vbmc.target import Evaluations
+from bqvi.variational_bmc import checkpoint
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.loop import Learnt, Row, State
+from bqvi.variational_bmc.posterior import Posterior
+from bqvi.variational_bmc.target import Evaluations
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class VBMCResult:
 
     Attributes
     ----------
-    posterior : :class:`bqvi.vbmc.posterior.Posterior`, in the user's units.
+    posterior : :class:`bqvi.variational_bmc.posterior.Posterior`, in the user's units.
     elbo, elbo_sd : of q under the surrogate, nats; the sd is the surrogate's uncertainty.
     log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as
         its predictions have borne it out, and that of the draws.
-    converged : whether all questions of :mod:`bqvi.vbmc.stopping` were answered with yes.
+    converged : whether all questions of :mod:`bqvi.variational_bmc.stopping` were answered with yes.
     stopped : 'converged', 'budget', 'seconds' or 'callback'.
     reasons : why it has not converged; empty if it has.
     warnings : what to look at, and what to do.

@@ -26,9 +26,9 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
 from bqvi.quadrature.tails import pareto_shape
-from bqvi.vbmc.feasibility import Feasibility
-from bqvi.vbmc.surrogate import Surrogate
-from bqvi.vbmc.variational import Mixture
+from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.surrogate import Surrogate
+from bqvi.variational_bmc.variational import Mixture
 
 Vector = np.ndarray
 

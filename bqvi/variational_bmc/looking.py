@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from acquisition.pointwise.quantile_range import InterquantileRange
-from bqvi.vbmc.correction import Correction, resampled
-from bqvi.vbmc.surrogate import Surrogate
+from bqvi.variational_bmc.correction import Correction, resampled
+from bqvi.variational_bmc.surrogate import Surrogate
 
 Vector = np.ndarray
 

@@ -32,7 +32,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtr
 
 from bqvi.checks import require_integer, require_seed
-from bqvi.vbmc.coordinates import Coordinates
+from bqvi.variational_bmc.coordinates import Coordinates
 from gp.measures import GaussianMixture
 
 if TYPE_CHECKING:
@@ -237,14 +237,14 @@ class Posterior:
         return int(index)
 
     def to_torch(self) -> torch.distributions.Distribution:
-        """Q over the D free parameters as a torch distribution; see `bqvi.vbmc.export`."""
-        from bqvi.vbmc.export import torch_distribution
+        """Q over the D free parameters as a torch distribution; see `bqvi.variational_bmc.export`."""
+        from bqvi.variational_bmc.export import torch_distribution
 
         return torch_distribution(self)
 
     def to_xarray(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
-        """Draws as groups that ArviZ opens; see `bqvi.vbmc.export`."""
-        from bqvi.vbmc.export import data_tree
+        """Draws as groups that ArviZ opens; see `bqvi.variational_bmc.export`."""
+        from bqvi.variational_bmc.export import data_tree
 
         return data_tree(self, n, seed, attributes)
 

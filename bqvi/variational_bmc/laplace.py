@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bqvi.vbmc.surrogate import Surrogate
+from bqvi.variational_bmc.surrogate import Surrogate
 
 Vector = np.ndarray
 

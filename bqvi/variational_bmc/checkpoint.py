@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.vbmc.frame import Frame
-from bqvi.vbmc.loop import Row, State
-from bqvi.vbmc.target import Evaluations
-from bqvi.vbmc.variational import Mixture
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.loop import Row, State
+from bqvi.variational_bmc.target import Evaluations
+from bqvi.variational_bmc.variational import Mixture
 
 FORMAT = 1
 _OPTIONAL = ("theta", "mean", "covariance")

@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import qmc
 
-from bqvi.vbmc.correction import Correction, correct, polished, weighed
-from bqvi.vbmc.feasibility import Feasibility
-from bqvi.vbmc.frame import Frame, elite, fitting
-from bqvi.vbmc.hyperuncertainty import spread
-from bqvi.vbmc.laplace import ascended, laplace
-from bqvi.vbmc.looking import look
-from bqvi.vbmc.surrogate import Data, Surrogate, believed, fit
-from bqvi.vbmc.target import Evaluations
-from bqvi.vbmc.variational import Box, Mixture, base_points, climb, entropy, grown, pruned
+from bqvi.variational_bmc.correction import Correction, correct, polished, weighed
+from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.frame import Frame, elite, fitting
+from bqvi.variational_bmc.hyperuncertainty import spread
+from bqvi.variational_bmc.laplace import ascended, laplace
+from bqvi.variational_bmc.looking import look
+from bqvi.variational_bmc.surrogate import Data, Surrogate, believed, fit
+from bqvi.variational_bmc.target import Evaluations
+from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, entropy, grown, pruned
 
 Vector = np.ndarray
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from bqvi.vbmc.variational import Mixture
+from bqvi.variational_bmc.variational import Mixture
 from gp.measures import GaussianMixture
 
 Vector = np.ndarray

@@ -25,10 +25,10 @@ from scipy.special import logsumexp
 
 from bqvi.checks import require_integer
 from bqvi.quadrature.tails import pareto_fit
-from bqvi.vbmc.coordinates import Coordinates
-from bqvi.vbmc.distances import gskl, mmtv
-from bqvi.vbmc.posterior import Posterior, WeightedDraws
-from bqvi.vbmc.target import Evaluations, Target
+from bqvi.variational_bmc.coordinates import Coordinates
+from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
+from bqvi.variational_bmc.target import Evaluations, Target
 from gp.measures import GaussianMixture
 
 GOOD, UNUSABLE = 0.5, 0.7

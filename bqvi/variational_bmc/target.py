@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from bqvi.checks import require_above, require_integer
-from bqvi.vbmc.coordinates import Affine, Coordinates
+from bqvi.variational_bmc.coordinates import Affine, Coordinates
 from gp.arrays import to_numpy
 
 LARGEST = 1e100

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
-from bqvi.vbmc.correction import Correction, resampled
-from bqvi.vbmc.surrogate import Prior, Surrogate, log_posterior
+from bqvi.variational_bmc.correction import Correction, resampled
+from bqvi.variational_bmc.surrogate import Prior, Surrogate, log_posterior
 
 Vector = np.ndarray
 

@@ -1,7 +1,7 @@
 """`vbmc`: a log joint with bounds, and out come its evidence and its posterior.
 
-Everything is checked before any work. The rest is the loop of :mod:`bqvi.vbmc.loop`, kept in a state at each
-moment, so that neither Ctrl-C nor a failure loses an evaluation.
+Everything is checked before any work. The rest is the loop of :mod:`bqvi.variational_bmc.loop`, kept in a
+state at each moment, so that neither Ctrl-C nor a failure loses an evaluation.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ import numpy as np
 
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_above, require_integer, require_seed
-from bqvi.vbmc import checkpoint, loop
-from bqvi.vbmc.climbing import next_step
-from bqvi.vbmc.coordinates import Bound, Coordinates, make_coordinates
-from bqvi.vbmc.diagnostics import advice
-from bqvi.vbmc.loop import Settings, State
-from bqvi.vbmc.posterior import Posterior, WeightedDraws
-from bqvi.vbmc.result import Trace, VBMCResult
-from bqvi.vbmc.stopping import judge
-from bqvi.vbmc.target import EvaluationInterrupted, Evaluations, Executor, Target, TargetError, require_good
+from bqvi.variational_bmc import checkpoint, loop
+from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.coordinates import Bound, Coordinates, make_coordinates
+from bqvi.variational_bmc.diagnostics import advice
+from bqvi.variational_bmc.loop import Settings, State
+from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
+from bqvi.variational_bmc.result import Trace, VBMCResult
+from bqvi.variational_bmc.stopping import judge
+from bqvi.variational_bmc.target import (
+    EvaluationInterrupted,
+    Evaluations,
+    Executor,
+    Target,
+    TargetError,
+    require_good,
+)
 
 _NEEDED = 2
 """Good evaluations to begin with."""

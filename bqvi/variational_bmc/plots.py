@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from bqvi.vbmc.coordinates import Coordinates
-from bqvi.vbmc.posterior import Posterior
-from bqvi.vbmc.target import Evaluations
+from bqvi.variational_bmc.coordinates import Coordinates
+from bqvi.variational_bmc.posterior import Posterior
+from bqvi.variational_bmc.target import Evaluations
 
 _LEVELS = (0.9, 0.5)
 """Probability inside of the contours."""

@@ -1,6 +1,6 @@
 """The surrogate: a Gaussian process on the log joint, in a frame where the posterior is about N(0, I).
 
-    log joint(T u + c) = top - |u|^2 / 2 + f(u),     f ~ GP(0, k),   k as in :mod:`bqvi.vbmc.kernel`
+    log joint(T u + c) = top - |u|^2 / 2 + f(u),     f ~ GP(0, k),   k of `kernel`
 
 Three choices make it one, and each is made apart:
 
@@ -22,7 +22,7 @@ import scipy.linalg
 import scipy.optimize
 
 from bqvi.quadrature.positive_definite import cholesky, cholesky_inverse
-from bqvi.vbmc.kernel import FixedPoints, InteractionKernel
+from bqvi.variational_bmc.kernel import FixedPoints, InteractionKernel
 
 Vector = np.ndarray
 

@@ -2,9 +2,8 @@
 
     ELBO(q) = E_q[surrogate mean]  +  H[q],     q = sum_k w_k N(m_k, diag s_k^2)
 
-The first term and its gradients are closed (:meth:`bqvi.vbmc.surrogate.Surrogate.integrals`). The second is
-an average over fixed base points e_ks, a scrambled Sobol set made normal and antithetic, x_ks = m_k + s_k
-e_ks,
+The first term and its gradients are closed (`surrogate.Surrogate.integrals`). The second is an average over
+fixed base points e_ks, a scrambled Sobol set made normal and antithetic, x_ks = m_k + s_k e_ks,
 
     H = -sum_k w_k / S sum_s log q(x_ks),
 
@@ -23,7 +22,7 @@ import scipy.optimize
 from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
-from bqvi.vbmc.surrogate import Surrogate
+from bqvi.variational_bmc.surrogate import Surrogate
 
 Vector = np.ndarray
 
