@@ -46,7 +46,7 @@ def run() -> Iterator[Line]:
         import emukit.quadrature  # noqa: F401
         import GPy  # noqa: F401
     except ImportError as failure:
-        yield Line("Emukit", f"not installed ({failure})", "pip install emukit GPy", True)
+        yield Line("Emukit", f"not installed ({failure})", "pip install emukit GPy", False)
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # GPy's
