@@ -31,9 +31,9 @@ RATE = 0.7
 """The first rho; it goes to 1, where a quadratic is solved in one step, while steps pay, and down if not."""
 SETTLED = 1e-7
 """Squared Fisher norm of the natural gradient that counts as none: twice the nats still to be won."""
-REACH = 10.0
+REACH = 0.6
 """Most KL per squared norm of the natural gradient at q; a step of 1 on a quadratic has about 1/2."""
-DOUBT = 10.0
+DOUBT = 0.6
 """How strongly the reach shrinks where the gradient is within its own posterior variance."""
 _TRIES = 12
 _CLOSE = 0.9
