@@ -43,7 +43,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations and seconds."""
-    return [minibatch_runs.panels(minibatch_runs.gaps(results), "drug", "gap-drug")]
+    return [minibatch_runs.panels(minibatch_runs.gaps(results), "drug", "gap-drug", GAPS)]
 
 
 def tables(results: pd.DataFrame) -> list[Table]:

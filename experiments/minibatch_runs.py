@@ -40,6 +40,8 @@ RECORDS = 80
 """Of a run, about, at even distances on a logarithmic axis."""
 SMALLEST = 1e-3
 """Nats; no smaller gap is drawn."""
+HIGHEST = 300.0
+"""Times the largest gap of the tables: no larger gap is drawn."""
 
 Schedule = tuple[float, float, float]
 UNTUNED: Schedule = (1.0, 10.0, 0.7)
@@ -192,8 +194,8 @@ def arrivals(results: pd.DataFrame, problem: str, level: float, baseline: str = 
     )
 
 
-def panels(results: pd.DataFrame, problem: str, name: str) -> Drawing:
-    """Draw the gap of all strategies on a problem against evaluations and seconds."""
+def panels(results: pd.DataFrame, problem: str, name: str, levels: Sequence[float]) -> Drawing:
+    """Draw the gap of all strategies against evaluations and seconds, with lines at ``levels``."""
     part = results[results["problem"] == problem]
     shown = part[part["iteration"] > 0].assign(elbo_gap=part["elbo_gap"].clip(lower=SMALLEST))
     made, axes = drawing.figure(1, 3, sharey=True)
@@ -204,11 +206,16 @@ def panels(results: pd.DataFrame, problem: str, name: str) -> Drawing:
             ax, shown, cost, "elbo_gap", "strategy", x_scale="log", y_scale="log",
             x_label=label, y_label="ELBO gap (nats)" if ax is axes.flat[0] else "", lines=lines,
         )  # fmt: skip
+        for level in levels:
+            ax.axhline(level, color="#000000", linewidth=0.5, linestyle=":")
+    low, high = axes.flat[0].get_ylim()
+    axes.flat[0].set_ylim(low, min(high, HIGHEST * max(levels)))
     drawing.legend_below(made, axes)
     size = int(part["size"].iloc[0])
     caption = (
         f"{problem}, S = {size}: ELBO gap to the best end of any run of the same seed, from the first step; "
-        f"gaps below {SMALLEST:g} nats are drawn there. {drawing.band_caption(part, 'strategy')}"
+        f"gaps below {SMALLEST:g} nats are drawn there. Dotted: the gaps of the tables. "
+        f"{drawing.band_caption(part, 'strategy')}"
     )
     return Drawing(name, made, caption)
 
@@ -216,7 +223,10 @@ def panels(results: pd.DataFrame, problem: str, name: str) -> Drawing:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw a figure for each problem."""
     measured = gaps(results)
-    return [panels(measured, problem, f"gap-{problem}") for problem in dict.fromkeys(measured["problem"])]
+    return [
+        panels(measured, problem, f"gap-{problem}", BUDGETS[problem][2])
+        for problem in dict.fromkeys(measured["problem"])
+    ]
 
 
 def tables(results: pd.DataFrame) -> list[Table]:

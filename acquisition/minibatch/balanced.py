@@ -15,7 +15,7 @@ past*, which is what control variates that learn from the past need (`GPControlV
 errors make up for each other within an epoch. A slot of the batch takes a left-over row with the probability
 that gives every row S / N.
 
-Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 25 microseconds
+Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 20 microseconds
 a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers
 unless it asks for new partitions (``renew``).
 """
