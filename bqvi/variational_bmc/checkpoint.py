@@ -66,7 +66,7 @@ def read(path: str | Path) -> tuple[State, dict[str, Any]]:
     try:
         with np.load(Path(path), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (zipfile.BadZipFile, ValueError) as error:
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise ValueError(f"{path} is not a saved run of vbmc: {error}") from None
     header = json.loads(str(arrays["header"])) if "header" in arrays else {}
     if header.get("kind") != "vbmc":

@@ -28,7 +28,7 @@ from bqvi.quadrature.tails import pareto_fit
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.distances import gskl, mmtv
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
-from bqvi.variational_bmc.target import Evaluations, Target
+from bqvi.variational_bmc.target import Evaluations, Target, require_good
 from gp.measures import GaussianMixture
 
 GOOD, UNUSABLE = 0.5, 0.7
@@ -161,13 +161,14 @@ def check(
     ValueError
         n is below 25: a tail cannot be told from so few.
     TargetError, EvaluationInterrupted
-        See `Target.evaluate`.
+        See `Target.evaluate`; or the log joint is finite nowhere.
     """
     require_integer("n", n, 25)
     target = log_joint if isinstance(log_joint, Target) else Target(log_joint, posterior.coordinates)
     proposal = _with_tails(posterior.q)
     points = proposal.sample(n, np.random.default_rng(seed))
     evaluations = target.evaluate(points)
+    require_good(evaluations)
     log_proposal = proposal.log_density(points)
     logs = evaluations.values - log_proposal
     smoothed = psis(logs)

@@ -376,7 +376,7 @@ def _edge(found: Correction) -> Vector | None:
     """The draw (D,) with most mass that may not be feasible; ``None`` if it is little."""
     if found.doubtful < _DOUBT:
         return None
-    at = int(np.argmax(found.log_weights + np.log1p(-found.feasible)))
+    at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
     chosen: Vector = found.u[at]
     return chosen
 

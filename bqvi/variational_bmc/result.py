@@ -51,7 +51,7 @@ class VBMCResult:
     log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as
         its predictions have borne it out, and that of the draws.
     converged : whether all questions of :mod:`bqvi.variational_bmc.stopping` were answered with yes.
-    stopped : 'converged', 'budget', 'seconds' or 'callback'.
+    stopped : 'converged', 'budget' or 'seconds'.
     reasons : why it has not converged; empty if it has.
     warnings : what to look at, and what to do.
     n_evaluations : how many the result rests on, those handed in included.

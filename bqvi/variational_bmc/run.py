@@ -57,6 +57,10 @@ class VBMCInterrupted(KeyboardInterrupt):
         self.state = state
         self.evaluations = state.evaluations
 
+    def __reduce__(self) -> Any:
+        """A process that is interrupted hands over what it had."""
+        return type(self), (self.state,)
+
 
 class VBMCError(RuntimeError):
     """A run that could not go on; ``state`` and ``evaluations`` hold what it had, and ``resume`` takes it."""
@@ -65,6 +69,10 @@ class VBMCError(RuntimeError):
         super().__init__(message)
         self.state = state
         self.evaluations = state.evaluations
+
+    def __reduce__(self) -> Any:
+        """A process that fails hands over what it had."""
+        return type(self), (str(self), self.state)
 
 
 def vbmc(
@@ -263,9 +271,11 @@ def _driven(job: _Job, state: State) -> VBMCResult:
             if error.evaluations is not None and error.evaluations is not kept[0].evaluations:
                 kept[0] = loop.evaluated(kept[0], error.evaluations)
             raise TargetError(str(error), kept[0].evaluations) from error
-        except (np.linalg.LinAlgError, FloatingPointError) as error:
+        except Exception as error:  # whatever it is, what was paid for is kept
             raise VBMCError(
-                f"the surrogate failed after {len(kept[0])} evaluations: {error}", kept[0]
+                f"the run failed after {len(kept[0])} evaluations ({type(error).__name__}: {error}); this "
+                "exception holds them, and resume takes it",
+                kept[0],
             ) from error
 
 

@@ -128,6 +128,10 @@ class TargetError(RuntimeError):
         super().__init__(message)
         self.evaluations = evaluations
 
+    def __reduce__(self) -> Any:
+        """A process that fails hands over what it had."""
+        return type(self), (str(self), self.evaluations)
+
 
 class EvaluationInterrupted(KeyboardInterrupt):
     """Ctrl-C in the middle of a batch.
@@ -285,6 +289,7 @@ class Target:
                 raise ValueError(f'noise_sd is {self.noise_sd!r}; it must be None, a number or "unknown"')
         elif self.noise_sd is not None:
             require_above("noise_sd", self.noise_sd, 0.0)
+            object.__setattr__(self, "noise_sd", float(self.noise_sd))
         if self.executor is not None and not callable(getattr(self.executor, "map", None)):
             raise TypeError(f"executor is {self.executor!r}; it must have a method map(function, items)")
         if require_integer("n_jobs", self.n_jobs, 1) > 1:
@@ -339,6 +344,9 @@ class Target:
                 if answer.malformed:
                     raise TargetError(answer.malformed, self._evaluations(points[: len(answers)], answers))
                 answers.append(answer)
+            if len(answers) != len(theta):
+                message = f"the executor's map returned {len(answers)} results for {len(theta)} points"
+                raise TargetError(message, self._evaluations(points[: len(answers)], answers[: len(points)]))
         except TargetError:
             raise
         except Exception as failure:  # not the user's function, which `_Call` guards
@@ -432,7 +440,7 @@ class Target:
 
     def _noise(self, answers: Sequence[_Answer], failed: np.ndarray) -> np.ndarray | None:
         told = [answer.sd for answer in answers]
-        if isinstance(self.noise_sd, int | float):
+        if isinstance(self.noise_sd, float):
             told = [self.noise_sd if sd is None else sd for sd in told]
         if all(sd is None for sd in told):
             return None
