@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import qmc
 
+from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.correction import Correction, correct, polished, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting
@@ -98,6 +99,7 @@ class State:
     mean, covariance : moments of the posterior, in the coordinates.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
+    coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     """
 
     evaluations: Evaluations
@@ -113,6 +115,7 @@ class State:
     fitted_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
+    coordinates: Coordinates | None = None
 
     def __len__(self) -> int:
         return len(self.evaluations)
@@ -157,7 +160,11 @@ def data_in(state: State, frame: Frame, reach: float, settings: Settings) -> Dat
     made = state.evaluations[~state.evaluations.failed]
     gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
     points = frame.into(made.points)
-    return believed(points, made.values, gradients, made.noise_variance, reach, settings.learnt_noise)
+    noise = made.noise_variance
+    if noise is not None and np.isnan(noise).any():
+        # handed in without: they come from the same function, and are as noisy as the others
+        noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
+    return believed(points, made.values, gradients, noise, reach, settings.learnt_noise)
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:

@@ -86,6 +86,14 @@ class VBMCResult:
             f"{'converged' if self.converged else 'not converged'})"
         )
 
+    @property
+    def values(self) -> np.ndarray:
+        """What the log joint returned, (n,): with `theta` what another run takes as ``evaluations``."""
+        found: np.ndarray = self.evaluations.values - self.posterior.coordinates.log_jacobian(
+            self.evaluations.points
+        )
+        return found
+
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.vbmc(..., resume=path)`` goes on from."""
         checkpoint.write(path, self.state, self.settings)

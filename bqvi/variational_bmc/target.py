@@ -122,15 +122,17 @@ class TargetError(RuntimeError):
     Attributes
     ----------
     evaluations : those made until then by the call that raised, or by the whole run once it passed there.
+    state : of the run, once it passed there: ``resume`` takes this exception when the function is mended.
     """
 
-    def __init__(self, message: str, evaluations: Evaluations | None = None) -> None:
+    def __init__(self, message: str, evaluations: Evaluations | None = None, state: object = None) -> None:
         super().__init__(message)
         self.evaluations = evaluations
+        self.state = state
 
     def __reduce__(self) -> Any:
         """A process that fails hands over what it had."""
-        return type(self), (str(self), self.evaluations)
+        return type(self), (str(self), self.evaluations, self.state)
 
 
 class EvaluationInterrupted(KeyboardInterrupt):
@@ -402,7 +404,11 @@ class Target:
         slopes = None if gradients is None else np.asarray(gradients, float)
         if slopes is not None and slopes.shape != theta.shape:
             raise ValueError(f"gradients has shape {slopes.shape}; it must be {theta.shape}")
-        sds = None if noise_sd is None else np.broadcast_to(np.asarray(noise_sd, float), values.shape)
+        sds = None if noise_sd is None else np.asarray(noise_sd, float)
+        if sds is not None:
+            if sds.shape not in ((), values.shape):
+                raise ValueError(f"noise_sd has shape {sds.shape}; it must be a number or {values.shape}")
+            sds = np.broadcast_to(sds, values.shape)
         if sds is not None and not (sds > 0.0).all():
             raise ValueError("noise_sd has entries that are not positive; give None where there is no noise")
         answers = [
