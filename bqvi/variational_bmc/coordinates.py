@@ -374,7 +374,7 @@ class Coordinates:
         return tuple((names[i], float(a[i]), float(b[i])) for i in range(self.dimension))
 
     def unlike(self, other: Coordinates) -> str:
-        """The first attribute in which the bounds of ``other`` differ; "" if none does. Names do not matter."""
+        """The first attribute in which the bounds of ``other`` differ, "" if none does; names may differ."""
         for name in ("lower", "upper", "plausible_lower", "plausible_upper", "periodic"):
             if not np.array_equal(getattr(self, name), getattr(other, name)):
                 return name

@@ -391,7 +391,7 @@ def _edge(found: Correction) -> Vector | None:
 def record(before: State, state: State, learnt: Learnt) -> Row:
     """What was reached."""
     found, volume = learnt.found, state.frame.log_volume
-    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), 0.5 * found.doubtful))
+    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), found.doubtful))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
