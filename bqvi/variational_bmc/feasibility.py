@@ -57,7 +57,7 @@ class Feasibility:
         good, bad = points[~failed], points[failed]
         tree = cKDTree(good)
         distances = tree.query(bad)[0]
-        believed = bad[~_accidents(good, bad, distances)]
+        believed = bad[~_accidents(good, bad, np.asarray(distances))]
         gap = max(float(np.median(distances)), _LEAST)
         return cls(tree, cKDTree(bad), cKDTree(believed) if len(believed) else None, gap)
 

@@ -399,7 +399,7 @@ def _finished(job: _Job, state: State, stopped: str) -> VBMCResult:
         converged=verdict.converged,
         stopped=stopped,
         reasons=verdict.reasons,
-        warnings=advice(posterior, made, None if corrected else found.shape),
+        warnings=advice(posterior, made, None if corrected else found.shape, not job.settings.learnt_noise),
         n_evaluations=len(state),
         evaluations=made,
         theta=job.target.coordinates.to_user(made.points),

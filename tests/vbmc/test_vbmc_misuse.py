@@ -168,3 +168,17 @@ def test_a_check_without_density_keeps_what_it_spent():
     with pytest.raises(TargetError, match="finite at 0 of the 25") as failed:
         check(lambda x: -np.inf, posterior, 25)
     assert len(failed.value.evaluations) == 25
+
+
+@pytest.mark.parametrize("wrong", [lambda x: x, lambda x: -2.0 * x], ids=["sign", "scale"])
+def test_a_gradient_of_another_function_is_noticed(wrong):
+    found = bqvi.vbmc(gaussian, **BOX, gradient=wrong, budget=16)
+    assert any("gradients disagree" in told for told in found.warnings)
+    right = bqvi.vbmc(gaussian, **BOX, gradient=lambda x: -x, budget=16)
+    assert not right.warnings
+
+
+def test_a_gradient_that_fails_is_told():
+    found = bqvi.vbmc(gaussian, **BOX, gradient=lambda x: 1 / 0, budget=14)
+    assert any("14 of 14 gradients are missing" in told and "zero" in told for told in found.warnings)
+    assert found.log_evidence == pytest.approx(EVIDENCE, abs=0.02)
