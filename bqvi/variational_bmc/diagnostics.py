@@ -352,7 +352,8 @@ def _disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray)
         return 0.0
     scale = np.maximum(points.std(axis=0), 1e-300)
     distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
-    first, second = np.flatnonzero(distances[:, 1] > 0.0), nearest[distances[:, 1] > 0.0, 1]
+    apart = np.asarray(distances)[:, 1] > 0.0
+    first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
     told = values[second] - values[first]
     slopes = 0.5 * (gradients[first] + gradients[second])
     derived = np.einsum("nd,nd->n", slopes, points[second] - points[first])
