@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 from scipy.stats import qmc
 
 from bqvi.variational_bmc.coordinates import Coordinates
-from bqvi.variational_bmc.correction import Correction, correct, polished, weighed
+from bqvi.variational_bmc.correction import Correction, Proposal, correct, polished, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting
 from bqvi.variational_bmc.hyperuncertainty import spread
@@ -34,6 +35,8 @@ REACHES = (10.0, 1000.0)
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
 _MANY, _OFTEN = 250, 1.08
 """Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
+_SHALLOW, _UNSEEN = 3.0, 5.0
+"""Nats below the top that are a mode's, and nats by which the density there exceeds that of the draws."""
 _DOUBT = 0.01
 """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 _KNOWN = 0.01
@@ -266,11 +269,28 @@ def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, see
     if q.count >= most:
         return q
     found = weighed(surrogate, q, 512, seed + 1)
+    missed = _missed(surrogate, q, found)
+    if len(missed):
+        return grown(q, missed, np.zeros(len(missed)), 1)
     if found.effective > 0.7 * 512:
         return q
     log_ratio = found.log_weights + found.log_proposal - np.logaddexp(found.log_q, found.log_proposal - 5.0)
     score = np.where(found.variance < 25.0, log_ratio, -np.inf)
     return grown(q, found.u, score, min(3, most - q.count))
+
+
+def _missed(surrogate: Surrogate, q: Mixture, found: Correction) -> Vector:
+    """Evaluated points (m, D) of high density where the draws would hardly ever come, the best first.
+
+    A mode that was evaluated but never drawn from q has no part in any diagnostic of the draws.
+    """
+    data = surrogate.data
+    best = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + _SHALLOW)
+    best = best[np.argsort(-data.values[best])]
+    u = data.points[best]
+    log_density = surrogate.mean(u) - found.log_evidence
+    chosen: Vector = u[log_density - logsumexp(Proposal.of(q).log_parts(u), axis=1) > _UNSEEN]
+    return chosen
 
 
 def _next_frame(state: State) -> Frame:
