@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.loop import Row, State
 from bqvi.variational_bmc.target import Evaluations
 from bqvi.variational_bmc.variational import Mixture
 
 FORMAT = 1
+_COORDINATES = "coordinates."
 _OPTIONAL = ("theta", "mean", "covariance")
 
 
@@ -42,6 +44,8 @@ def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
     if state.q is not None:
         optional |= {"q.weights": state.q.weights, "q.means": state.q.means, "q.scales": state.q.scales}
     arrays |= {name: value for name, value in optional.items() if value is not None}
+    if state.coordinates is not None:
+        arrays |= {_COORDINATES + name: value for name, value in state.coordinates.to_arrays().items()}
     for column in dataclasses.fields(Row):
         arrays[f"row.{column.name}"] = np.array([getattr(row, column.name) for row in state.rows])
     header = {
@@ -66,7 +70,7 @@ def read(path: str | Path) -> tuple[State, dict[str, Any]]:
     try:
         with np.load(Path(path), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (zipfile.BadZipFile, ValueError) as error:
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise ValueError(f"{path} is not a saved run of vbmc: {error}") from None
     header = json.loads(str(arrays["header"])) if "header" in arrays else {}
     if header.get("kind") != "vbmc":
@@ -82,6 +86,7 @@ def read(path: str | Path) -> tuple[State, dict[str, Any]]:
         tuple(header["faults"]),
     )
     q = Mixture(arrays["q.weights"], arrays["q.means"], arrays["q.scales"]) if "q.means" in arrays else None
+    meaning = {k.removeprefix(_COORDINATES): v for k, v in arrays.items() if k.startswith(_COORDINATES)}
     state = State(
         evaluations=made,
         predicted=arrays["predicted"],
@@ -93,6 +98,7 @@ def read(path: str | Path) -> tuple[State, dict[str, Any]]:
         fitted_at=header["fitted_at"],
         rows=_rows(arrays),
         seconds=header["seconds"],
+        coordinates=Coordinates.from_arrays(meaning) if meaning else None,
         **{name: arrays.get(name) for name in _OPTIONAL},
     )
     return state, header["settings"]

@@ -103,6 +103,10 @@ class _Chart:
     log_slope: Callable[[Any, Any, Any], Any]
     log_slope_gradient: Callable[[Any], Any]
 
+    def __reduce__(self) -> Any:
+        """By name: functions without one cannot be pickled, and results travel between processes."""
+        return _chart, (self.name,)
+
 
 def _exp(t: Any) -> Any:
     return np.exp(np.minimum(t, _LARGEST_EXPONENT))
@@ -148,6 +152,10 @@ _CHARTS = (
         lambda t: -t,
     ),
 )
+
+
+def _chart(name: str) -> _Chart:
+    return next(chart for chart in _CHARTS if chart.name == name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,6 +373,13 @@ class Coordinates:
         names = {int(i): chart.name for chart, where in self._columns for i in where}
         return tuple((names[i], float(a[i]), float(b[i])) for i in range(self.dimension))
 
+    def unlike(self, other: Coordinates) -> str:
+        """The first attribute in which the bounds of ``other`` differ, "" if none does; names may differ."""
+        for name in ("lower", "upper", "plausible_lower", "plausible_upper", "periodic"):
+            if not np.array_equal(getattr(self, name), getattr(other, name)):
+                return name
+        return ""
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays from which `from_arrays` makes the same coordinates again."""
         return {
@@ -481,6 +496,8 @@ def _vector(name: str, value: Bound, count: int, missing: float) -> np.ndarray:
 
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise TypeError(f"names is {names!r}; it must be a sequence of {count} names")
     titles = tuple(f"x{i}" for i in range(count)) if names is None else tuple(map(str, names))
     if len(set(titles)) < count:
         raise ValueError(f"names is {list(titles)}; the names must differ")

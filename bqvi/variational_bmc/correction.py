@@ -36,7 +36,7 @@ WIDE = 0.25
 _WIDENING = 1.7
 _RESAMPLED = 256
 _ROUNDS = 4
-ANYWHERE = Feasibility(None, None)
+ANYWHERE = Feasibility(None, None, None, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Correction:
     log_evidence : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the
         draws.
     effective : effective sample size. shape : Pareto k of the weights.
-    feasible : (M,), the probability that the log joint can be evaluated there.
+    feasible : (M,), the probability that the log joint can be evaluated there, were no failure an accident.
     """
 
     u: Vector
@@ -211,7 +211,7 @@ def _weighed(
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
         effective=effective,
         shape=float(pareto_shape(weights)),
-        feasible=possible,
+        feasible=feasible.doubting(u),
     )
 
 

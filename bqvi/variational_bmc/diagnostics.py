@@ -21,6 +21,7 @@ from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
 from bqvi.checks import require_integer
@@ -28,7 +29,7 @@ from bqvi.quadrature.tails import pareto_fit
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.distances import gskl, mmtv
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
-from bqvi.variational_bmc.target import Evaluations, Target
+from bqvi.variational_bmc.target import Evaluations, Target, require_good
 from gp.measures import GaussianMixture
 
 GOOD, UNUSABLE = 0.5, 0.7
@@ -38,6 +39,8 @@ NEAR_MMTV, NEAR_GSKL, NEAR_SDS = 0.2, 0.125, 3.0
 _BESIDE, _MASS = 0.01, 0.05
 """Mass beside a bound, and how much of it is worth a word."""
 _DRAWS = 20_000
+_DISAGREES = 0.3
+"""Median relative disagreement of gradients and differences that is no matter of curvature."""
 _WIDE, _WIDENING = 0.25, 1.7
 
 
@@ -161,13 +164,14 @@ def check(
     ValueError
         n is below 25: a tail cannot be told from so few.
     TargetError, EvaluationInterrupted
-        See `Target.evaluate`.
+        See `Target.evaluate`; or the log joint is finite nowhere.
     """
     require_integer("n", n, 25)
     target = log_joint if isinstance(log_joint, Target) else Target(log_joint, posterior.coordinates)
     proposal = _with_tails(posterior.q)
     points = proposal.sample(n, np.random.default_rng(seed))
     evaluations = target.evaluate(points)
+    require_good(evaluations)
     log_proposal = proposal.log_density(points)
     logs = evaluations.values - log_proposal
     smoothed = psis(logs)
@@ -276,7 +280,9 @@ def agreement(runs: Sequence[Run], seed: int = 0) -> Agreement:
     )
 
 
-def advice(posterior: Posterior, evaluations: Evaluations, shape: float | None = None) -> tuple[str, ...]:
+def advice(
+    posterior: Posterior, evaluations: Evaluations, shape: float | None = None, exact: bool = True
+) -> tuple[str, ...]:
     """What speaks against this posterior, each with what to do; empty if nothing does.
 
     Parameters
@@ -284,10 +290,12 @@ def advice(posterior: Posterior, evaluations: Evaluations, shape: float | None =
     posterior : what a run ended with.
     evaluations : what it spent.
     shape : Pareto k of the weights between the surrogate and q, where known.
+    exact : whether values are without noise, so that gradients can be compared with their differences.
     """
     return (
         *_about_weights(shape),
         *_about_failures(evaluations),
+        *_about_gradients(evaluations, exact),
         *_about_bounds(posterior),
         *_about_box(posterior),
     )
@@ -312,6 +320,48 @@ def _about_failures(evaluations: Evaluations) -> list[str]:
         f"{failed} of {n} evaluations failed (most often: {most}): move the plausible bounds to where the "
         "density is positive, or state the constraint as a bound."
     ]
+
+
+def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
+    """Gradients that fail, or that are those of another function."""
+    good = evaluations[~evaluations.failed]
+    if good.gradients is None or len(good) == 0:
+        return []
+    there = np.isfinite(good.gradients).all(axis=1)
+    missing = int((~there).sum())
+    if missing >= 0.2 * len(good):
+        faults = [good.faults[i] for i in np.flatnonzero(~there) if good.faults[i]]
+        most = max(faults, key=faults.count) if faults else "not given"
+        return [
+            f"{missing} of {len(good)} gradients are missing (most often: {most}): values alone were used."
+        ]
+    if not exact or good.noise_variance is not None:
+        return []
+    disagreement = _disagreement(good.points[there], good.values[there], good.gradients[there])
+    if disagreement < _DISAGREES:
+        return []
+    return [
+        "The gradients disagree with differences of the values between neighbouring evaluations (by "
+        f"{disagreement:.0%}): check the gradient, its sign, and that it has every term of the log joint."
+    ]
+
+
+def _disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
+    """Median |a - b| / (|a| + |b|), a a difference of values to the nearest neighbour, b by trapezoids."""
+    if len(points) < 6:
+        return 0.0
+    scale = np.maximum(points.std(axis=0), 1e-300)
+    distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
+    apart = np.asarray(distances)[:, 1] > 0.0
+    first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
+    told = values[second] - values[first]
+    slopes = 0.5 * (gradients[first] + gradients[second])
+    derived = np.einsum("nd,nd->n", slopes, points[second] - points[first])
+    size = np.abs(told) + np.abs(derived)
+    seen = size > 1e-6 * (1.0 + np.abs(values).max())  # below it values are rounded
+    if seen.sum() < 6:
+        return 0.0
+    return float(np.median(np.abs(told - derived)[seen] / size[seen]))
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:

@@ -95,9 +95,11 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
     shape = (4, length)
     coords = {"chain": np.arange(4), "draw": np.arange(length)}
 
+    plain = {name: int(x) if isinstance(x, bool | np.bool_) else x for name, x in attributes.items()}
+
     def table(columns: Mapping[str, np.ndarray]) -> xarray.Dataset:
         variables = {name: (("chain", "draw"), x.reshape(shape)) for name, x in columns.items()}
-        return xarray.Dataset(variables, coords=coords, attrs={"inference_library": "bqvi", **attributes})
+        return xarray.Dataset(variables, coords=coords, attrs={"inference_library": "bqvi", **plain})
 
     return xarray.DataTree.from_dict(
         {

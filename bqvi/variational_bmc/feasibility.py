@@ -4,11 +4,18 @@ A log joint that is -inf beyond an edge has no surrogate there: a Gaussian proce
 edge would put mass behind it. So the probability that a point is feasible is estimated beside it, from the
 distances to the nearest good and the nearest failed evaluation,
 
-    phi = 1 / (1 + (d_good / d_failed)^p),
+    logit phi = -p max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
 
-which is 1/2 halfway between them and sharpens as evaluations close in on the edge. It multiplies the
-surrogate's density; the mass that hangs on it, E_P[1 - phi], is part of the evidence's standard deviation and
-where the next evaluation goes.
+which is 0 halfway between them and sharpens as evaluations close in on the edge. h is what lies between a
+failed evaluation and the nearest good one. Beyond it the nearest evaluation decides the more the farther it
+is: from afar all of them are equally near, and everything would be as feasible as not. phi multiplies the
+surrogate's density.
+
+*Accidents.* Not every failure is an edge: a solver that did not converge, a machine that went away. A failed
+evaluation among good ones, inside their convex hull and much nearer to them than to any other failed one, is
+taken for an accident and does not speak against the points around it. It leaves them in doubt, though. So the
+mass that hangs on feasibility, E_P[1 - phi with accidents], is part of the evidence's standard deviation and
+where the next evaluation goes: which then settles what it was.
 """
 
 from __future__ import annotations
@@ -16,27 +23,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
 Vector = np.ndarray
 
 _SHARPNESS = 6.0
 _LEAST = 1e-12
+_ALONE = 0.7
+"""An accident is nearer to a good evaluation than to a failed one by this factor."""
 
 
 @dataclass(frozen=True, eq=False)
 class Feasibility:
-    """Phi, from good (n, D) and failed (m, D) points of the frame; 1 where nothing has failed."""
+    """Phi, from good (n, D) and failed (m, D) points of the frame; 1 where nothing has failed.
+
+    Attributes
+    ----------
+    good, failed : evaluations. believed : those of the failed ones that are no accidents.
+    gap : h.
+    """
 
     good: cKDTree | None
     failed: cKDTree | None
+    believed: cKDTree | None
+    gap: float
 
     @classmethod
     def of(cls, points: Vector, failed: Vector) -> Feasibility:
         """From points (n, D) and which of them failed (n,)."""
         if not failed.any():
-            return cls(None, None)
-        return cls(cKDTree(points[~failed]), cKDTree(points[failed]))
+            return cls(None, None, None, 1.0)
+        good, bad = points[~failed], points[failed]
+        tree = cKDTree(good)
+        distances = tree.query(bad)[0]
+        believed = bad[~_accidents(good, bad, np.asarray(distances))]
+        gap = max(float(np.median(distances)), _LEAST)
+        return cls(tree, cKDTree(bad), cKDTree(believed) if len(believed) else None, gap)
 
     @property
     def certain(self) -> bool:
@@ -45,10 +68,46 @@ class Feasibility:
 
     def __call__(self, u: Vector) -> Vector:
         """Phi at u (m, D), (m,)."""
-        if self.good is None or self.failed is None:
+        return self._phi(u, self.believed)
+
+    def doubting(self, u: Vector) -> Vector:
+        """Phi at u (m, D) were none of the failures an accident, (m,)."""
+        return self._phi(u, self.failed)
+
+    def _phi(self, u: Vector, failed: cKDTree | None) -> Vector:
+        if self.good is None or failed is None:
             return np.ones(len(u))
-        near, far = self.good.query(u)[0], self.failed.query(u)[0]
-        ratio = np.minimum(near / np.maximum(far, _LEAST), 1e6)
-        found: Vector = 1.0 / (1.0 + ratio**_SHARPNESS)
-        result: Vector = np.maximum(found, 1e-30)
+        near, far = self.good.query(u)[0], failed.query(u)[0]
+        log_ratio = np.log(np.maximum(near, _LEAST)) - np.log(np.maximum(far, _LEAST))
+        sharpness = _SHARPNESS * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
+        result: Vector = 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, -60.0, 69.0)))
         return result
+
+
+def _accidents(good: Vector, bad: Vector, distances: Vector) -> Vector:
+    """Which of the failed points (m, D) lie among good ones (n, D), ``distances`` (m,) away, (m,) bool.
+
+    An accident does not make another one an edge: so those that are left are looked at again.
+    """
+    among = np.array([_in_hull(good, x) for x in bad])
+    found = np.zeros(len(bad), bool)
+    while True:
+        alone = distances < _ALONE * _others(bad, ~found)
+        more = among & alone & ~found
+        if not more.any():
+            return found
+        found |= more
+
+
+def _others(points: Vector, which: Vector) -> Vector:
+    """Distances (m,) of points (m, D) to the nearest other of those ``which`` (m,) marks; inf if none."""
+    distances = np.linalg.norm(points[:, None] - points[which], axis=2)
+    distances[np.flatnonzero(which), np.arange(distances.shape[1])] = np.inf
+    nearest: Vector = distances.min(axis=1, initial=np.inf)
+    return nearest
+
+
+def _in_hull(points: Vector, x: Vector) -> bool:
+    """Whether x (D,) is a mean of points (n, D) with weights of at least 0."""
+    away = np.vstack([(points - x).T, np.ones(len(points))])
+    return bool(nnls(away, np.append(np.zeros(len(x)), 1.0))[1] < 1e-6)

@@ -14,9 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 from scipy.stats import qmc
 
-from bqvi.variational_bmc.correction import Correction, correct, polished, weighed
+from bqvi.variational_bmc.coordinates import Coordinates
+from bqvi.variational_bmc.correction import Correction, Proposal, correct, polished, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting
 from bqvi.variational_bmc.hyperuncertainty import spread
@@ -33,6 +35,8 @@ REACHES = (10.0, 1000.0)
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
 _MANY, _OFTEN = 250, 1.08
 """Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
+_SHALLOW, _UNSEEN = 3.0, 5.0
+"""Nats below the top that are a mode's, and nats by which the density there exceeds that of the draws."""
 _DOUBT = 0.01
 """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 _KNOWN = 0.01
@@ -98,6 +102,7 @@ class State:
     mean, covariance : moments of the posterior, in the coordinates.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
+    coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     """
 
     evaluations: Evaluations
@@ -113,6 +118,7 @@ class State:
     fitted_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
+    coordinates: Coordinates | None = None
 
     def __len__(self) -> int:
         return len(self.evaluations)
@@ -157,7 +163,11 @@ def data_in(state: State, frame: Frame, reach: float, settings: Settings) -> Dat
     made = state.evaluations[~state.evaluations.failed]
     gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
     points = frame.into(made.points)
-    return believed(points, made.values, gradients, made.noise_variance, reach, settings.learnt_noise)
+    noise = made.noise_variance
+    if noise is not None and np.isnan(noise).any():
+        # handed in without: they come from the same function, and are as noisy as the others
+        noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
+    return believed(points, made.values, gradients, noise, reach, settings.learnt_noise)
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
@@ -259,11 +269,28 @@ def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, see
     if q.count >= most:
         return q
     found = weighed(surrogate, q, 512, seed + 1)
+    missed = _missed(surrogate, q, found)
+    if len(missed):
+        return grown(q, missed, np.zeros(len(missed)), 1)
     if found.effective > 0.7 * 512:
         return q
     log_ratio = found.log_weights + found.log_proposal - np.logaddexp(found.log_q, found.log_proposal - 5.0)
     score = np.where(found.variance < 25.0, log_ratio, -np.inf)
     return grown(q, found.u, score, min(3, most - q.count))
+
+
+def _missed(surrogate: Surrogate, q: Mixture, found: Correction) -> Vector:
+    """Evaluated points (m, D) of high density where the draws would hardly ever come, the best first.
+
+    A mode that was evaluated but never drawn from q has no part in any diagnostic of the draws.
+    """
+    data = surrogate.data
+    best = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + _SHALLOW)
+    best = best[np.argsort(-data.values[best])]
+    u = data.points[best]
+    log_density = surrogate.mean(u) - found.log_evidence
+    chosen: Vector = u[log_density - logsumexp(Proposal.of(q).log_parts(u), axis=1) > _UNSEEN]
+    return chosen
 
 
 def _next_frame(state: State) -> Frame:
@@ -376,7 +403,7 @@ def _edge(found: Correction) -> Vector | None:
     """The draw (D,) with most mass that may not be feasible; ``None`` if it is little."""
     if found.doubtful < _DOUBT:
         return None
-    at = int(np.argmax(found.log_weights + np.log1p(-found.feasible)))
+    at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
     chosen: Vector = found.u[at]
     return chosen
 
@@ -384,7 +411,7 @@ def _edge(found: Correction) -> Vector | None:
 def record(before: State, state: State, learnt: Learnt) -> Row:
     """What was reached."""
     found, volume = learnt.found, state.frame.log_volume
-    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), 0.5 * found.doubtful))
+    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), found.doubtful))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,

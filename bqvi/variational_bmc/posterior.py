@@ -146,7 +146,9 @@ class Posterior:
         """Mean before wrapping and covariance of all parameters."""
         if self.draws is not None:
             theta, weights = self.coordinates.unwrapped(self.draws.points), self.draws.weights
+            fixed = np.setdiff1d(np.arange(theta.shape[1]), self.coordinates.free)
             mean = weights @ theta
+            mean[fixed] = self.coordinates.lower[fixed]  # not as rounding has it
             return mean, ((theta - mean).T * weights) @ (theta - mean)
         mean, covariance = _moments(self.coordinates, self._raw())
         free = self.coordinates.free

@@ -51,7 +51,7 @@ class VBMCResult:
     log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as
         its predictions have borne it out, and that of the draws.
     converged : whether all questions of :mod:`bqvi.variational_bmc.stopping` were answered with yes.
-    stopped : 'converged', 'budget', 'seconds' or 'callback'.
+    stopped : 'converged', 'budget' or 'seconds'.
     reasons : why it has not converged; empty if it has.
     warnings : what to look at, and what to do.
     n_evaluations : how many the result rests on, those handed in included.
@@ -85,6 +85,14 @@ class VBMCResult:
             f"elbo={self.elbo:.4f}, {self.n_evaluations} evaluations, "
             f"{'converged' if self.converged else 'not converged'})"
         )
+
+    @property
+    def values(self) -> np.ndarray:
+        """What the log joint returned, (n,): with `theta` what another run takes as ``evaluations``."""
+        found: np.ndarray = self.evaluations.values - self.posterior.coordinates.log_jacobian(
+            self.evaluations.points
+        )
+        return found
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.vbmc(..., resume=path)`` goes on from."""

@@ -33,6 +33,7 @@ from bqvi.variational_bmc.target import (
     TargetError,
     require_good,
 )
+from gp.arrays import to_numpy
 
 _NEEDED = 2
 """Good evaluations to begin with."""
@@ -57,6 +58,10 @@ class VBMCInterrupted(KeyboardInterrupt):
         self.state = state
         self.evaluations = state.evaluations
 
+    def __reduce__(self) -> Any:
+        """A process that is interrupted hands over what it had."""
+        return type(self), (self.state,)
+
 
 class VBMCError(RuntimeError):
     """A run that could not go on; ``state`` and ``evaluations`` hold what it had, and ``resume`` takes it."""
@@ -65,6 +70,10 @@ class VBMCError(RuntimeError):
         super().__init__(message)
         self.state = state
         self.evaluations = state.evaluations
+
+    def __reduce__(self) -> Any:
+        """A process that fails hands over what it had."""
+        return type(self), (str(self), self.state)
 
 
 def vbmc(
@@ -117,7 +126,8 @@ def vbmc(
     progress : show evaluations, ELBO and sd.
     callback : told of each state.
     seed : or a generator; the same seed gives the same result.
-    resume : a result, a saved one's path, or the exception that ended a run: go on from there.
+    resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
+        same bounds; ``start``, ``initial`` and ``evaluations`` are then not looked at.
 
     Returns
     -------
@@ -128,13 +138,12 @@ def vbmc(
     ValueError, TypeError
         Bad input, before any evaluation.
     TargetError
-        log_joint is no log density, or not finite where the run begins; holds the evaluations.
+        log_joint is no log density, or not finite where the run begins; holds the state.
     VBMCInterrupted
         Ctrl-C; holds the state. VBMCError : anything else that failed; holds the state.
     """
-    coordinates = _coordinates(
-        (lower, upper, plausible_lower, plausible_upper), start, evaluations, periodic, names
-    )
+    start, evaluations = _start(start), _made(evaluations)
+    coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
     target = Target(log_joint, coordinates, gradient, noise_sd, executor, n_jobs)
     job = _job(target, budget, batch, tolerance, max_seconds, callback, progress, seed, resume)
     first = _design(target, start, initial, job, evaluations)
@@ -160,14 +169,52 @@ class _Job:
         return int(np.random.SeedSequence([self.seed, len(state)]).generate_state(1)[0] >> 1)
 
 
+def _start(start: Any) -> np.ndarray | None:
+    """(m, P) of what the user gave."""
+    if start is None:
+        return None
+    points = np.atleast_2d(_numbers("start", start))
+    if points.ndim != 2 or points.size == 0:
+        raise ValueError(f"start has shape {points.shape}; it must be (P,) or (m, P) with m >= 1")
+    return points
+
+
+def _made(evaluations: Any) -> tuple[np.ndarray | None, ...] | None:
+    """Arrays of what the user gave: theta and values, then gradients and noise sds if any."""
+    if evaluations is None:
+        return None
+    if not isinstance(evaluations, tuple | list) or not 2 <= len(evaluations) <= 4:
+        what = type(evaluations).__name__
+        if isinstance(evaluations, tuple | list):
+            what += f" of {len(evaluations)}"
+        raise TypeError(
+            f"evaluations is a {what}; it must be (theta (n, P), values (n,)), then gradients (n, P) and "
+            "noise sds (n,) if any"
+        )
+    titles = ("theta", "values", "gradients", "noise_sd")
+    return tuple(
+        None if x is None else _numbers(f"evaluations' {title}", x)
+        for title, x in zip(titles, evaluations, strict=False)
+    )
+
+
+def _numbers(name: str, given: Any) -> np.ndarray:
+    """An array of real numbers."""
+    try:
+        array = np.asarray(to_numpy(given))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is no array of numbers: {error}") from None
+    if array.size and array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} is {given!r:.80}; it must be real numbers")
+    return array.astype(float)
+
+
 def _coordinates(
-    bounds: tuple[Bound, Bound, Bound, Bound], start: Any, evaluations: Any, periodic: Any, names: Any
+    bounds: tuple[Bound, Bound, Bound, Bound], start: np.ndarray | None, periodic: Any, names: Any
 ) -> Coordinates:
     dimension = None
     if start is not None:
-        dimension = int(np.atleast_1d(np.asarray(start, float)).shape[-1])
-    elif evaluations is not None:
-        dimension = int(np.atleast_2d(np.asarray(evaluations[0], float)).shape[1])
+        dimension = start.shape[1]
     lower, upper, low, high = bounds
     if start is not None and all(np.ndim(bound) == 0 for bound in bounds if bound is not None):
         return make_coordinates(lower, upper, low, high, periodic=periodic, names=names, dimension=dimension)
@@ -206,7 +253,7 @@ def _least(target: Target) -> int:
     return target.dimension + 3
 
 
-def _design(target: Target, start: Any, initial: int | None, job: _Job, given: Any) -> State:
+def _design(target: Target, start: np.ndarray | None, initial: int | None, job: _Job, given: Any) -> State:
     """The state before anything is evaluated by this run."""
     dimension = target.dimension
     usual = 3 if target.has_gradient else max(10, dimension + 1)
@@ -214,12 +261,22 @@ def _design(target: Target, start: Any, initial: int | None, job: _Job, given: A
     if initial is not None and initial > job.budget:
         raise ValueError(f"budget is {job.budget}, below initial, {initial}: raise one or lower the other")
     made = Evaluations.none(dimension) if given is None else target.given(*given)
+    if len(made) > job.budget:
+        raise ValueError(
+            f"budget is {job.budget}, and evaluations has {len(made)}, which count in it: raise the budget"
+        )
     points = loop.design(dimension, min(count, job.budget), job.seed)
     if start is not None:
-        begin = target.coordinates.from_user(np.atleast_2d(np.asarray(start, float)))
+        if start.shape[1] != target.coordinates.n_parameters:
+            raise ValueError(
+                f"start has shape {start.shape}; it must be (m, {target.coordinates.n_parameters})"
+            )
+        target.coordinates.require_inside("start", start)
+        begin = target.coordinates.from_user(start)
         points = np.concatenate([begin, points[1:]])[: max(len(points), len(begin))]
     missing = max(0 if start is None else 1, count - int((~made.failed).sum()))
-    return loop.begun(points[: min(missing, max(job.budget - len(made), 0))], made)
+    state = loop.begun(points[: min(missing, max(job.budget - len(made), 0))], made)
+    return replace(state, coordinates=target.coordinates)
 
 
 def _resumed(resume: Any, job: _Job) -> State:
@@ -234,6 +291,8 @@ def _resumed(resume: Any, job: _Job) -> State:
         raise ValueError(
             f"resume has dimension {state.evaluations.points.shape[1]}, the target {job.target.dimension}"
         )
+    if state.coordinates is not None and (other := job.target.coordinates.unlike(state.coordinates)):
+        raise ValueError(f"resume was run with another {other}: give what it was begun with, or start anew")
     if len(state) > job.budget:
         raise ValueError(f"budget is {job.budget}; {len(state)} evaluations have been made: raise it")
     return state
@@ -262,10 +321,12 @@ def _driven(job: _Job, state: State) -> VBMCResult:
         except TargetError as error:
             if error.evaluations is not None and error.evaluations is not kept[0].evaluations:
                 kept[0] = loop.evaluated(kept[0], error.evaluations)
-            raise TargetError(str(error), kept[0].evaluations) from error
-        except (np.linalg.LinAlgError, FloatingPointError) as error:
+            raise TargetError(str(error), kept[0].evaluations, kept[0]) from error
+        except Exception as error:  # whatever it is, what was paid for is kept
             raise VBMCError(
-                f"the surrogate failed after {len(kept[0])} evaluations: {error}", kept[0]
+                f"the run failed after {len(kept[0])} evaluations ({type(error).__name__}: {error}); this "
+                "exception holds them, and resume takes it",
+                kept[0],
             ) from error
 
 
@@ -338,7 +399,7 @@ def _finished(job: _Job, state: State, stopped: str) -> VBMCResult:
         converged=verdict.converged,
         stopped=stopped,
         reasons=verdict.reasons,
-        warnings=advice(posterior, made, None if corrected else found.shape),
+        warnings=advice(posterior, made, None if corrected else found.shape, not job.settings.learnt_noise),
         n_evaluations=len(state),
         evaluations=made,
         theta=job.target.coordinates.to_user(made.points),

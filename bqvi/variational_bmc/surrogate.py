@@ -196,7 +196,7 @@ def _bent(theta: Vector, data: Data) -> Vector:
     dimension = data.points.shape[1]
     found = theta.copy()
     spread = float(np.var(data.values))
-    squares = float(np.median(np.einsum("nd,nd->n", data.points, data.points)))
+    squares = max(float(np.median(np.einsum("nd,nd->n", data.points, data.points))), 1e-12)
     found[dimension + 2] = np.log(max(spread, 1.0) / (squares * (1.0 + 0.5 * squares)))
     return found
 

@@ -122,11 +122,17 @@ class TargetError(RuntimeError):
     Attributes
     ----------
     evaluations : those made until then by the call that raised, or by the whole run once it passed there.
+    state : of the run, once it passed there: ``resume`` takes this exception when the function is mended.
     """
 
-    def __init__(self, message: str, evaluations: Evaluations | None = None) -> None:
+    def __init__(self, message: str, evaluations: Evaluations | None = None, state: object = None) -> None:
         super().__init__(message)
         self.evaluations = evaluations
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        """A process that fails hands over what it had."""
+        return type(self), (str(self), self.evaluations, self.state)
 
 
 class EvaluationInterrupted(KeyboardInterrupt):
@@ -285,6 +291,7 @@ class Target:
                 raise ValueError(f'noise_sd is {self.noise_sd!r}; it must be None, a number or "unknown"')
         elif self.noise_sd is not None:
             require_above("noise_sd", self.noise_sd, 0.0)
+            object.__setattr__(self, "noise_sd", float(self.noise_sd))
         if self.executor is not None and not callable(getattr(self.executor, "map", None)):
             raise TypeError(f"executor is {self.executor!r}; it must have a method map(function, items)")
         if require_integer("n_jobs", self.n_jobs, 1) > 1:
@@ -339,6 +346,9 @@ class Target:
                 if answer.malformed:
                     raise TargetError(answer.malformed, self._evaluations(points[: len(answers)], answers))
                 answers.append(answer)
+            if len(answers) != len(theta):
+                message = f"the executor's map returned {len(answers)} results for {len(theta)} points"
+                raise TargetError(message, self._evaluations(points[: len(answers)], answers[: len(points)]))
         except TargetError:
             raise
         except Exception as failure:  # not the user's function, which `_Call` guards
@@ -394,7 +404,11 @@ class Target:
         slopes = None if gradients is None else np.asarray(gradients, float)
         if slopes is not None and slopes.shape != theta.shape:
             raise ValueError(f"gradients has shape {slopes.shape}; it must be {theta.shape}")
-        sds = None if noise_sd is None else np.broadcast_to(np.asarray(noise_sd, float), values.shape)
+        sds = None if noise_sd is None else np.asarray(noise_sd, float)
+        if sds is not None:
+            if sds.shape not in ((), values.shape):
+                raise ValueError(f"noise_sd has shape {sds.shape}; it must be a number or {values.shape}")
+            sds = np.broadcast_to(sds, values.shape)
         if sds is not None and not (sds > 0.0).all():
             raise ValueError("noise_sd has entries that are not positive; give None where there is no noise")
         answers = [
@@ -432,7 +446,7 @@ class Target:
 
     def _noise(self, answers: Sequence[_Answer], failed: np.ndarray) -> np.ndarray | None:
         told = [answer.sd for answer in answers]
-        if isinstance(self.noise_sd, int | float):
+        if isinstance(self.noise_sd, float):
             told = [self.noise_sd if sd is None else sd for sd in told]
         if all(sd is None for sd in told):
             return None

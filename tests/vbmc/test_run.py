@@ -136,3 +136,17 @@ def test_a_resumed_run_of_another_dimension_or_a_smaller_budget_is_refused():
         bqvi.vbmc(gaussian, plausible_lower=[-1.0], plausible_upper=[1.0], resume=half)
     with pytest.raises(ValueError, match="20 evaluations"):
         bqvi.vbmc(gaussian, **BOX, budget=15, resume=half)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_mode_that_was_evaluated_is_not_left_out(seed):
+    """Of two modes 30 sds apart each has half of the mass; without it ln 2 is missing."""
+    far = np.array([15.0, 0.0])
+
+    def log_joint(x):
+        return float(np.logaddexp(gaussian(x - far), gaussian(x + far)) - np.log(2.0))
+
+    box = {"plausible_lower": [-17.0, -2.0], "plausible_upper": [17.0, 2.0]}
+    found = bqvi.vbmc(log_joint, **box, budget=60, seed=seed)
+    assert found.log_evidence == pytest.approx(np.log(2 * np.pi), abs=0.02)
+    assert found.posterior.mean[0] == pytest.approx(0.0, abs=0.5)

@@ -1,0 +1,68 @@
+"""Where the log joint fails: edges that nobody stated, and accidents that say nothing."""
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.variational_bmc.feasibility import Feasibility
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+GRID = np.stack([g.ravel() for g in np.meshgrid(*[np.arange(-2.0, 2.5)] * 2)], axis=1)
+
+
+def gaussian(x):
+    return -0.5 * float(x @ x)
+
+
+def test_from_afar_the_nearest_decides():
+    points = np.concatenate([GRID, GRID * 1.5 + 1e-3])
+    failed = np.abs(points).max(1) > 2.2
+    phi = Feasibility.of(points, failed)
+    angles = np.linspace(0.0, 2 * np.pi, 50)
+    around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    assert phi(1.5 * around).min() > 0.9
+    assert phi(30.0 * around).max() < 0.05
+
+
+def test_a_failure_among_good_points_is_an_accident_until_another_joins_it():
+    place = np.array([0.1, 0.2])
+    points = np.concatenate([GRID[np.abs(GRID).max(1) > 0], [place]])
+    failed = np.arange(len(points)) == len(points) - 1
+    alone = Feasibility.of(points, failed)
+    near = place + 0.05
+    assert alone(near[None]) == 1.0
+    assert alone.doubting(near[None]) < 0.01
+    points, failed = np.concatenate([points, [near]]), np.append(failed, True)
+    assert Feasibility.of(points, failed)(near[None]) < 0.01
+    failed[-1] = False  # the point beside it was good: little is left in doubt
+    assert Feasibility.of(points, failed).doubting(near[None] + 0.05) > 0.9
+
+
+def test_a_failure_beyond_the_good_points_is_an_edge():
+    points = np.concatenate([GRID, [[3.0, 0.0]]])
+    phi = Feasibility.of(points, np.arange(len(points)) == len(GRID))
+    np.testing.assert_array_equal(phi(points), phi.doubting(points))
+    assert phi(points[-1:]) < 0.01
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_uniform_density_whose_box_nobody_stated(seed):
+    found = bqvi.vbmc(lambda x: 0.0 if np.abs(x).max() < 3 else -np.inf, **BOX, budget=80, seed=seed)
+    error = found.log_evidence - np.log(36.0)
+    assert abs(error) < min(3 * found.log_evidence_sd, 1.0)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_accidents_cost_no_evidence(seed):
+    calls = []
+
+    def flaky(x):
+        calls.append(x)
+        if len(calls) in (1, 12, 17):
+            raise OSError("the node went away")
+        return gaussian(x)
+
+    found = bqvi.vbmc(flaky, **BOX, budget=60, seed=seed)
+    error = found.log_evidence - np.log(2 * np.pi)
+    assert abs(error) < 3 * found.log_evidence_sd
+    assert abs(error) < 0.03

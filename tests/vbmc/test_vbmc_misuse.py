@@ -1,0 +1,184 @@
+"""What users do to `bqvi.vbmc` by mistake: a clear word, and no evaluation lost."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.variational_bmc.diagnostics import check
+from bqvi.variational_bmc.target import TargetError
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+EVIDENCE = np.log(2 * np.pi)
+
+
+def gaussian(x):
+    return -0.5 * float(x @ x)
+
+
+def never(x):
+    raise AssertionError("evaluated")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"start": "a"}, TypeError, "start is 'a'"),
+        ({"start": [1j, 0.0]}, TypeError, "start is"),
+        ({"start": np.zeros((0, 2))}, ValueError, "start has shape"),
+        ({"start": [9.0, 0.0], "upper": [5.0, 5.0]}, ValueError, "start has x0 = 9"),
+        ({"start": 0.5}, ValueError, "start has shape"),
+        ({"evaluations": 3}, TypeError, "evaluations is a int"),
+        ({"evaluations": (np.zeros((3, 2)),)}, TypeError, "tuple of 1"),
+        ({"evaluations": (np.zeros((3, 2)), 1j * np.ones(3))}, TypeError, "evaluations' values"),
+        (
+            {"evaluations": (np.zeros((3, 2)), np.zeros(3), None, np.ones(2))},
+            ValueError,
+            "noise_sd has shape",
+        ),
+        ({"evaluations": (np.zeros((30, 2)), np.zeros(30)), "budget": 20}, ValueError, "has 30"),
+        ({"names": "ab"}, TypeError, "names is 'ab'"),
+    ],
+)
+def test_bad_input_is_named(options, error, told):
+    with pytest.raises(error, match=told):
+        bqvi.vbmc(never, **(BOX | options))
+
+
+@pytest.mark.parametrize("sd", [np.float32(1.0), np.int64(1)])
+def test_noise_is_noise_whatever_number_states_it(sd):
+    plain = bqvi.vbmc(gaussian, **BOX, noise_sd=1.0, budget=12)
+    found = bqvi.vbmc(gaussian, **BOX, noise_sd=sd, budget=12)
+    assert found.log_evidence_sd == plain.log_evidence_sd > 0.1
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-9])
+def test_evaluations_all_in_one_place(spread):
+    theta = spread * np.random.default_rng(0).standard_normal((12, 2))
+    found = bqvi.vbmc(gaussian, **BOX, evaluations=(theta, np.zeros(12)), budget=25)
+    assert found.log_evidence == pytest.approx(EVIDENCE, abs=0.02)
+
+
+def test_evaluations_without_noise_beside_noisy_ones():
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal((12, 2))
+    values = [gaussian(x) + 0.3 * rng.standard_normal() for x in theta]
+    found = bqvi.vbmc(
+        lambda x: (gaussian(x) + 0.3 * rng.standard_normal(), 0.3),
+        **BOX,
+        evaluations=(theta, values),
+        budget=30,
+    )
+    assert abs(found.log_evidence - EVIDENCE) < 4 * found.log_evidence_sd < 1.0
+
+
+def test_theta_and_values_begin_another_run():
+    found = bqvi.vbmc(gaussian, **BOX, budget=15)
+    np.testing.assert_allclose(found.values, [gaussian(x) for x in found.theta], atol=1e-12)
+    wider = {"plausible_lower": [-3.0, -4.0], "plausible_upper": [3.0, 4.0]}
+    again = bqvi.vbmc(never, **wider, evaluations=(found.theta, found.values), budget=15)
+    assert again.log_evidence == pytest.approx(EVIDENCE, abs=0.02)
+
+
+class Counting:
+    def __init__(self, change):
+        self.change = change
+
+    def map(self, function, items):
+        return self.change([function(item) for item in items])
+
+
+@pytest.mark.parametrize(("change", "kept"), [(lambda a: a[:-1], 9), (lambda a: a + a, 10)])
+def test_an_executor_that_miscounts(change, kept):
+    with pytest.raises(TargetError, match="for 10 points") as failed:
+        bqvi.vbmc(gaussian, **BOX, executor=Counting(change))
+    assert len(failed.value.evaluations) == kept
+
+
+def test_whatever_fails_holds_what_was_paid_for():
+    def callback(state):
+        if len(state) >= 14:
+            raise OSError("disk full")
+
+    with pytest.raises(bqvi.VBMCError, match="disk full") as failed:
+        bqvi.vbmc(gaussian, **BOX, budget=20, callback=callback)
+    kept, calls = len(failed.value.evaluations), []
+    assert 14 <= kept < 20
+    bqvi.vbmc(lambda x: calls.append(x) or gaussian(x), **BOX, budget=20, resume=failed.value)
+    assert len(calls) == 20 - kept
+
+
+def test_a_function_that_was_mended_goes_on():
+    calls = []
+
+    def broken(x):
+        calls.append(x)
+        return np.inf if len(calls) == 13 else gaussian(x)
+
+    with pytest.raises(TargetError, match="joint is inf") as failed:
+        bqvi.vbmc(broken, **BOX, budget=20)
+    again = pickle.loads(pickle.dumps(failed.value))
+    found = bqvi.vbmc(gaussian, **BOX, budget=20, resume=again)
+    whole = bqvi.vbmc(gaussian, **BOX, budget=20)
+    np.testing.assert_array_equal(found.theta, whole.theta)
+    assert found.log_evidence == whole.log_evidence
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_run_is_not_resumed_within_other_bounds(on_disk, tmp_path):
+    found = bqvi.vbmc(gaussian, **BOX, budget=15)
+    found.save(tmp_path / "run.npz")
+    resume = tmp_path / "run.npz" if on_disk else found
+    with pytest.raises(ValueError, match="another plausible_lower"):
+        bqvi.vbmc(never, plausible_lower=[-9.0, -2.0], plausible_upper=[2.0, 2.0], resume=resume)
+    with pytest.raises(ValueError, match="another upper"):
+        bqvi.vbmc(never, **BOX, upper=[4.0, np.inf], resume=resume)
+
+
+def test_results_and_interrupts_travel_between_processes():
+    bounds = {"lower": [0.0, 0.0], "upper": [np.inf, 1.0], "plausible_lower": [0.5, 0.2]}
+    bounds |= {"plausible_upper": [2.0, 0.8]}
+
+    def interrupted(x):
+        if x[0] > 2.5:
+            raise KeyboardInterrupt
+        return float(np.log(x[0]) - x[0])
+
+    found = bqvi.vbmc(lambda x: float(np.log(x[0]) - x[0]), **bounds, budget=15)
+    for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
+        np.testing.assert_array_equal(copied.posterior.sample(9, 0), found.posterior.sample(9, 0))
+    with pytest.raises(bqvi.VBMCInterrupted) as stopped:
+        bqvi.vbmc(interrupted, **bounds, budget=15)
+    state = pickle.loads(pickle.dumps(stopped.value)).state
+    np.testing.assert_array_equal(state.evaluations.points, stopped.value.evaluations.points)
+
+
+def test_fixed_parameters_have_no_spread():
+    bounds = {"lower": [1.1e8, -np.inf], "upper": [1.1e8, np.inf], "plausible_lower": [0.0, -1.0]}
+    found = bqvi.vbmc(lambda x: -0.5 * float(x[1] ** 2), **bounds, plausible_upper=[0.0, 1.0], budget=15)
+    assert found.posterior.draws is not None
+    assert found.posterior.mean[0] == 1.1e8
+    assert (found.posterior.covariance[0] == 0.0).all()
+
+
+def test_a_check_without_density_keeps_what_it_spent():
+    posterior = bqvi.vbmc(gaussian, **BOX, budget=12).posterior
+    with pytest.raises(TargetError, match="finite at 0 of the 25") as failed:
+        check(lambda x: -np.inf, posterior, 25)
+    assert len(failed.value.evaluations) == 25
+
+
+@pytest.mark.parametrize("wrong", [lambda x: x, lambda x: -2.0 * x], ids=["sign", "scale"])
+def test_a_gradient_of_another_function_is_noticed(wrong):
+    found = bqvi.vbmc(gaussian, **BOX, gradient=wrong, budget=16)
+    assert any("gradients disagree" in told for told in found.warnings)
+    right = bqvi.vbmc(gaussian, **BOX, gradient=lambda x: -x, budget=16)
+    assert not right.warnings
+
+
+def test_a_gradient_that_fails_is_told():
+    found = bqvi.vbmc(gaussian, **BOX, gradient=lambda x: 1 / 0, budget=14)
+    assert any("14 of 14 gradients are missing" in told and "zero" in told for told in found.warnings)
+    assert found.log_evidence == pytest.approx(EVIDENCE, abs=0.02)
