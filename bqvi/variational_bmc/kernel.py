@@ -26,6 +26,9 @@ import numpy as np
 
 Vector = np.ndarray
 
+_IN_CACHE = 2**15
+"""Entries of a plane that is worked on at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class InteractionKernel:
@@ -61,33 +64,47 @@ class InteractionKernel:
     def cross(self, x: Vector, y: Vector, slopes: bool = False) -> Vector:
         """Covariances of f at x (m, D) with f at y (n, D), then its n D derivatives: (m, n or n (D + 1))."""
         products = x @ y.T
-        values, slope = self._first(x, y, slopes)
-        values += self.quadratic * products * (1.0 + 0.5 * products) + self.constant
-        if slope is None:
-            return values
-        slope += (self.quadratic * (1.0 + products))[:, :, None] * x[:, None, :]
-        return np.concatenate([values, slope.reshape(len(x), -1)], axis=1)
-
-    def _first(self, x: Vector, y: Vector, slopes: bool) -> tuple[Vector, Vector | None]:
-        """The first term of `cross`."""
-        height, w = self.height, self.interaction
+        values = products * (1.0 + 0.5 * products)
+        values *= self.quadratic
+        values += self.constant
         if not slopes:
-            p = np.ones((len(x), len(y)))
-            for d, lengthscale in enumerate(self.lengthscales):
-                scaled = (x[:, d, None] - y[:, d]) / lengthscale
-                np.multiply(scaled, scaled, out=scaled)
-                scaled *= -0.5
-                np.exp(scaled, out=scaled)
-                scaled *= w
-                scaled += 1.0
-                p *= scaled
-            return height * (p - 1.0), None
+            values += self._first(x, y)
+            return values
+        m, (n, dimension) = len(x), y.shape
+        found = np.empty((m, n * (dimension + 1)))
+        products += 1.0
+        products *= self.quadratic
+        block = max(_IN_CACHE // (n * dimension), 1)
+        for rows in (slice(at, at + block) for at in range(0, m, block)):
+            first, slope = self._first_slopes(x[rows], y)
+            np.add(values[rows], first, out=found[rows, :n])
+            slope += products[rows] * x[rows].T[:, :, None]
+            found[rows, n:] = np.moveaxis(slope, 0, -1).reshape(len(first), -1)
+        return found
+
+    def _first(self, x: Vector, y: Vector) -> Vector:
+        """The first term of `cross`, (m, n)."""
+        p = np.ones((len(x), len(y)))
+        for d, lengthscale in enumerate(self.lengthscales):
+            scaled = (x[:, d, None] - y[:, d]) / lengthscale
+            np.multiply(scaled, scaled, out=scaled)
+            scaled *= -0.5
+            np.exp(scaled, out=scaled)
+            scaled *= self.interaction
+            scaled += 1.0
+            p *= scaled
+        found: Vector = self.height * (p - 1.0)
+        return found
+
+    def _first_slopes(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        """The same, and with the derivatives at y, (D, m, n)."""
+        height, w = self.height, self.interaction
         gap = x.T[:, :, None] - y.T[:, None, :]
         precision = (self.lengthscales**-2.0)[:, None, None]
         varying = w * np.exp(-0.5 * precision * gap**2)
         p = np.prod(1.0 + varying, axis=0)
         g = varying / (1.0 + varying) * gap * precision
-        return height * (p - 1.0), np.moveaxis(height * p * g, 0, -1).copy()
+        return height * (p - 1.0), height * p * g
 
     def pulled_back(self, x: Vector, y: Vector, weights: Vector) -> Vector:
         """Gradient in x (m, D) of sum_n weights_mn cov(f(x_m), observation n); weights as `cross` is wide."""
