@@ -57,6 +57,7 @@ class Settings:
     draws : of the correction. final_draws : of the last one.
     samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
     learnt_noise : whether values are noisy and nobody knows how much.
+    variational : whether nodes are sought by q (VIQR), not by the surrogate's density (IMIQR).
     """
 
     batch: int = 5
@@ -67,6 +68,7 @@ class Settings:
     climbs: int = 16
     fits: int = 15
     learnt_noise: bool = False
+    variational: bool = False
 
 
 @dataclass(frozen=True)
@@ -390,7 +392,7 @@ def _mode(surrogate: Surrogate) -> Vector | None:
     return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
 
 
-def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
+def with_next(state: State, learnt: Learnt, count: int, seed: int, variational: bool = False) -> State:
     """The state with ``count`` points to evaluate next."""
     noise = learnt.surrogate.learnt_noise
     if state.evaluations.noise_variance is not None:
@@ -399,7 +401,8 @@ def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
     allowed = learnt.found.feasible > 0.5
     if not allowed.any():
         allowed = np.ones(len(allowed), bool)
-    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, surprise(state))
+    worse = surprise(state)
+    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, worse, variational)
     mean, variance = learnt.surrogate.moments(u)
     predicted = np.stack([mean, variance + noise], axis=1)
     return replace(state, pending=state.frame.out(u), pending_predicted=predicted)
