@@ -7,9 +7,9 @@ is tempered for it, the more the worse the surrogate has predicted: where it is 
 density would never send anyone to look.
 
 Candidates are draws of q and of q widened: a sieve, whose scores need covariances with all targets, one
-matrix product. From its best three a few steps lead up the criterion (`remaining`). But not with gradients, nor where the log
-joint may fail: there only the draws have been asked whether it does. After each choice of a batch variances
-and covariances are conditioned on it, exactly: values do not matter.
+matrix product. From its best three a few steps lead up the criterion (`remaining`). But not with gradients,
+nor where the log joint may fail: there only the draws have been asked whether it does. After each choice of
+a batch variances and covariances are conditioned on it, exactly: values do not matter.
 
 What the ascent is worth from values, at equal evaluations: median gsKL of the sieve alone -> with the ascent,
 and in how many runs it was the smaller; for 5 to 10 ms an evaluation.
@@ -18,8 +18,9 @@ and in how many runs it was the smaller; for 5 to 10 ms an evaluation.
     lumpy 4, 70                     .042 -> .037     6 of 10
     logistic 5, 90                  .019 -> .035     5 of 10
 
-So it helps where the posterior bends; elsewhere ten runs show no difference either way. With gradients it was no better on
-Rosenbrock 6 (.0067 and .0027 -> .0074 and .0076 at 110) and takes longer, so there the sieve is left alone.
+So it helps where the posterior bends; elsewhere ten runs show no difference either way. With gradients it
+was no better on Rosenbrock 6 (.0067 and .0027 -> .0074 and .0076 at 110) and takes longer, so there the sieve
+is left alone.
 """
 
 from __future__ import annotations
