@@ -22,9 +22,9 @@ So it helps where the posterior bends; elsewhere ten runs show no difference eit
 was no better on Rosenbrock 6 (.0067 and .0027 -> .0074 and .0076 at 110) and takes longer, so there the sieve
 is left alone.
 
-VIQR asks for nothing where q is not yet. On Rosenbrock 2 with noise of sd 1 it knew the evidence as well after
-150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior worse (gsKL .13, .81, .02; IMIQR
-.013, .015, .005), so IMIQR is what is asked by default.
+VIQR asks for nothing where q is not yet. On Rosenbrock 2 with noise of sd 1 it knew the evidence as well
+after 150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior worse (gsKL .13, .81, .02;
+IMIQR .013, .015, .005), so IMIQR is what is asked by default.
 """
 
 from __future__ import annotations
