@@ -61,12 +61,6 @@ class InteractionKernel:
         found: Vector = self.variance + self.constant + self.quadratic * squares * (1.0 + 0.5 * squares)
         return found
 
-    def diagonal_gradient(self, x: Vector) -> Vector:
-        """Gradient of `diagonal` at x (m, D), (m, D)."""
-        squares = np.einsum("md,md->m", x, x)
-        found: Vector = (2.0 * self.quadratic * (1.0 + squares))[:, None] * x
-        return found
-
     def cross(self, x: Vector, y: Vector, slopes: bool = False) -> Vector:
         """Covariances of f at x (m, D) with f at y (n, D), then its n D derivatives: (m, n or n (D + 1))."""
         products = x @ y.T

@@ -245,14 +245,15 @@ def _fitted(
 ) -> tuple[Vector, float, Data]:
     """Hyperparameters, how far down values are believed as they are, and the data so believed.
 
-    Now and then, but not at the end, the other reach is tried too; the evidence decides. A restart has
-    been fitted to the same evaluations just before.
+    Now and then, but not at the end, the other reach is tried too; the evidence decides. With
+    gradients a restart keeps what has been fitted to the same evaluations just before.
     """
     n, dimension = len(state), len(frame.shift)
     iterations = settings.fits * (3 if theta is None else 1)
     reach = state.reach or REACHES[0] * dimension
     data = data_in(state, frame, reach, settings)
     many = len(data.residuals) > _MANY
+    restarted = restarted and data.gradients is not None
     if theta is not None and not final and (restarted or (many and n < _OFTEN * state.fitted_at)):
         return theta, reach, data
     warm = theta

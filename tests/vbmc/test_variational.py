@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from acquisition.pointwise.quantile_range import InterquantileRange
 from bqvi.variational_bmc.correction import correct, polished, resampled
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, axes, elite, fitting, turned
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.looking import look
 from bqvi.variational_bmc.loop import hull
-from bqvi.variational_bmc.remaining import Remaining, ascended
 from bqvi.variational_bmc.surrogate import Prior, Surrogate, believed, fit, log_posterior
 from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 
@@ -213,58 +211,6 @@ def test_one_evaluation_gone_astray_does_not_widen_where_it_is_looked():
     x = np.concatenate([np.random.default_rng(0).standard_normal((20, 2)), [[1e6, 0.0]]])
     near = hull(believed(x, banana(x), None, None, 20.0))
     assert np.abs([near.lower, near.upper]).max() < 5.0
-
-
-def remaining(gradients, noise):
-    """What three nodes leave at 20 targets of a surrogate of 12 points, and all of it."""
-    rng = np.random.default_rng(5)
-    x, t, nodes = rng.standard_normal((12, 2)), rng.standard_normal((20, 2)), rng.standard_normal((3, 2))
-    data = believed(x, banana(x), -2.0 * x if gradients else None, None, 1e3)
-    made = Surrogate.of(data, np.array([0.1, 0.3, 1.0, 1.0, -1.0]))
-    half = made.half(t)
-    left = Remaining.of(made, t, half, made.moments(t, half)[1], noise)
-    roots = []
-    for node in nodes:
-        left, root = left.with_node(node, t, half)
-        roots.append(root)
-    return made, left, np.array(roots)
-
-
-@pytest.mark.parametrize("gradients", [False, True])
-def test_what_nodes_leave_is_what_conditioning_leaves(gradients):
-    """Against the covariance of targets given nodes, by one dense solve."""
-    noise = 0.2
-    made, left, roots = remaining(gradients, noise)
-    both = np.concatenate([left.points, left.chosen])
-    half = made.half(both)
-    whole = made.covariance(both, both, half, half)
-    of_nodes = whole[20:, 20:] + (noise + made.rounding) * np.eye(3)
-    expected = np.diag(whole)[:20] - np.einsum(
-        "sj,js->s", whole[:20, 20:], np.linalg.solve(of_nodes, whole[20:, :20])
-    )
-    np.testing.assert_allclose(left.left, expected, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(left.rows, roots, rtol=1e-9, atol=1e-12)  # the sieve was the targets
-    np.testing.assert_allclose(left.factor @ left.factor.T, of_nodes, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("gradients", [False, True])
-def test_the_gradient_of_what_is_left_is_a_finite_difference_and_the_ascent_gains(gradients):
-    _, left, _ = remaining(gradients, 0.01)
-    criterion = InterquantileRange(None, left.left, np.random.default_rng(0).standard_normal(20))
-    u = np.random.default_rng(1).standard_normal((4, 2))
-    scores, gradient = left.score(criterion, u)
-
-    def numeric(e):
-        return (left.score(criterion, u + e)[0] - left.score(criterion, u - e)[0]) / 2e-5
-
-    found = np.stack([numeric(e) for e in 1e-5 * np.eye(2)], axis=1)
-    # scores are rounded to 1e-12, their differences by 1e-5 to 1e-7
-    np.testing.assert_allclose(gradient, found, rtol=1e-5, atol=1e-7)
-    point = ascended(left, criterion, u)
-    assert left.score(criterion, point[None])[0][0] > scores.max()
-    # one by one rather than together leads to no less than the best start either
-    alone = max(left.score(criterion, ascended(left, criterion, x[None])[None])[0][0] for x in u)
-    assert alone > scores.max()
 
 
 def test_variational_targets_are_where_q_is():
