@@ -16,7 +16,7 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
 from bqvi.variational_bmc.correction import Correction, resampled
-from bqvi.variational_bmc.surrogate import Prior, Surrogate, log_posterior
+from bqvi.variational_bmc.surrogate import Data, Prior, Surrogate, log_posterior
 
 Vector = np.ndarray
 
@@ -31,17 +31,17 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     """The standard deviation of log Z over the hyperparameters' posterior."""
     data, theta = surrogate.data, surrogate.theta
     prior = Prior.of(surrogate.dimension, data.learnt)
-    root = _root(surrogate, prior)
+    root = _root(data.thinned, theta, prior)
     u = found.u[resampled(found.weights, _DRAWS, seed)]
     known = surrogate.mean(u)
-    best, _ = log_posterior(data, prior, theta)
+    best, _ = log_posterior(data.thinned, prior, theta)
     sobol = qmc.Sobol(len(theta), scramble=True, rng=np.random.default_rng(seed))
     steps = np.clip(ndtri(np.clip(sobol.random(_SETS), 1e-9, 1 - 1e-9)), -_FURTHEST, _FURTHEST)
     log_weights, shifts = [0.0], [0.0]
     for step in steps:
         at = theta + root @ step
         try:
-            value, _ = log_posterior(data, prior, at)
+            value, _ = log_posterior(data.thinned, prior, at)
             other = Surrogate.of(data, at).mean(u)
         except np.linalg.LinAlgError:
             continue
@@ -51,9 +51,8 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     return float(np.sqrt(weights @ np.square(shifts)))
 
 
-def _root(surrogate: Surrogate, prior: Prior) -> Vector:
+def _root(data: Data, theta: Vector, prior: Prior) -> Vector:
     """R with R R^T the covariance of Laplace's approximation; never wider than the prior."""
-    data, theta = surrogate.data, surrogate.theta
     _, centre = log_posterior(data, prior, theta)
     rows = [(log_posterior(data, prior, theta + e)[1] - centre) / _STEP for e in _STEP * np.eye(len(theta))]
     scaled = -0.5 * (np.array(rows) + np.array(rows).T) * np.outer(prior.sd, prior.sd)

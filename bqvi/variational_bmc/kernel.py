@@ -20,10 +20,14 @@ so p and D ratios are all that any of it needs, and all that pull-backs to the h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 Vector = np.ndarray
+
+_IN_CACHE = 2**15
+"""Entries of a plane that is worked on at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,33 +64,47 @@ class InteractionKernel:
     def cross(self, x: Vector, y: Vector, slopes: bool = False) -> Vector:
         """Covariances of f at x (m, D) with f at y (n, D), then its n D derivatives: (m, n or n (D + 1))."""
         products = x @ y.T
-        values, slope = self._first(x, y, slopes)
-        values += self.quadratic * products * (1.0 + 0.5 * products) + self.constant
-        if slope is None:
-            return values
-        slope += (self.quadratic * (1.0 + products))[:, :, None] * x[:, None, :]
-        return np.concatenate([values, slope.reshape(len(x), -1)], axis=1)
-
-    def _first(self, x: Vector, y: Vector, slopes: bool) -> tuple[Vector, Vector | None]:
-        """The first term of `cross`."""
-        height, w = self.height, self.interaction
+        values: Vector = products * (1.0 + 0.5 * products)
+        values *= self.quadratic
+        values += self.constant
         if not slopes:
-            p = np.ones((len(x), len(y)))
-            for d, lengthscale in enumerate(self.lengthscales):
-                scaled = (x[:, d, None] - y[:, d]) / lengthscale
-                np.multiply(scaled, scaled, out=scaled)
-                scaled *= -0.5
-                np.exp(scaled, out=scaled)
-                scaled *= w
-                scaled += 1.0
-                p *= scaled
-            return height * (p - 1.0), None
+            values += self._first(x, y)
+            return values
+        m, (n, dimension) = len(x), y.shape
+        found = np.empty((m, n * (dimension + 1)))
+        products += 1.0
+        products *= self.quadratic
+        block = max(_IN_CACHE // (n * dimension), 1)
+        for rows in (slice(at, at + block) for at in range(0, m, block)):
+            first, slope = self._first_slopes(x[rows], y)
+            np.add(values[rows], first, out=found[rows, :n])
+            slope += products[rows] * x[rows].T[:, :, None]
+            found[rows, n:] = np.moveaxis(slope, 0, -1).reshape(len(first), -1)
+        return found
+
+    def _first(self, x: Vector, y: Vector) -> Vector:
+        """The first term of `cross`, (m, n)."""
+        p = np.ones((len(x), len(y)))
+        for d, lengthscale in enumerate(self.lengthscales):
+            scaled = (x[:, d, None] - y[:, d]) / lengthscale
+            np.multiply(scaled, scaled, out=scaled)
+            scaled *= -0.5
+            np.exp(scaled, out=scaled)
+            scaled *= self.interaction
+            scaled += 1.0
+            p *= scaled
+        found: Vector = self.height * (p - 1.0)
+        return found
+
+    def _first_slopes(self, x: Vector, y: Vector) -> tuple[Vector, Vector]:
+        """The same, and with the derivatives at y, (D, m, n)."""
+        height, w = self.height, self.interaction
         gap = x.T[:, :, None] - y.T[:, None, :]
         precision = (self.lengthscales**-2.0)[:, None, None]
         varying = w * np.exp(-0.5 * precision * gap**2)
         p = np.prod(1.0 + varying, axis=0)
         g = varying / (1.0 + varying) * gap * precision
-        return height * (p - 1.0), np.moveaxis(height * p * g, 0, -1).copy()
+        return height * (p - 1.0), height * p * g
 
     def pulled_back(self, x: Vector, y: Vector, weights: Vector) -> Vector:
         """Gradient in x (m, D) of sum_n weights_mn cov(f(x_m), observation n); weights as `cross` is wide."""
@@ -115,10 +133,13 @@ class InteractionKernel:
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """Points (n, D) whose covariance is wanted for one kernel after the other, with its pull-back."""
+    """Points (n, D) whose covariance is wanted for one kernel after the other, with its pull-back.
+
+    Derivatives are observed at the first ``slopes`` of them; N = n + slopes D observations in all.
+    """
 
     points: Vector
-    slopes: bool
+    slopes: int
     gap: Vector
     """X_d - y_d, (D, n, n)."""
     squares: Vector
@@ -126,8 +147,8 @@ class FixedPoints:
     """x . y, (n, n)."""
 
     @classmethod
-    def of(cls, points: Vector, slopes: bool) -> FixedPoints:
-        """Of points (n, D); ``slopes`` if derivatives are observed there too."""
+    def of(cls, points: Vector, slopes: int) -> FixedPoints:
+        """Of points (n, D); derivatives are observed at the first ``slopes`` of them too."""
         gap = points.T[:, :, None] - points.T[:, None, :]
         return cls(points, slopes, gap, gap**2, points @ points.T)
 
@@ -139,7 +160,7 @@ class FixedPoints:
         p = np.prod(ratio, axis=0)
         np.divide(varying, ratio, out=ratio)
         height = kernel.height
-        quadratic = self._quadratic()
+        quadratic = self.quadratic
         first = height * (p - 1.0)
         if self.slopes:
             p *= height
@@ -150,36 +171,39 @@ class FixedPoints:
         matrix[:n, :n] += kernel.constant
         return matrix, pullback
 
-    def _quadratic(self) -> Vector:
+    @cached_property
+    def quadratic(self) -> Vector:
         """x . y + (x . y)^2 / 2 and its derivatives, (N, N)."""
         t, x = self.products, self.points
         values = t * (1.0 + 0.5 * t)
         if not self.slopes:
             return values
         n, dimension = x.shape
-        full = np.empty((n * (dimension + 1),) * 2)
+        m = self.slopes
+        full = np.empty((n + m * dimension,) * 2)
         full[:n, :n] = values
-        full[:n, n:] = ((1.0 + t)[:, :, None] * x[:, None, :]).reshape(n, -1)
+        full[:n, n:] = ((1.0 + t[:, :m])[:, :, None] * x[:, None, :]).reshape(n, -1)
         full[n:, :n] = full[:n, n:].T
-        both = x[None, :, :, None] * x[:, None, None, :]  # [i, j, d, e] = x_jd x_ie
-        both = np.moveaxis(both, 1, 2)
+        both = full[n:, n:].reshape(m, dimension, m, dimension)  # [i, d, j, e]: x_jd x_ie
+        both[:] = x[:m, None, None, :] * x[:m].T[None, :, :, None]
         for d in range(dimension):
-            both[:, d, :, d] += 1.0 + t
-        full[n:, n:] = both.reshape(n * dimension, -1)
+            both[:, d, :, d] += 1.0 + t[:m, :m]
         return full
 
     def _with_slopes(self, first: Vector, p: Vector, u: Vector, precision: Vector) -> Vector:
         n, dimension = self.points.shape
-        g = u * self.gap * precision[:, None, None]
-        full = np.empty((n * (dimension + 1),) * 2)
+        m = self.slopes
+        g = u[:, :, :m] * self.gap[:, :, :m] * precision[:, None, None]
+        full = np.empty((n + m * dimension,) * 2)
         full[:n, :n] = first
-        full[:n, n:] = np.moveaxis(p * g, 0, -1).reshape(n, -1)
+        full[:n, n:] = np.moveaxis(p[:, :m] * g, 0, -1).reshape(n, -1)
         full[n:, :n] = full[:n, n:].T
+        p, g, squares = p[:m, :m], g[:, :m], self.squares[:, :m, :m] * precision[:, None, None]
         both = -np.einsum("dij,eij->idje", p * g, g)
-        bent = u * precision[:, None, None] * (1.0 - self.squares * precision[:, None, None])
+        bent = u[:, :m, :m] * precision[:, None, None] * (1.0 - squares)
         for d in range(dimension):
             both[:, d, :, d] = p * bent[d]
-        full[n:, n:] = both.reshape(n * dimension, -1)
+        full[n:, n:] = both.reshape(m * dimension, -1)
         return full
 
 
@@ -214,20 +238,26 @@ class Pullback:
 
     def _slopes(self, weights: Vector, of_values: Vector) -> tuple[Vector, float]:
         n, dimension = self.at.points.shape
+        m = self.at.slopes
         precision = (self.kernel.lengthscales**-2.0)[:, None, None]
         u, h = self.u, self.at.squares * precision
-        g = u * self.at.gap * precision
-        bent = u * precision * (1.0 - h)
-        cross = np.moveaxis(weights[:n, n:].reshape(n, n, dimension), -1, 0)
-        both = weights[n:, n:].reshape(n, dimension, n, dimension)
+        g = u[:, :, :m] * self.at.gap[:, :, :m] * precision
+        own_u, own_g, own_h, own_p = u[:, :m, :m], g[:, :m], h[:, :m, :m], self.p[:m, :m]
+        bent = own_u * precision * (1.0 - own_h)
+        cross = np.moveaxis(weights[:n, n:].reshape(n, m, dimension), -1, 0)
+        both = weights[n:, n:].reshape(m, dimension, m, dimension)
         own = np.einsum("idjd->dij", both).copy()
-        mixed = np.einsum("idje,dij->eij", both, g) - own * g  # over d != e
-        of_p = of_values + self.p * (2.0 * np.einsum("dij,dij->ij", cross, g))
-        of_p += self.p * (np.einsum("dij,dij->ij", own, bent) - np.einsum("dij,dij->ij", mixed, g))
-        of_g = self.p * (2.0 * cross - 2.0 * mixed)
-        of_bent = self.p * own
-        through_u = of_p * u + (of_g * g + of_bent * bent) * (1.0 - u)
+        mixed = np.einsum("idje,dij->eij", both, own_g) - own * own_g  # over d != e
+        of_p = of_values.copy()
+        of_p[:, :m] += self.p[:, :m] * (2.0 * np.einsum("dij,dij->ij", cross, g))
+        of_p[:m, :m] += own_p * (np.einsum("dij,dij->ij", own, bent) - np.einsum("dij,dij->ij", mixed, own_g))
+        of_g = 2.0 * self.p[:, :m] * cross
+        of_g[:, :m] -= 2.0 * own_p * mixed
+        of_bent = own_p * own
+        through_u = of_p * u
+        through_u[:, :, :m] += of_g * g * (1.0 - u[:, :, :m])
+        through_u[:, :m, :m] += of_bent * bent * (1.0 - own_u)
         lengths = np.einsum("dij,dij->d", through_u, h)
         lengths += np.einsum("dij,dij->d", of_g, -2.0 * g)
-        lengths += np.einsum("dij,dij->d", of_bent, u * precision * (4.0 * h - 2.0))
+        lengths += np.einsum("dij,dij->d", of_bent, own_u * precision * (4.0 * own_h - 2.0))
         return lengths, float(through_u.sum())

@@ -7,6 +7,14 @@ the surrogate has predicted: where it is wrong about the tails, its own density 
 look. Candidates are draws of q and of q widened. Scores of all candidates need their covariances with all
 targets, one matrix product. After each choice of a batch the variances and covariances are conditioned on it,
 exactly, by a rank-one update: values do not matter.
+
+With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1 that
+knew the evidence as well after 150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
+worse (gsKL .13, .81, .02; IMIQR .013, .015, .005); both with an ascent from the sieve.
+
+An ascent of the criterion from the best three candidates, by its exact gradient, was tried and left out: on
+Rosenbrock 4 at 70 evaluations it had a median gsKL of .040 in eight runs, the sieve .030 (four runs each were
+the better), for 5 to 10 ms more an evaluation.
 """
 
 from __future__ import annotations
@@ -48,6 +56,7 @@ def look(
     allowed: Vector,
     first: Vector | None = None,
     surprise: float = 1.0,
+    variational: bool = False,
 ) -> Vector:
     """Return ``count`` points (count, D) of the frame.
 
@@ -57,16 +66,13 @@ def look(
     allowed : (M,), which of the correction's draws may be evaluated.
     first : (D,), a point to begin the batch with.
     surprise : mean squared standardised error of the surrogate's recent predictions.
+    variational : the range is integrated against q (VIQR), not against the surrogate's density (IMIQR).
     """
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
     temper = float(np.clip(_TEMPERS[1] / np.sqrt(surprise), *_TEMPERS))
-    log_range = (
-        temper * (found.mean - found.mean.max())
-        - found.log_proposal
-        + spread
-        + np.log1p(-np.exp(-2.0 * spread))
-    )
+    log_density = found.log_q if variational else temper * (found.mean - found.mean.max())
+    log_range = log_density - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
     share = np.exp(log_range - log_range.max())
     targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)

@@ -57,6 +57,7 @@ class Settings:
     draws : of the correction. final_draws : of the last one.
     samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
     learnt_noise : whether values are noisy and nobody knows how much.
+    variational : whether nodes are sought by q (VIQR), not by the surrogate's density (IMIQR).
     """
 
     batch: int = 5
@@ -67,6 +68,7 @@ class Settings:
     climbs: int = 16
     fits: int = 15
     learnt_noise: bool = False
+    variational: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,13 +182,13 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
         return state, learnt
     again = _restarted(state, learnt)
     if again is not None:
-        state, learnt = _learn(again, settings, seed, final)
+        state, learnt = _learn(again, settings, seed, final, restarted=True)
         if learnt.found.effective > LEAST_EFFECTIVE:
             return state, learnt
     good = state.evaluations[~state.evaluations.failed]
     mean, covariance = elite(good.points, good.values)
     again = replace(state, mean=mean, covariance=covariance, q=None)
-    state, learnt = _learn(again, settings, seed, final, climbing=False)
+    state, learnt = _learn(again, settings, seed, final, climbing=False, restarted=True)
     return replace(state, mean=mean, covariance=covariance), learnt
 
 
@@ -204,12 +206,17 @@ def _restarted(state: State, learnt: Learnt) -> State | None:
 
 
 def _learn(
-    state: State, settings: Settings, seed: int, final: bool, climbing: bool = True
+    state: State,
+    settings: Settings,
+    seed: int,
+    final: bool,
+    climbing: bool = True,
+    restarted: bool = False,
 ) -> tuple[State, Learnt]:
     frame = _next_frame(state)
     theta, q = _carried(state, frame)
     known = theta
-    theta, reach, data = _fitted(state, frame, theta, settings, final)
+    theta, reach, data = _fitted(state, frame, theta, settings, final, restarted)
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
     near = hull(data)
@@ -234,18 +241,20 @@ def _learn(
 
 
 def _fitted(
-    state: State, frame: Frame, theta: Vector | None, settings: Settings, final: bool
+    state: State, frame: Frame, theta: Vector | None, settings: Settings, final: bool, restarted: bool
 ) -> tuple[Vector, float, Data]:
     """Hyperparameters, how far down values are believed as they are, and the data so believed.
 
-    Now and then the other reach is tried too; the evidence decides.
+    Now and then, but not at the end, the other reach is tried too; the evidence decides. With
+    gradients a restart keeps what has been fitted to the same evaluations just before.
     """
     n, dimension = len(state), len(frame.shift)
     iterations = settings.fits * (3 if theta is None else 1)
     reach = state.reach or REACHES[0] * dimension
     data = data_in(state, frame, reach, settings)
     many = len(data.residuals) > _MANY
-    if theta is not None and many and not final and n < _OFTEN * state.fitted_at:
+    restarted = restarted and data.gradients is not None
+    if theta is not None and not final and (restarted or (many and n < _OFTEN * state.fitted_at)):
         return theta, reach, data
     warm = theta
     theta, evidence = fit(data, warm, iterations)
@@ -253,7 +262,7 @@ def _fitted(
         # noise and short lengthscales explain the same few values: the other explanation is tried anew
         again, better = fit(data, None, 2 * iterations)
         theta, evidence = (again, better) if better > evidence else (theta, evidence)
-    if data.log_slope == 0.0 and reach == REACHES[0] * dimension:
+    if final or restarted or (data.log_slope == 0.0 and reach == REACHES[0] * dimension):
         return theta, reach, data
     if n // settings.batch % (2 if n < 80 else 4) == 0:
         other = float(dimension) * (REACHES[1] if reach == REACHES[0] * dimension else REACHES[0])
@@ -384,7 +393,7 @@ def _mode(surrogate: Surrogate) -> Vector | None:
     return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
 
 
-def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
+def with_next(state: State, learnt: Learnt, count: int, seed: int, variational: bool = False) -> State:
     """The state with ``count`` points to evaluate next."""
     noise = learnt.surrogate.learnt_noise
     if state.evaluations.noise_variance is not None:
@@ -393,7 +402,8 @@ def with_next(state: State, learnt: Learnt, count: int, seed: int) -> State:
     allowed = learnt.found.feasible > 0.5
     if not allowed.any():
         allowed = np.ones(len(allowed), bool)
-    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, surprise(state))
+    worse = surprise(state)
+    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, worse, variational)
     mean, variance = learnt.surrogate.moments(u)
     predicted = np.stack([mean, variance + noise], axis=1)
     return replace(state, pending=state.frame.out(u), pending_predicted=predicted)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -94,6 +94,7 @@ def vbmc(
     n_jobs: int = 1,
     evaluations: Sequence[Any] | None = None,
     initial: int | None = None,
+    acquisition: Literal["imiqr", "viqr"] = "imiqr",
     tolerance: float | None = 0.05,
     max_seconds: float | None = None,
     progress: bool = False,
@@ -121,6 +122,9 @@ def vbmc(
         They count in the budget, and in place of the first design.
     initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
         before a climb to the mode.
+    acquisition : where to evaluate next, exact or noisy: where it leaves least of the density's interquantile
+        range, integrated against the surrogate, tempered ("imiqr"), or against the variational posterior
+        ("viqr"; Acerbi 2020, Eqs 7 and 8). The second looks nowhere that the posterior is not yet.
     tolerance : of the sd of the log evidence, nats: converged only below it. ``None``: spend the budget.
     max_seconds : stop after a step that ends later than this.
     progress : show evaluations, ELBO and sd.
@@ -145,7 +149,7 @@ def vbmc(
     start, evaluations = _start(start), _made(evaluations)
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
     target = Target(log_joint, coordinates, gradient, noise_sd, executor, n_jobs)
-    job = _job(target, budget, batch, tolerance, max_seconds, callback, progress, seed, resume)
+    job = _job(target, budget, batch, acquisition, tolerance, max_seconds, callback, progress, seed, resume)
     first = _design(target, start, initial, job, evaluations)
     state = first if resume is None else _resumed(resume, job)
     return _driven(job, state)
@@ -225,6 +229,7 @@ def _job(
     target: Target,
     budget: int | None,
     batch: int | None,
+    acquisition: str,
     tolerance: float | None,
     max_seconds: float | None,
     callback: Any,
@@ -233,6 +238,8 @@ def _job(
     resume: Any,
 ) -> _Job:
     require_seed("seed", seed)
+    if acquisition not in ("imiqr", "viqr"):
+        raise ValueError(f'acquisition is {acquisition!r}; it must be "imiqr" or "viqr"')
     if tolerance is not None:
         require_above("tolerance", tolerance, 0.0)
     if max_seconds is not None:
@@ -245,7 +252,12 @@ def _job(
     total = 50 * (dimension + 2) if budget is None else require_integer("budget", budget, _least(target))
     each = (3 if target.has_gradient else 5) if batch is None else require_integer("batch", batch, 1)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
-    settings = Settings(batch=each, few=None if batch is None else each, learnt_noise=target.noise_unknown)
+    settings = Settings(
+        batch=each,
+        few=None if batch is None else each,
+        learnt_noise=target.noise_unknown,
+        variational=acquisition == "viqr",
+    )
     return _Job(target, settings, total, tolerance, max_seconds, callback, progress, number)
 
 
@@ -351,7 +363,7 @@ def _run(job: _Job, state: State, keep: Callable[[State], None]) -> VBMCResult:
             return _finished(job, before, "seconds")
         learned = replace(learned, rows=rows)
         size = loop.batch_size(learned, job.settings)
-        state = loop.with_next(learned, learnt, size, seed)
+        state = loop.with_next(learned, learnt, size, seed, job.settings.variational)
         state = replace(state, seconds=state.seconds + time.perf_counter() - began)
         keep(state)
         if job.callback is not None:

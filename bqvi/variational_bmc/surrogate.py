@@ -8,13 +8,14 @@ Three choices make it one, and each is made apart:
   more than ``reach`` nats below the best is of no use to the posterior but would bend the surrogate: beyond
   ``reach`` depths grow with their logarithm only, reach (1 + log(depth / reach)), and are noisy (Acerbi 2020,
   "noise shaping"), with sd = reach log(depth / reach) / 10;
-- the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors;
+- the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors. Where
+  gradients make many observations, some suffice for it (`Data.thinned`);
 - the *posterior* (`Surrogate`): mean, variance, covariances, and the expectation under diagonal Gaussians.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +32,9 @@ LEAST_NOISE = 1e-6
 _ROUNDING = 1e-11
 """That fraction of the largest prior variance is rounding."""
 _STEEP = 0.1
+ENOUGH = 200
+"""Observations that hyperparameters are fitted to."""
+_FEWEST = 10
 _UNKNOWN = 1e12
 """Noise of a derivative that could not be computed."""
 TOP_VARIANCE = 100.0
@@ -43,11 +47,11 @@ class Data:
 
     Attributes
     ----------
-    points : (n, D). values : (n,). gradients : (n, D) or ``None``.
-    noise : (n,), variances of the values; with gradients (n (D + 1),).
+    points : (n, D). values : (n,). gradients : (m, D), at the first m points (all, as a rule), or ``None``.
+    noise : (n + m D,), variances of the values and of the gradients.
     top : the prior mean's maximum.
     learnt : whether a noise common to all values is a hyperparameter, besides ``noise``.
-    log_slope : sum of the log derivatives of what is modelled in what was observed.
+    log_slopes : (n,), log derivatives of what is modelled in what was observed, at each point.
     """
 
     points: Vector
@@ -55,8 +59,18 @@ class Data:
     gradients: Vector | None
     noise: Vector
     top: float
-    learnt: bool = False
-    log_slope: float = 0.0
+    learnt: bool
+    log_slopes: Vector
+
+    @property
+    def log_slope(self) -> float:
+        """Their sum over all observations."""
+        steep = (
+            0
+            if self.gradients is None
+            else self.points.shape[1] * self.log_slopes[: len(self.gradients)].sum()
+        )
+        return float(self.log_slopes.sum() + steep)
 
     @cached_property
     def residuals(self) -> Vector:
@@ -65,12 +79,35 @@ class Data:
         if self.gradients is None:
             result: Vector = first
             return result
-        return np.concatenate([first, (self.gradients + self.points).reshape(-1)])
+        return np.concatenate([first, (self.gradients + self.points[: len(self.gradients)]).reshape(-1)])
 
     @cached_property
     def fixed(self) -> FixedPoints:
         """The points, ready for a fit."""
-        return FixedPoints.of(self.points, self.gradients is not None)
+        return FixedPoints.of(self.points, 0 if self.gradients is None else len(self.gradients))
+
+    @cached_property
+    def thinned(self) -> Data:
+        """All values, but gradients only at the points nearest the middle: ``ENOUGH`` observations.
+
+        More, where values alone are more: gradients at ``_FEWEST`` points stay. All are kept where they are
+        no more than that.
+        """
+        if self.gradients is None or len(self.residuals) <= ENOUGH:
+            return self
+        n, dimension = self.points.shape
+        m = min(max((ENOUGH - n) // dimension, _FEWEST), n)
+        order = np.argsort(np.einsum("nd,nd->n", self.points, self.points), kind="stable")
+        of_slopes = self.noise[n:].reshape(-1, dimension)[order[:m]]
+        noise = np.concatenate([self.noise[:n][order], of_slopes.reshape(-1)])
+        return replace(
+            self,
+            points=self.points[order],
+            values=self.values[order],
+            gradients=self.gradients[order[:m]],
+            noise=noise,
+            log_slopes=self.log_slopes[order],
+        )
 
 
 def believed(
@@ -94,8 +131,7 @@ def believed(
         slopes = LEAST_NOISE + shaped[:, None] + 1e-8 * gradients**2
         slopes[unknown] = _UNKNOWN
         variance = np.concatenate([variance, slopes.reshape(-1)])
-    log_slope = -float(np.log(excess).sum()) * (1 if gradients is None else 1 + points.shape[1])
-    return Data(points, values, gradients, variance, top, learnt, log_slope)
+    return Data(points, values, gradients, variance, top, learnt, -np.log(excess))
 
 
 @dataclass(frozen=True)
@@ -165,8 +201,9 @@ def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector,
     """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean).
 
     And the log of that density times the evidence of what was observed, which compares data believed
-    differently.
+    differently. Gradients are thinned.
     """
+    data = data.thinned
     prior = Prior.of(data.points.shape[1], data.learnt)
     starts = [prior.mean, _bent(prior.mean, data)] if start is None else [start]
     best, best_value = starts[0], np.inf

@@ -50,8 +50,9 @@ def test_rosenbrock_from_values_and_from_gradients():
 
 def test_noise_known_or_not():
     problem = testing.rosenbrock(2)
-    for sd in (0.5, "unknown"):
-        found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), noise_sd=sd, budget=40, tolerance=None)
+    for sd, by in ((0.5, "imiqr"), (0.5, "viqr"), ("unknown", "imiqr")):
+        options = {"noise_sd": sd, "acquisition": by, "budget": 40, "tolerance": None}
+        found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), **options)
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
 
 
@@ -102,6 +103,7 @@ def test_what_was_evaluated_before_counts():
     [
         ({"budget": 3}, ValueError, "budget is 3"),
         ({"batch": 0}, ValueError, "batch is 0"),
+        ({"acquisition": "eiv"}, ValueError, "acquisition is 'eiv'"),
         ({"initial": 1}, ValueError, "initial is 1"),
         ({"initial": 50, "budget": 20}, ValueError, "below initial"),
         ({"tolerance": -1.0}, ValueError, "tolerance is -1"),

@@ -7,7 +7,16 @@ import torch
 import gp
 from bqvi.variational_bmc.kernel import FixedPoints, InteractionKernel
 from bqvi.variational_bmc.laplace import hessian, laplace
-from bqvi.variational_bmc.surrogate import Prior, Surrogate, believed, fit, kernel_of, log_posterior
+from bqvi.variational_bmc.surrogate import (
+    ENOUGH,
+    Prior,
+    Surrogate,
+    _noises,
+    believed,
+    fit,
+    kernel_of,
+    log_posterior,
+)
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((9, 3))
@@ -43,7 +52,7 @@ def surrogate(gradients, n=20, learnt=False):
 
 def test_covariances_are_autodiff_of_the_kernel():
     made, n = kernel(), len(POINTS)
-    matrix, _ = FixedPoints.of(POINTS, True).covariance(made)
+    matrix, _ = FixedPoints.of(POINTS, len(POINTS)).covariance(made)
     x, y = torch.tensor(POINTS[0]), torch.tensor(POINTS[1])
     grad_y = torch.func.grad(lambda a, b: in_torch(made, a, b), 1)
     assert matrix[0, 1] == pytest.approx(float(in_torch(made, x, y)))
@@ -58,7 +67,7 @@ def test_covariances_are_autodiff_of_the_kernel():
 @pytest.mark.parametrize("with_slopes", [False, True])
 def test_pullbacks_are_finite_differences(with_slopes):
     theta = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6])
-    fixed = FixedPoints.of(POINTS, with_slopes)
+    fixed = FixedPoints.of(POINTS, len(POINTS) if with_slopes else 0)
     matrix, pullback = fixed.covariance(kernel_of(theta, 3))
     weights = RNG.standard_normal(matrix.shape)
     weights = weights + weights.T
@@ -75,6 +84,44 @@ def test_pullbacks_are_finite_differences(with_slopes):
 
     numeric = np.stack([(crossed(OTHERS + e) - crossed(OTHERS - e)) / 2e-5 for e in 1e-5 * np.eye(3)], axis=1)
     np.testing.assert_allclose(made.pulled_back(OTHERS, POINTS, wide), numeric, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("slopes_at", [1, 4])
+def test_derivatives_at_the_first_points_are_rows_of_those_at_all(slopes_at):
+    n, kept = len(POINTS), len(POINTS) + 3 * slopes_at
+    whole, of_whole = FixedPoints.of(POINTS, n).covariance(kernel())
+    part, of_part = FixedPoints.of(POINTS, slopes_at).covariance(kernel())
+    np.testing.assert_allclose(part, whole[:kept, :kept], rtol=1e-12, atol=1e-14)
+    weights = np.zeros_like(whole)
+    square = RNG.standard_normal(part.shape)
+    weights[:kept, :kept] = square + square.T
+    np.testing.assert_allclose(of_part(square + square.T), of_whole(weights), rtol=1e-10, atol=1e-10)
+
+
+def test_thinned_data_are_the_nearest_rows_and_give_a_fit_its_gradient():
+    x = np.random.default_rng(3).standard_normal((90, 3)) * np.linspace(0.5, 4.0, 90)[:, None]
+    data = believed(x, log_joint(x), slopes(x), np.linspace(0.1, 0.2, 90), 10.0)
+    few = data.thinned
+    m = len(few.gradients)
+    assert len(few.residuals) == len(few.noise)
+    assert ENOUGH - 3 < len(few.residuals) <= ENOUGH
+    assert few.thinned is few
+    depth = np.linalg.norm(few.points, axis=1)
+    assert depth[:m].max() <= depth[m:].min()
+    order = [int(np.flatnonzero((x == point).all(1))[0]) for point in few.points]
+    assert sorted(order) == list(range(90))
+    rows = np.concatenate([order, (90 + 3 * np.array(order[:m])[:, None] + np.arange(3)).ravel()])
+    np.testing.assert_array_equal(few.residuals, data.residuals[rows])
+    np.testing.assert_array_equal(few.noise, data.noise[rows])
+    excess = np.exp(-data.log_slopes)
+    assert few.log_slope == pytest.approx(-np.log(excess).sum() - 3 * np.log(excess[order[:m]]).sum())
+    prior = Prior.of(3, False)
+    # the evidence of a part is that of its rows' covariance
+    matrix = data.fixed.covariance(kernel_of(prior.mean, 3))[0] + np.diag(_noises(data, prior.mean))
+    part, residuals = matrix[np.ix_(rows, rows)], data.residuals[rows]
+    normal = residuals @ np.linalg.solve(part, residuals) + np.linalg.slogdet(2.0 * np.pi * part)[1]
+    value = log_posterior(few, prior, prior.mean)[0]
+    assert value == pytest.approx(-0.5 * normal, rel=1e-6)
 
 
 def test_without_interactions_functions_are_sums():

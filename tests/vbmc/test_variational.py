@@ -1,5 +1,7 @@
 """q, its correction and the choice of nodes: against finite differences, closed forms and brute force."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -209,3 +211,21 @@ def test_one_evaluation_gone_astray_does_not_widen_where_it_is_looked():
     x = np.concatenate([np.random.default_rng(0).standard_normal((20, 2)), [[1e6, 0.0]]])
     near = hull(believed(x, banana(x), None, None, 20.0))
     assert np.abs([near.lower, near.upper]).max() < 5.0
+
+
+def test_variational_targets_are_where_q_is():
+    """With q on one of two modes, VIQR evaluates there; IMIQR also where only the surrogate has mass."""
+    x = np.concatenate(
+        [np.random.default_rng(2).standard_normal((8, 2)) * 0.5 + [c, 0.0] for c in (-3.0, 3.0)]
+    )
+    values = np.logaddexp(*(-((x - [c, 0.0]) ** 2).sum(1) for c in (3.0, -3.0)))
+    made = Surrogate.of(believed(x, values, None, None, 1e3), np.array([0.3, 0.3, 1.0, 2.0, -3.0]))
+    q = Mixture(np.ones(1), np.array([[3.0, 0.0]]), np.array([[0.6, 0.6]]))
+    wide = Mixture(np.full(2, 0.5), np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full((2, 2), 0.8))
+    found = correct(made, wide, 512, 0)
+    found = replace(found, log_q=q.log_density(found.u))
+    allowed = np.ones(512, bool)
+    by_q = look(made, found, 6, 1.0, 0, allowed, variational=True)
+    by_density = look(made, found, 6, 1.0, 0, allowed)
+    assert (by_q[:, 0] > 0.0).all()
+    assert 0 < (by_density[:, 0] > 0.0).sum() < 6
