@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import Values
+from bqvi.files import write_arrays
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import State
 from bqvi.inference.trace import COLUMNS, Row, Trace
@@ -55,12 +55,7 @@ def write(
         "columns": list(trace.columns),
         **{name: getattr(state, name) for name in _COUNTS},
     }
-    target = Path(path)
-    temporary = target.with_name(target.name + ".part")
-    with temporary.open("wb") as file:
-        arrays["header"] = np.array(json.dumps(header, default=_plain))
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    os.replace(temporary, target)
+    write_arrays(path, header, arrays, _plain)
 
 
 def read(path: str | Path) -> Checkpoint:

@@ -7,13 +7,13 @@ follow from the nodes and the hyperparameters.
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bqvi.files import write_arrays
 from bqvi.quadrature.bayesian import State
 from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
@@ -43,12 +43,7 @@ def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
         "seconds": state.seconds,
         "resting": [] if fits is None else list(fits.resting),
     }
-    arrays["header"] = np.array(json.dumps(header))
-    target = Path(path)
-    temporary = target.with_name(target.name + ".part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    os.replace(temporary, target)
+    write_arrays(path, header, arrays)
 
 
 def read(path: str | Path) -> tuple[State, dict[str, Any]]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bqvi.files import write_arrays
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.loop import Row, State
@@ -57,12 +57,7 @@ def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
         "fitted_at": state.fitted_at,
         "faults": list(made.faults),
     }
-    arrays["header"] = np.array(json.dumps(header))
-    target = Path(path)
-    temporary = target.with_name(target.name + ".part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    os.replace(temporary, target)
+    write_arrays(path, header, arrays)
 
 
 def read(path: str | Path) -> tuple[State, dict[str, Any]]:

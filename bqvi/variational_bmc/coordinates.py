@@ -25,137 +25,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-MARGIN = 0.01
-"""How far a plausible bound is moved off the hard bound that it lies on, in widths."""
-INNER = 0.1
-"""A bounded parameter without plausible bounds has [INNER, 1 - INNER] of its interval as such."""
-_LARGEST_EXPONENT = 700.0  # e^700 is still a number
-
-Bound = float | Sequence[float] | np.ndarray | None
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """The map u = shift + matrix v.
-
-    Attributes
-    ----------
-    shift : (D,)
-    matrix : (D, D), invertible; not necessarily triangular.
-    """
-
-    shift: np.ndarray
-    matrix: np.ndarray
-
-    def __post_init__(self) -> None:
-        shift, matrix = np.asarray(self.shift, float), np.asarray(self.matrix, float)
-        if shift.ndim != 1 or matrix.shape != (len(shift), len(shift)):
-            raise ValueError(
-                f"shift has shape {shift.shape} and matrix {matrix.shape}; they must be (D,) and (D, D)"
-            )
-        if not (np.isfinite(shift).all() and np.isfinite(matrix).all()):
-            raise ValueError("shift or matrix has NaN or infinite entries")
-        if not np.isfinite(np.linalg.slogdet(matrix)[1]):
-            raise ValueError("matrix is singular; it must be invertible")
-        object.__setattr__(self, "shift", shift)
-        object.__setattr__(self, "matrix", matrix)
-
-    @classmethod
-    def identity(cls, dimension: int) -> Self:
-        """The map that does nothing."""
-        return cls(np.zeros(dimension), np.eye(dimension))
-
-    def forward(self, v: np.ndarray) -> np.ndarray:
-        """Return u (n, D) for v (n, D)."""
-        out: np.ndarray = self.shift + v @ self.matrix.T
-        return out
-
-    def inverse(self, u: np.ndarray) -> np.ndarray:
-        """Return v (n, D) for u (n, D)."""
-        return np.linalg.solve(self.matrix, (u - self.shift).T).T
-
-    def after(self, inner: Affine) -> Affine:
-        """The map v -> self(inner(v))."""
-        return Affine(self.forward(inner.shift[None])[0], self.matrix @ inner.matrix)
-
-    @cached_property
-    def log_determinant(self) -> float:
-        """Log |det matrix|."""
-        return float(np.linalg.slogdet(self.matrix)[1])
-
-
-@dataclass(frozen=True)
-class _Chart:
-    """A monotone map from the line onto an interval (a, b)."""
-
-    name: str
-    forward: Callable[[Any, Any, Any], Any]
-    inverse: Callable[[Any, Any, Any], Any]
-    log_slope: Callable[[Any, Any, Any], Any]
-    log_slope_gradient: Callable[[Any], Any]
-
-    def __reduce__(self) -> Any:
-        """By name: functions without one cannot be pickled, and results travel between processes."""
-        return _chart, (self.name,)
-
-
-def _exp(t: Any) -> Any:
-    return np.exp(np.minimum(t, _LARGEST_EXPONENT))
-
-
-def _between(t: Any, a: Any, b: Any) -> Any:
-    near_a = a + (b - a) * ndtr(np.minimum(t, 0.0))  # from the nearer bound: nothing is lost beside it
-    return np.where(t < 0.0, near_a, b - (b - a) * ndtr(-np.maximum(t, 0.0)))
-
-
-def _between_inverse(x: Any, a: Any, b: Any) -> Any:
-    from_a, from_b = (x - a) / (b - a), (b - x) / (b - a)
-    return np.where(from_a < 0.5, ndtri(np.minimum(from_a, 0.5)), -ndtri(np.minimum(from_b, 0.5)))
-
-
-_CHARTS = (
-    _Chart(
-        "line",
-        lambda t, a, b: t,
-        lambda x, a, b: x,
-        lambda t, a, b: np.zeros_like(t),
-        np.zeros_like,
-    ),
-    _Chart(
-        "above",
-        lambda t, a, b: a + _exp(t),
-        lambda x, a, b: np.log(x - a),
-        lambda t, a, b: t,
-        np.ones_like,
-    ),
-    _Chart(
-        "below",
-        lambda t, a, b: b - _exp(-t),
-        lambda x, a, b: -np.log(b - x),
-        lambda t, a, b: -t,
-        lambda t: -np.ones_like(t),
-    ),
-    _Chart(
-        "between",
-        _between,
-        _between_inverse,
-        lambda t, a, b: np.log(b - a) - 0.5 * t * t - 0.5 * math.log(2.0 * math.pi),
-        lambda t: -t,
-    ),
+from bqvi.variational_bmc.affine import Affine
+from bqvi.variational_bmc.bounds import (
+    Bound,
+    count_of,
+    names_of,
+    plausible_box,
+    require_order,
+    turning_of,
+    vector_of,
 )
-
-
-def _chart(name: str) -> _Chart:
-    return next(chart for chart in _CHARTS if chart.name == name)
+from bqvi.variational_bmc.charts import CHARTS, Chart, bounded_exp
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,12 +98,12 @@ class Coordinates:
         return a, b
 
     @cached_property
-    def _columns(self) -> tuple[tuple[_Chart, np.ndarray], ...]:
+    def _columns(self) -> tuple[tuple[Chart, np.ndarray], ...]:
         """Each chart with the coordinates that it serves."""
         a, b = self._window
         kind = np.isfinite(a) + 2 * np.isfinite(b)
         return tuple(
-            (chart, np.flatnonzero(kind == i)) for i, chart in enumerate(_CHARTS) if (kind == i).any()
+            (chart, np.flatnonzero(kind == i)) for i, chart in enumerate(CHARTS) if (kind == i).any()
         )
 
     @cached_property
@@ -330,7 +217,7 @@ class Coordinates:
         points = self._require("points", points, self.dimension)
         gradients = self._require("gradients", gradients, self.n_parameters)
         _, half = self._standard
-        slopes = _exp(self._apply("log_slope", self._raw(points)))
+        slopes = bounded_exp(self._apply("log_slope", self._raw(points)))
         out: np.ndarray = (gradients[:, self.free] * slopes * half) @ self.affine.matrix
         return out
 
@@ -445,157 +332,18 @@ def make_coordinates(
         "plausible_lower": plausible_lower,
         "plausible_upper": plausible_upper,
     }
-    count = _count(bounds, names, dimension)
-    low = _vector("lower", lower, count, -np.inf)
-    high = _vector("upper", upper, count, np.inf)
-    titles = _names(names, count)
-    turning = _periodic(periodic, count)
-    _require_order(titles, low, high, turning)
+    count = count_of(bounds, names, dimension)
+    low = vector_of("lower", lower, count, -np.inf)
+    high = vector_of("upper", upper, count, np.inf)
+    titles = names_of(names, count)
+    turning = turning_of(periodic, count)
+    require_order(titles, low, high, turning)
     given = (
-        _vector("plausible_lower", plausible_lower, count, np.nan),
-        _vector("plausible_upper", plausible_upper, count, np.nan),
+        vector_of("plausible_lower", plausible_lower, count, np.nan),
+        vector_of("plausible_upper", plausible_upper, count, np.nan),
     )
-    box = _plausible(titles, low, high, turning, *given)
+    box = plausible_box(titles, low, high, turning, *given)
     free = int((low < high).sum())
     if free == 0:
         raise ValueError("lower equals upper for every parameter; at least one must be free")
     return Coordinates(titles, low, high, *box, turning, Affine.identity(free))
-
-
-def _count(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension: int | None) -> int:
-    """P, on which all vectors must agree."""
-    lengths = {name: len(np.atleast_1d(value)) for name, value in bounds.items() if np.ndim(value) > 0}  # type: ignore[arg-type]
-    if names is not None:
-        lengths["names"] = len(names)
-    if dimension is not None:
-        lengths["dimension"] = dimension
-    if not lengths:
-        raise ValueError(
-            "the number of parameters is not known; give lower, upper, plausible_lower or plausible_upper "
-            "as an array with one entry for each parameter"
-        )
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"the lengths disagree: {told}; each must have one entry for each parameter")
-    count = next(iter(lengths.values()))
-    if count < 1:
-        raise ValueError("there are no parameters; give at least one")
-    return count
-
-
-def _vector(name: str, value: Bound, count: int, missing: float) -> np.ndarray:
-    if value is None:
-        return np.full(count, missing)
-    try:
-        vector = np.asarray(value, float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}; it must be a number or an array ({count},)") from None
-    if vector.shape not in ((), (count,)):
-        raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({count},)")
-    return np.broadcast_to(vector, (count,)).copy()
-
-
-def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise TypeError(f"names is {names!r}; it must be a sequence of {count} names")
-    titles = tuple(f"x{i}" for i in range(count)) if names is None else tuple(map(str, names))
-    if len(set(titles)) < count:
-        raise ValueError(f"names is {list(titles)}; the names must differ")
-    return titles
-
-
-def _periodic(periodic: Any, count: int) -> np.ndarray:
-    given = np.asarray(periodic)
-    if given.size == 0:
-        return np.zeros(count, bool)
-    if given.dtype == bool and given.shape == (count,):
-        return given.copy()
-    whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
-    if not whole or given.min() < 0 or given.max() >= count:
-        raise ValueError(f"periodic is {periodic!r}; it must be indices below {count}, or {count} booleans")
-    return np.isin(np.arange(count), given)
-
-
-def _require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, turning: np.ndarray) -> None:
-    for i, name in enumerate(names):
-        if math.isnan(low[i]) or math.isnan(high[i]):
-            raise ValueError(f"{name} has a bound that is NaN; give a number, or -inf and inf for none")
-        if low[i] > high[i]:
-            raise ValueError(
-                f"{name} has lower = {low[i]:.6g} above upper = {high[i]:.6g}; lower must be below upper, or "
-                "equal to it for a fixed parameter"
-            )
-        if low[i] == high[i] and math.isinf(low[i]):
-            raise ValueError(f"{name} has both bounds at {low[i]}; give a number to fix it")
-        if turning[i] and not math.isfinite(high[i] - low[i]):
-            raise ValueError(f"{name} is periodic and needs a finite lower and upper, a period apart")
-
-
-def _plausible(
-    names: tuple[str, ...],
-    low: np.ndarray,
-    high: np.ndarray,
-    turning: np.ndarray,
-    given_low: np.ndarray,
-    given_high: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Plausible bounds, strictly inside the hard ones."""
-    out_low, out_high = given_low.copy(), given_high.copy()
-    for i, name in enumerate(names):
-        a, b = float(low[i]), float(high[i])
-        if a == b:  # fixed: the interval has no meaning
-            out_low[i] = out_high[i] = a
-            continue
-        p, q = _filled(name, a, b, float(given_low[i]), float(given_high[i]))
-        if not p < q:
-            raise ValueError(
-                f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}; "
-                "plausible_lower must be below plausible_upper"
-            )
-        if turning[i]:
-            out_low[i], out_high[i] = _within_period(name, a, b, p, q)
-        else:
-            _require_within(name, a, b, p, q)
-            out_low[i], out_high[i] = _off_the_bounds(a, b, p, q)
-    return out_low, out_high
-
-
-def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
-    """Plausible bounds in the place of those that are missing."""
-    bounded = math.isfinite(b - a)
-    for side, value in (("plausible_lower", p), ("plausible_upper", q)):
-        if math.isinf(value) or (math.isnan(value) and not bounded):
-            told = "is missing" if math.isnan(value) else f"is {value}"
-            raise ValueError(
-                f"{side} of {name} {told}; without two finite bounds a parameter needs plausible ones"
-            )
-    p = a + INNER * (b - a) if math.isnan(p) else p
-    q = b - INNER * (b - a) if math.isnan(q) else q
-    return p, q
-
-
-def _within_period(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
-    if min(q, b) < max(p, a):
-        raise ValueError(
-            f"{name} has its plausible interval [{p:.6g}, {q:.6g}] outside of its period [{a:.6g}, {b:.6g}]"
-        )
-    middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - MARGIN) * (b - a))
-    return middle - half, middle + half
-
-
-def _require_within(name: str, a: float, b: float, p: float, q: float) -> None:
-    if p < a or q > b:
-        raise ValueError(
-            f"{name} has its plausible interval [{p:.6g}, {q:.6g}] outside of its bounds [{a:.6g}, {b:.6g}]; "
-            "the plausible bounds must lie inside of the bounds"
-        )
-
-
-def _off_the_bounds(a: float, b: float, p: float, q: float) -> tuple[float, float]:
-    width = b - a if math.isfinite(b - a) else q - p
-    low = max(p, a + MARGIN * width) if math.isfinite(a) else p
-    high = min(q, b - MARGIN * width) if math.isfinite(b) else q
-    if low < high:
-        return low, high
-    # An interval squeezed against a bound: a part of its own width will do.
-    return p + MARGIN * (q - p) * (p == a), q - MARGIN * (q - p) * (q == b)

@@ -18,9 +18,7 @@ middle of the plausible interval, and the mean is wrapped afterwards. A fixed pa
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +30,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtr
 
 from bqvi.checks import require_integer, require_seed
+from bqvi.files import write_arrays
 from bqvi.variational_bmc.coordinates import Coordinates
 from gp.measures import GaussianMixture
 
@@ -285,13 +284,7 @@ class Posterior:
 
     def save(self, path: str | Path) -> None:
         """Write plain arrays and a JSON header to one .npz file, without pickles; atomically."""
-        header = json.dumps({"format": FORMAT, "kind": "bqvi.vbmc.Posterior"})
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, header=np.array(header), **self.to_arrays())
-        target = Path(path)
-        temporary = target.with_name(target.name + ".part")
-        temporary.write_bytes(buffer.getvalue())
-        os.replace(temporary, target)
+        write_arrays(path, {"format": FORMAT, "kind": "bqvi.vbmc.Posterior"}, self.to_arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

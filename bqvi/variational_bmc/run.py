@@ -18,8 +18,9 @@ import numpy as np
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_above, require_integer, require_seed
 from bqvi.variational_bmc import checkpoint, loop
+from bqvi.variational_bmc.bounds import Bound
 from bqvi.variational_bmc.climbing import next_step
-from bqvi.variational_bmc.coordinates import Bound, Coordinates, make_coordinates
+from bqvi.variational_bmc.coordinates import Coordinates, make_coordinates
 from bqvi.variational_bmc.diagnostics import advice
 from bqvi.variational_bmc.loop import Settings, State
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws

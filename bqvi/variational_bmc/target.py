@@ -28,7 +28,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from bqvi.checks import require_above, require_integer
-from bqvi.variational_bmc.coordinates import Affine, Coordinates
+from bqvi.variational_bmc.affine import Affine
+from bqvi.variational_bmc.coordinates import Coordinates
 from gp.arrays import to_numpy
 
 LARGEST = 1e100

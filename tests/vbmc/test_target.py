@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from bqvi.variational_bmc.coordinates import Affine, make_coordinates
+from bqvi.variational_bmc.affine import Affine
+from bqvi.variational_bmc.coordinates import make_coordinates
 from bqvi.variational_bmc.target import (
     EvaluationInterrupted,
     Evaluations,

@@ -7,7 +7,8 @@ import pytest
 import scipy.stats
 import torch
 
-from bqvi.variational_bmc.coordinates import Affine, make_coordinates
+from bqvi.variational_bmc.affine import Affine
+from bqvi.variational_bmc.coordinates import make_coordinates
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from gp.measures import GaussianMixture
 

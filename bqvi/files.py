@@ -1,0 +1,32 @@
+"""Files of arrays with a JSON header: what every saved run and posterior is, and no pickles."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def write_arrays(
+    path: str | Path,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    plain: Callable[[Any], Any] | None = None,
+) -> None:
+    """Write an .npz atomically: an interrupted write leaves the previous file as it was.
+
+    Parameters
+    ----------
+    header : what JSON can hold, once ``plain`` has turned the rest; stored as the array "header".
+    arrays : name -> array without objects; none is called "header" or "allow_pickle".
+    """
+    text = json.dumps(header, default=plain)
+    target = Path(path)
+    temporary = target.with_name(target.name + ".part")
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, header=np.array(text), **arrays)
+    os.replace(temporary, target)

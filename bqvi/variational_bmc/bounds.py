@@ -1,0 +1,159 @@
+"""What a user says of bounds and plausible bounds: checked, and what is left out filled in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MARGIN = 0.01
+"""How far a plausible bound is moved off the hard bound that it lies on, in widths."""
+INNER = 0.1
+"""A bounded parameter without plausible bounds has [INNER, 1 - INNER] of its interval as such."""
+
+Bound = float | Sequence[float] | np.ndarray | None
+
+
+def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension: int | None) -> int:
+    """P, on which all vectors must agree."""
+    lengths = {name: len(np.atleast_1d(value)) for name, value in bounds.items() if np.ndim(value) > 0}  # type: ignore[arg-type]
+    if names is not None:
+        lengths["names"] = len(names)
+    if dimension is not None:
+        lengths["dimension"] = dimension
+    if not lengths:
+        raise ValueError(
+            "the number of parameters is not known; give lower, upper, plausible_lower or plausible_upper "
+            "as an array with one entry for each parameter"
+        )
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"the lengths disagree: {told}; each must have one entry for each parameter")
+    count = next(iter(lengths.values()))
+    if count < 1:
+        raise ValueError("there are no parameters; give at least one")
+    return count
+
+
+def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray:
+    """The bound as (P,) numbers; ``missing`` where none is given."""
+    if value is None:
+        return np.full(count, missing)
+    try:
+        vector = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {value!r}; it must be a number or an array ({count},)") from None
+    if vector.shape not in ((), (count,)):
+        raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({count},)")
+    return np.broadcast_to(vector, (count,)).copy()
+
+
+def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    """P different names."""
+    if isinstance(names, str):
+        raise TypeError(f"names is {names!r}; it must be a sequence of {count} names")
+    titles = tuple(f"x{i}" for i in range(count)) if names is None else tuple(map(str, names))
+    if len(set(titles)) < count:
+        raise ValueError(f"names is {list(titles)}; the names must differ")
+    return titles
+
+
+def turning_of(periodic: Any, count: int) -> np.ndarray:
+    """Which parameters are periodic, (P,) bool."""
+    given = np.asarray(periodic)
+    if given.size == 0:
+        return np.zeros(count, bool)
+    if given.dtype == bool and given.shape == (count,):
+        return given.copy()
+    whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
+    if not whole or given.min() < 0 or given.max() >= count:
+        raise ValueError(f"periodic is {periodic!r}; it must be indices below {count}, or {count} booleans")
+    return np.isin(np.arange(count), given)
+
+
+def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, turning: np.ndarray) -> None:
+    """ValueError where bounds are NaN or out of order, or a periodic parameter lacks one."""
+    for i, name in enumerate(names):
+        if math.isnan(low[i]) or math.isnan(high[i]):
+            raise ValueError(f"{name} has a bound that is NaN; give a number, or -inf and inf for none")
+        if low[i] > high[i]:
+            raise ValueError(
+                f"{name} has lower = {low[i]:.6g} above upper = {high[i]:.6g}; lower must be below upper, or "
+                "equal to it for a fixed parameter"
+            )
+        if low[i] == high[i] and math.isinf(low[i]):
+            raise ValueError(f"{name} has both bounds at {low[i]}; give a number to fix it")
+        if turning[i] and not math.isfinite(high[i] - low[i]):
+            raise ValueError(f"{name} is periodic and needs a finite lower and upper, a period apart")
+
+
+def plausible_box(
+    names: tuple[str, ...],
+    low: np.ndarray,
+    high: np.ndarray,
+    turning: np.ndarray,
+    given_low: np.ndarray,
+    given_high: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Plausible bounds, strictly inside the hard ones."""
+    out_low, out_high = given_low.copy(), given_high.copy()
+    for i, name in enumerate(names):
+        a, b = float(low[i]), float(high[i])
+        if a == b:  # fixed: the interval has no meaning
+            out_low[i] = out_high[i] = a
+            continue
+        p, q = _filled(name, a, b, float(given_low[i]), float(given_high[i]))
+        if not p < q:
+            raise ValueError(
+                f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}; "
+                "plausible_lower must be below plausible_upper"
+            )
+        if turning[i]:
+            out_low[i], out_high[i] = _within_period(name, a, b, p, q)
+        else:
+            _require_within(name, a, b, p, q)
+            out_low[i], out_high[i] = _off_the_bounds(a, b, p, q)
+    return out_low, out_high
+
+
+def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
+    """Plausible bounds in the place of those that are missing."""
+    bounded = math.isfinite(b - a)
+    for side, value in (("plausible_lower", p), ("plausible_upper", q)):
+        if math.isinf(value) or (math.isnan(value) and not bounded):
+            told = "is missing" if math.isnan(value) else f"is {value}"
+            raise ValueError(
+                f"{side} of {name} {told}; without two finite bounds a parameter needs plausible ones"
+            )
+    p = a + INNER * (b - a) if math.isnan(p) else p
+    q = b - INNER * (b - a) if math.isnan(q) else q
+    return p, q
+
+
+def _within_period(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
+    if min(q, b) < max(p, a):
+        raise ValueError(
+            f"{name} has its plausible interval [{p:.6g}, {q:.6g}] outside of its period [{a:.6g}, {b:.6g}]"
+        )
+    middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - MARGIN) * (b - a))
+    return middle - half, middle + half
+
+
+def _require_within(name: str, a: float, b: float, p: float, q: float) -> None:
+    if p < a or q > b:
+        raise ValueError(
+            f"{name} has its plausible interval [{p:.6g}, {q:.6g}] outside of its bounds [{a:.6g}, {b:.6g}]; "
+            "the plausible bounds must lie inside of the bounds"
+        )
+
+
+def _off_the_bounds(a: float, b: float, p: float, q: float) -> tuple[float, float]:
+    width = b - a if math.isfinite(b - a) else q - p
+    low = max(p, a + MARGIN * width) if math.isfinite(a) else p
+    high = min(q, b - MARGIN * width) if math.isfinite(b) else q
+    if low < high:
+        return low, high
+    # An interval squeezed against a bound: a part of its own width will do.
+    return p + MARGIN * (q - p) * (p == a), q - MARGIN * (q - p) * (q == b)

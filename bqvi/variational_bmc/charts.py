@@ -1,0 +1,80 @@
+"""Monotone maps from the line onto intervals, with the logarithms of their slopes: see `coordinates`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+_LARGEST_EXPONENT = 700.0  # e^700 is still a number
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A monotone map from the line onto an interval (a, b)."""
+
+    name: str
+    forward: Callable[[Any, Any, Any], Any]
+    inverse: Callable[[Any, Any, Any], Any]
+    log_slope: Callable[[Any, Any, Any], Any]
+    log_slope_gradient: Callable[[Any], Any]
+
+    def __reduce__(self) -> Any:
+        """By name: functions without one cannot be pickled, and results travel between processes."""
+        return chart_named, (self.name,)
+
+
+def bounded_exp(t: Any) -> Any:
+    """E^t, finite for any finite t."""
+    return np.exp(np.minimum(t, _LARGEST_EXPONENT))
+
+
+def _between(t: Any, a: Any, b: Any) -> Any:
+    near_a = a + (b - a) * ndtr(np.minimum(t, 0.0))  # from the nearer bound: nothing is lost beside it
+    return np.where(t < 0.0, near_a, b - (b - a) * ndtr(-np.maximum(t, 0.0)))
+
+
+def _between_inverse(x: Any, a: Any, b: Any) -> Any:
+    from_a, from_b = (x - a) / (b - a), (b - x) / (b - a)
+    return np.where(from_a < 0.5, ndtri(np.minimum(from_a, 0.5)), -ndtri(np.minimum(from_b, 0.5)))
+
+
+CHARTS = (
+    Chart(
+        "line",
+        lambda t, a, b: t,
+        lambda x, a, b: x,
+        lambda t, a, b: np.zeros_like(t),
+        np.zeros_like,
+    ),
+    Chart(
+        "above",
+        lambda t, a, b: a + bounded_exp(t),
+        lambda x, a, b: np.log(x - a),
+        lambda t, a, b: t,
+        np.ones_like,
+    ),
+    Chart(
+        "below",
+        lambda t, a, b: b - bounded_exp(-t),
+        lambda x, a, b: -np.log(b - x),
+        lambda t, a, b: -t,
+        lambda t: -np.ones_like(t),
+    ),
+    Chart(
+        "between",
+        _between,
+        _between_inverse,
+        lambda t, a, b: np.log(b - a) - 0.5 * t * t - 0.5 * math.log(2.0 * math.pi),
+        lambda t: -t,
+    ),
+)
+
+
+def chart_named(name: str) -> Chart:
+    """The chart of that name."""
+    return next(chart for chart in CHARTS if chart.name == name)
