@@ -6,12 +6,11 @@ rows extend the factor in O(n^2):
     [K   C]   [L    0][L^T  B]
     [C^T S] = [B^T  M][0  M^T],   L B = C,   M M^T = S - B^T B.
 
-Numerically, K may fail to be positive definite (points too close for the kernel to tell apart).
-Then the diagonal is multiplied by 1 + jitter, with the smallest jitter that helps, *and how much is
-returned*: it is a noise variance that nobody asked for.
+Numerically, K may fail to be positive definite (points too close for the kernel to tell apart), or be
+so by mere luck (gp.rounding). Then the diagonal is multiplied by 1 + jitter, with the smallest jitter
+that helps, *and how much is returned*: it is a noise variance that nobody asked for.
 
-NumPy goes to LAPACK directly: at n = 50 SciPy's wrappers cost more than the work. Factors are
-stored in column order, which is what LAPACK reads without a copy.
+Factors are stored in column order, which is what LAPACK reads without a copy.
 """
 
 from __future__ import annotations
@@ -22,9 +21,11 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_lapack_funcs
 
 from gp.arrays import Array, is_torch, namespace
+from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
+from gp.triangular import blas, solve_lower
 
 _MOST_ROWS = 64
 _BLOCK = 64
@@ -32,8 +33,6 @@ FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
 LARGEST_JITTER = 1e-2
 """Where rounding errors are large: more would be another model."""
-SMALLEST_PIVOT = 10.0
-"""In rounding errors of the variance of its row: below it a pivot is noise."""
 LEAST_SCALE = 1e-24
 """Of the largest variance: for rows without any, such as a linear kernel at its offset."""
 
@@ -65,6 +64,11 @@ class Factor:
     def lower(self) -> Array:
         """The whole factor C, (n, n)."""
         return self.head if self.rows is None else _joined(self.head, self.rows)
+
+    @cached_property
+    def variances(self) -> Array:
+        """The diagonal of C C^T, (n,)."""
+        return (self.lower**2).sum(axis=1)
 
     @cached_property
     def _diagonal(self) -> Array:
@@ -129,11 +133,10 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
     scale = matrix.diagonal() if scale is None else scale
     largest = float((scale.detach() if is_torch(scale) else scale).max())
     rounding = float(xp.finfo(matrix.dtype).eps)
-    least = rounding * SMALLEST_PIVOT * scale
     last = max(jitter, min(LAST_JITTER * rounding, LARGEST_JITTER))
     while jitter <= last:
         lower = _lower(matrix if jitter == 0 else matrix + _diagonal_matrix(jitter * scale))
-        if lower is not None and bool((lower.diagonal() ** 2 >= least).all()):
+        if lower is not None and is_sound(lower, scale):
             return Factor(lower, jitter)
         if not largest > 0:
             break
@@ -155,6 +158,11 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     factor : of K, (n, n).
     cross : (n, m), C.
     corner : (m, m), S. The jitter of K is added to it as well.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        If all rows, not only the new ones, need more jitter than K has.
     """
     xp = namespace(cross, corner)
     if cross.shape[0] == 0:
@@ -168,6 +176,11 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     if factor.jitter > 0:
         corner = corner + _diagonal_matrix(factor.jitter * scale)
     schur = cholesky(corner - new @ new.T, scale)
+    if not extension_is_sound(factor, new, schur.head, scale):
+        raise NotPositiveDefiniteError(
+            f"a covariance matrix (n = {cross.shape[0]}) with {cross.shape[1]} rows more is singular up to "
+            "rounding: factorise the whole matrix, which finds the jitter that it needs"
+        )
     rows = xp.concat([new, schur.head], axis=1)
     return _with_rows(factor, rows, max(factor.jitter, schur.jitter))
 
@@ -182,9 +195,13 @@ def _extended_by_one(factor: Factor, cross: Any, corner: float) -> Factor | None
     new = row[0, :n]
     new[:] = factor.solve(cross)
     pivot = corner * (1 + factor.jitter) - float(new @ new)
-    if not pivot >= SMALLEST_PIVOT * float(np.finfo(cross.dtype).eps) * corner > 0:
+    rounding = float(np.finfo(cross.dtype).eps) * corner
+    if not pivot >= SMALLEST_EIGENVALUE * rounding > 0:
         return None
     row[0, n] = sqrt(pivot)
+    small = pivot < LARGE_PIVOT * rounding
+    if small and not extension_is_sound(factor, row[:, :n], row[:, n:], np.array([corner])):
+        return None
     return _with_rows(factor, row, factor.jitter)
 
 
@@ -223,38 +240,9 @@ def _joined(head: Array, rows: Array) -> Array:
     return lower
 
 
-def solve_lower(lower: Array, b: Array, transposed: bool = False) -> Array:
-    """Return L^-1 b, or L^-T b, for a lower triangular L (n, n) and b (n,) or (n, m)."""
-    if b.shape[0] == 0:
-        return b
-    if is_torch(b):
-        return _solve_torch(lower, b, transposed)
-    if b.ndim == 2 and b.shape[1] == 1:
-        return solve_lower(lower, b[:, 0], transposed)[:, None]
-    if b.ndim == 1:
-        trsv = _blas("trsv", lower.dtype, b.dtype)
-        return trsv(lower, b, lower=1, trans=int(transposed))
-    trsm = _blas("trsm", lower.dtype, b.dtype)
-    return trsm(1.0, lower, b, lower=1, trans_a=int(transposed))
-
-
-@cache
-def _blas(name: str, *dtypes: Any) -> Any:
-    return get_blas_funcs(name, dtype=np.result_type(*dtypes))
-
-
 @cache
 def _lapack(name: str, dtype: Any) -> Any:
     return get_lapack_funcs(name, dtype=dtype)
-
-
-def _solve_torch(lower: Array, b: Array, transposed: bool) -> Array:
-    import torch
-
-    matrix = lower.mT if transposed else lower
-    columns = b[:, None] if b.ndim == 1 else b
-    solution = torch.linalg.solve_triangular(matrix, columns, upper=transposed)
-    return solution[:, 0] if b.ndim == 1 else solution
 
 
 def inverse(factor: Factor) -> Any:
@@ -271,7 +259,7 @@ def inverse(factor: Factor) -> Any:
 def add_outer(matrix: Any, vector: Any, factor: float) -> Any:
     """Return a symmetric ``matrix`` (n, n) plus factor v v^T, in its place. NumPy only."""
     columns = matrix if matrix.flags.f_contiguous else matrix.T  # either way it is symmetric
-    return _blas("ger", matrix.dtype)(factor, vector, vector, a=columns, overwrite_a=1).T
+    return blas("ger", matrix.dtype)(factor, vector, vector, a=columns, overwrite_a=1).T
 
 
 def _lower(matrix: Array) -> Array | None:

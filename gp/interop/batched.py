@@ -34,11 +34,11 @@ from gp.linalg import (
     FIRST_JITTER,
     LAST_JITTER,
     LEAST_SCALE,
-    SMALLEST_PIVOT,
     NotPositiveDefiniteError,
 )
 from gp.observations import Values, covariance, require_same_kind
 from gp.posterior import Posterior
+from gp.rounding import SMALLEST_EIGENVALUE
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ def cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
     Raises NotPositiveDefiniteError where no reasonable jitter helps.
     """
     rounding = torch.finfo(matrix.dtype).eps
-    least = rounding * SMALLEST_PIVOT * scale
+    least = rounding * SMALLEST_EIGENVALUE * scale
     scale = torch.maximum(scale, LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
     jitter, level = torch.zeros_like(matrix[..., 0]), 0.0
     while level <= LAST_JITTER:

@@ -1,0 +1,81 @@
+"""Whether rounding has left anything of a Cholesky factor: the smallest eigenvalue, in rounding errors.
+
+A factorisation K = C C^T in floating point is exact for K + E, |E| about eps times the variances
+(Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem 10.3). With D the variances and
+K_s = D^-1/2 K D^-1/2, rounding therefore moves log |K| by about eps tr K_s^-1. Once the smallest
+eigenvalue of K_s is a few eps, whether there is a factor at all is luck, and where there is one the log
+evidence can be wrong by hundreds. No pivot need be small then: with derivatives among the observations
+the smallest one is 10^3 to 10^5 times that eigenvalue.
+
+    smallest eigenvalue of K_s = 1 / |C^-1 D^1/2|^2,
+
+by one step of inverse iteration (it errs upwards, one time in ten by more than a factor of 2), and only
+where some pivot is small at all. When rows [B^T M] are added below C, C^-1 grows by the rows
+M^-1 [-B^T C^-1, I]: their squared norms, weighted by D, are added to tr K_s^-1, in O(n^2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gp.arrays import Array, is_torch, namespace
+from gp.triangular import solve_lower
+
+if TYPE_CHECKING:
+    from gp.linalg import Factor
+
+SMALLEST_EIGENVALUE = 10.0
+"""In rounding errors of the variances: a covariance below it cannot be told from a singular one."""
+LARGE_PIVOT = 1e9
+"""In the same units: where all pivots are larger, the smallest eigenvalue is not estimated."""
+
+
+def is_sound(lower: Array, scale: Array) -> bool:
+    """Tell whether the smallest eigenvalue of C C^T, relative to ``scale``, is more than rounding.
+
+    Parameters
+    ----------
+    lower : C, (n, n).
+    scale : D, (n,), the variances that rounding errors are relative to.
+    """
+    if is_torch(lower):
+        lower, scale = lower.detach(), scale.detach()
+    rounding = float(namespace(lower).finfo(lower.dtype).eps)
+    pivots = lower.diagonal() ** 2
+    if bool((pivots >= LARGE_PIVOT * rounding * scale).all()):
+        return True
+    least = SMALLEST_EIGENVALUE * rounding
+    return bool((pivots >= least * scale).all()) and smallest_eigenvalue(lower, scale) >= least
+
+
+def smallest_eigenvalue(lower: Array, scale: Array) -> float:
+    """Estimate that of D^-1/2 C C^T D^-1/2, for C = ``lower`` (n, n) and D = ``scale`` (n,), in O(n^2)."""
+    xp = namespace(lower, scale)
+    weights = xp.sqrt(scale)
+    places = xp.arange(scale.shape[0], dtype=lower.dtype, device=lower.device)
+    start = xp.cos(places**2)  # along no direction in particular, and the same every time
+    inverse_times = weights * solve_lower(lower, solve_lower(lower, weights * start), transposed=True)
+    half = solve_lower(lower, weights * inverse_times)
+    return float(inverse_times @ inverse_times) / float(half @ half)
+
+
+def extension_is_sound(factor: Factor, new: Array, schur: Array, scale: Array) -> bool:
+    """Tell the same of a factor with rows [B^T M] added to it.
+
+    Parameters
+    ----------
+    factor : C, (n, n), sound itself.
+    new : B^T, (m, n).
+    schur : M, (m, m), lower triangular.
+    scale : (m,), the variances of the new rows.
+    """
+    if is_torch(schur):
+        new, schur, scale = new.detach(), schur.detach(), scale.detach()
+    xp = namespace(schur)
+    rounding = float(xp.finfo(schur.dtype).eps)
+    if bool((schur.diagonal() ** 2 >= LARGE_PIVOT * rounding * scale).all()):
+        return True
+    left = factor.solve(new.T, transposed=True) * xp.sqrt(factor.variances)[:, None]
+    left, right = solve_lower(schur, left.T), solve_lower(schur, xp.diag(xp.sqrt(scale)))
+    growth = float((left**2).sum() + (right**2).sum())
+    return SMALLEST_EIGENVALUE * rounding * growth <= 1
