@@ -28,11 +28,6 @@ _STOPPED_BY_ROUNDING = 2
 """Status of SciPy's L-BFGS-B when its line search finds no lower value."""
 _FAR = 100.0
 """Nats above the first value from which on an objective is tempered."""
-_RESTARTS, _NO_GAIN, _PROBES = 5, 1e-2, (0.1, 1e-2, 1e-3, 1e-4)
-"""How often a search that rounding stopped on a slope begins anew, while one of these steps down the
-slope gains so many nats."""
-_FLAT = 1e-2
-"""Slopes, in nats, on which there is nothing to gain."""
 _SHORT, _SHARE = 15, 3
 """Iterations of the first climbs; one in so many goes on."""
 _PERIOD_SCALE = 0.01
@@ -69,17 +64,13 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Where a search ended: theta (P,), the objective there, and how it went.
-
-    ``rough`` if rounding stopped it on a slope.
-    """
+    """Where a search ended: theta (P,), the objective there, and how it went."""
 
     theta: Any
     value: float
     converged: bool
     message: str
     n_evaluations: int
-    rough: bool = False
 
 
 def log_posterior(
@@ -107,24 +98,7 @@ def search(problem: Problem, coordinates: Coordinates, asked: Search) -> Found:
         left = [end.theta for end in ends[: max(1, len(ends) // _SHARE)]]
         iterations *= 2
     best = _climb(problem, coordinates, left[0], asked)
-    if best.rough:
-        best = _smoothed(problem, coordinates, best, asked)
     return replace(best, n_evaluations=spent + best.n_evaluations)
-
-
-def _smoothed(problem: Problem, coordinates: Coordinates, found: Found, asked: Search) -> Found:
-    """Return where a climb ends that begins where rounding stopped one, with the next jitter all along.
-
-    Without jitter a covariance that can only just be factorised has an evidence that rounding moves
-    by many nats: there may be a trench between a point and the optimum.
-    """
-    jitter = next_jitter(solve(problem, coordinates.vector(found.theta)).jitter, found.theta)
-    smoothed = _climb(replace(problem, jitter=jitter), coordinates, found.theta, asked)
-    value = _value(problem, coordinates, smoothed.theta, asked.with_prior)
-    spent = found.n_evaluations + smoothed.n_evaluations
-    return replace(
-        smoothed if value > found.value else found, value=max(value, found.value), n_evaluations=spent
-    )
 
 
 def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
@@ -253,40 +227,16 @@ def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Search
     prior = coordinates.prior
     lower, upper = prior.bounds_lower / scale, prior.bounds_upper / scale
 
-    found = _descended(objective, start / scale, (lower, upper), asked.max_iterations)
-    return replace(found, theta=scale * found.theta, value=-found.value)
-
-
-def _descended(objective: Objective, start: Any, bounds: tuple[Any, Any], max_iterations: int) -> Found:
-    """Return where L-BFGS-B ends.
-
-    Where rounding stops its line search on a slope, what it had learnt of the curvature may have
-    been rounding too: it begins anew further down, as long as there is something to gain.
-    """
-    spent, converged, rough = 0, False, False
-    for _ in range(_RESTARTS):
-        result: Any = minimize(
-            _tempered(objective),
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(*bounds, strict=True)),
-            options={"maxiter": max_iterations, "ftol": 1e-8, "gtol": 1e-4},
-        )
-        spent += int(result.nfev)
-        downhill = np.clip(result.x - result.jac, *bounds) - result.x
-        if result.status != _STOPPED_BY_ROUNDING or np.max(np.abs(downhill)) < _FLAT:
-            converged = bool(result.success) or result.status == _STOPPED_BY_ROUNDING
-            break
-        steps = [result.x + size * downhill / np.linalg.norm(downhill) for size in _PROBES]
-        values = [objective(np.clip(step, *bounds))[0] for step in steps]
-        spent += len(steps)
-        rough = True
-        if min(values) > result.fun - _NO_GAIN:
-            converged = True
-            break
-        start = np.clip(steps[int(np.argmin(values))], *bounds)
-    return Found(result.x, float(result.fun), converged, str(result.message), spent, rough)
+    result: Any = minimize(
+        _tempered(objective),
+        start / scale,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(lower, upper, strict=True)),
+        options={"maxiter": asked.max_iterations, "ftol": 1e-8, "gtol": 1e-4},
+    )
+    converged = bool(result.success) or result.status == _STOPPED_BY_ROUNDING
+    return Found(scale * result.x, -float(result.fun), converged, str(result.message), int(result.nfev))
 
 
 def _tempered(objective: Objective) -> Objective:
