@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import gp_peers
-from benchmarks.gp_fit import simulated
 from benchmarks.paired import Line
 from experiments import regression_sets
+from experiments.simulated_regression import simulated
 
 ROWS, SUBSET = 300, 4
 """How many rows, and the seed of their choice: not one that defaults were chosen on."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 
 import gp
 from benchmarks import gp_peers
 from benchmarks.paired import Line, paired
+from experiments.simulated_regression import simulated
 
 _POSTERIORS = 200
 """More than are extended, each with a factor of 2 MB."""
@@ -23,14 +23,6 @@ def run() -> Iterator[Line]:
     torch.set_num_threads(1)
     yield fit()
     yield from extend()
-
-
-def simulated(n: int, dimension: int, seed: int = 0) -> tuple[Any, Any]:
-    """Return x (n, D) and y (n,): a smooth function of some of the columns, with noise."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((n, dimension))
-    slopes = np.geomspace(1.0, 0.05, dimension)
-    return x, np.sin(2 * x @ slopes) + 0.5 * x[:, 0] + 0.1 * rng.standard_normal(n)
 
 
 def fit() -> Line:

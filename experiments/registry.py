@@ -35,6 +35,7 @@ EXPERIMENTS: dict[str, str] = {
     "mauna-loa": "experiments.mauna_loa",
     "gp-benchmarks": "experiments.gp_benchmarks",
     "gp-benchmarks-folder": "experiments.gp_benchmarks_folder",
+    "gp-cost": "experiments.gp_cost",
     "quadrature-nodes": "experiments.quadrature_nodes",
     "quadrature-error": "experiments.quadrature_error",
     "quadrature-calibration": "experiments.quadrature_calibration",

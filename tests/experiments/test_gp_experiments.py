@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from experiments import drawing, gp_benchmarks, mauna_loa, registry, regression_sets
+from experiments import drawing, gp_benchmarks, gp_cost, mauna_loa, registry, regression_sets
 from experiments.experiment import MissingResourceError, Resources
 from experiments.regression_sets import RegressionSet, RegressionSetError, Split
 from experiments.regressors import REGRESSORS, Predictions
+
+NAMES = ("gp-regression", "mauna-loa", "gp-benchmarks", "gp-cost")
 
 
 @pytest.fixture
@@ -36,11 +38,10 @@ def computed(name, resources):
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    names = ("gp-regression", "mauna-loa", "gp-benchmarks")
-    return {name: computed(name, Resources()) for name in names}
+    return {name: computed(name, Resources()) for name in NAMES}
 
 
-@pytest.mark.parametrize("name", ["gp-regression", "mauna-loa", "gp-benchmarks"])
+@pytest.mark.parametrize("name", NAMES)
 def test_figures_and_tables_of_the_quick_form(quick, name):
     experiment, results = quick[name]
     with drawing.style():
@@ -73,6 +74,11 @@ def test_components_of_mauna_loa_add_up_to_the_forecast(quick):
     shown = rows[rows["part"] == "hyperparameters"]
     period = shown.loc[shown["name"].str.endswith("period"), "value"].item()
     assert period == pytest.approx(1.0, abs=0.01)  # its standard error is 0.0004
+
+
+def test_slope_of_a_power_law_leaves_out_the_smallest_size():
+    sizes = [10, 20, 40, 80]
+    assert gp_cost.slope(sizes, [7.0, 4e-4, 1.6e-3, 6.4e-3]) == pytest.approx(2.0, abs=1e-12)
 
 
 def test_monthly_means_are_complete_and_in_order():
