@@ -20,12 +20,15 @@ Four questions are asked, of data that are there anyway.
    the integral. A jump is wrong at the two nodes beside it and nowhere else, which no ratio of sums shows;
    but without node i the integral would be another by w_i e_i, its weight times its error. By how much the
    sum of these squares exceeds what was promised of it, sum w_i^2 s_i^2 and a standard deviation of that,
-   sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation).
+   sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation). While there are
+   fewer than ``WELL_KNOWN`` nodes for each of the D + 1 hyperparameters, a surrogate may be as wrong about
+   its own errors as they may be: of the jackknife the share min(1, 3 (D + 1) / n)^2 is added as well.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
    exp(|u|^2 / 4) (:mod:`growing`), nodes say little about what lies beyond them, and averages less: the
    result is the surrogate's, not credible, and its standard deviation contains what may lie there
    (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that of a polynomial
-   seen at few nodes is not: asked for are ``GROWTH_NATS`` for each node over every other candidate.
+   seen at few nodes is not: asked for are ``GROWTH_NATS`` for each node over every other candidate; and that,
+   as soon as the share ``RESOLVED`` is explained, the exponent does not fall towards the outermost nodes.
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
 randomised quasi-Monte Carlo one. As its standard deviation stands that of simple Monte Carlo, which it
@@ -36,7 +39,12 @@ that they missed. A surrogate that explains at least ``EXPLAINED`` of the varian
 
     w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
-as if they erred alike, which changes nothing where a << b. Otherwise the result says so, and is a
+as if they erred alike, which changes nothing where a << b. As long as ``UNCHOSEN`` of all nodes are of the
+sequence, as in many dimensions, errors of nodes left out are like those at points drawn, and the second
+estimate is the surrogate's integral plus their average (a control variate): it is without the bias of a
+surrogate between which nodes are far apart, and what the surrogate explains is no part of its variance.
+
+A surrogate that is not credible is said not to be. Then the result is a
 mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
 variance containing the gap between the two.
 
@@ -58,12 +66,16 @@ import numpy as np
 
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import Estimate, average
-from bqvi.quadrature.tails import beyond, pareto_shape
+from bqvi.quadrature.surrogate import Data
+from bqvi.quadrature.tails import beyond, pareto_shape, slows
 
 EXPLAINED = 0.5
 LEAST_GAIN = 2.0
 GROWTH_NATS = 0.9
+RESOLVED = 0.99
 MOST_REASSURED = 10.0
+WELL_KNOWN = 3.0
+UNCHOSEN = 0.9
 HEAVIEST = 0.8
 """Heavier tails are taken for one of this shape: what lies beyond them cannot be told from a few values."""
 _PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
@@ -98,7 +110,8 @@ class Judgement:
     inflation : kappa. grows : whether the evidence is for growth in the tails.
     beyond : (o,), what may lie beyond the nodes then, in the units of the process; otherwise zero.
     constant : (o,), whether all values of an output are the same.
-    excess : (o,), the variance that nodes left out have beyond what was promised.
+    excess : (o,), the variance that is added for what nodes left out change.
+    remainder : the average of what is left unpredicted, where nodes left out are like points drawn.
     """
 
     explained: float
@@ -108,6 +121,7 @@ class Judgement:
     beyond: Any
     constant: Any
     excess: Any
+    remainder: Estimate | None = None
 
     @property
     def predicts(self) -> bool:
@@ -173,14 +187,25 @@ def judge(
     """
     best = ensemble.best
     all_errors, all_sds = best.profile.leave_one_out()
-    excess = beyond_promise(weights[:, None] * all_errors, weights[:, None] * all_sds)
+    changes = weights[:, None] * all_errors
+    unknown = min(1.0, WELL_KNOWN * len(best.theta) / len(sobol)) ** 2
+    excess = beyond_promise(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
     errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
+    explained = share_explained(errors, best.data.values[sobol])
     grows = ensemble.growth > GROWTH_NATS * len(sobol)
+    if grows and explained > RESOLVED:
+        grows = not slows(best.data.u, values, best.slopes())
     outside = beyond(best.data.u, values) if grows else np.zeros(best.data.outputs)
     inflation = kappa(past, shift, left_out(errors, sds))
     constant = np.ptp(best.data.values, axis=0) == 0
-    explained = share_explained(errors, best.data.values[sobol])
-    return Judgement(explained, _gain(ensemble), inflation, grows, outside, constant, excess)
+    remainder = _remainder(best.data, all_errors, sobol)
+    return Judgement(explained, _gain(ensemble), inflation, grows, outside, constant, excess, remainder)
+
+
+def _remainder(data: Data, errors: Any, sobol: Any) -> Estimate | None:
+    """The average of errors (n, o) of values of f left out, where hardly any node was chosen."""
+    of_values = data.slopes is None and data.centred
+    return drawn(errors, sobol) if of_values and np.mean(sobol) >= UNCHOSEN and np.sum(sobol) > 1 else None
 
 
 def beyond_promise(changes: Any, sds: Any) -> Any:
@@ -275,6 +300,8 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     if alone or np.sum(sobol) < 2:
         return mean, covariance
     plain = drawn(values, sobol)
+    if judgement.credible and judgement.remainder is not None:
+        plain = Estimate(mean + judgement.remainder.mean, judgement.remainder.covariance)
     own, other = np.diag(covariance), np.diag(plain.covariance)
     w = float(np.mean((other / np.maximum(own + other, 1e-300))[~judgement.constant]))
     if judgement.credible:

@@ -13,6 +13,11 @@ its integral there is g a, with g = f / a as large as at the outermost nodes:
 
 Where the evidence is for growth at all, that with beta = .9, near the fastest there is an integral for,
 is added to the standard deviation.
+
+*Exponent.* Polynomials and exp(a.u) grow too, and more slowly the farther out. Locally the exponent is
+
+    beta(r) = E[f u.grad f] / E[f^2 |u|^2] over nodes at radius r:   constant for exp(beta |u|^2 / 2),
+                                                                     |a| / r for exp(a.u), p / r^2 for |u|^p.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ _LEAST_TAIL = 5
 _PRIOR_DRAWS, _PRIOR_SHAPE = 10, 0.5
 _OUTERMOST = 4
 """One node in so many is among the outermost."""
+_SLOWER = 0.8
+"""Of a constant exponent; between quarters of nodes that of exp(a.u) falls to .6 to .75, of |u|^p to a third."""
 
 
 def pareto_shape(values: Any) -> float:
@@ -108,3 +115,19 @@ def beyond(u: Any, values: Any) -> Any:
     size = np.sqrt(np.mean(g**2, axis=0))
     dimension, left = u.shape[1], 1 - FASTEST
     return size * left ** (-dimension / 2) * float(chi2.sf(left * squares.max(), dimension))
+
+
+def slows(u: Any, values: Any, slopes: Any) -> bool:
+    """Whether f grows more slowly among the outermost quarter of nodes than among the quarter before.
+
+    Parameters
+    ----------
+    u : (n, D), as in :func:`beyond`. values : f, (n, o). slopes : df/du, (n, D, o).
+    """
+    squares = np.sum(u**2, axis=1)
+    radial = np.einsum("nd,ndo,no->n", u, slopes, values)
+    weights = squares * np.sum(values**2, axis=1)
+    order, count = np.argsort(squares), max(len(u) // _OUTERMOST, 1)
+    outer, before = order[-count:], order[-2 * count : -count]
+    exponents = [radial[k].sum() / max(weights[k].sum(), 1e-300) for k in (before, outer)]
+    return bool(exponents[1] < _SLOWER * exponents[0])
