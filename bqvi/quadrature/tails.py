@@ -35,7 +35,7 @@ _PRIOR_DRAWS, _PRIOR_SHAPE = 10, 0.5
 _OUTERMOST = 4
 """One node in so many is among the outermost."""
 _SLOWER = 0.8
-"""Of a constant exponent; between quarters of nodes that of exp(a.u) falls to .6 to .75, of |u|^p to a third."""
+"""Of the exponent before; between quarters of nodes that of exp(a.u) falls to .6 to .8, of |u|^p to .3."""
 
 
 def pareto_shape(values: Any) -> float:

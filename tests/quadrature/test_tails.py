@@ -13,7 +13,7 @@ from bqvi.quadrature.growing import Growing, tilted
 from bqvi.quadrature.integrand import IntegrandError
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data
-from bqvi.quadrature.tails import beyond, largest_share, pareto_shape
+from bqvi.quadrature.tails import beyond, largest_share, pareto_shape, slows
 from bqvi.quadrature.testing import integrands
 from gp import Gradients, Values
 from gp.embeddings import embed
@@ -221,6 +221,31 @@ def test_mass_beyond_the_nodes_in_one_dimension():
     part = np.mean(np.exp(-0.05 * inside**2)) * 6 / np.sqrt(2 * np.pi)
     found = beyond(u, np.exp(0.45 * u**2))
     assert float(found[0]) == pytest.approx(whole - part, rel=1e-5)  # 200,000 steps inside
+
+
+GROWTHS = {
+    "exp(b |u|^2 / 2)": (lambda u: np.exp(0.2 * np.sum(u**2, axis=1)), False),
+    "exp((u_1^2 - u_2^2) / 5)": (lambda u: np.exp((u[:, 0] ** 2 - u[:, 1] ** 2) / 5), False),
+    "exp(a.u)": (lambda u: np.exp(u @ np.array([1.5, -1.0])), True),
+    "|u|^6": (lambda u: np.sum(u**2, axis=1) ** 3, True),
+    "(a.u)^4": (lambda u: (u[:, 0] - 0.4 * u[:, 1]) ** 4, True),
+}
+
+
+@pytest.mark.parametrize("name", GROWTHS)
+def test_slower_growth_is_told_from_growth_without_end(name):
+    function, slower = GROWTHS[name]
+    u = 1.3 * Gaussian(np.zeros(2), np.ones(2)).from_unit_cube(sobol(2, 256, 3))
+    steps = 1e-5 * np.eye(2)
+    slopes = np.stack([(function(u + h) - function(u - h)) / 2e-5 for h in steps], axis=1)
+    for scale in (1.0, -1e30):
+        assert slows(u, scale * function(u)[:, None], scale * slopes[:, :, None]) == slower
+
+
+def test_a_polynomial_raises_no_alarm():
+    found = bqvi.integrate(lambda x: x[:, 0] ** 4 - x[:, 0], Gaussian(np.zeros(1), np.ones(1)), 60)
+    assert found.credible
+    assert abs(found.mean - 3) <= 2 * found.sd < 1e-3
 
 
 def test_errors_left_out_are_counted_and_compared():

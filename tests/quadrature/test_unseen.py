@@ -1,5 +1,7 @@
 """What the nodes have not seen: jumps, pulses, constants, heavy tails; and nodes that check the surrogate."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -8,15 +10,23 @@ import bqvi
 from bqvi.quadrature import IntegrandError
 from bqvi.quadrature.bayesian import CHECKS
 from bqvi.quadrature.charts import identity
-from bqvi.quadrature.credibility import Past, beyond_promise, drawn, kappa, share_explained
+from bqvi.quadrature.credibility import (
+    Past,
+    beyond_promise,
+    combined,
+    drawn,
+    judge,
+    kappa,
+    share_explained,
+)
 from bqvi.quadrature.direct import Direct
-from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, again, fit
+from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, again, fit
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import greedy, pool
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol, sobol
 from bqvi.quadrature.surrogate import Data, surrogate
-from bqvi.quadrature.testing import half_space, standard
+from bqvi.quadrature.testing import bump, half_space, standard
 from bqvi.quadrature.warped import Warped
 from gp.measures import Empirical
 
@@ -151,6 +161,66 @@ def test_an_average_over_nodes_that_missed_what_others_saw():
     found = drawn(values, first)
     assert found.mean[0] == 0.0
     assert found.covariance[0, 0] == pytest.approx((5 / 9) ** 2)
+
+
+def test_what_is_left_unpredicted_takes_the_bias_out():
+    """A bump in D = 6, nodes drawn: the integral of the surrogate is biased, with the remainder it is not."""
+    measure, runs, n = standard(6), 120, 40
+    integrand = bump("bump", "wide", measure, 0.2 * np.ones(6), 2.0 * np.eye(6))
+    theta = np.append(np.full(6, np.log(3.0)), np.log(1e-6))
+    alone, corrected = [], []
+    for seed in range(runs):
+        u = measure.sample(n, np.random.default_rng(seed))
+        member = surrogate("test", identity(measure), SMOOTH, Data(u, integrand.function(u)[:, None]), theta)
+        mean = float(Direct().moments(member)[0][0])
+        found = combined(
+            np.array([mean]), np.full((1, 1), 1e6), judged(member), member.data.values, np.ones(n, dtype=bool)
+        )  # a surrogate of no precision leaves what it is combined with
+        alone.append(mean)
+        corrected.append(float(found[0][0]))
+    z = [(np.mean(v) - integrand.truth) / (np.std(v, ddof=1) / np.sqrt(runs)) for v in (alone, corrected)]
+    assert abs(z[0]) > 6
+    assert abs(z[1]) < 4  # once in 16,000
+    assert np.std(corrected) < 0.8 * integrand.function(measure.sample(10**5, 0)).std() / np.sqrt(n)
+
+
+def judged(member):
+    sobol_nodes = np.ones(len(member.data), dtype=bool)
+    weights, values = Direct().weights(member), member.data.values
+    found = judge(Ensemble((member,), np.zeros(1)), sobol_nodes, [], values, 0.0, weights)
+    return replace(found, explained=0.9, gain=9.0)
+
+
+@pytest.mark.parametrize(("chosen", "corrected"), [(0, True), (4, True), (5, False), (20, False)])
+def test_nodes_that_were_chosen_are_not_averaged(chosen, corrected):
+    measure = standard(2)
+    u = measure.sample(40, np.random.default_rng(0))
+    member = surrogate(
+        "test", identity(measure), SMOOTH, Data(u, np.sin(u[:, :1])), np.array([0.5, 0.5, np.log(1e-8)])
+    )
+    of_sequence = np.arange(40) >= chosen
+    found = judge(
+        Ensemble((member,), np.zeros(1)), of_sequence, [], member.data.values, 0.0, Direct().weights(member)
+    )
+    assert (found.remainder is not None) == corrected
+
+
+def test_few_nodes_for_each_hyperparameter_widen():
+    """The whole jackknife at 9 nodes in D = 2, and (9 / n)^2 of it later, beside what exceeds its promise."""
+    measure = standard(2)
+    for n, share in ((8, 1.0), (18, 0.25), (36, 0.0625)):
+        u = measure.sample(n, np.random.default_rng(n))
+        data = Data(u, np.sin(u[:, :1]) + u[:, 1:] ** 2)
+        member = surrogate("test", identity(measure), SMOOTH, data, np.array([0.5, 0.5, np.log(1e-8)]))
+        whole, changes = float(Direct().moments(member)[0][0]), []
+        for i in range(n):  # without node i, for true
+            rest = Data(np.delete(u, i, axis=0), np.delete(data.values, i, axis=0))
+            without = surrogate("test", member.chart, SMOOTH, rest, member.theta)
+            changes.append([whole - float(Direct().moments(without)[0][0])])
+        weights, (_, sds) = Direct().weights(member), member.profile.leave_one_out()
+        found = judge(Ensemble((member,), np.zeros(1)), np.ones(n, dtype=bool), [], data.values, 0.0, weights)
+        beyond = beyond_promise(np.array(changes), weights[:, None] * sds)[0]
+        assert found.excess[0] == pytest.approx(beyond + share * np.sum(np.square(changes)), rel=1e-5)
 
 
 def test_nothing_explains_what_does_not_vary():
