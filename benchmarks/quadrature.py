@@ -18,8 +18,8 @@ from bqvi.quadrature.nodes import pool
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.testing import Integrand, integrands
 
-SEEDS = int(os.environ.get("BQVI_BENCHMARK_SEEDS", "3"))
-"""Runs of each integrand and size."""
+SEEDS = int(os.environ.get("BQVI_BENCHMARK_SEEDS", "2"))
+"""Runs of each integrand and size: 59 integrands and four sizes take some two minutes a seed."""
 FIRST_SEED = int(os.environ.get("BQVI_BENCHMARK_FIRST_SEED", "100"))
 """Choices in the library were made on seeds below 4."""
 
@@ -31,22 +31,27 @@ def run() -> Iterator[Line]:
     yield from seconds()
 
 
+def sobol_errors(integrand: Integrand, n: int) -> Any:
+    """Absolute errors of 40 randomisations of n Sobol points, (40,)."""
+    measure = integrand.measure
+    points = (measure.from_unit_cube(sobol(measure.dimension, n, 1000 + s)) for s in range(40))
+    return np.array([abs(float(np.mean(integrand.function(x))) - integrand.truth) for x in points])
+
+
 def sobol_error(integrand: Integrand, n: int) -> float:
     """Median error of 40 randomisations of n Sobol points."""
-    measure = integrand.measure
-    errors = [
-        abs(
-            float(np.mean(integrand.function(measure.from_unit_cube(sobol(measure.dimension, n, 1000 + s)))))
-            - integrand.truth
-        )
-        for s in range(40)
-    ]
-    return float(np.median(errors))
+    return float(np.median(sobol_errors(integrand, n)))
 
 
 def accuracy_and_calibration(which: str, chosen: tuple[Integrand, ...]) -> Iterator[Line]:
-    """Every integrand and size, ``SEEDS`` runs each."""
-    ratios: dict[str, float] = {}
+    """Every integrand and size, ``SEEDS`` runs each.
+
+    The error of a few runs is compared in two ways with that of 40 randomisations of Sobol: by medians and by
+    root mean squares. A jump in one dimension can be such that most randomisations count it exactly; then
+    medians are lucky, and root mean squares are not.
+    """
+    medians: dict[str, float] = {}
+    squares: dict[str, float] = {}
     collapsed, runs = 0, 0
     for n in (20, 40, 80, 160):
         hits, count = 0, 0
@@ -56,22 +61,26 @@ def accuracy_and_calibration(which: str, chosen: tuple[Integrand, ...]) -> Itera
                 for seed in range(SEEDS)
             ]
             errors = np.array([abs(f.mean - integrand.truth) for f in found])
-            reference = sobol_error(integrand, n)
+            theirs = sobol_errors(integrand, n)
+            reference = float(np.median(theirs))
             hits += int(np.sum(errors <= 2 * np.array([f.sd for f in found])))
             collapsed += int(np.sum(errors > 20 * np.maximum(reference, [f.sd / 5 for f in found])))
             count += SEEDS
             if n == 80:
-                ratios[integrand.name] = float(np.median(errors)) / reference
+                medians[integrand.name] = float(np.median(errors)) / reference
+                squares[integrand.name] = float(np.sqrt(np.mean(errors**2) / np.mean(theirs**2)))
         runs += count
         share = hits / count
         what = f"{which}: share of errors within 2 sd, n = {n}, {count} runs"
         yield Line(what, f"{share:.3f}", ".90 to .99", 0.90 <= share <= 0.99)
     bar = [i.name for i in chosen if i.kind in ("smooth", "peaky")]
-    mean = float(np.exp(np.mean(np.log([ratios[name] for name in bar]))))
-    worst = max(ratios, key=lambda name: ratios[name])
+    mean = float(np.exp(np.mean(np.log([medians[name] for name in bar]))))
     what = f"{which}: error / error of Sobol, n = 80, geometric mean, smooth and peaky, D = 1 to 5"
     yield Line(what, f"{mean:.4f}", "at most .15", mean <= 0.15)
-    yield Line(f"{which}: the same, worst", f"{ratios[worst]:.2f} ({worst})", "at most 2", ratios[worst] <= 2)
+    for by, ratios in (("medians", medians), ("root mean squares", squares)):
+        worst = max(ratios, key=lambda name: ratios[name])
+        measured = f"{ratios[worst]:.2f} ({worst})"
+        yield Line(f"{which}: the same, worst, by {by}", measured, "at most 2", ratios[worst] <= 2)
     yield Line(f"{which}: collapsed, of {runs}", str(collapsed), "0", collapsed == 0)
 
 
