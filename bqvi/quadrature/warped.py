@@ -82,15 +82,16 @@ class Warped:
         return member.profile.weights_of(of_mean, 0.0)
 
     def owed_to_the_prior(self, member: Surrogate) -> Any:
-        """Return the square of what the mean of M adds to that of L, (1,), otherwise zero.
+        """Return a third of the square of what the mean of M adds to that of L, (1,), otherwise zero.
 
-        That is a prior variance where no node is. It holds where g is large, and is too large beside a peak.
+        That is a prior variance where no node is. It holds where g is large, and is too large beside a peak:
+        the integral may be anywhere from L to M, and 1/3 is the mean square of a uniform variable.
         """
         if not self.matched:
             return np.zeros(1)
         scale = member.profile.inflation * float(member.profile.scales[0])
         more_mean, _ = _quadratic(member, products(member))
-        return np.array([(scale * more_mean) ** 2])
+        return np.array([(scale * more_mean) ** 2 / 3])
 
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
