@@ -40,9 +40,9 @@ that they missed. A surrogate that explains at least ``EXPLAINED`` of the varian
     w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
 as if they erred alike, which changes nothing where a << b. As long as ``UNCHOSEN`` of all nodes are of the
-sequence, as in many dimensions, errors of nodes left out are like those at points drawn, and the second
-estimate is the surrogate's integral plus their average (a control variate): it is without the bias of a
-surrogate between which nodes are far apart, and what the surrogate explains is no part of its variance.
+sequence, as in many dimensions, errors of nodes left out are like those at points drawn. Their average plus
+the surrogate's integral (a control variate) is without the bias of a surrogate of nodes far apart, and what
+is explained is no part of its variance; it is combined with the plain average, and both with the surrogate.
 
 A surrogate that is not credible is said not to be. Then the result is a
 mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
@@ -299,19 +299,36 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
         return mean, covariance
-    plain = drawn(values, sobol)
-    if judgement.credible and judgement.remainder is not None:
-        plain = Estimate(mean + judgement.remainder.mean, judgement.remainder.covariance)
-    own, other = np.diag(covariance), np.diag(plain.covariance)
-    w = float(np.mean((other / np.maximum(own + other, 1e-300))[~judgement.constant]))
+    plain, own = drawn(values, sobol), Estimate(mean, covariance)
+    varies = ~judgement.constant
     if judgement.credible:
-        sd = np.where(judgement.constant, np.sqrt(own), w * np.sqrt(own) + (1 - w) * np.sqrt(other))
-        scale = sd / np.sqrt(np.maximum(own, 1e-300))
-        return w * mean + (1 - w) * plain.mean, covariance * np.outer(scale, scale)
-    w *= judgement.weight
+        if judgement.remainder is not None:
+            corrected = Estimate(mean + judgement.remainder.mean, judgement.remainder.covariance)
+            plain = joined(corrected, plain, varies)
+        both = joined(own, plain, varies)
+        return both.mean, both.covariance
+    w = _share(own, plain, varies) * judgement.weight
     gap = mean - plain.mean
     mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
     return w * mean + (1 - w) * plain.mean, mixed
+
+
+def joined(first: Estimate, second: Estimate, varies: Any) -> Estimate:
+    """Return w first + (1 - w) second, with standard deviations as if they erred alike; see the module.
+
+    ``varies`` are the outputs (o,) to which that applies.
+    """
+    w = _share(first, second, varies)
+    one, other = (np.sqrt(np.diag(estimate.covariance)) for estimate in (first, second))
+    sd = np.where(varies, w * one + (1 - w) * other, one)
+    scale = sd / np.maximum(one, 1e-150)
+    return Estimate(w * first.mean + (1 - w) * second.mean, first.covariance * np.outer(scale, scale))
+
+
+def _share(first: Estimate, second: Estimate, varies: Any) -> float:
+    """w, by precisions."""
+    own, other = np.diag(first.covariance), np.diag(second.covariance)
+    return float(np.mean((other / np.maximum(own + other, 1e-300))[varies]))
 
 
 def drawn(values: Any, sobol: Any) -> Estimate:
