@@ -17,6 +17,7 @@ from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, sq
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
 from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
+from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.whitened import Frame, Moments, remoteness
 
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
@@ -59,7 +60,10 @@ def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(proc
     prior = basis.T @ kernel_matrix(noise, noise, SHAPE) @ basis
     explained = process.functional_covariance() / process.scale
     weighted = between @ basis
-    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(remoteness(process.points))
+    doubts = Doubts.of(process.points, process.targets, SHAPE.directions)
+    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(
+        doubts.noise(process.points, process.targets)
+    )
     expected = prior - weighted.T @ np.linalg.solve(gram, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
 
