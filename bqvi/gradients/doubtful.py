@@ -1,9 +1,9 @@
 """How far an observation of y is believed: the noise that a gradient process gives it.
 
 In exact arithmetic gradients have no noise. What they have is more structure than a stationary kernel can
-hold: where the density of q is negligible, y may be thousands of times what it is under q (the exponential of
-a log scale does that within five standard deviations), and a smooth function through such a point is
-wrong where q has its mass. So the noise is the jitter where q has mass, and e^(2 (r - NEAR)) times that beyond,
+hold: where the density of q is negligible, y may be thousands of times what it is under q (the
+exponential of a log scale does that within five standard deviations), and a smooth function through such a
+point is wrong where q has its mass. So the noise is the jitter near q, e^(2 (r - near)) times that beyond,
 
     r = max(|u|^2, |u|_M^2) / D,
 
