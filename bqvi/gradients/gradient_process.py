@@ -32,8 +32,9 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.gradients.directions import Directions
+from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.jackknife import inverse_of, residuals
-from bqvi.gradients.whitened import Moments, remoteness
+from bqvi.gradients.whitened import Moments
 from bqvi.quadrature.kernel_sums import Bumps
 from bqvi.quadrature.positive_definite import cholesky
 
@@ -78,27 +79,33 @@ class GradientProcess:
     def factor(self) -> np.ndarray:
         """Lower Cholesky factor of K / s^2, (m, m)."""
         gram = kernel_matrix(self.points, self.points, self.shape)
-        np.einsum("ii->i", gram)[:] += self.jitter * remoteness(self.points)
+        np.einsum("ii->i", gram)[:] += self.jitter * self._doubts.noise(self.points, self._above)
         return cholesky(gram)
+
+    @cached_property
+    def _doubts(self) -> Doubts:
+        return Doubts.of(self.points, self._above, self.shape.directions)
 
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
         """With (n, D) more observations: rows are added to the factor, O(m^2 n)."""
         m, n = len(self.points), len(points)
+        above = replace(self, points=points, targets=targets)._above
         cross = self.solve(kernel_matrix(self.points, points, self.shape))
         gram = kernel_matrix(points, points, self.shape) - cross.T @ cross
-        np.einsum("ii->i", gram)[:] += self.jitter * remoteness(points)
+        np.einsum("ii->i", gram)[:] += self.jitter * self._doubts.noise(points, above)
         factor = np.zeros((m + n, m + n), order="F")
         factor[:m, :m] = self.factor
         factor[m:, :m] = cross.T
         factor[m:, m:] = cholesky(gram)
         everywhere, seen = np.concatenate([self.points, points]), np.concatenate([self.targets, targets])
         both = replace(self, points=everywhere, targets=seen)
-        new = replace(self, points=points, targets=targets)._above - cross.T @ self._half
+        new = above - cross.T @ self._half
         innovation = scipy.linalg.lapack.dtrtrs(factor[m:, m:], new, lower=1)[0]
         told = functionals(points, self.shape) - cross.T @ self._explained
         told = scipy.linalg.lapack.dtrtrs(factor[m:, m:], told, lower=1)[0]
         both.__dict__.update(
             factor=factor,
+            _doubts=self._doubts,
             _half=np.concatenate([self._half, innovation]),
             _explained=np.concatenate([self._explained, told]),
         )

@@ -16,6 +16,7 @@ from bqvi.checks import require_above
 from bqvi.gradients import derivative_process, joint_process
 from bqvi.gradients.derivative_process import DerivativeProcess
 from bqvi.gradients.directions import Directions
+from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
 from bqvi.gradients.gradient_process import JITTER, GradientProcess, Shape
 from bqvi.gradients.joint_process import JointProcess
@@ -78,9 +79,10 @@ class OnGradients:
         """Ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10 and b2 = 1 / (10 D)."""
         u = points[-MOST_POINTS:]
         y = targets[-MOST_POINTS:] - self.prior_slope * u
-        inner, distances = squared_distances(Directions.of(u, y).scaled(u))
+        directions = Directions.of(u, y)
+        inner, distances = squared_distances(directions.scaled(u))
         components = (np.ones_like(inner), u @ u.T, 0.5 * inner * inner)
-        noise = self.jitter * remoteness(u)
+        noise = self.jitter * Doubts.of(u, y, directions).noise(u, y)
         evidence = Evidence(squared_exponential(distances), components, noise, y)
         d = u.shape[1]
         return most_likely(evidence, np.append(_centre(d), np.log(0.1 / d)), np.append(_SPREAD, 2.0), start)

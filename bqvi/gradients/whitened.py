@@ -27,7 +27,7 @@ from gp.arrays import to_numpy
 
 NEAR = 4.0
 """Points with |u|^2 / D below this are taken at their word."""
-_FADING = 0.5
+FADING = 0.5
 FORGOTTEN = 12.0
 """Beyond, points are left out: their noise would be larger than what the process is about."""
 
@@ -52,7 +52,7 @@ class Surrogate(Protocol):
         """Standard deviations of the moments at q itself, for intervals."""
 
     def model_deviations(self) -> Moments:
-        """Posterior standard deviations of the moments at q itself if the model were true; cheap."""
+        """Posterior standard deviations of the moments at q itself, if the model were true."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,5 +138,5 @@ def remoteness(points: np.ndarray) -> np.ndarray:
     Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
-    multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / _FADING, 0.0, 25.0))
+    multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / FADING, 0.0, 25.0))
     return multiple

@@ -12,9 +12,12 @@ Schmidt and Khan 2020). It ends where the natural gradient vanishes, or on the b
     KL(q' || q) = (tr P^-1 + m^T m - D + ln|P|) / 2 <= radius:
 
 beyond it the surrogate has seen nothing and the optimiser climbs where it is wrong. Where the gradient at q
-is almost zero, or is not known from zero, a long way that the surrogate promises is a flat valley of its own
-making: with |g|^2 the squared Fisher norm there and v its posterior variance, the radius is at most
-REACH |g|^2 |g|^2 / (|g|^2 + DOUBT v).
+is almost zero, a long way that the surrogate promises is a flat valley of its own making; and where it is not
+known from zero, its direction is not known. With |g|^2 the squared Fisher norm there and v the variance of
+its error bars (the model's and the jackknife's: the model alone is overconfident where points are few), the
+step ends at
+
+    KL <= min(radius, REACH |g|^2) (|g|^2 / (|g|^2 + DOUBT v))^2.
 """
 
 from __future__ import annotations
@@ -33,8 +36,8 @@ SETTLED = 1e-7
 """Squared Fisher norm of the natural gradient that counts as none: twice the nats still to be won."""
 REACH = 0.6
 """Most KL per squared norm of the natural gradient at q; a step of 1 on a quadratic has about 1/2."""
-DOUBT = 0.6
-"""How strongly the reach shrinks where the gradient is within its own posterior variance."""
+DOUBT = 0.1
+"""How strongly the reach shrinks where the gradient is within its own error bars; they are wide."""
 _TRIES = 12
 _CLOSE = 0.9
 """Share of the radius that counts as its boundary."""
@@ -66,7 +69,7 @@ def ascend(surrogate: Surrogate, dimension: int, radius: float, diagonal: bool) 
         if not np.isfinite(left):
             break
         if before == np.inf:
-            radius = min(radius, _reach(surrogate, left, diagonal))
+            radius = _reach(surrogate, radius, left, diagonal)
         rate, before = _adapted(rate, left / before), left
         following = _moved(place, pull, change, rate)
         if not following.divergence <= radius:
@@ -77,12 +80,13 @@ def ascend(surrogate: Surrogate, dimension: int, radius: float, diagonal: bool) 
     return place
 
 
-def _reach(surrogate: Surrogate, squared_norm: float, diagonal: bool) -> float:
-    """The radius that the gradient at q, and what is known of it, speak for."""
-    sd = surrogate.model_deviations()
+def _reach(surrogate: Surrogate, radius: float, squared_norm: float, diagonal: bool) -> float:
+    """What the gradient at q, and what is known of it, leave of the radius."""
+    sd = surrogate.standard_deviations()
     slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian
     variance = float(np.square(sd.mean).sum() + 0.5 * np.square(slopes).sum())
-    return REACH * squared_norm * squared_norm / (squared_norm + DOUBT * variance + 1e-300)
+    known = squared_norm / (squared_norm + DOUBT * variance + 1e-300)
+    return min(radius, REACH * squared_norm) * known * known
 
 
 def _adapted(rate: float, ratio: float) -> float:

@@ -10,9 +10,10 @@ import torch
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import derivative_process, joint_process
+from bqvi.gradients import derivative_process, joint_process, surrogates
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
 from bqvi.gradients.directions import Directions
+from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
 from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
 from bqvi.gradients.joint_process import JointProcess
@@ -59,9 +60,41 @@ def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(proc
     prior = basis.T @ kernel_matrix(noise, noise, SHAPE) @ basis
     explained = process.functional_covariance() / process.scale
     weighted = between @ basis
-    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(remoteness(process.points))
+    doubts = Doubts.of(process.points, process.targets, SHAPE.directions)
+    noise_there = doubts.noise(process.points, process.targets)
+    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(noise_there)
     expected = prior - weighted.T @ np.linalg.solve(gram, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
+
+
+def test_large_observations_are_doubted_far_from_q_and_none_near_it():
+    rng = np.random.default_rng(0)
+    points, y = rng.standard_normal((40, 3)), rng.standard_normal((40, 3))
+    doubts = Doubts.of(points, y, None)
+    norms = np.square(y).sum(1)
+    assert_allclose(doubts.typical, np.sort(norms)[19:21].mean(), rtol=0.2)  # the median
+    far, near = np.full((1, 3), 1.9), np.full((1, 3), 1.0)  # |u|^2 / D of 3.6 and 1
+    assert doubts.noise(far, y[:1]) == 1.0
+    large = np.full((1, 3), 1e3)
+    assert doubts.noise(far, large) > 10.0
+    assert doubts.noise(near, large) == 1.0
+    bending = Doubts(Directions(np.eye(3), np.sqrt([2.4, 0.3, 0.3])), doubts.typical)
+    along, across = np.array([[3.0, 0.0, 0.0]]), np.array([[0.0, 3.0, 0.0]])
+    assert bending.noise(along, y[:1]) > 10.0 * bending.noise(across, y[:1])
+
+
+def test_an_integral_ignores_what_is_large_where_q_has_no_mass():
+    """y = (e^(3 u_1) - e^4.5, 0) is 6e7 at u_1 = 6; without that point E[y] is what it was."""
+    rng = np.random.default_rng(1)
+    points = rng.standard_normal((30, 2))
+    outlier = np.array([[6.0, 0.0]])
+    kind = surrogates.OnGradients()
+
+    def mean(u):
+        y = np.column_stack([np.exp(3.0 * u[:, 0]) - np.exp(4.5), np.zeros(len(u))])
+        return kind.process(u, y, kind.fit(u, y, None)).moments(np.zeros(2), np.eye(2)).mean[0]
+
+    assert abs(mean(np.concatenate([points, outlier])) - mean(points)) < 0.05 * np.exp(4.5)
 
 
 def test_rows_added_to_the_factor_are_those_of_a_new_one(process):

@@ -210,7 +210,7 @@ def test_the_ascent_stays_put_where_the_gradient_vanishes():
             # y = 0 everywhere: q is the posterior
             return Moments(np.zeros(2), np.zeros((2, 2)))
 
-        def model_deviations(self):
+        def standard_deviations(self):
             return self.moments(None, None)
 
     place = ascend(Zero(), 2, 1.0, False)
