@@ -32,7 +32,7 @@ BUDGETS: Mapping[str, tuple[int, int, tuple[float, ...]]] = {
     "mixture": (10, 25_000, (10.0,)),
     "logistic": (10, 12_000, (1.0, 0.1)),
     "digits": (10, 10_000, (150.0,)),
-    "mixture-20k": (50, 80_000, (300.0,)),
+    "mixture-20k": (50, 160_000, (300.0,)),
 }
 """S, evaluations, and the ELBO gaps whose cost is reported."""
 

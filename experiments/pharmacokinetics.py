@@ -68,10 +68,10 @@ def log_concentrations(theta: Floats, covariates: Floats, steps: int = 10) -> Fl
     """ln(C + BLANK) of all patients (N, 2) at points theta (L, 5), by Runge and Kutta's method: (L, N, 8)."""
     ka, v, vmax, km = (np.exp(theta[:, i])[:, None] for i in range(4))
     volume = v * (covariates[:, 1] / 70.0) ** theta[:, 4:5]
-    dose = covariates[:, 0]
+    peak = ka * covariates[:, 0] / volume
 
     def slope(t: float, c: Floats) -> Floats:
-        return np.asarray(ka * dose * np.exp(-ka * t) / volume - vmax * c / (km + c))
+        return np.asarray(np.exp(-ka * t) * peak - vmax * (c / (km + c)))
 
     found = np.empty((len(theta), len(covariates), len(TIMES)))
     c, t = np.zeros(volume.shape), 0.0

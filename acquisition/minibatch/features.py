@@ -42,6 +42,10 @@ _SINGLE = 10_000_000
 """Entries of Phi above which it is held in single precision."""
 _BLOCK = 10
 """Pivots proposed together."""
+_SMOOTH_RANK = 60
+_ROWS_A_FEATURE = 20
+_RIDGE = 0.01
+"""Of the regression of labels on inputs."""
 _EXHAUSTED = 1e-10
 """Share of the trace of K below which what is left is rounding."""
 
@@ -234,15 +238,22 @@ def with_labels(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
-    """Rows (x, y) and the kernel k(x, x') (1 + <y, y'> / E), for gradients affine in y and smooth in x.
+    """Rows (x, e) and the kernel k(x, x') (1 + <e, e'> / E), for gradients affine in y and smooth in x.
 
     With Gaussian errors, or any exponential family with mean f(x, theta), a datum's gradient is
-    J(x)^T (y - f(x)) times a precision: affine in y for each x, and as smooth in x as the model.
+    J(x)^T (y - f(x)) times a precision: affine in y for each x, and as smooth in x as the model. e is what a
+    smooth function of x leaves of y: near the optimum the gradient is about that, and of y itself most is
+    said by x already.
 
     Parameters
     ----------
     x : (N, D); columns are standardised
-    y : (N, E); likewise
+    y : (N, E); its columns less what x says of them are standardised
+
+    Raises
+    ------
+    ValueError
+        All rows of x are identical, or x and y have different numbers of rows.
     """
     x, y = standardised(x), standardised(y)
     if len(x) != len(y):
@@ -250,7 +261,16 @@ def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
     inputs, labels = tuple(range(x.shape[1])), tuple(range(x.shape[1], x.shape[1] + y.shape[1]))
     smooth = Matern52(median_distance(x, np.random.default_rng(0)))
     affine = Constant(1.0) + Columns(Linear(1.0 / y.shape[1]), labels)
-    return np.column_stack([x, y]), Columns(smooth, inputs) * affine
+    return np.column_stack([x, _unexplained(x, y, smooth)]), Columns(smooth, inputs) * affine
+
+
+def _unexplained(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> np.ndarray:
+    """Standardised residuals (N, E) of y (N, E) regressed on few features of x, which cannot overfit."""
+    rank = min(_SMOOTH_RANK, max(1, len(x) // _ROWS_A_FEATURE))
+    design = np.column_stack([np.ones(len(x)), Features.of(x, kernel, rank=rank).phi])
+    gram = design.T @ design
+    gram.flat[:: len(gram) + 1] += _RIDGE
+    return standardised(y - design @ scipy.linalg.solve(gram, design.T @ y, assume_a="pos"))
 
 
 def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:

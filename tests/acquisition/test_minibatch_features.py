@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import gp
-from acquisition.minibatch import Features, principal, signed, standardised, with_labels
+from acquisition.minibatch import (
+    Features,
+    affine_in_labels,
+    principal,
+    signed,
+    standardised,
+    with_labels,
+)
 from acquisition.minibatch.features import median_distance
 from acquisition.minibatch.partition import by_assignment, by_halving
 from acquisition.minibatch.quadrature_weights import quadrature_weights, with_positive_weights
@@ -180,3 +187,39 @@ def test_the_median_distance_scales_and_ignores_copies():
 def test_bad_input_is_named(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_labels_of_the_affine_kernel_are_what_inputs_leave_of_them():
+    """Against the noise that made them, which nothing else in the data is correlated with."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(1500, 2))
+    noise = rng.standard_normal((1500, 2))
+    smooth = np.column_stack([5.0 * np.sin(x[:, 0]), x[:, 1] ** 2 - 4.0 * x[:, 0]])
+    rows, _ = affine_in_labels(x, smooth + 0.3 * noise)
+    assert rows.shape == (1500, 4)
+    np.testing.assert_allclose(rows[:, :2], standardised(x))
+    for label, true in zip(rows[:, 2:].T, noise.T, strict=True):
+        assert np.corrcoef(label, true)[0, 1] > 0.9
+
+
+def test_gradients_affine_in_labels_are_linear_in_the_features_of_the_affine_kernel():
+    """J(x)^T (y - f(x)) of an exponential curve, with new data: what chance leaves of its variance."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(0.0, 2.0, size=(1200, 1))
+    rate = 1.0 + 0.2 * rng.standard_normal((1200, 2))  # two measurements, at times 1 and 2
+    times = np.array([1.0, 2.0])
+    curve = np.exp(-x * times)
+    y = curve + 0.1 * rate
+    slope = -times * x * curve  # of curve in the log of a common rate
+    gradient = np.sum(slope * (y - curve), axis=1)
+    features = Features.of(*affine_in_labels(x, y), rank=60)
+    design = np.column_stack([np.ones(1200), features.phi])
+    known, new = design[:300], design[300:]
+    gram = known.T @ known + 0.01 * np.eye(known.shape[1])
+    left = gradient[300:] - new @ np.linalg.solve(gram, known.T @ gradient[:300])
+    assert left.var() < 0.05 * gradient.var()
+
+
+def test_an_affine_kernel_needs_labels_of_the_same_rows():
+    with pytest.raises(ValueError, match="one row of each"):
+        affine_in_labels(X, X[:-1])
