@@ -92,7 +92,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             else:
                 axes[i, j].set_axis_off()
         _truth(axes[i, most], rows)
-        axes[i, 0].set_ylabel(name)
+        axes[i, 0].set_ylabel(f"{name}\n$x_2$")
     caption = (
         "A run as it grows. Dots: evaluations, the latest in colour; grey: the surrogate's mean of the log "
         "joint, ten nats from its top down; lines: 50 % and 90 % of the posterior. Right: the truth."
@@ -110,6 +110,7 @@ def _frame(rows: pd.DataFrame, k: int) -> Figure:
     figure, axes = drawing.figure(1, 2, size=(3.0, 3.0))
     _panel(axes[0, 0], rows, _steps(rows), k)
     _truth(axes[0, 1], rows)
+    axes[0, 0].set_ylabel("$x_2$")
     return figure
 
 
@@ -138,6 +139,7 @@ def _truth(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _limits(ax: Axes, rows: pd.DataFrame) -> None:
+    ax.set_xlabel("$x_1$")
     ax.set_xlim(rows["x"].min(), rows["x"].max())
     ax.set_ylim(rows["y"].min(), rows["y"].max())
     ax.grid(False)

@@ -36,6 +36,8 @@ WIDE = 0.25
 _WIDENING = 1.7
 _RESAMPLED = 256
 _ROUNDS = 4
+_TAIL, _LACKING, _BESIDE, _LONGER = 10.0, 2.0, 8, 3.0
+"""Nats below the top, beyond D / 2, to which points are a tail; nats that q lacks there; how many; scales."""
 ANYWHERE = Feasibility(None, None, None, 1.0)
 
 
@@ -170,9 +172,13 @@ def polished(
 
     The ELBO likes a q inside the posterior, importance weights a proposal around it. From q and q widened a
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
+    They begin at evaluated tails too, where q would hardly ever draw.
     """
     wide = Proposal.of(q, 0.5, 2.0)
     g = Proposal.of(q, 0.4)
+    beside = _beside(surrogate, q, _weighed(surrogate, q, g, 512, seed, feasible).log_evidence)
+    if beside is not None:
+        g, wide = g.and_also(beside, 0.1), wide.and_also(beside, 0.3)
     for step in range(_ROUNDS):
         u = g.draws(count // 4, seed + 1 + step)
         logs = g.log_parts(u)
@@ -183,6 +189,21 @@ def polished(
         g = g.adapted(u, weights, logs).and_also(wide, 0.1)
     found = _weighed(surrogate, q, g, count, seed, feasible)
     return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
+
+
+def _beside(surrogate: Surrogate, q: Mixture, log_evidence: float) -> Proposal | None:
+    """Gaussians at evaluated points that q lacks, scaled like the component nearest to each, and longer."""
+    data = surrogate.data
+    near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + _TAIL)
+    u = data.points[near]
+    parts = Proposal.of(q).log_parts(u)
+    lack = surrogate.mean(u) - log_evidence - logsumexp(parts, axis=1)
+    worst = [i for i in np.argsort(-lack)[:_BESIDE] if lack[i] > _LACKING]
+    if not worst:
+        return None
+    scales = q.scales[np.argmax(parts[worst], axis=1) % q.count]
+    factors = np.concatenate([scales, _LONGER * scales])[:, :, None] * np.eye(surrogate.dimension)
+    return Proposal(np.full(len(factors), 1.0 / len(factors)), np.concatenate([u[worst]] * 2), factors)
 
 
 def _weighed(

@@ -256,7 +256,11 @@ def agreement(runs: Sequence[Run], seed: int = 0) -> Agreement:
     ------
     ValueError
         There are fewer than two, or their parameters have different names.
+    TypeError
+        They are no sequence of results.
     """
+    if not isinstance(runs, Sequence) or not all(hasattr(run, "log_evidence") for run in runs):
+        raise TypeError(f"runs is a {type(runs).__name__}; it must be a list of two or more results of vbmc")
     if len(runs) < 2:
         raise ValueError(f"runs has {len(runs)} entries; give at least two")
     names = {run.posterior.names for run in runs}

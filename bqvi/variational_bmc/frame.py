@@ -16,7 +16,8 @@ from gp.measures import GaussianMixture
 
 Vector = np.ndarray
 
-_CORRELATED = 6.0
+_CORRELATED, _THIN = 6.0, 50.0
+"""Condition numbers of the correlations: below the first axes stay, beyond the second they are turned."""
 _PLAUSIBLE = 0.25
 """Variance of the plausible box, two standard deviations to either side."""
 
@@ -74,16 +75,27 @@ class Frame:
 
 
 def fitting(mean: Vector, covariance: Vector, was_turned: bool) -> Frame:
-    """Along the axes, or turned where the correlations ask for it.
+    """Along the axes, or turned where the correlations ask for it; in between as it was."""
+    condition = _condition(covariance)
+    along = condition < _CORRELATED or (condition < _THIN and not was_turned)
+    return axes(mean, covariance) if along else turned(mean, covariance)
 
-    Log densities are more often sums of functions of few *given* coordinates than of turned ones, so axes
-    stay until the condition number of the correlations exceeds ``_CORRELATED``; turned ones until two thirds
-    of it.
+
+def alternative(mean: Vector, covariance: Vector, frame: Frame) -> Frame | None:
+    """The frame of the other kind, where the correlations leave the choice to the evidence.
+
+    Log densities are more often sums of functions of few *given* coordinates than of turned ones, but a
+    mixture with axes of its own needs many components for a thin posterior that has none.
     """
+    if not _CORRELATED < _condition(covariance) < _THIN:
+        return None
+    return turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
+
+
+def _condition(covariance: Vector) -> float:
+    """Condition number of the correlations."""
     sd = np.sqrt(np.diag(covariance))
-    condition = np.linalg.cond(covariance / np.outer(sd, sd))
-    limit = _CORRELATED / 1.5 if was_turned else _CORRELATED
-    return turned(mean, covariance) if condition > limit else axes(mean, covariance)
+    return float(np.linalg.cond(covariance / np.outer(sd, sd)))
 
 
 def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:

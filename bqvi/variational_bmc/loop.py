@@ -17,10 +17,11 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
+from bqvi.variational_bmc.annealing import annealed
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.correction import Correction, Proposal, correct, polished, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.frame import Frame, elite, fitting
+from bqvi.variational_bmc.frame import Frame, alternative, elite, fitting
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import ascended, laplace
 from bqvi.variational_bmc.looking import look
@@ -30,13 +31,18 @@ from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, e
 
 Vector = np.ndarray
 
-REACHES = (10.0, 1000.0)
-"""Nats below the best, for each dimension, as far as values are believed as they are."""
+_DEEP, _DEEPEST = 10.0, 1000.0
+"""Nats below the best, for each dimension, as far as values are believed as they are: at first, and at most.
+
+What lies deeper than the first has no say in where the posterior may be.
+"""
+_SHALLOWEST = 15.0
+"""Nats beyond D / 2, the mean depth of a Gaussian's draws, as far as they are believed at least."""
 _REMEMBERED, _MOST_SURPRISING = 30, 25.0
 _MANY, _OFTEN = 250, 1.08
 """Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
-_SHALLOW, _UNSEEN = 3.0, 5.0
-"""Nats below the top that are a mode's, and nats by which the density there exceeds that of the draws."""
+_SHALLOW, _UNSEEN = 7.0, 4.0
+"""Nats below the top, beyond D / 2, of a mode or a tail; nats by which it exceeds the draws' density."""
 _DOUBT = 0.01
 """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 _KNOWN = 0.01
@@ -185,11 +191,23 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
         state, learnt = _learn(again, settings, seed, final, restarted=True)
         if learnt.found.effective > LEAST_EFFECTIVE:
             return state, learnt
-    good = state.evaluations[~state.evaluations.failed]
-    mean, covariance = elite(good.points, good.values)
+    mean, covariance = _spread(state, learnt.surrogate, seed)
     again = replace(state, mean=mean, covariance=covariance, q=None)
     state, learnt = _learn(again, settings, seed, final, climbing=False, restarted=True)
     return replace(state, mean=mean, covariance=covariance), learnt
+
+
+def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
+    """From the best evaluations as far as the surrogate can tell."""
+    good = state.evaluations[~state.evaluations.failed]
+    frame = state.frame
+    mean, covariance = elite(good.points, good.values)
+    turn = np.linalg.inv(frame.scale)
+    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
+    mean, covariance = annealed(
+        surrogate, frame.into(mean[None])[0], turn @ covariance @ turn.T, seed, feasible
+    )
+    return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T
 
 
 def _restarted(state: State, learnt: Learnt) -> State | None:
@@ -213,10 +231,13 @@ def _learn(
     climbing: bool = True,
     restarted: bool = False,
 ) -> tuple[State, Learnt]:
-    frame = _next_frame(state)
+    frame = chosen = _next_frame(state)
     theta, q = _carried(state, frame)
     known = theta
-    theta, reach, data = _fitted(state, frame, theta, settings, final, restarted)
+    found_so = _fitted(state, frame, theta, settings, final, restarted)
+    frame, theta, reach, data = found_so.frame, found_so.theta, found_so.reach, found_so.data
+    if frame.diagonal != chosen.diagonal:
+        _, q = _carried(state, frame)
     surrogate = Surrogate.of(data, theta)
     count = len(data.values)
     near = hull(data)
@@ -240,37 +261,72 @@ def _learn(
     return (state if theta is known else replace(state, fitted_at=len(state))), learnt
 
 
+@dataclass(frozen=True, eq=False)
+class _Belief:
+    """A frame, how far down values are believed as they are in it, and what has been fitted to them so."""
+
+    frame: Frame
+    reach: float
+    data: Data
+    theta: Vector
+    evidence: float
+    """Of the data as `fit` gives it; their gradients are in the frame's units."""
+
+    @property
+    def comparable(self) -> float:
+        """The evidence of the gradients as they were observed."""
+        slopes = self.data.thinned.gradients
+        return self.evidence + (0 if slopes is None else len(slopes)) * self.frame.log_volume
+
+    def __lt__(self, other: _Belief) -> bool:
+        return self.comparable < other.comparable
+
+
 def _fitted(
     state: State, frame: Frame, theta: Vector | None, settings: Settings, final: bool, restarted: bool
-) -> tuple[Vector, float, Data]:
-    """Hyperparameters, how far down values are believed as they are, and the data so believed.
+) -> _Belief:
+    """What is believed, as far as the evidence has been asked.
 
-    Now and then, but not at the end, the other reach is tried too; the evidence decides. With
-    gradients a restart keeps what has been fitted to the same evaluations just before.
+    Now and then the other reaches and the other frame are tried too; with gradients one of them in turn, but
+    all at first and at the end. With gradients a restart keeps what has been fitted to the same evaluations
+    just before.
     """
     n, dimension = len(state), len(frame.shift)
     iterations = settings.fits * (3 if theta is None else 1)
-    reach = state.reach or REACHES[0] * dimension
+    reach = state.reach or _DEEP * dimension
     data = data_in(state, frame, reach, settings)
     many = len(data.residuals) > _MANY
     restarted = restarted and data.gradients is not None
     if theta is not None and not final and (restarted or (many and n < _OFTEN * state.fitted_at)):
-        return theta, reach, data
-    warm = theta
-    theta, evidence = fit(data, warm, iterations)
-    if settings.learnt_noise and warm is not None and (final or n // settings.batch % 4 == 0):
+        return _Belief(frame, reach, data, theta, 0.0)
+    best = _Belief(frame, reach, data, *fit(data, theta, iterations))
+    if settings.learnt_noise and theta is not None and (final or n // settings.batch % 4 == 0):
         # noise and short lengthscales explain the same few values: the other explanation is tried anew
-        again, better = fit(data, None, 2 * iterations)
-        theta, evidence = (again, better) if better > evidence else (theta, evidence)
-    if final or restarted or (data.log_slope == 0.0 and reach == REACHES[0] * dimension):
-        return theta, reach, data
-    if n // settings.batch % (2 if n < 80 else 4) == 0:
-        other = float(dimension) * (REACHES[1] if reach == REACHES[0] * dimension else REACHES[0])
-        trial = data_in(state, frame, other, settings)
-        found, trial_evidence = fit(trial, theta, 2 * iterations)
-        if trial_evidence > evidence:
-            return found, other, trial
-    return theta, reach, data
+        best = max(best, _Belief(frame, reach, data, *fit(data, None, 2 * iterations)))
+    turn, rest = divmod(n // settings.batch, 2 if n < 80 else 4)
+    if restarted or (rest and theta is not None and not final):
+        return best
+    others = _alternatives(state, frame, reach)
+    if data.gradients is not None and theta is not None and not final:
+        others = [others[turn % len(others)]]  # a fit takes long
+    for other_frame, other_reach in others:
+        trial = data_in(state, other_frame, other_reach, settings)
+        if other_frame is frame and np.array_equal(trial.values, data.values):
+            continue
+        start = theta if other_frame is frame else None
+        found = _Belief(other_frame, other_reach, trial, *fit(trial, start, 2 * iterations))
+        best = max(best, found)
+    return best
+
+
+def _alternatives(state: State, frame: Frame, reach: float) -> list[tuple[Frame, float]]:
+    """All other pairs of a frame that the correlations allow and a reach."""
+    frames, dimension = [frame], len(frame.shift)
+    if state.mean is not None and state.covariance is not None:
+        kind = alternative(state.mean, state.covariance, frame)
+        frames += [kind] if kind is not None else []
+    reaches = (_SHALLOWEST + 0.5 * dimension, _DEEP * dimension, _DEEPEST * dimension)
+    return [(one, r) for one in frames for r in reaches if one is not frame or r != reach]
 
 
 def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, seed: int) -> Mixture:
@@ -380,7 +436,7 @@ def hull(data: Data) -> Box:
     dimension = data.points.shape[1]
     depth = data.top - data.values
     best = np.sort(depth)[: 2 * dimension + 2][-1]
-    near = data.points[depth <= max(best, REACHES[0] * dimension)]
+    near = data.points[depth <= max(best, _DEEP * dimension)]
     return Box(near.min(0), near.max(0))
 
 

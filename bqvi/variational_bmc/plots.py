@@ -53,6 +53,31 @@ def _new(rows: int, columns: int, size: float) -> Figure:
     return figure
 
 
+def _require_posterior(given: object) -> Posterior:
+    if isinstance(given, Posterior):
+        return given
+    hint = "; give result.posterior" if hasattr(given, "posterior") else ""
+    raise TypeError(f"posterior is a {type(given).__name__}; it must be the posterior of a run{hint}")
+
+
+def _require_rows(given: object) -> None:
+    if not isinstance(given, Sequence):
+        hint = "; give result.trace" if hasattr(given, "trace") else ""
+        raise TypeError(f"rows is a {type(given).__name__}; it must be the records of a run{hint}")
+
+
+def _rows_of(name: str, given: object, columns: int, vector: bool = False) -> np.ndarray:
+    """(n, columns), or (columns,) of a vector, of numbers."""
+    try:
+        array = np.asarray(given, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is a {type(given).__name__}; it must be real numbers") from None
+    if array.ndim != (1 if vector else 2) or array.shape[-1] != columns:
+        shape = f"({columns},)" if vector else f"(n, {columns})"
+        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}, one for each parameter")
+    return array
+
+
 def corner(
     posterior: Posterior,
     figure: Figure | None = None,
@@ -69,7 +94,7 @@ def corner(
     ----------
     posterior : whose draws are shown.
     figure : where to draw; a new one if None.
-    parameters : names of the parameters shown; the free ones if None.
+    parameters : names of the parameters shown, or one name; the free ones if None.
     truth : (P,), marked by lines.
     draws : (m, P), of another posterior, laid over in a second colour.
     n : draws shown.
@@ -77,8 +102,13 @@ def corner(
     Raises
     ------
     ValueError
-        A name is unknown, or no parameter is left.
+        A name is unknown, or no parameter is left; truth or draws are not of P parameters.
+    TypeError
+        posterior is something else, such as the whole result.
     """
+    _require_posterior(posterior)
+    if isinstance(parameters, str):
+        parameters = (parameters,)
     names = posterior.coordinates.free_names if parameters is None else tuple(parameters)
     unknown = [name for name in names if name not in posterior.names]
     if unknown or not names:
@@ -88,8 +118,10 @@ def corner(
     index = [posterior.names.index(name) for name in names]
     sets = [(posterior.sample(n, seed)[:, index], _COLOUR)]
     if draws is not None:
-        sets.append((np.asarray(draws, float)[:, index], _OTHER))
-    known = None if truth is None else np.asarray(truth, float)[index]
+        sets.append((_rows_of("draws", draws, len(posterior.names))[:, index], _OTHER))
+    known = None
+    if truth is not None:
+        known = _rows_of("truth", truth, len(posterior.names), vector=True)[index]
     d = len(names)
     figure = _new(d, d, 1.9) if figure is None else figure
     axes = figure.subplots(d, d, squeeze=False, sharex="col")
@@ -152,7 +184,15 @@ def trace(rows: Sequence[Row], ax: Axes | None = None, *, truth: float | None = 
     rows : records of a run, at least one.
     ax : where to draw; of a new figure if None.
     truth : of the log evidence, where it is known.
+
+    Raises
+    ------
+    ValueError
+        There is no record.
+    TypeError
+        rows is something else, such as the whole result.
     """
+    _require_rows(rows)
     if len(rows) == 0:
         raise ValueError("rows is empty; give at least one record of a run")
     ax = _new(1, 1, 4.0).subplots() if ax is None else ax
@@ -203,8 +243,10 @@ def plane(
     ------
     ValueError
         There are not two free parameters.
+    TypeError
+        posterior is something else, such as the whole result.
     """
-    coordinates = posterior.coordinates
+    coordinates = _require_posterior(posterior).coordinates
     if coordinates.dimension != 2:
         raise ValueError(f"the posterior has {coordinates.dimension} free parameters; a plane has 2")
     ax = _new(1, 1, 3.6).subplots() if ax is None else ax

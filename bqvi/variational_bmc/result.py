@@ -25,8 +25,10 @@ class Trace(Sequence[Row]):
         return len(self.rows)
 
     def __getitem__(self, key):  # type: ignore[no-untyped-def]
-        """A row, rows, or a column (R,) by name."""
+        """A row, rows, or a column (R,) by name; KeyError if there is none of that name."""
         if isinstance(key, str):
+            if key not in self.columns:
+                raise KeyError(f"no column {key!r}; there are {', '.join(self.columns)}")
             return np.array([getattr(row, key) for row in self.rows])
         return self.rows[key]
 
@@ -99,9 +101,16 @@ class VBMCResult:
         checkpoint.write(path, self.state, self.settings)
 
     def surrogate_mean(self, theta: np.ndarray) -> np.ndarray:
-        """What the surrogate takes the log joint to be, (n,), at theta (n, P) inside the bounds."""
+        """What the surrogate takes the log joint to be, (n,), at theta (n, P) inside the bounds.
+
+        ValueError where its shape is another, or it lies outside.
+        """
         coordinates = self.posterior.coordinates
-        points = coordinates.from_user(np.asarray(theta, float))
+        given = np.asarray(theta, float)
+        if given.ndim != 2 or given.shape[1] != coordinates.n_parameters:
+            raise ValueError(f"theta has shape {given.shape}; it must be (n, {coordinates.n_parameters})")
+        coordinates.require_inside("theta", given)
+        points = coordinates.from_user(given)
         found: np.ndarray = self.learnt.surrogate.mean(self.frame.into(points))
         result: np.ndarray = found - coordinates.log_jacobian(points)
         return result

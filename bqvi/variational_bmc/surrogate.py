@@ -88,7 +88,7 @@ class Data:
 
     @cached_property
     def thinned(self) -> Data:
-        """All values, but gradients only at the points nearest the middle: ``ENOUGH`` observations.
+        """All values, but gradients only at the points of highest density: ``ENOUGH`` observations.
 
         More, where values alone are more: gradients at ``_FEWEST`` points stay. All are kept where they are
         no more than that.
@@ -97,7 +97,7 @@ class Data:
             return self
         n, dimension = self.points.shape
         m = min(max((ENOUGH - n) // dimension, _FEWEST), n)
-        order = np.argsort(np.einsum("nd,nd->n", self.points, self.points), kind="stable")
+        order = np.argsort(-self.values, kind="stable")
         of_slopes = self.noise[n:].reshape(-1, dimension)[order[:m]]
         noise = np.concatenate([self.noise[:n][order], of_slopes.reshape(-1)])
         return replace(

@@ -91,3 +91,27 @@ def test_pyplot_is_left_alone():
         pytest.skip("another test has loaded pyplot")
     plots.corner(posterior())
     assert "matplotlib.pyplot" not in sys.modules
+
+
+@dataclasses.dataclass
+class Result:
+    posterior: Posterior
+    trace: list
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda r: plots.corner(r), TypeError, "give result.posterior"),
+        (lambda r: plots.corner(None), TypeError, "posterior is a NoneType"),
+        (lambda r: plots.corner(r.posterior, truth=[1.0]), ValueError, r"truth has shape \(1,\)"),
+        (lambda r: plots.corner(r.posterior, truth="ab"), TypeError, "truth is a str"),
+        (lambda r: plots.corner(r.posterior, draws=np.zeros(4)), ValueError, r"draws has shape \(4,\)"),
+        (lambda r: plots.corner(r.posterior, parameters="c"), ValueError, "one or more of a, b"),
+        (lambda r: plots.trace(r), TypeError, "give result.trace"),
+        (lambda r: plots.plane(r, None), TypeError, "give result.posterior"),
+    ],
+)
+def test_what_is_no_posterior_is_refused(call, error, told):
+    with pytest.raises(error, match=told):
+        call(Result(posterior(), ROWS))

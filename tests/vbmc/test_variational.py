@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bqvi.variational_bmc.correction import correct, polished, resampled
+from bqvi.variational_bmc.annealing import annealed
+from bqvi.variational_bmc.correction import ANYWHERE, correct, polished, resampled
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.frame import Frame, axes, elite, fitting, turned
+from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.looking import look
 from bqvi.variational_bmc.loop import hull
@@ -171,11 +172,40 @@ def test_frames_carry_densities():
     np.testing.assert_allclose(outside, MIXTURE.log_density(u) - frame.log_volume)
     covariance = np.array([[4.0, 1.9], [1.9, 1.0]])
     np.testing.assert_allclose(turned(u[0], covariance).scale @ turned(u[0], covariance).scale.T, covariance)
-    assert fitting(u[0], covariance, False).diagonal is False
-    assert fitting(u[0], np.diag([4.0, 1.0]), False).diagonal
     diagonal = axes(u[0], np.diag([4.0, 1.0]))
     moved = diagonal.moved(MIXTURE, Frame.unit(2))
     np.testing.assert_allclose(diagonal.measure(MIXTURE).log_density(u), moved.log_density(u))
+
+
+@pytest.mark.parametrize(("correlation", "kinds"), [(0.5, "a"), (0.9, "at"), (0.999, "t")])
+def test_frames_are_turned_by_thin_posteriors_and_between_as_they_were(correlation, kinds):
+    covariance = np.array([[4.0, 2.0 * correlation], [2.0 * correlation, 1.0]])
+    mean = np.array([3.0, 1.0])
+    for was_turned in (False, True):
+        kept = "t" if was_turned else "a"
+        assert fitting(mean, covariance, was_turned).diagonal == ((kept if len(kinds) > 1 else kinds) == "a")
+    along, across = axes(mean, covariance), turned(mean, covariance)
+    other = {frame: alternative(mean, covariance, frame) for frame in (along, across)}
+    if kinds == "at":
+        np.testing.assert_array_equal(other[along].scale, across.scale)
+        np.testing.assert_array_equal(other[across].scale, along.scale)
+    else:
+        assert set(other.values()) == {None}
+
+
+def test_a_gaussian_is_led_to_where_a_surrogate_knows_of_mass_and_no_farther():
+    """Known: the log density of N((1, -1), diag(1, .09)); beyond the evaluations its process rises."""
+    mean, sd = np.array([1.0, -1.0]), np.array([1.0, 0.3])
+    x = mean + sd * np.random.default_rng(0).uniform(-3.5, 3.5, (60, 2))
+    data = believed(x, -0.5 * (((x - mean) / sd) ** 2).sum(1), None, None, 100.0)
+    theta = np.log([1.5, 1.5, 1.0, 100.0, 30.0])
+    m, c = annealed(Surrogate.of(data, theta), np.zeros(2), 0.01 * np.eye(2), 1, ANYWHERE)
+    np.testing.assert_allclose(m, mean, atol=0.3)
+    assert np.all((np.sqrt(np.diag(c)) > 0.5 * sd) & (np.sqrt(np.diag(c)) < 1.5 * sd))
+    here = believed(np.zeros((1, 2)), np.zeros(1), None, None, 100.0)
+    m, c = annealed(Surrogate.of(here, theta), np.zeros(2), np.eye(2), 1, ANYWHERE)
+    assert np.linalg.norm(m) < 1.0  # one value: a prior variance of nats to the fourth power keeps it there
+    assert np.linalg.eigvalsh(c).max() < 2.0
 
 
 def test_the_elite_lead_uphill():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.variational_bmc.diagnostics import check
+from bqvi.variational_bmc.diagnostics import agreement, check
 from bqvi.variational_bmc.target import TargetError
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
@@ -182,3 +182,17 @@ def test_a_gradient_that_fails_is_told():
     found = bqvi.vbmc(gaussian, **BOX, gradient=lambda x: 1 / 0, budget=14)
     assert any("14 of 14 gradients are missing" in told and "zero" in told for told in found.warnings)
     assert found.log_evidence == pytest.approx(EVIDENCE, abs=0.02)
+
+
+def test_a_result_asked_for_what_it_has_not():
+    found = bqvi.vbmc(gaussian, **BOX, budget=12)
+    with pytest.raises(KeyError, match="no column 'evidence'; there are n_evaluations"):
+        found.trace["evidence"]
+    with pytest.raises(ValueError, match=r"theta has shape \(2,\)"):
+        found.surrogate_mean(np.zeros(2))
+    with pytest.raises(ValueError, match="x0 = nan"):
+        found.surrogate_mean(np.array([[np.nan, 0.0]]))
+    with pytest.raises(TypeError, match="list of two or more results"):
+        agreement(found)
+    with pytest.raises(TypeError, match="list of two or more results"):
+        agreement([found.posterior, found.posterior])

@@ -1,0 +1,61 @@
+"""A Gaussian led to where the surrogate has its mass *and* knows of it: annealed population Monte Carlo.
+
+Early on, and with gradients above all, the surrogate's mean is highest where nothing was evaluated, and a
+mixture that climbs it runs away. Here draws of a Gaussian are weighted by the cautious density of
+:func:`correction.cautious`, which falls with the surrogate's variance; the weights are tempered so that
+enough draws carry them, their moments are the next Gaussian's, and so on until no tempering is needed
+(Cappe et al. 2008; tempered weights as in Koblents & Miguez 2015). It spreads from what has been evaluated
+as far as the surrogate can tell, no farther.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
+
+from bqvi.variational_bmc.correction import cautious
+from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.surrogate import Surrogate
+
+Vector = np.ndarray
+
+_DRAWS = 256
+_ROUNDS = 10
+_WIDENING = 1.3
+"""Of the proposal's standard deviations over the Gaussian's, in the first round."""
+_TEMPERATURES = 0.7 ** np.arange(24)
+
+
+def annealed(
+    surrogate: Surrogate, mean: Vector, covariance: Vector, seed: int, feasible: Feasibility
+) -> tuple[Vector, Vector]:
+    """Mean (D,) and covariance (D, D) in the frame, led from those given."""
+    dimension = len(mean)
+    least = max(0.2 * _DRAWS, min(4.0 * dimension, 0.5 * _DRAWS))
+    for step in range(_ROUNDS):
+        sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed + step))
+        z = ndtri(np.clip(sobol.random(_DRAWS), 1e-12, 1.0 - 1e-12))
+        factor = _WIDENING * np.linalg.cholesky(covariance)
+        u = mean + z @ factor.T
+        log_g = -0.5 * np.einsum("md,md->m", z, z)
+        log_ratio = cautious(*surrogate.moments(u)) + np.log(feasible(u)) - log_g
+        weights, temperature = _tempered(log_ratio, least)
+        mean = weights @ u
+        centred = u - mean
+        covariance = (centred.T * weights) @ centred
+        covariance += 1e-3 * np.trace(covariance) / dimension * np.eye(dimension)
+        if temperature == 1.0 and step:
+            break
+    return mean, covariance
+
+
+def _tempered(log_ratio: Vector, least: float) -> tuple[Vector, float]:
+    """Normalised weights to the largest power of which at least so many draws carry them."""
+    weights = np.full(len(log_ratio), 1.0 / len(log_ratio))
+    for temperature in _TEMPERATURES:
+        logs = temperature * log_ratio
+        weights = np.exp(logs - logsumexp(logs))
+        if 1.0 / (weights @ weights) >= least:
+            return weights, float(temperature)
+    return weights, 0.0
