@@ -11,8 +11,10 @@ with B from the steps *before* this one.
 Unbiased over the draw, given the past, where the mini-batches below do not depend on the past: on `Uniform`,
 and on `Balanced` with ``replacement=True``, which has both the balance and the memory. On `Reshuffled` and
 `Balanced` by epochs it is *biased* within an epoch: the data still to come are those that B was not fitted
-to, and averages of an epoch do not undo it, since B has moved on. Cost O(M^2 S + M P S) a step beyond
-the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever N.
+to, and averages of an epoch do not undo it, since B has moved on. Where the features explain most of the
+gradient that bias is small, and a partition's errors make up for each other (`minibatch-expensive`). Cost
+O(M^2 S + M P S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever
+N.
 """
 
 from __future__ import annotations
