@@ -8,11 +8,11 @@ the smaller gap at the end wins.
     python -m experiments.minibatch_tuning [PROBLEM...]
 
 fills `minibatch_tuned.json`, in some minutes a problem. What stands there was found by it, but for two
-problems. On "drug", seeds 1000 to 1005, with Runge and Kutta's method for the patients of a mini-batch and
-the KL divergence from the optimum for the gap, in seconds. On "mixture-20k" three seeds do
-not tell schedules apart, since chance decides who ends in the better optimum: reshuffling and balanced ones
-were tuned on seeds 1003 to 1007, among three schedules each that had arrived at all before; the other
-strategies on `LARGE` with half the budget. Strategies without an entry take `UNTUNED`.
+problems. On "drug": on seeds 1000 to 1005, with Runge and Kutta's method for the patients of a mini-batch and
+the KL divergence from the optimum for the gap. On "mixture-20k", where chance decides who ends in the better
+optimum and three seeds tell little: reshuffling and balanced partitions on seeds 1003 to 1007, among three
+schedules each that had arrived at all before; the other strategies on `LARGE` with half the budget.
+Strategies without an entry take `UNTUNED`.
 """
 
 from __future__ import annotations
