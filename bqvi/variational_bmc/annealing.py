@@ -24,7 +24,7 @@ _DRAWS = 256
 _ROUNDS = 10
 _WIDENING = 1.3
 """Of the proposal's standard deviations over the Gaussian's, in the first round."""
-_TEMPERATURES = 0.7 ** np.arange(24)
+_TEMPERATURES = 0.7 ** np.arange(120)
 
 
 def annealed(
@@ -36,10 +36,12 @@ def annealed(
     for step in range(_ROUNDS):
         sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed + step))
         z = ndtri(np.clip(sobol.random(_DRAWS), 1e-12, 1.0 - 1e-12))
-        factor = _WIDENING * np.linalg.cholesky(covariance)
+        factor = _WIDENING * _root(covariance)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
         log_ratio = cautious(*surrogate.moments(u)) + np.log(feasible(u)) - log_g
+        if not np.isfinite(log_ratio).any():
+            break
         weights, temperature = _tempered(log_ratio, least)
         mean = weights @ u
         centred = u - mean
@@ -48,6 +50,14 @@ def annealed(
         if temperature == 1.0 and step:
             break
     return mean, covariance
+
+
+def _root(covariance: Vector) -> Vector:
+    """R with R R^T the covariance, whatever rounding did to it; no direction vanishes."""
+    sd = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+    root: Vector = sd[:, None] * vectors * np.sqrt(np.maximum(values, 1e-8))
+    return root
 
 
 def _tempered(log_ratio: Vector, least: float) -> tuple[Vector, float]:

@@ -38,6 +38,8 @@ _RESAMPLED = 256
 _ROUNDS = 4
 _TAIL, _LACKING, _BESIDE, _LONGER = 10.0, 2.0, 8, 3.0
 """Nats below the top, beyond D / 2, to which points are a tail; nats that q lacks there; how many; scales."""
+_WHOLE = 2.0
+"""Of the Gaussian with the moments of all of q: thin curved tails lie along it, not along any component."""
 ANYWHERE = Feasibility(None, None, None, 1.0)
 
 
@@ -174,8 +176,9 @@ def polished(
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
     They begin at evaluated tails too, where q would hardly ever draw.
     """
-    wide = Proposal.of(q, 0.5, 2.0)
-    g = Proposal.of(q, 0.4)
+    whole = Proposal(np.ones(1), q.mean[None], _WHOLE * np.linalg.cholesky(q.covariance)[None])
+    wide = Proposal.of(q, 0.5, 2.0).and_also(whole, 0.3)
+    g = Proposal.of(q, 0.4).and_also(whole, 0.05)
     beside = _beside(surrogate, q, _weighed(surrogate, q, g, 512, seed, feasible).log_evidence)
     if beside is not None:
         g, wide = g.and_also(beside, 0.1), wide.and_also(beside, 0.3)

@@ -198,10 +198,15 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 
 
 def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
-    """From the best evaluations as far as the surrogate can tell."""
+    """From the best evaluations, with gradients as far as the surrogate can tell.
+
+    From values alone it can tell little beside a thin ellipsoid, and the best evaluations lead along it.
+    """
     good = state.evaluations[~state.evaluations.failed]
     frame = state.frame
     mean, covariance = elite(good.points, good.values)
+    if good.gradients is None:
+        return mean, covariance
     turn = np.linalg.inv(frame.scale)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     mean, covariance = annealed(

@@ -202,6 +202,10 @@ def test_a_gaussian_is_led_to_where_a_surrogate_knows_of_mass_and_no_farther():
     m, c = annealed(Surrogate.of(data, theta), np.zeros(2), 0.01 * np.eye(2), 1, ANYWHERE)
     np.testing.assert_allclose(m, mean, atol=0.3)
     assert np.all((np.sqrt(np.diag(c)) > 0.5 * sd) & (np.sqrt(np.diag(c)) < 1.5 * sd))
+    flat = np.array([[1.0, 1.0 + 1e-9], [1.0 + 1e-9, 1.0]])  # rounding has made it indefinite
+    m, c = annealed(Surrogate.of(data, theta), mean, flat, 1, ANYWHERE)
+    np.testing.assert_allclose(m, mean, atol=0.3)
+    assert np.linalg.eigvalsh(c).min() > 0.0
     here = believed(np.zeros((1, 2)), np.zeros(1), None, None, 100.0)
     m, c = annealed(Surrogate.of(here, theta), np.zeros(2), np.eye(2), 1, ANYWHERE)
     assert np.linalg.norm(m) < 1.0  # one value: a prior variance of nats to the fourth power keeps it there
