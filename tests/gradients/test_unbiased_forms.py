@@ -20,7 +20,7 @@ from bqvi.gradients.designs import (
 )
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.gradient_process import GradientProcess, Shape
-from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnValues
+from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnGradients, OnValues
 from bqvi.models import LogJoint
 
 Q = Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]]))
@@ -138,6 +138,25 @@ def test_optimised_design_beats_every_random_one_in_forty():
         return np.trace(process.functional_covariance()) / process.scale
 
     assert left(Optimised().nodes(8, 3, rng)) < min(left(rng.standard_normal((8, 3))) for _ in range(40))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_intervals_of_the_optimised_design_hold_an_odd_gradient(seed):
+    """y = -3 tanh(2 u), on n = 2 D nodes: without blur they are pairs on which it is linear."""
+    d = 6
+    kind, rng = OnGradients(), np.random.default_rng(seed)
+    x, w = np.polynomial.hermite_e.hermegauss(60)
+    slope = -3.0 * (w / w.sum()) @ (x * np.tanh(2.0 * x))
+
+    def missed(design):
+        u = design.nodes(2 * d, d, rng)
+        y = -3.0 * np.tanh(2.0 * u)
+        process = kind.process(u, y, kind.fit(u, y, None))
+        error = np.diagonal(process.moments(np.zeros(d), np.eye(d)).jacobian) - slope
+        return np.abs(error) / np.diagonal(process.standard_deviations().jacobian)
+
+    assert np.median(missed(Optimised())) < 1.96
+    assert np.median(missed(Optimised(blur=0.0))) > 20.0  # what the blur is for
 
 
 @pytest.mark.parametrize("process", ["separable", "derivative", "joint"])
