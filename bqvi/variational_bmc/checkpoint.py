@@ -17,7 +17,7 @@ import numpy as np
 from bqvi.files import write_arrays
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.loop import Row, State
+from bqvi.variational_bmc.state import Row, State
 from bqvi.variational_bmc.target import Evaluations
 from bqvi.variational_bmc.variational import Mixture
 

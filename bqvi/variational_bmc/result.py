@@ -10,8 +10,8 @@ import numpy as np
 
 from bqvi.variational_bmc import checkpoint
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.loop import Learnt, Row, State
 from bqvi.variational_bmc.posterior import Posterior
+from bqvi.variational_bmc.state import Learnt, Row, State
 from bqvi.variational_bmc.target import Evaluations
 
 

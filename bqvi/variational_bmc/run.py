@@ -22,9 +22,10 @@ from bqvi.variational_bmc.bounds import Bound
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.coordinates import Coordinates, make_coordinates
 from bqvi.variational_bmc.diagnostics import advice
-from bqvi.variational_bmc.loop import Settings, State
+from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.result import Trace, VBMCResult
+from bqvi.variational_bmc.state import Settings, State, begun, evaluated
 from bqvi.variational_bmc.stopping import judge
 from bqvi.variational_bmc.target import (
     EvaluationInterrupted,
@@ -288,7 +289,7 @@ def _design(target: Target, start: np.ndarray | None, initial: int | None, job: 
         begin = target.coordinates.from_user(start)
         points = np.concatenate([begin, points[1:]])[: max(len(points), len(begin))]
     missing = max(0 if start is None else 1, count - int((~made.failed).sum()))
-    state = loop.begun(points[: min(missing, max(job.budget - len(made), 0))], made)
+    state = begun(points[: min(missing, max(job.budget - len(made), 0))], made)
     return replace(state, coordinates=target.coordinates)
 
 
@@ -328,12 +329,12 @@ def _driven(job: _Job, state: State) -> VBMCResult:
         try:
             return _run(job, state, keep)
         except EvaluationInterrupted as interrupt:
-            raise VBMCInterrupted(loop.evaluated(kept[0], interrupt.evaluations)) from None
+            raise VBMCInterrupted(evaluated(kept[0], interrupt.evaluations)) from None
         except KeyboardInterrupt:
             raise VBMCInterrupted(kept[0]) from None
         except TargetError as error:
             if error.evaluations is not None and error.evaluations is not kept[0].evaluations:
-                kept[0] = loop.evaluated(kept[0], error.evaluations)
+                kept[0] = evaluated(kept[0], error.evaluations)
             raise TargetError(str(error), kept[0].evaluations, kept[0]) from error
         except Exception as error:  # whatever it is, what was paid for is kept
             raise VBMCError(
@@ -353,7 +354,7 @@ def _run(job: _Job, state: State, keep: Callable[[State], None]) -> VBMCResult:
         if len(state) >= job.budget:
             return _finished(job, before, "budget")
         seed = job.seed_at(state)
-        learned, learnt = loop.learn(state, job.settings, seed)
+        learned, learnt = learn(state, job.settings, seed)
         row = loop.record(before, learned, learnt)
         rows = (*state.rows, row)
         if job.tolerance is not None and judge(rows, job.tolerance).converged:
@@ -375,7 +376,7 @@ def _evaluated(job: _Job, state: State, keep: Callable[[State], None]) -> State:
     """The state with its pending points evaluated, as far as the budget goes."""
     count = min(len(state.pending), job.budget - len(state))
     if count > 0:
-        state = loop.evaluated(state, job.target.evaluate(state.pending[:count]))
+        state = evaluated(state, job.target.evaluate(state.pending[:count]))
         keep(state)
     return state
 
@@ -391,7 +392,7 @@ def _climbed(job: _Job, state: State, keep: Callable[[State], None]) -> State:
 
 def _finished(job: _Job, state: State, stopped: str) -> VBMCResult:
     """The thorough estimate; the state remains that before it, so that a resumed run is one that went on."""
-    learned, learnt = loop.learn(state, job.settings, job.seed_at(state), final=True)
+    learned, learnt = learn(state, job.settings, job.seed_at(state), final=True)
     row = loop.record(state, learned, learnt)
     found, frame = learnt.found, learned.frame
     verdict = judge((*state.rows, row), 0.05 if job.tolerance is None else job.tolerance)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.variational_bmc.loop import Row
+from bqvi.variational_bmc.state import Row
 
 STEADY = 4
 DIVERGENCE = 0.03

@@ -7,12 +7,12 @@ import pytest
 import scipy.stats
 
 from bqvi.variational_bmc.annealing import annealed
+from bqvi.variational_bmc.belief import hull
 from bqvi.variational_bmc.correction import ANYWHERE, correct, polished, resampled
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.looking import look
-from bqvi.variational_bmc.loop import hull
 from bqvi.variational_bmc.surrogate import Prior, Surrogate, believed, fit, log_posterior
 from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 

@@ -1,0 +1,188 @@
+"""What a step learns: evaluations -> surrogate -> q -> evidence and draws.
+
+    evaluations --belief--> data, hyperparameters --> surrogate --climb--> q --correct--> evidence, draws
+
+Where hardly a draw of q carries weight, q and the frame start again: from Laplace's approximation of the
+surrogate, then from the best evaluations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import logsumexp
+
+from bqvi.variational_bmc.annealing import annealed
+from bqvi.variational_bmc.belief import fitted, hull
+from bqvi.variational_bmc.correction import Correction, Proposal, correct, polished, weighed
+from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.frame import Frame, elite, fitting
+from bqvi.variational_bmc.hyperuncertainty import spread
+from bqvi.variational_bmc.laplace import laplace
+from bqvi.variational_bmc.state import Learnt, Settings, State
+from bqvi.variational_bmc.surrogate import Surrogate
+from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, entropy, grown, pruned
+
+Vector = np.ndarray
+
+_SHALLOW, _UNSEEN = 7.0, 4.0
+"""Nats below the top, beyond D / 2, of a mode or a tail; nats by which it exceeds the draws' density."""
+LEAST_EFFECTIVE = 20.0
+"""Draws that have to carry the weight."""
+
+
+def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
+    """Fit, climb and weigh; the state keeps what the next step starts from.
+
+    Where hardly a draw of q carries weight, q and the frame start again from Laplace's approximation.
+    """
+    state, learnt = _learn(state, settings, seed, final)
+    if learnt.found.effective > LEAST_EFFECTIVE:
+        return state, learnt
+    again = _restarted(state, learnt)
+    if again is not None:
+        state, learnt = _learn(again, settings, seed, final, restarted=True)
+        if learnt.found.effective > LEAST_EFFECTIVE:
+            return state, learnt
+    mean, covariance = _spread(state, learnt.surrogate, seed)
+    again = replace(state, mean=mean, covariance=covariance, q=None)
+    state, learnt = _learn(again, settings, seed, final, climbing=False, restarted=True)
+    return replace(state, mean=mean, covariance=covariance), learnt
+
+
+def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
+    """From the best evaluations, with gradients as far as the surrogate can tell.
+
+    From values alone it can tell little beside a thin ellipsoid, and the best evaluations lead along it.
+    """
+    good = state.evaluations[~state.evaluations.failed]
+    frame = state.frame
+    mean, covariance = elite(good.points, good.values)
+    if good.gradients is None:
+        return mean, covariance
+    turn = np.linalg.inv(frame.scale)
+    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
+    mean, covariance = annealed(
+        surrogate, frame.into(mean[None])[0], turn @ covariance @ turn.T, seed, feasible
+    )
+    return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T
+
+
+def _restarted(state: State, learnt: Learnt) -> State | None:
+    data = learnt.surrogate.data
+    best = data.points[np.argmax(data.values)]
+    widest = None if state.rows else 1.0
+    near = hull(data)
+    found = laplace(learnt.surrogate, best, near.lower - 1.0, near.upper + 1.0, widest)
+    if found is None:
+        return None
+    mean = state.frame.out(found[0][None])[0]
+    covariance = state.frame.scale @ found[1] @ state.frame.scale.T
+    return replace(state, mean=mean, covariance=0.5 * (covariance + covariance.T), q=None)
+
+
+def _learn(
+    state: State,
+    settings: Settings,
+    seed: int,
+    final: bool,
+    climbing: bool = True,
+    restarted: bool = False,
+) -> tuple[State, Learnt]:
+    frame = chosen = _next_frame(state)
+    theta, q = _carried(state, frame)
+    known = theta
+    believed = fitted(state, frame, theta, settings, final, restarted)
+    frame, theta, reach, data = believed.frame, believed.theta, believed.reach, believed.data
+    if frame.diagonal != chosen.diagonal:
+        _, q = _carried(state, frame)
+    surrogate = Surrogate.of(data, theta)
+    count = len(data.values)
+    near = hull(data)
+    box = Box(near.lower - 0.5, near.upper + 0.5)
+    for repeat in range((4 if final else 1) if climbing else 0):
+        q = _with_more(surrogate, q, count, settings, seed + repeat)
+        samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
+        q = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final)).q
+        q = pruned(q, 0.003)
+    feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
+    if final:
+        found = polished(surrogate, q, settings.final_draws, seed, feasible)
+        found = replace(found, sd=float(np.hypot(found.sd, spread(surrogate, found, seed))))
+    else:
+        found = correct(surrogate, q, settings.draws, seed, feasible)
+    mean, covariance = _moments(frame, found, q)
+    expected = float(q.weights @ surrogate.integrals(q.means, q.scales**2).values)
+    fresh = base_points(q.count, 1024 if final else 64, len(frame.shift), seed % 7919 + 1)
+    learnt = Learnt(surrogate, q, expected, entropy(q, fresh).value, found)
+    state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
+    return (state if theta is known else replace(state, fitted_at=len(state))), learnt
+
+
+def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, seed: int) -> Mixture:
+    most = max(2, int(n ** (2 / 3)))
+    if q.count >= most:
+        return q
+    found = weighed(surrogate, q, 512, seed + 1)
+    missed = _missed(surrogate, q, found)
+    if len(missed):
+        return grown(q, missed, np.zeros(len(missed)), 1)
+    if found.effective > 0.7 * 512:
+        return q
+    log_ratio = found.log_weights + found.log_proposal - np.logaddexp(found.log_q, found.log_proposal - 5.0)
+    score = np.where(found.variance < 25.0, log_ratio, -np.inf)
+    return grown(q, found.u, score, min(3, most - q.count))
+
+
+def _missed(surrogate: Surrogate, q: Mixture, found: Correction) -> Vector:
+    """Evaluated points (m, D) of high density where the draws would hardly ever come, the best first.
+
+    A mode that was evaluated but never drawn from q has no part in any diagnostic of the draws.
+    """
+    data = surrogate.data
+    best = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + _SHALLOW)
+    best = best[np.argsort(-data.values[best])]
+    u = data.points[best]
+    log_density = surrogate.mean(u) - found.log_evidence
+    chosen: Vector = u[log_density - logsumexp(Proposal.of(q).log_parts(u), axis=1) > _UNSEEN]
+    return chosen
+
+
+def _next_frame(state: State) -> Frame:
+    """The old frame, unless the posterior has moved out of it."""
+    if state.mean is None or state.covariance is None:
+        return state.frame
+    return fitting(state.mean, state.covariance, not state.frame.diagonal)
+
+
+def _carried(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
+    """Hyperparameters and q, in another frame."""
+    dimension = len(frame.shift)
+    theta = None if state.theta is None else state.theta.copy()
+    if theta is not None:
+        old = np.sqrt(np.square(state.frame.scale).sum(1))
+        new = np.sqrt(np.square(frame.scale).sum(1))
+        theta[:dimension] += np.log(old / new)
+        theta[dimension + 2] += 4.0 * np.log(new / old).mean()
+        if frame.diagonal != state.frame.diagonal:
+            theta = None
+    if state.q is not None and (frame.diagonal or not state.frame.diagonal):
+        return theta, state.frame.moved(state.q, frame)
+    means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
+    if state.mean is None:
+        made = state.evaluations
+        best = frame.into(made.points[[np.argmax(made.values)]])
+        means = np.concatenate([best, best * 0.5])
+    return theta, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
+
+
+def _moments(frame: Frame, found: Correction, q: Mixture) -> tuple[Vector, Vector]:
+    """Of the weighted draws, blended with those of q where few draws carry the weight."""
+    trust = min(1.0, found.effective / 200.0)
+    weights = trust * found.weights + (1.0 - trust) * np.exp(found.log_q - found.log_proposal) / len(found.u)
+    weights = weights / weights.sum()
+    mean = weights @ found.u
+    centred = found.u - mean
+    covariance = (centred.T * weights) @ centred
+    return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T

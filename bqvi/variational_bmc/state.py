@@ -1,0 +1,152 @@
+"""What a run is, between steps: evaluations, frame, hyperparameters, mixture, records.
+
+All arrays and numbers, so that it is saved without pickles and a resumed run draws the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bqvi.variational_bmc.coordinates import Coordinates
+from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.surrogate import Surrogate
+from bqvi.variational_bmc.target import Evaluations
+from bqvi.variational_bmc.variational import Mixture
+
+Vector = np.ndarray
+
+_REMEMBERED, _MOST_SURPRISING = 30, 25.0
+UNSETTLED = 1.0
+"""Divergence between successive posteriors of a run that is still looking for it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the loop may do; defaults were chosen on problems other than those reported.
+
+    Attributes
+    ----------
+    batch : evaluations a step. few : until the posterior has been found; by default 2, with gradients 1.
+    draws : of the correction. final_draws : of the last one.
+    samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
+    learnt_noise : whether values are noisy and nobody knows how much.
+    variational : whether nodes are sought by q (VIQR), not by the surrogate's density (IMIQR).
+    """
+
+    batch: int = 5
+    few: int | None = None
+    draws: int = 1024
+    final_draws: int = 8192
+    samples: int = 1000
+    climbs: int = 16
+    fits: int = 15
+    learnt_noise: bool = False
+    variational: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record."""
+
+    n_evaluations: int
+    seconds: float
+    elbo: float
+    elbo_sd: float
+    log_evidence: float
+    log_evidence_sd: float
+    effective: float
+    shape: float
+    components: int
+    divergence: float
+    """Gaussianised symmetric KL between successive posteriors."""
+    surprise: float
+    """Mean squared standardised error of the last batch's predictions."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that a run is, as arrays and numbers.
+
+    Attributes
+    ----------
+    evaluations : in the coordinates.
+    predicted : (n, 2), mean and variance that each value had before it was seen; NaN for the first.
+    pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
+    frame, theta, q, reach : the surrogate's frame, its hyperparameters, the mixture in the frame, and how far
+        down values are believed.
+    mean, covariance : moments of the posterior, in the coordinates.
+    fitted_at : how many evaluations there were when hyperparameters were last fitted.
+    rows : what was reached.
+    coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
+    """
+
+    evaluations: Evaluations
+    predicted: Vector
+    pending: Vector
+    pending_predicted: Vector
+    frame: Frame
+    theta: Vector | None = None
+    q: Mixture | None = None
+    reach: float | None = None
+    mean: Vector | None = None
+    covariance: Vector | None = None
+    fitted_at: int = 0
+    rows: tuple[Row, ...] = ()
+    seconds: float = 0.0
+    coordinates: Coordinates | None = None
+
+    def __len__(self) -> int:
+        return len(self.evaluations)
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a state knows: the surrogate, q by its two terms, and the correction."""
+
+    surrogate: Surrogate
+    q: Mixture
+    expected: float
+    entropy: float
+    found: Correction
+
+
+def begun(points: Vector, made: Evaluations) -> State:
+    """A state with evaluations made before, if any, and the first points (m, D) to evaluate.
+
+    The plausible box is [-1, 1]^D, two standard deviations to either side.
+    """
+    dimension = points.shape[1]
+    frame = Frame(np.zeros(dimension), 0.5 * np.eye(dimension))
+    unknown = np.full((len(made), 2), np.nan)
+    return State(made, unknown, points, np.full((len(points), 2), np.nan), frame)
+
+
+def evaluated(state: State, more: Evaluations) -> State:
+    """The state once the first of its pending points have been evaluated."""
+    count = len(more)
+    return replace(
+        state,
+        evaluations=state.evaluations.joined(more),
+        predicted=np.concatenate([state.predicted, state.pending_predicted[:count]]),
+        pending=state.pending[count:],
+        pending_predicted=state.pending_predicted[count:],
+    )
+
+
+def surprise(state: State) -> float:
+    """Mean squared standardised error of the latest ``_REMEMBERED`` predictions, drawn to 1 as if by 4 more.
+
+    Each counts as at most ``_MOST_SURPRISING``.
+    """
+    gaps = state.evaluations.values - state.predicted[:, 0]
+    squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-_REMEMBERED:]
+    return float((4.0 + np.minimum(squares, _MOST_SURPRISING).sum()) / (4.0 + len(squares)))
+
+
+def settled(state: State) -> bool:
+    """Whether the posterior has been found: it no longer moves by much, and the draws cover it."""
+    last = state.rows[-1] if state.rows else None
+    return last is not None and last.divergence < UNSETTLED and last.effective > 0.05
