@@ -16,9 +16,9 @@ import numpy as np
 
 from bqvi.files import write_arrays
 from bqvi.variational_bmc.coordinates import Coordinates
+from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.state import Row, State
-from bqvi.variational_bmc.target import Evaluations
 from bqvi.variational_bmc.variational import Mixture
 
 FORMAT = 1

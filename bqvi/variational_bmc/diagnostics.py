@@ -28,8 +28,9 @@ from bqvi.checks import require_integer
 from bqvi.quadrature.tails import pareto_fit
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.evaluations import Evaluations, require_good
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
-from bqvi.variational_bmc.target import Evaluations, Target, require_good
+from bqvi.variational_bmc.target import Target
 from gp.measures import GaussianMixture
 
 GOOD, UNUSABLE = 0.5, 0.7

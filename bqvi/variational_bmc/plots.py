@@ -19,8 +19,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from bqvi.variational_bmc.coordinates import Coordinates
+from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.posterior import Posterior
-from bqvi.variational_bmc.target import Evaluations
 
 _LEVELS = (0.9, 0.5)
 """Probability inside of the contours."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from bqvi.variational_bmc import checkpoint
+from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.posterior import Posterior
 from bqvi.variational_bmc.state import Learnt, Row, State
-from bqvi.variational_bmc.target import Evaluations
 
 
 @dataclass(frozen=True)

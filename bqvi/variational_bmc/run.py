@@ -22,19 +22,13 @@ from bqvi.variational_bmc.bounds import Bound
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.coordinates import Coordinates, make_coordinates
 from bqvi.variational_bmc.diagnostics import advice
+from bqvi.variational_bmc.evaluations import EvaluationInterrupted, Evaluations, TargetError, require_good
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun, evaluated
 from bqvi.variational_bmc.stopping import judge
-from bqvi.variational_bmc.target import (
-    EvaluationInterrupted,
-    Evaluations,
-    Executor,
-    Target,
-    TargetError,
-    require_good,
-)
+from bqvi.variational_bmc.target import Executor, Target
 from gp.arrays import to_numpy
 
 _NEEDED = 2

@@ -11,9 +11,9 @@ import numpy as np
 
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.surrogate import Surrogate
-from bqvi.variational_bmc.target import Evaluations
 from bqvi.variational_bmc.variational import Mixture
 
 Vector = np.ndarray

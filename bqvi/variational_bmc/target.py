@@ -21,21 +21,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
 from bqvi.checks import require_above, require_integer
 from bqvi.variational_bmc.affine import Affine
+from bqvi.variational_bmc.calls import AUTODIFF, LARGEST, Answer, Call
 from bqvi.variational_bmc.coordinates import Coordinates
-from gp.arrays import to_numpy
+from bqvi.variational_bmc.evaluations import EvaluationInterrupted, Evaluations, TargetError
 
-LARGEST = 1e100
-"""No log density of data has such values; they are overflows, or stand for 'impossible'."""
 UNKNOWN = "unknown"
-AUTODIFF = "autodiff"
 
 
 class Executor(Protocol):
@@ -43,216 +41,6 @@ class Executor(Protocol):
 
     def map(self, function: Callable[[Any], Any], items: Any, /) -> Any:
         """``function`` of each item, in order."""
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluations:
-    """What was paid for, in the coordinates; n rows.
-
-    Attributes
-    ----------
-    points : (n, D)
-    values : (n,), the log joint with the log Jacobian; -inf where `failed`.
-    gradients : (n, D) or None; a row is NaN where the function failed, or only its gradient did.
-    noise_variance : (n,) or None; NaN where the function failed.
-    failed : (n,) bool.
-    faults : for each row what went wrong there, or "".
-    """
-
-    points: np.ndarray
-    values: np.ndarray
-    gradients: np.ndarray | None
-    noise_variance: np.ndarray | None
-    failed: np.ndarray
-    faults: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @classmethod
-    def none(cls, dimension: int) -> Self:
-        """No evaluations yet."""
-        return cls(np.zeros((0, dimension)), np.zeros(0), None, None, np.zeros(0, bool), ())
-
-    def __getitem__(self, rows: Any) -> Evaluations:
-        """The evaluations ``rows``: a slice, indices, or n booleans."""
-        index = np.arange(len(self))[rows]
-        return Evaluations(
-            self.points[index],
-            self.values[index],
-            None if self.gradients is None else self.gradients[index],
-            None if self.noise_variance is None else self.noise_variance[index],
-            self.failed[index],
-            tuple(self.faults[i] for i in index),
-        )
-
-    def joined(self, more: Evaluations) -> Evaluations:
-        """These, then ``more``; NaN stands for a gradient or a noise that one of the two does not have."""
-        return Evaluations(
-            np.concatenate([self.points, more.points]),
-            np.concatenate([self.values, more.values]),
-            _joined(self.gradients, more.gradients, self.points.shape, more.points.shape),
-            _joined(self.noise_variance, more.noise_variance, self.values.shape, more.values.shape),
-            np.concatenate([self.failed, more.failed]),
-            self.faults + more.faults,
-        )
-
-    def moved(self, inner: Affine) -> Evaluations:
-        """The same in the coordinates w of `Coordinates.moved`, v = inner.shift + inner.matrix w."""
-        return dataclasses.replace(
-            self,
-            points=inner.inverse(self.points),
-            values=self.values + inner.log_determinant,
-            gradients=None if self.gradients is None else self.gradients @ inner.matrix,
-        )
-
-
-def _joined(
-    a: np.ndarray | None, b: np.ndarray | None, a_shape: tuple[int, ...], b_shape: tuple[int, ...]
-) -> np.ndarray | None:
-    if (a is None and b is None) or (a is None and a_shape[0] == 0) or (b is None and b_shape[0] == 0):
-        return b if a is None else a
-    first = np.full(a_shape, np.nan) if a is None else a
-    second = np.full(b_shape, np.nan) if b is None else b
-    return np.concatenate([first, second])
-
-
-class TargetError(RuntimeError):
-    """The log joint is not what it should be, or nothing could be learnt from it.
-
-    Attributes
-    ----------
-    evaluations : those made until then by the call that raised, or by the whole run once it passed there.
-    state : of the run, once it passed there: ``resume`` takes this exception when the function is mended.
-    """
-
-    def __init__(self, message: str, evaluations: Evaluations | None = None, state: object = None) -> None:
-        super().__init__(message)
-        self.evaluations = evaluations
-        self.state = state
-
-    def __reduce__(self) -> Any:
-        """A process that fails hands over what it had."""
-        return type(self), (str(self), self.evaluations, self.state)
-
-
-class EvaluationInterrupted(KeyboardInterrupt):
-    """Ctrl-C in the middle of a batch.
-
-    Attributes
-    ----------
-    evaluations : the rows of the batch that were finished.
-    """
-
-    def __init__(self, evaluations: Evaluations) -> None:
-        super().__init__(f"interrupted after {len(evaluations)} evaluations of a batch")
-        self.evaluations = evaluations
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What one call gave, still in the user's units."""
-
-    value: float = -math.inf
-    sd: float | None = None
-    gradient: np.ndarray | None = None
-    fault: str = ""
-    malformed: str = ""
-    """Why it is no log density at all."""
-
-
-@dataclass(frozen=True)
-class _Call:
-    """One call of the user's functions; picklable where they are, and raises nothing but interrupts."""
-
-    log_joint: Callable[[Any], Any]
-    gradient: Callable[[Any], Any] | str | None
-    names: tuple[str, ...]
-
-    def __call__(self, theta: np.ndarray) -> _Answer:
-        try:
-            returned, slope = self._both(theta)
-        except Exception as error:
-            return _Answer(fault=f"raised {type(error).__name__}: {error}")
-        value, sd, malformed = _number(returned)
-        if malformed:
-            return _Answer(malformed=f"{malformed} at {self._place(theta)}")
-        if not value > -LARGEST:  # NaN too
-            return _Answer(sd=sd, fault=f"returned {value}")
-        return self._with_gradient(theta, value, sd, slope)
-
-    def _both(self, theta: np.ndarray) -> tuple[Any, Any]:
-        if self.gradient != AUTODIFF:
-            return self.log_joint(theta.copy()), None
-        import torch
-
-        leaf = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
-        with torch.enable_grad():
-            returned = self.log_joint(leaf)
-            head = returned[0] if isinstance(returned, tuple) else returned
-            scalar = isinstance(head, torch.Tensor) and head.numel() == 1 and head.requires_grad
-            slope = torch.autograd.grad(head.reshape(()), leaf)[0].numpy() if scalar else None
-        plain = returned if isinstance(returned, tuple) else (returned,)
-        host = tuple(to_numpy(x.detach()) if isinstance(x, torch.Tensor) else x for x in plain)
-        return (host if isinstance(returned, tuple) else host[0]), slope
-
-    def _with_gradient(self, theta: np.ndarray, value: float, sd: float | None, slope: Any) -> _Answer:
-        if self.gradient is None:
-            return _Answer(value, sd)
-        nothing = np.full(len(theta), np.nan)
-        if self.gradient == AUTODIFF and slope is None:
-            malformed = f"the log joint does not depend on theta through torch at {self._place(theta)}"
-            return _Answer(malformed=f'{malformed}; gradient="autodiff" needs a torch function')
-        if callable(self.gradient):
-            try:
-                slope = self.gradient(theta.copy())
-            except Exception as error:
-                fault = f"the gradient raised {type(error).__name__}: {error}"
-                return _Answer(value, sd, nothing, fault=fault)
-        array = np.asarray(to_numpy(slope))
-        if array.shape != theta.shape or array.dtype.kind not in "fiu":
-            told = f"the gradient returned {slope!r:.200} at {self._place(theta)}"
-            malformed = f"{told}; it must be ({len(theta)},) real numbers"
-            return _Answer(malformed=malformed)
-        if not (np.abs(array) < LARGEST).all():
-            return _Answer(value, sd, nothing, fault="the gradient is not finite")
-        return _Answer(value, sd, array.astype(float))
-
-    def _place(self, theta: np.ndarray) -> str:
-        return ", ".join(f"{name} = {x:.6g}" for name, x in zip(self.names, theta, strict=True))
-
-
-def _number(returned: Any) -> tuple[float, float | None, str]:
-    """Value, sd and what is wrong with them."""
-    if isinstance(returned, tuple):
-        if len(returned) != 2:
-            told = (
-                f"the log joint returned a tuple of {len(returned)}; it must return a number or (number, sd)"
-            )
-            return math.nan, None, told
-        value, _, wrong = _number(returned[0])
-        sd, _, wrong_sd = (
-            _number(returned[1]) if not isinstance(returned[1], tuple) else (0.0, None, "a tuple")
-        )
-        if wrong or wrong_sd or not (math.isfinite(sd) and sd > 0.0):
-            told = f"the log joint returned the sd {returned[1]!r:.80}; it must be a positive number"
-            return math.nan, None, wrong or told
-        return value, sd, ""
-    try:
-        array = np.asarray(to_numpy(returned))
-    except (TypeError, ValueError):
-        array = np.asarray(None)
-    if array.shape not in ((), (1,)) or array.dtype.kind not in "fiu":
-        told = (
-            f"the log joint returned {returned!r:.80} (shape {array.shape}, {array.dtype}); it must return "
-            "one real number for one parameter vector"
-        )
-        return math.nan, None, told
-    value = float(array.reshape(()))
-    if value > LARGEST:
-        told = f"the log joint is {value}; it must be finite, or -inf where the density vanishes"
-        return value, None, told
-    return value, None, ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +68,7 @@ class Target:
     noise_sd: float | str | None = None
     executor: Executor | None = None
     n_jobs: int = 1
-    _call: _Call = field(init=False, repr=False)
+    _call: Call = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.log_joint):
@@ -297,7 +85,7 @@ class Target:
             raise TypeError(f"executor is {self.executor!r}; it must have a method map(function, items)")
         if require_integer("n_jobs", self.n_jobs, 1) > 1:
             self._require_joblib()
-        call = _Call(self.log_joint, self.gradient, self.coordinates.names)
+        call = Call(self.log_joint, self.gradient, self.coordinates.names)
         object.__setattr__(self, "_call", call)
 
     def _require_joblib(self) -> None:
@@ -341,7 +129,7 @@ class Target:
         """
         points = np.asarray(points, float)
         theta = self.coordinates.to_user(points)
-        answers: list[_Answer] = []
+        answers: list[Answer] = []
         try:
             for answer in self._answers(theta):
                 if answer.malformed:
@@ -352,7 +140,7 @@ class Target:
                 raise TargetError(message, self._evaluations(points[: len(answers)], answers[: len(points)]))
         except TargetError:
             raise
-        except Exception as failure:  # not the user's function, which `_Call` guards
+        except Exception as failure:  # not the user's function, which `Call` guards
             raise TargetError(
                 f"evaluating in parallel failed ({type(failure).__name__}: {failure}); processes need "
                 "functions that can be pickled, defined at the top of a module",
@@ -362,7 +150,7 @@ class Target:
             raise EvaluationInterrupted(self._evaluations(points[: len(answers)], answers)) from None
         return self._evaluations(points, answers)
 
-    def _answers(self, theta: np.ndarray) -> Iterator[_Answer]:
+    def _answers(self, theta: np.ndarray) -> Iterator[Answer]:
         if self.executor is not None:
             yield from self.executor.map(self._call, list(theta))
         elif self.n_jobs > 1 and len(theta) > 1:
@@ -421,7 +209,7 @@ class Target:
         return self._evaluations(points, answers, with_gradients=slopes is not None)
 
     def _evaluations(
-        self, points: np.ndarray, answers: Sequence[_Answer], with_gradients: bool | None = None
+        self, points: np.ndarray, answers: Sequence[Answer], with_gradients: bool | None = None
     ) -> Evaluations:
         raw = np.array([answer.value for answer in answers])
         failed = np.array([not math.isfinite(answer.value) for answer in answers], bool)
@@ -437,7 +225,7 @@ class Target:
             faults=tuple(answer.fault for answer in answers),
         )
 
-    def _gradients(self, points: np.ndarray, answers: Sequence[_Answer]) -> np.ndarray:
+    def _gradients(self, points: np.ndarray, answers: Sequence[Answer]) -> np.ndarray:
         missing = np.full(self.coordinates.n_parameters, np.nan)
         rows = [missing if a.gradient is None else a.gradient for a in answers]
         raw = np.array(rows).reshape(len(points), self.coordinates.n_parameters)
@@ -445,7 +233,7 @@ class Target:
         out: np.ndarray = self.coordinates.pull_gradients(points, raw) + slopes
         return out
 
-    def _noise(self, answers: Sequence[_Answer], failed: np.ndarray) -> np.ndarray | None:
+    def _noise(self, answers: Sequence[Answer], failed: np.ndarray) -> np.ndarray | None:
         told = [answer.sd for answer in answers]
         if isinstance(self.noise_sd, float):
             told = [self.noise_sd if sd is None else sd for sd in told]
@@ -455,28 +243,9 @@ class Target:
         return np.where(failed, np.nan, variance)
 
 
-def _given_row(value: float, sd: float | None, gradient: np.ndarray | None, theta: np.ndarray) -> _Answer:
+def _given_row(value: float, sd: float | None, gradient: np.ndarray | None, theta: np.ndarray) -> Answer:
     if not abs(value) < LARGEST:
-        return _Answer(fault=f"was given as {value}")
+        return Answer(fault=f"was given as {value}")
     if gradient is not None and not (np.abs(gradient) < LARGEST).all():
-        return _Answer(value, sd, np.full(len(theta), np.nan), fault="the gradient is not finite")
-    return _Answer(value, sd, gradient)
-
-
-def require_good(evaluations: Evaluations, needed: int = 1) -> None:
-    """TargetError unless ``needed`` of the evaluations are good; it tells what went wrong most often."""
-    good = int((~evaluations.failed).sum())
-    if good >= needed:
-        return
-    reasons: Mapping[str, int] = _counted([fault for fault in evaluations.faults if fault])
-    told = "; ".join(f"{reason} ({count} times)" for reason, count in list(reasons.items())[:3])
-    raise TargetError(
-        f"the log joint is finite at {good} of the {len(evaluations)} first points, {needed} are needed: "
-        f"{told}. Move the plausible bounds, or give start points, to where the density is positive",
-        evaluations,
-    )
-
-
-def _counted(reasons: Sequence[str]) -> dict[str, int]:
-    counts = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+        return Answer(value, sd, np.full(len(theta), np.nan), fault="the gradient is not finite")
+    return Answer(value, sd, gradient)

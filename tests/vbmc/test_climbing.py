@@ -4,7 +4,7 @@ import numpy as np
 import scipy.optimize
 
 from bqvi.variational_bmc.climbing import next_step
-from bqvi.variational_bmc.target import Evaluations
+from bqvi.variational_bmc.evaluations import Evaluations
 
 PRECISION = np.array([[3.0, 1.0], [1.0, 0.7]])
 MODE = np.array([0.8, -1.5])

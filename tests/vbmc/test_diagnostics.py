@@ -10,8 +10,9 @@ import scipy.stats
 from bqvi.variational_bmc import testing
 from bqvi.variational_bmc.coordinates import make_coordinates
 from bqvi.variational_bmc.diagnostics import advice, agreement, check, psis
+from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.posterior import Posterior
-from bqvi.variational_bmc.target import Evaluations, Target
+from bqvi.variational_bmc.target import Target
 from gp.measures import GaussianMixture
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import bqvi
 from bqvi.variational_bmc import testing
-from bqvi.variational_bmc.target import TargetError
+from bqvi.variational_bmc.evaluations import TargetError
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 

@@ -9,13 +9,8 @@ import torch
 
 from bqvi.variational_bmc.affine import Affine
 from bqvi.variational_bmc.coordinates import make_coordinates
-from bqvi.variational_bmc.target import (
-    EvaluationInterrupted,
-    Evaluations,
-    Target,
-    TargetError,
-    require_good,
-)
+from bqvi.variational_bmc.evaluations import EvaluationInterrupted, Evaluations, TargetError, require_good
+from bqvi.variational_bmc.target import Target
 
 
 def box(**more):

@@ -8,7 +8,7 @@ import pytest
 
 import bqvi
 from bqvi.variational_bmc.diagnostics import agreement, check
-from bqvi.variational_bmc.target import TargetError
+from bqvi.variational_bmc.evaluations import TargetError
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 EVIDENCE = np.log(2 * np.pi)

@@ -9,7 +9,7 @@ import scipy.stats
 
 import bqvi
 from bqvi.variational_bmc.diagnostics import agreement, check
-from bqvi.variational_bmc.target import TargetError
+from bqvi.variational_bmc.evaluations import TargetError
 
 CONCENTRATION = 4.0
 ANGLE = scipy.stats.vonmises(CONCENTRATION, loc=0.3)
