@@ -149,6 +149,7 @@ def prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
 def cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
     """Factorise each of a batch (..., p, p) with as little jitter as ``gp.linalg.cholesky`` adds.
 
+    But judged by its pivots alone: of the values at a few points they tell enough (:mod:`gp.rounding`).
     ``scale`` (..., p) holds the prior variances, which rounding errors and jitter are relative to.
     Raises NotPositiveDefiniteError where no reasonable jitter helps.
     """

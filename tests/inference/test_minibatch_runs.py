@@ -282,6 +282,8 @@ def test_strategies_that_need_no_gradients_do_not_pay_for_them(monkeypatch):
     monkeypatch.setattr(GaussianMixture, "local_terms", forbidden)
     for strategy in (Balanced(7, FEATURES), HorvitzThompson(7, np.ones(N)), MaxVariance(7, FEATURES)):
         bqvi.fit(MIXTURE, X, "sngd", minibatch=strategy, steps=3)
+    with pytest.raises(bqvi.FitError, match="AssertionError"):  # one that learns does ask for them
+        bqvi.fit(MIXTURE, X, "sngd", minibatch=STRATEGIES["saga"], steps=3)
 
 
 class NoTerms:

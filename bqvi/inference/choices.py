@@ -1,0 +1,215 @@
+"""From what users type to what the loop takes: every choice checked, every gap filled with a default.
+
+model, data, method, minibatch, schedule, geometry  ->  Problem
+steps, tolerance, limits                            ->  Stop
+record                                              ->  Recorder
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
+from bqvi.checks import require_above, require_integer, require_one_of
+from bqvi.gradients import Estimator, RememberingEstimator
+from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
+from bqvi.inference.loop import Problem, Stop, gives_none
+from bqvi.inference.methods import EXACT, METHODS, Method
+from bqvi.inference.schedules import Schedule
+from bqvi.inference.trace import Recorder
+from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
+from bqvi.models.data import Data, fingerprint, n_rows
+from bqvi.models.log_joint import LogJointModel
+from bqvi.models.representation import representation
+
+_SIZE = 100
+"""S where nobody said."""
+
+
+def check_model(model: Any, method: str | Estimator, family: str) -> None:
+    """TypeError where ``model`` keeps neither contract; ValueError where the method needs more of it."""
+    if isinstance(model, type) or not isinstance(model, ConjugateModel | LogJointModel):
+        raise TypeError(
+            f"model is {model!r}; it must be a ConjugateModel (GaussianMixture, "
+            "MultinomialMixture, ...) or a LogJointModel (LogJoint, LogisticRegression, ...)"
+        )
+    if method in EXACT and not isinstance(model, ConjugateModel if method == "cavi" else LocalModel):
+        exact = [name for name in EXACT if name != "cavi"] if isinstance(model, LocalModel) else []
+        others = exact + [name for name in METHODS if name not in EXACT]
+        raise ValueError(
+            f"method is {method!r}, which takes exact expectations that a {type(model).__name__} does not "
+            f"have; use one of {', '.join(others)}"
+        )
+    if method in EXACT and family != "full" and not isinstance(model, ConjugateModel):
+        raise ValueError(
+            f"family is {family!r}, but the exact expectations of a {type(model).__name__} are under a full "
+            "Gaussian q; use 'full', or method 'pathwise'"
+        )
+
+
+def problem_of(
+    model: Any,
+    data: Data,
+    method: str | Estimator,
+    named: Method | None,
+    minibatch: Strategy | int | str | None,
+    schedule: Schedule | None,
+    geometry: Geometry | None,
+    samples: int | None,
+) -> Problem:
+    """What the loop is run on; ValueError or TypeError where choices do not fit the model or each other.
+
+    ``named`` is the method if it was given by name; what is ``None`` takes its default.
+    """
+    estimator = named.estimator(samples) if named is not None else method
+    if not isinstance(estimator, Estimator):
+        raise TypeError(f"method is {method!r}; it must be a method's name or an estimator")
+    if named is None and samples is not None:
+        raise ValueError("samples was given beside an estimator, which has its own; leave it out")
+    choices = named or METHODS["pathwise"]
+    geometry = choices.geometry if geometry is None else geometry
+    schedule = choices.schedule if schedule is None else schedule
+    _check_steps(estimator, geometry, schedule)
+    _check_minibatch(model, estimator, minibatch)
+    if isinstance(minibatch, str):
+        require_one_of("minibatch", minibatch, ("balanced",))
+        minibatch = _balanced(model, data, choices.batch, method)
+    strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
+    problem = Problem(model, data, estimator, geometry, schedule, strategy)
+    _check_gradients(problem)
+    return problem
+
+
+def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int | str | None) -> None:
+    """Some estimators and models see all the data at each step."""
+    if isinstance(estimator, RememberingEstimator) and minibatch is not None:
+        raise ValueError(
+            f"minibatch is {minibatch!r}, but {type(estimator).__name__} keeps evaluations, which must be of "
+            "the same log joint at each step; leave it out"
+        )
+    if minibatch is not None and getattr(model, "full_batch", False):
+        raise ValueError(
+            f"minibatch is {minibatch!r}, but a {type(model).__name__} has parameters for each datum and "
+            "works on all the data; leave minibatch out"
+        )
+
+
+def _check_gradients(problem: Problem) -> None:
+    """Learning needs an estimator with per-datum gradients, negative weights a model that can project."""
+    local = isinstance(problem.model, PerDatumModel) and (
+        problem.estimator.samples == 0 or isinstance(problem.model, ConjugateModel)
+    )
+    if local:
+        return
+    if problem.learning and not getattr(problem.estimator, "per_datum", False):
+        raise ValueError(gives_none(problem))
+    if getattr(problem.minibatch, "signed", False) and problem.estimator.samples == 0:
+        raise ValueError(
+            f"minibatch is a {type(problem.minibatch).__name__}, whose weights can be negative, but a "
+            f"{type(problem.model).__name__} needs positive ones: its statistics would leave their domain; "
+            "use a strategy with positive weights, such as Balanced"
+        )
+
+
+def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
+    """Natural steps must fit their estimator, and not go past 1."""
+    if not isinstance(geometry, Geometry):
+        raise TypeError(
+            f"geometry is {geometry!r}; it must be one of Natural(), Riemannian(), Euclidean(), or have "
+            "their methods"
+        )
+    if not isinstance(schedule, Schedule):
+        raise TypeError(
+            f"schedule is {schedule!r}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
+            "or have their methods"
+        )
+    if isinstance(geometry, Natural) and estimator.samples > 0:
+        raise ValueError(
+            "geometry is Natural, whose straight lines need a conjugate model's gradient; use "
+            "Riemannian with a sampling estimator"
+        )
+    if isinstance(geometry, TrustRegion) and not isinstance(estimator, RememberingEstimator):
+        raise ValueError(
+            f"geometry is TrustRegion: needs BayesianQuadrature's surrogate, not {type(estimator).__name__}"
+        )
+    straight = isinstance(geometry, Natural | TrustRegion)
+    too_far = straight if schedule.largest is None else schedule.largest > 1.0
+    if too_far and isinstance(geometry, Natural | TrustRegion | Riemannian):
+        raise ValueError(
+            f"schedule is {schedule}; a natural step must not exceed 1, which lands on eta* (coordinate "
+            "ascent; the surrogate's optimum): beyond it parameters overshoot, and can leave their domain"
+        )
+
+
+def _balanced(model: Any, data: Data, batch: str, method: str | Estimator) -> Strategy | str:
+    """The default to trust; the name itself where a mini-batch has no place, for the error to show."""
+    n = n_rows(data)
+    if batch == "all" or n == 0:
+        return "balanced"
+    return Balanced(min(_SIZE, n), Features.of(representation(model, data)))
+
+
+def _strategy(
+    minibatch: Strategy | int | str | None, batch: str, n: int, method: str | Estimator
+) -> Strategy | None:
+    if batch == "all" and minibatch is not None:
+        raise ValueError(
+            f"minibatch is {minibatch!r}, but method {method!r} uses all the data at each step; use 'sngd' "
+            "or 'sgd', or leave minibatch out"
+        )
+    if minibatch is None:
+        return Reshuffled(min(_SIZE, n)) if batch == "mini-batch" else None
+    if n == 0:
+        raise ValueError(f"minibatch is {minibatch!r}, but the model has no data; leave it out")
+    strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch
+    if isinstance(minibatch, bool) or not isinstance(strategy, Strategy):
+        raise TypeError(f"minibatch is {minibatch!r}; it must be a strategy or a size, an integer")
+    if not 1 <= strategy.size <= n:
+        raise ValueError(f"minibatch has size {strategy.size}; it must be between 1 and N = {n}")
+    return strategy
+
+
+def stop_of(
+    named: Method | None,
+    steps: int | None,
+    tolerance: float | None,
+    evaluations: int | None,
+    seconds: float | None,
+) -> Stop:
+    """When the loop ends; without a limit, after the method's own number of steps."""
+    for name, value in (("steps", steps), ("max_evaluations", evaluations)):
+        if value is not None:
+            require_integer(name, value, 0)
+    for name, limit in (("tolerance", tolerance), ("max_seconds", seconds)):
+        if limit is not None:
+            require_above(name, limit, 0.0)
+    choices = named or METHODS["pathwise"]
+    if steps is None and evaluations is None and seconds is None:
+        steps = choices.steps
+    return Stop(steps, choices.tolerance if tolerance is None else tolerance, evaluations, seconds)
+
+
+def default_recorder(problem: Problem, stop: Stop) -> Recorder:
+    """Every step where a record is free, the end alone where it costs evaluations, else a hundredth."""
+    if problem.minibatch is None and problem.estimator.samples == 0:
+        return Recorder(every=1)
+    if isinstance(problem.estimator, RememberingEstimator):
+        return Recorder(chosen=frozenset(), first=False)
+    return Recorder(every=max(1, (stop.steps or 1000) // 100))
+
+
+def identity(problem: Problem, family: str) -> dict[str, str]:
+    """The choices that a saved state belongs to."""
+    return {
+        "model": type(problem.model).__name__,
+        "prior": fingerprint(getattr(getattr(problem.model, "prior", None), "natural", None)),
+        "rows": str(n_rows(problem.data)),
+        "data": fingerprint(problem.data),
+        "estimator": repr(problem.estimator),
+        "geometry": repr(problem.geometry),
+        "schedule": repr(problem.schedule),
+        "minibatch": repr(problem.minibatch),
+        "family": family,
+    }
