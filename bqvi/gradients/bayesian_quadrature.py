@@ -26,19 +26,15 @@ from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
+from bqvi.gradients.recall import Recall
 from bqvi.gradients.surrogates import Kind, OnBoth, OnDerivatives, OnGradients, OnValues, Process
-from bqvi.gradients.whitened import FORGOTTEN, Frame
+from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import is_moving
 
 _AFFORDABLE = 400
 _SPEED = 5e9
 """Floating-point operations a second of a Cholesky factor, on one core."""
-_SMALL = 50
-_REFIT_GROWTH = (1.1, 1.25)
-"""Hyperparameters are refitted when the memory has grown by this factor, below `_SMALL` and above."""
-_SURPRISE = 4.0
-"""And when new evaluations miss by so much more than the process expected, in variances."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +105,11 @@ class BayesianQuadrature:
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
         if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
             kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
-        before, kept = self._recalled(kind, frame, kept)
+        recall = Recall(kind, self.memory, self.keep)
+        before, kept = recall.before(frame, kept)
         nodes = self.design.nodes(n, len(frame.mean), rng, before)
         found = evaluate(model, q, batch, frame.points(nodes))
-        kept = kept.joined(found)
-        process, kept = _informed(kind, frame, before, nodes[found.good], found, kept)
+        process, kept = recall.after(frame, before, found, kept.joined(found))
         return _gradient(frame, process, found, kept if memory is not None else None, n)
 
     def _kind(self, model: Any, dimension: int, points: int) -> Kind:
@@ -136,28 +132,6 @@ class BayesianQuadrature:
             return self.nodes
         return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
 
-    def _recalled(self, kind: Kind, frame: Frame, kept: Memory) -> tuple[Process | None, Memory]:
-        """The process given the memory alone, and the memory with hyperparameters up to date."""
-        if not len(kept):
-            return None, kept
-        points = frame.whiten(kept.points)
-        chosen = self._chosen(points)
-        points = points[chosen]
-        targets = kind.targets(frame, points, kept.values[chosen], kept.gradients[chosen])
-        if len(kept) >= _REFIT_GROWTH[len(kept) > _SMALL] * kept.fitted_at:
-            kept = _learnt(kind, points, targets, kept)
-        return kind.process(points, targets, kept.hyperparameters), kept
-
-    def _chosen(self, points: np.ndarray) -> Any:
-        """Which of all (m, D) points, in q's units, the process is built on."""
-        squares = np.einsum("nd,nd->n", points, points)
-        if self.keep == "nearest" and len(points) > self.memory:
-            return np.sort(np.argpartition(squares, self.memory)[: self.memory])
-        near = squares[-self.memory :] < FORGOTTEN * points.shape[1]
-        if near.sum() < 2:
-            return slice(-self.memory, None)
-        return np.flatnonzero(near) + max(0, len(points) - self.memory)
-
 
 def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     """The memory with the values of a log joint that moves with q: its points are kept, the rest is anew.
@@ -167,34 +141,8 @@ def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     if not is_moving(model) or not len(kept):
         return kept
     found = evaluate(model, q, batch, kept.points)
-    return replace(kept, points=found.points, values=found.values, gradients=found.gradients)
-
-
-def _learnt(kind: Kind, points: np.ndarray, targets: np.ndarray, kept: Memory) -> Memory:
-    start = kept.hyperparameters if kept.fitted_at else None
-    return replace(kept, hyperparameters=kind.fit(points, targets, start), fitted_at=len(kept))
-
-
-def _informed(
-    kind: Kind, frame: Frame, before: Process | None, nodes: np.ndarray, found: Evaluations, kept: Memory
-) -> tuple[Process | None, Memory]:
-    """The process given also what was ``found`` at ``nodes``; None if nothing is known."""
-    if not len(nodes):
-        return before, kept
-    targets = kind.targets(frame, nodes, found.values, found.gradients)
-    if before is None:
-        kept = _learnt(kind, nodes, targets, kept)
-        return kind.process(nodes, targets, kept.hyperparameters), kept
-    both = before.extended(nodes, targets)
-    if _surprise(before, both) > _SURPRISE:
-        kept = replace(kept, fitted_at=1)  # due, from where they are
-    return both, kept
-
-
-def _surprise(before: Process, both: Process) -> float:
-    """Mean square of what the new evaluations miss, each in the standard deviation that was expected."""
-    old, new = before.targets.size, both.targets.size
-    return (new * both.scale - old * before.scale) / ((new - old) * before.scale + 1e-300)
+    base = replace(kept.base, at=0)
+    return replace(kept, points=found.points, values=found.values, gradients=found.gradients, base=base)
 
 
 def _gradient(
@@ -204,9 +152,8 @@ def _gradient(
         d = len(frame.mean)
         nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
         return Gradient(nothing, True, found.spent, n, memory=memory)
-    moments = process.moments(np.zeros(len(frame.mean)), np.eye(len(frame.mean)))
     return Gradient(
-        frame.natural_gradient(moments),
+        frame.natural_gradient(process.here),
         natural=True,
         evaluations=found.spent,
         samples=n,

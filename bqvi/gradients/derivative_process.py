@@ -77,6 +77,12 @@ class DerivativeProcess:
         found = self.posterior_mean.integrate(mean, covariance)
         return Moments(found.mean, 2.0 * found.covariance)
 
+    @cached_property
+    def here(self) -> Moments:
+        """The moments under q itself."""
+        d = self.points.shape[1]
+        return self.moments(np.zeros(d), np.eye(d))
+
     def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """For (C, D) points: posterior covariances / s^2 of C D numbers with the functionals, one another."""
         m, d = self.points.shape
@@ -88,7 +94,7 @@ class DerivativeProcess:
         return shared, joint[m * d :, m * d :] - half.T @ half, d
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
         inverse = inverse_of(self.factor)
         left = block_residuals(inverse, self.weights)
         rules = inverse @ derivative_functionals(self.points, self.shape)
@@ -96,7 +102,7 @@ class DerivativeProcess:
         return widened(self.model_deviations(), moved)
 
     def model_deviations(self) -> Moments:
-        """The model's posterior standard deviations of the `moments` at q itself."""
+        """The model's posterior standard deviations of the moments `here`."""
         across = derivative_functionals(self.points, self.shape)
         explained = np.square(scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]).sum(0)
         l2 = self.shape.lengthscale**2

@@ -26,12 +26,9 @@ import scipy.optimize
 from acquisition.designs import normal_frames, normal_sobol, random_rotation
 from acquisition.functionals import most_informative
 from bqvi.checks import require_above, require_at_least, require_integer
-from bqvi.gradients.gradient_process import (
-    JITTER,
-    GradientProcess,
-    Shape,
-    functionals,
-)
+from bqvi.gradients.gradient_kernel import Shape
+from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.observed import JITTER
 
 
 class Informed(Protocol):
@@ -187,10 +184,8 @@ def _minimum_variance(n: int, dimension: int, lengthscale: float) -> np.ndarray:
     first = normal_frames(n, dimension, np.random.default_rng(n * 1000 + dimension))
 
     def objective(flat: np.ndarray) -> float:
-        process = GradientProcess(flat.reshape(n, dimension), np.ones((n, 1)), shape)
-        solved = process.solve(functionals(process.points, shape))
-        solved[:, 0] *= np.sqrt(dimension)
-        return -float(np.square(solved).sum())
+        told = GradientProcess.of(flat.reshape(n, dimension), np.ones((n, 1)), shape).explained
+        return -float(np.square(told).sum() + (dimension - 1.0) * np.square(told[:, 0]).sum())
 
     found = scipy.optimize.minimize(objective, first.ravel(), method="L-BFGS-B", options={"maxiter": 60})
     nodes: np.ndarray = found.x.reshape(n, dimension)

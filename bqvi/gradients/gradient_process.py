@@ -1,204 +1,161 @@
-"""A Gaussian process on the gradient of the log joint, in units whitened by q; integrals in closed form.
+"""A Gaussian process on the gradient of the log joint, in whitened units; its integrals in closed form.
 
-q = N(mu, L L^T), theta = mu + L u, and what is modelled is
+q_0 = N(mu, L L^T), theta = mu + L u, and what is modelled is
 
     y(u) = L^T grad f(theta) + u,            f = ln p(X, theta),
 
-which is zero where q is the posterior: the prior mean zero of y is sticking-the-landing's estimate. All D
-outputs share the kernel
+which is zero where q_0 is the posterior: the prior mean zero of y is sticking-the-landing's estimate. All D
+outputs share a kernel (`gradient_kernel`), so one m x m solve serves them all (`observed`).
 
-    k(u, u') = s^2 (exp(-|u - u'|_M^2 / (2 l^2)) + b0 + b1 u . u' + b2 (u^T M u')^2 / 2),
+q itself is N(m, R R^T) in these units: at first m = 0 and R = I, and the process serves on while q is near
+q_0. What is said of integrals is in q's own units, e = R^-1 (u - m), in which the same gradient is
 
-so one m x m solve serves them all; M (`directions`) says along which directions y bends, and b2 is the slow
-bending that a bump of the lengthscale of the fast one would forget between the points: the skewness of q's
-posterior. With alpha = K^-1 Y, and under q' = N(m, S) in the same units, A = l^2 M^-1 + S,
-a_n = A^-1 (u_n - m), z_n = l^D |M A|^(-1/2) exp(-(u_n - m)^T a_n / 2) (`bqvi.quadrature.kernel_sums`),
-w_n = M u_n and T_o = sum_n alpha_no w_n w_n^T,
+    y_q(e) = R^T (y(u) - u) + e.
 
-    E[y_o]               = alpha_o^T (z + b0 + b1 U m) + b2 tr(T_o (S + m m^T)) / 2      (D,)
-    E[y (u - m)^T]_o S^-1 = alpha_o^T (z a + b1 U) + b2 T_o m                             (D, D)
+With alpha = K^-1 Y and c (m, 1 + D) the covariances of the observations with E[y] and E[y e],
 
-The second is the expected Jacobian of y (Bonnet's and Stein's identities), whose symmetric part estimates
-E[L^T (Hessian of f) L] + I. Together they are the ELBO's natural gradient at q'. At q itself m = 0, S = I,
-and the posterior covariance of the functionals is their prior covariance less c^T K^-1 c.
+    E[y] = alpha^T c_0,    E[y e^T] = alpha^T c_1,    E[y_q] = R^T (E[y] - m),    J = R^T (E[y e^T] - R) + I.
+
+J is the expected Jacobian of y_q (Bonnet's and Stein's identities); its symmetric part estimates E[R^T L^T
+(Hessian of f) L R] + I. Together the moments are the ELBO's natural gradient. The posterior covariance
+of the functionals is their prior covariance less c^T K^-1 c.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 
-from bqvi.gradients.directions import Directions
-from bqvi.gradients.doubtful import Doubts
-from bqvi.gradients.jackknife import inverse_of, residuals
-from bqvi.gradients.whitened import Moments
+from bqvi.gradients.gradient_kernel import Functionals, Places, Shape
+from bqvi.gradients.observed import JITTER, Observed, Prior
+from bqvi.gradients.whitened import Frame, Moments
 from bqvi.quadrature.kernel_sums import Bumps
-from bqvi.quadrature.positive_definite import cholesky
-
-JITTER = 1e-6
-"""On the diagonal of K / s^2; 1e-4 costs an order of magnitude where gradients are exact."""
-
-
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """Hyperparameters of k, less its scale s^2, which is profiled out."""
-
-    lengthscale: float
-    constant: float
-    """b0."""
-    linear: float
-    """b1."""
-    quadratic: float = 0.0
-    """b2."""
-    directions: Directions | None = None
-    """Of M; None: all alike, M = I."""
-
-    def turned(self, dimension: int) -> tuple[np.ndarray, np.ndarray]:
-        """The eigenvectors of M, and the roots r of its eigenvalues."""
-        used = self.directions or Directions.alike(dimension)
-        return used.rotation, used.scales
+from gp.triangular import solve_lower
 
 
 @dataclass(frozen=True, eq=False)
 class GradientProcess:
-    """The process given m observations."""
+    """The process given m observations, and its integrals under q."""
 
-    points: np.ndarray
-    """U, (m, D)."""
-    targets: np.ndarray
-    """Y, (m, D)."""
-    shape: Shape
-    jitter: float = JITTER
-    prior_slope: float = 0.0
-    """C: the prior mean of y is c u. 0 is sticking-the-landing; 1 has grad f itself zero a priori."""
+    observed: Observed
+    functionals: Functionals
+    """Of q."""
+    explained: np.ndarray
+    """C^-1 c, (m, 1 + D): what each observation tells of the functionals, after those before."""
 
-    @cached_property
-    def factor(self) -> np.ndarray:
-        """Lower Cholesky factor of K / s^2, (m, m)."""
-        gram = kernel_matrix(self.points, self.points, self.shape)
-        np.einsum("ii->i", gram)[:] += self.jitter * self._doubts.noise(self.points, self._above)
-        return cholesky(gram)
+    @classmethod
+    def of(
+        cls,
+        points: np.ndarray,
+        targets: np.ndarray,
+        shape: Shape,
+        jitter: float = JITTER,
+        prior_slope: float = 0.0,
+    ) -> GradientProcess:
+        """From (m, D) points in q's units and y there."""
+        observed = Observed.of(Prior(shape, jitter, prior_slope), points, targets)
+        return _under(observed, Frame.standard(points.shape[1]))
 
-    @cached_property
-    def _doubts(self) -> Doubts:
-        return Doubts.of(self.points, self._above, self.shape.directions)
+    def under(self, q: Frame) -> GradientProcess:
+        """For integrals under another q, in the units of the observations."""
+        return _under(self.observed, q)
 
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
-        """With (n, D) more observations: rows are added to the factor, O(m^2 n)."""
-        m, n = len(self.points), len(points)
-        above = replace(self, points=points, targets=targets)._above
-        cross = self.solve(kernel_matrix(self.points, points, self.shape))
-        gram = kernel_matrix(points, points, self.shape) - cross.T @ cross
-        np.einsum("ii->i", gram)[:] += self.jitter * self._doubts.noise(points, above)
-        factor = np.zeros((m + n, m + n), order="F")
-        factor[:m, :m] = self.factor
-        factor[m:, :m] = cross.T
-        factor[m:, m:] = cholesky(gram)
-        everywhere, seen = np.concatenate([self.points, points]), np.concatenate([self.targets, targets])
-        both = replace(self, points=everywhere, targets=seen)
-        new = above - cross.T @ self._half
-        innovation = scipy.linalg.lapack.dtrtrs(factor[m:, m:], new, lower=1)[0]
-        told = functionals(points, self.shape) - cross.T @ self._explained
-        told = scipy.linalg.lapack.dtrtrs(factor[m:, m:], told, lower=1)[0]
-        both.__dict__.update(
-            factor=factor,
-            _doubts=self._doubts,
-            _half=np.concatenate([self._half, innovation]),
-            _explained=np.concatenate([self._explained, told]),
-        )
-        return both
+        """With (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
+        m, observed = len(self.explained), self.observed.extended(points, targets)
+        rows = observed.factor[m:]
+        told = self.functionals.covariances(points) - rows[:, :m] @ self.explained
+        explained = np.concatenate([self.explained, solve_lower(rows[:, m:], told)])
+        return GradientProcess(observed, self.functionals, explained)
 
-    def solve(self, right: np.ndarray) -> np.ndarray:
-        """factor^-1 right, for (m, R)."""
-        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, right, lower=1)[0]
-        return solved
+    @property
+    def points(self) -> np.ndarray:
+        """U, (m, D)."""
+        return self.observed.places.points
 
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """alpha = K^-1 Y, (m, D)."""
-        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, self._half, lower=1, trans=1)[0]
-        return solved
-
-    @cached_property
-    def _half(self) -> np.ndarray:
-        """factor^-1 of what is above the prior mean, (m, D): independent, of variance s^2 each."""
-        return self.solve(self._above)
-
-    @cached_property
-    def _above(self) -> np.ndarray:
-        """Y less its prior mean, (m, D)."""
-        if self.prior_slope == 0.0:
-            return self.targets
-        return self.targets - self.prior_slope * self.points
+    @property
+    def targets(self) -> np.ndarray:
+        """Y, (m, D)."""
+        return self.observed.targets
 
     @property
     def scale(self) -> float:
         """s^2, at its most likely value."""
-        return float(np.vdot(self._half, self._half)) / self.targets.size
+        return self.observed.scale
 
-    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
-        """Of y under q' = N(mean, covariance), in q's units."""
-        turn, scales = self.shape.turned(len(mean))
-        centre, spread = mean @ turn, turn.T @ covariance @ turn
-        bumps = Bumps.of(self._turned, self.shape.lengthscale / scales, centre, spread)
-        total, cross, bend = self._trend
-        expected = bumps.z @ self.weights + total + cross @ mean
-        second = spread + centre[:, None] * centre
-        expected += 0.5 * bend.reshape(len(bend), -1) @ second.reshape(-1)
-        jacobian = (self.weights.T @ (bumps.z[:, None] * bumps.a) + bend @ centre) @ turn.T + cross
-        if self.prior_slope != 0.0:
-            expected = expected + self.prior_slope * mean
-            jacobian = jacobian + self.prior_slope * np.eye(len(mean))
-        return Moments(expected, 0.5 * (jacobian + jacobian.T))
+    def predict(self, points: np.ndarray) -> np.ndarray:
+        """The posterior mean of y at (n, D) points in the units of the observations, (n, D)."""
+        prior = self.observed.prior
+        between = prior.shape.covariance(Places(points, prior.shape), self.observed.places)
+        mean: np.ndarray = between @ self.observed.weights
+        return mean + prior.slope * points
 
     @cached_property
-    def _turned(self) -> np.ndarray:
-        """U along the eigenvectors of M, (m, D)."""
-        turned: np.ndarray = self.points @ self.shape.turned(self.points.shape[1])[0]
-        return turned
+    def here(self) -> Moments:
+        """The moments under q itself."""
+        told = self.observed.half.T @ self.explained
+        q = self.functionals.q
+        return self._in_units_of_q(told[:, 0], told[:, 1:], np.zeros(len(q.mean)), q.mean)
+
+    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
+        """Of y_q under q' = N(mean, covariance), in q's units."""
+        of, prior, weights = self.functionals, self.observed.prior, self.observed.weights
+        root, bent = of.root, self.observed.places.bent
+        centre, spread = of.centre + root @ mean, root @ covariance @ root.T
+        bumps = Bumps.of(bent, prior.shape.lengthscale, centre, spread)
+        total, cross, bend = self._trend
+        place = of.q.mean + of.q.scale @ mean
+        expected = bumps.z @ weights + total + cross @ place
+        expected += 0.5 * bend.reshape(len(bend), -1) @ (spread + np.outer(centre, centre)).reshape(-1)
+        slopes = (weights.T @ (bumps.z[:, None] * bumps.a) + bend @ centre) @ root + cross @ of.q.scale
+        return self._in_units_of_q(expected, slopes, mean, place)
+
+    def _in_units_of_q(
+        self, expected: np.ndarray, slopes: np.ndarray, mean: np.ndarray, place: np.ndarray
+    ) -> Moments:
+        """From E[y] and E[dy/du] R, less the prior mean's, under a law with mean ``mean``, or ``place``."""
+        scale, slope = self.functionals.q.scale, self.observed.prior.slope
+        jacobian = scale.T @ (slopes + (slope - 1.0) * scale)
+        jacobian = 0.5 * (jacobian + jacobian.T)
+        np.einsum("ii->i", jacobian)[:] += 1.0
+        return Moments(scale.T @ (expected + (slope - 1.0) * place) + mean, jacobian)
 
     @cached_property
     def _trend(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 T along the eigenvectors of M, (D, D, D)."""
-        total = self.shape.constant * self.weights.sum(0)
-        squares = np.square(self.shape.turned(self.points.shape[1])[1])
-        w = self._turned * squares
-        m, d = w.shape
-        bend = self.weights.T @ (w[:, :, None] * w[:, None, :]).reshape(m, d * d)
-        curved = self.shape.quadratic * bend.reshape(-1, d, d)
-        return total, self.shape.linear * (self.weights.T @ self.points), curved
+        """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 sum_n alpha_n b_n b_n^T, (D, D, D)."""
+        shape, weights = self.observed.prior.shape, self.observed.weights
+        bent = self.observed.places.bent
+        m, d = bent.shape
+        bend = weights.T @ (bent[:, :, None] * bent[:, None, :]).reshape(m, d * d)
+        return (
+            shape.constant * weights.sum(0),
+            shape.linear * (weights.T @ self.points),
+            shape.quadratic * bend.reshape(d, d, d),
+        )
 
     def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """For (C, D) points: posterior covariances / s^2 with the functionals, with one another, and 1.
+        """For (C, D) points in q's units: covariances / s^2 with the functionals, with one another, and 1.
 
-        The functionals are those of one output, (C, 1 + D); Var E[y_i] counts D times (`designs`).
+        Posterior ones; the functionals are one output's, (C, 1 + D). Var E[y_i] counts D times (`designs`).
         """
-        half = self.solve(kernel_matrix(self.points, pool, self.shape))
-        explained = half.T @ self._explained
-        shared = functionals(pool, self.shape) - explained
+        places = Places(self.functionals.q.points(pool), self.observed.prior.shape)
+        half = self.observed.between(places)
+        shared = self.functionals.covariances(places.points, places.bent) - half.T @ self.explained
         shared[:, 0] *= np.sqrt(pool.shape[1])
-        return shared, kernel_matrix(pool, pool, self.shape) - half.T @ half, 1
-
-    @cached_property
-    def _explained(self) -> np.ndarray:
-        """factor^-1 c, (m, 1 + D): what each observation tells of the functionals, after those before."""
-        return self.solve(functionals(self.points, self.shape))
+        return shared, places.shape.covariance(places, places) - half.T @ half, 1
 
     def functional_covariance(self) -> np.ndarray:
-        """Posterior covariance of (E[y_i], E[y_i u]) at q itself, (1 + D, 1 + D), the same for every i."""
-        explained = self._explained
-        prior = _prior_covariance(self.points.shape[1], self.shape)
-        covariance: np.ndarray = self.scale * (prior - explained.T @ explained)
+        """Posterior covariance of (E[y_i], E[y_i e]), (1 + D, 1 + D), the same for every output i."""
+        covariance: np.ndarray = self.scale * (self.functionals.prior - self.explained.T @ self.explained)
         return covariance
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
-        inverse = inverse_of(self.factor)
-        left, within = residuals(inverse, self.weights), self.model_deviations()
-        rules = inverse @ functionals(self.points, self.shape)
+        """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
+        within, observed = self.model_deviations(), self.observed
+        left = (observed.weights / observed.inverse_diagonal[:, None]) @ self.functionals.q.scale
+        rules = solve_lower(observed.factor, self.explained, transposed=True)
         squares, rules2 = np.square(left), np.square(rules)
         mean = np.square(within.mean) + rules2[:, 0] @ squares
         # node i moves J_jk by (w_ij r_ik + w_ik r_ij) / 2
@@ -208,53 +165,17 @@ class GradientProcess:
         return Moments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + moved))
 
     def model_deviations(self) -> Moments:
-        """The model's posterior standard deviations: the outputs are independent of one another."""
-        d = self.points.shape[1]
-        prior = np.diagonal(_prior_covariance(d, self.shape))
-        told = np.einsum("mf,mf->f", self._explained, self._explained)
-        variance = self.scale * np.maximum(prior - told, 0.0)
-        slopes = 0.25 * (variance[1:, None] + variance[None, 1:])
-        slopes[np.diag_indices(d)] = variance[1:]  # no second, independent estimate to average with
-        return Moments(np.full(d, np.sqrt(variance[0])), np.sqrt(slopes))
+        """The model's posterior standard deviations: outputs of y are independent of one another."""
+        scale = self.functionals.q.scale
+        outputs, slopes = scale.T @ scale, self.functional_covariance()
+        ours, theirs = np.diagonal(outputs), np.maximum(np.diagonal(slopes), 0.0)
+        crossed = np.outer(ours, theirs[1:])
+        # of (X_ij + X_ji) / 2, X = R^T E[y e^T]
+        variance = 0.25 * (crossed + crossed.T + 2.0 * outputs * slopes[1:, 1:])
+        return Moments(np.sqrt(ours * theirs[0]), np.sqrt(np.maximum(variance, 0.0)))
 
 
-def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarray:
-    """K / s^2 between (m, D) and (n, D) points, (m, n)."""
-    ours = left if shape.directions is None else shape.directions.scaled(left)
-    theirs = ours if right is left else right if shape.directions is None else shape.directions.scaled(right)
-    precision = 1.0 / shape.lengthscale**2
-    inner = ours @ theirs.T
-    kernel: np.ndarray = inner * precision
-    kernel -= (0.5 * precision) * np.einsum("nd,nd->n", ours, ours)[:, None]
-    kernel -= (0.5 * precision) * np.einsum("nd,nd->n", theirs, theirs)
-    np.minimum(kernel, 0.0, out=kernel)  # rounding
-    np.exp(kernel, out=kernel)
-    kernel += shape.constant
-    kernel += (shape.linear * left) @ right.T
-    if shape.quadratic != 0.0:
-        inner *= inner
-        inner *= 0.5 * shape.quadratic
-        kernel += inner
-    return kernel
-
-
-def functionals(points: np.ndarray, shape: Shape) -> np.ndarray:
-    """Prior covariance / s^2 of y(u_n) with (E[y], E[y u]) at q itself, (m, 1 + D)."""
-    turn, scales = shape.turned(points.shape[1])
-    turned, l2 = points @ turn, np.square(shape.lengthscale / scales)
-    widened = 1.0 / (l2 + 1.0)
-    z = np.sqrt(np.prod(l2 * widened)) * np.exp(-0.5 * np.square(turned) @ widened)
-    slopes = (z[:, None] * turned * widened) @ turn.T + shape.linear * points
-    bend = 0.5 * shape.quadratic * np.square(turned) @ np.square(np.square(scales))
-    return np.column_stack([z + shape.constant + bend, slopes])
-
-
-def _prior_covariance(dimension: int, shape: Shape) -> np.ndarray:
-    """Of (E[y], E[y u]) / s, (1 + D, 1 + D)."""
-    turn, scales = shape.turned(dimension)
-    l2 = np.square(shape.lengthscale / scales)
-    double = np.sqrt(np.prod(l2 / (l2 + 2.0)))
-    covariance = np.zeros((1 + dimension, 1 + dimension))
-    covariance[0, 0] = double + shape.constant + 0.5 * shape.quadratic * np.power(scales, 4).sum()
-    covariance[1:, 1:] = (turn * (double / (l2 + 2.0))) @ turn.T + shape.linear * np.eye(dimension)
-    return covariance
+def _under(observed: Observed, q: Frame) -> GradientProcess:
+    functionals = Functionals(observed.prior.shape, q)
+    told = functionals.covariances(observed.places.points, observed.places.bent)
+    return GradientProcess(observed, functionals, observed.solve(told))

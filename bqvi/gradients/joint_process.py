@@ -93,6 +93,12 @@ class JointProcess:
         found = self.posterior_mean.integrate(mean, covariance)
         return Moments(found.mean, 2.0 * found.covariance)
 
+    @cached_property
+    def here(self) -> Moments:
+        """The moments under q itself."""
+        d = self.points.shape[1]
+        return self.moments(np.zeros(d), np.eye(d))
+
     def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """For (C, D) points: posterior covariances / s^2 of C (1 + D) numbers, as `designs` wants them."""
         m, width = len(self.points), 1 + pool.shape[1]
@@ -103,7 +109,7 @@ class JointProcess:
         return shared, joint[m * width :, m * width :] - half.T @ half, width
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
         inverse, basis = inverse_of(self.factor), constant_basis(self.points)
         pulled = inverse @ basis
         inverse = inverse - np.outer(pulled, pulled) / (basis @ pulled)  # the constant is fitted too
@@ -112,7 +118,7 @@ class JointProcess:
         return widened(self.model_deviations(), np.einsum("ndf,nd->nf", rules, left))
 
     def model_deviations(self) -> Moments:
-        """The model's posterior standard deviations of the `moments` at q itself."""
+        """The model's posterior standard deviations of the moments `here`."""
         explained = np.square(self._solve(joint_functionals(self.points, self.shape))).sum(0)
         l2 = self.shape.lengthscale**2
         return spread_of(self.points.shape[1], self.shape, l2, self.scale, explained)

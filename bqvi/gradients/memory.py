@@ -12,11 +12,33 @@ from typing import Any
 import numpy as np
 
 from bqvi.gradients.evaluations import Evaluations
+from bqvi.gradients.whitened import Frame
 
 PATIENCE = 5
 """Rounds in a row without one good evaluation that end a run."""
 _GROWS: dict[str, Any] = {"grows": True}
 """Marks arrays whose first dimension grows, for `checkpoint`."""
+_DERIVED: dict[str, Any] = {"derived": True}
+"""Marks what is not saved."""
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """Of a process that is kept between steps (`recall`): where, and how it came to be."""
+
+    mean: np.ndarray
+    """Of the q in whose units it is, (D,)."""
+    scale: np.ndarray
+    """L, (D, D)."""
+    at: int = 0
+    """How many evaluations there were when it was made; 0: none is kept."""
+    joined: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int), metadata=_GROWS)
+    """How many joined it since, at one time after the other."""
+
+    @property
+    def frame(self) -> Frame:
+        """Its units."""
+        return Frame(self.mean, self.scale, False)
 
 
 class EvaluationError(RuntimeError):
@@ -35,18 +57,22 @@ class Memory:
     """Grad f, (m, D); (m, 0) for a model without gradients."""
     hyperparameters: np.ndarray = field(metadata=_GROWS)
     """Of the surrogate, as it left them; (0,) before."""
+    base: Base
     fitted_at: int = 0
     """m when they were fitted; 0: not yet."""
     faults: int = 0
     """Evaluations that raised or were not finite."""
     fruitless: int = 0
     """Rounds in a row, up to now, without a good evaluation."""
+    process: Any = field(default=None, metadata=_DERIVED)
+    """The one that is kept, which the rest determines."""
 
     @classmethod
     def empty(cls, dimension: int, with_gradients: bool) -> Memory:
         """Of no evaluations."""
         width = dimension if with_gradients else 0
-        return cls(np.empty((0, dimension)), np.empty(0), np.empty((0, width)), np.empty(0))
+        base = Base(np.zeros(dimension), np.eye(dimension))
+        return cls(np.empty((0, dimension)), np.empty(0), np.empty((0, width)), np.empty(0), base)
 
     def __len__(self) -> int:
         return len(self.points)

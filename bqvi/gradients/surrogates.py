@@ -18,8 +18,10 @@ from bqvi.gradients.derivative_process import DerivativeProcess
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
-from bqvi.gradients.gradient_process import JITTER, GradientProcess, Shape
+from bqvi.gradients.gradient_kernel import Shape
+from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.joint_process import JointProcess
+from bqvi.gradients.observed import JITTER
 from bqvi.gradients.value_process import JITTER as VALUE_JITTER
 from bqvi.gradients.value_process import ValueProcess, ValueShape
 from bqvi.gradients.whitened import Frame, remoteness
@@ -92,7 +94,7 @@ class OnGradients:
         directions = Directions.of(points, targets - self.prior_slope * points)
         lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs))
         shape = Shape(lengthscale, constant, linear, quadratic, directions)
-        return GradientProcess(points, targets, shape, self.jitter, self.prior_slope)
+        return GradientProcess.of(points, targets, shape, self.jitter, self.prior_slope)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,12 @@ class ValueProcess:
         found = self.posterior_mean.integrate(mean, covariance)
         return Moments(found.mean, 2.0 * found.covariance)
 
+    @cached_property
+    def here(self) -> Moments:
+        """The moments under q itself."""
+        d = self.points.shape[1]
+        return self.moments(np.zeros(d), np.eye(d))
+
     def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """For (C, D) points: posterior covariances / s^2 with the functionals, with one another, and 1."""
         half = self.solve(value_kernel(self.points, pool, self.shape))
@@ -104,7 +110,7 @@ class ValueProcess:
         return value_functionals(pool, self.shape) - explained, residual, 1
 
     def standard_deviations(self) -> Moments:
-        """Of the `moments` at q itself: the model's variance and the jackknife's (`jackknife`) together."""
+        """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
         inverse = inverse_of(self.factor)
         ones = inverse.sum(1)
         inverse = inverse - np.outer(ones, ones) / ones.sum()  # the constant is fitted too
@@ -114,7 +120,7 @@ class ValueProcess:
         return widened(self.model_deviations(), moved)
 
     def model_deviations(self) -> Moments:
-        """The model's posterior standard deviations of the `moments` at q itself."""
+        """The model's posterior standard deviations of the moments `here`."""
         explained = np.square(self.solve(value_functionals(self.points, self.shape))).sum(0)
         return spread_of(self.points.shape[1], self.shape, 1.0, self.scale, explained)
 

@@ -45,14 +45,18 @@ class Moments:
 class Surrogate(Protocol):
     """A model of y that can be integrated against any Gaussian."""
 
+    @property
+    def here(self) -> Moments:
+        """The moments under q itself."""
+
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
     def standard_deviations(self) -> Moments:
-        """Standard deviations of the moments at q itself, for intervals."""
+        """Of the moments `here`, for intervals."""
 
     def model_deviations(self) -> Moments:
-        """Posterior standard deviations of the moments at q itself, if the model were true."""
+        """Of the moments `here`, if the model were true."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +89,22 @@ class Frame:
         if not full:
             return cls(mean, np.diag(np.sqrt(to_numpy(q.variance))), True)
         return cls(mean, to_numpy(q.scale_tril).astype(float, copy=False), False)
+
+    @classmethod
+    def standard(cls, dimension: int) -> Frame:
+        """The units of N(0, I)."""
+        return cls(np.zeros(dimension), np.eye(dimension), False)
+
+    def seen_from(self, other: Frame) -> Frame:
+        """The same in the units of another: there q is N(L_o^-1 (mu - mu_o), L_o^-1 L L^T L_o^-T)."""
+        scale: np.ndarray = scipy.linalg.lapack.dtrtrs(other.scale, self.scale, lower=1)[0]
+        return Frame(other.whiten(self.mean[None])[0], scale, self.diagonal)
+
+    @property
+    def divergence(self) -> float:
+        """KL(q || N(0, I)), nats."""
+        squares = float(np.vdot(self.scale, self.scale) + self.mean @ self.mean)
+        return 0.5 * (squares - len(self.mean)) - float(np.log(np.einsum("ii->i", self.scale)).sum())
 
     def points(self, whitened: np.ndarray) -> np.ndarray:
         """Theta of u, (n, D)."""

@@ -4,6 +4,7 @@ A state is nested tuples and records of arrays and numbers. It is written as a f
 and read back into the shape of a *template*, the state that the same call of `fit` starts from; so a
 file says nothing about code, and reading one runs none. Arrays keep the template's shape, but for those of a
 record whose field is marked ``metadata={"grows": True}``: of these the first dimension is the file's.
+A field marked ``metadata={"derived": True}`` is not saved.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import State
 from bqvi.inference.trace import COLUMNS, Row, Trace
 
-FORMAT = 1
+FORMAT = 2
 _COUNTS = ("iteration", "seconds", "evaluations", "samples", "setup_seconds", "minibatch_seconds")
 
 
@@ -139,10 +140,14 @@ def _leaves(value: Any) -> Iterator[Any]:
         for part in value:
             yield from _leaves(part)
     elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
+        for field in _saved(value):
             yield from _leaves(getattr(value, field.name))
     else:
         yield value
+
+
+def _saved(record: Any) -> Iterator[dataclasses.Field[Any]]:
+    return (field for field in dataclasses.fields(record) if not field.metadata.get("derived", False))
 
 
 def _filled(template: Any, leaves: Iterator[np.ndarray], grows: bool = False) -> Any:
@@ -154,7 +159,7 @@ def _filled(template: Any, leaves: Iterator[np.ndarray], grows: bool = False) ->
     if dataclasses.is_dataclass(template) and not isinstance(template, type):
         parts = {
             field.name: _filled(getattr(template, field.name), leaves, field.metadata.get("grows", False))
-            for field in dataclasses.fields(template)
+            for field in _saved(template)
         }
         return dataclasses.replace(template, **parts)
     leaf = next(leaves)

@@ -59,8 +59,8 @@ def ascend(surrogate: Surrogate, dimension: int, radius: float, diagonal: bool) 
     identity = np.eye(dimension)
     place = Place(np.zeros(dimension), identity, identity, 0.0)
     rate, before = RATE, np.inf
-    for _ in range(STEPS):
-        moments = surrogate.moments(place.mean, place.covariance)
+    for step in range(STEPS):
+        moments = surrogate.here if step == 0 else surrogate.moments(place.mean, place.covariance)
         pull = moments.mean - place.mean
         change = identity - moments.jacobian - place.precision
         if diagonal:
@@ -68,7 +68,7 @@ def ascend(surrogate: Surrogate, dimension: int, radius: float, diagonal: bool) 
         left = _squared_norm(place, pull, change)
         if not np.isfinite(left):
             break
-        if before == np.inf:
+        if step == 0:
             radius = _reach(surrogate, radius, left, diagonal)
         rate, before = _adapted(rate, left / before), left
         following = _moved(place, pull, change, rate)

@@ -15,7 +15,8 @@ from bqvi.gradients.derivative_process import DerivativeProcess, derivative_func
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
-from bqvi.gradients.gradient_process import GradientProcess, Shape, functionals, kernel_matrix
+from bqvi.gradients.gradient_kernel import Functionals, Shape, kernel_matrix
+from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
 from bqvi.gradients.whitened import Frame, Moments, remoteness
@@ -27,7 +28,12 @@ SHAPE = Shape(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
 @pytest.fixture
 def process():
     rng = np.random.default_rng(3)
-    return GradientProcess(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), SHAPE)
+    return GradientProcess.of(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), SHAPE)
+
+
+@pytest.fixture
+def moved(process):
+    return process.under(MOVED)
 
 
 def gauss_hermite(dimension, n=60):
@@ -38,33 +44,72 @@ def gauss_hermite(dimension, n=60):
 
 
 def predicted(process, points):
-    return kernel_matrix(points, process.points, process.shape) @ process.weights
+    return kernel_matrix(points, process.points, SHAPE) @ process.observed.weights
 
 
-def test_moments_are_the_integrals_of_the_posterior_mean(process):
+MOVED = Frame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
+
+
+@pytest.mark.parametrize("q", [Frame.standard(2), MOVED])
+def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
+    """Of y_q(e) = R^T (y(u) - u) + e, in the units of a q that may have moved."""
     mean, factor = np.array([0.4, -0.3]), np.array([[0.8, 0.0], [0.3, 0.5]])
     noise, weights = gauss_hermite(2)
-    y = predicted(process, mean + noise @ factor.T)
-    slopes = np.linalg.solve(factor.T, ((noise * weights[:, None]).T @ y)).T  # E[y e^T] L^-1
-    moments = process.moments(mean, factor @ factor.T)
+    moved = process.under(q)
+
+    def integrated(mean, factor):
+        e = mean + noise @ factor.T
+        u = q.points(e)
+        y = (predicted(process, u) - u) @ q.scale + e
+        slopes = np.linalg.solve(factor.T, ((noise * weights[:, None]).T @ y)).T  # E[y e^T] L^-1
+        return weights @ y, 0.5 * (slopes + slopes.T)
+
     # 60 nodes an axis integrate this kernel to rounding
-    assert_allclose(moments.mean, weights @ y, rtol=1e-10, atol=1e-12)
-    assert_allclose(moments.jacobian, 0.5 * (slopes + slopes.T), rtol=1e-10, atol=1e-12)
+    found = moved.moments(mean, factor @ factor.T)
+    for ours, theirs in zip((found.mean, found.jacobian), integrated(mean, factor), strict=True):
+        assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+    at_q = integrated(np.zeros(2), np.eye(2))
+    for ours, theirs in zip((moved.here.mean, moved.here.jacobian), at_q, strict=True):
+        assert_allclose(ours, theirs, rtol=1e-8, atol=1e-9)
 
 
-def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process):
+def test_a_prior_slope_is_part_of_the_process():
+    """C u is added where nothing is known, and taken off what is observed: y = c u is fitted exactly."""
+    u = np.random.default_rng(0).standard_normal((5, 2))
+    process = GradientProcess.of(u, 0.7 * u, SHAPE, prior_slope=0.7)
+    assert_allclose(process.predict(3.0 * u), 2.1 * u, atol=1e-12)
+    assert_allclose(process.here.jacobian, 0.7 * np.eye(2), atol=1e-12)
+    moved = process.under(MOVED)
+    assert_allclose(moved.here.jacobian, np.eye(2) - 0.3 * MOVED.scale.T @ MOVED.scale, atol=1e-12)
+    assert_allclose(moved.here.mean, -0.3 * MOVED.scale.T @ MOVED.mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("q", [Frame.standard(2), MOVED])
+def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process, q):
     noise, weights = gauss_hermite(2)
     basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
-    between = kernel_matrix(process.points, noise, SHAPE)
-    assert_allclose(functionals(process.points, SHAPE), between @ basis, rtol=1e-10, atol=1e-12)
-    prior = basis.T @ kernel_matrix(noise, noise, SHAPE) @ basis
-    explained = process.functional_covariance() / process.scale
+    places = q.points(noise)
+    between = kernel_matrix(process.points, places, SHAPE)
+    functionals = Functionals(SHAPE, q)
+    assert_allclose(functionals.covariances(process.points), between @ basis, rtol=1e-10, atol=1e-12)
+    prior = basis.T @ kernel_matrix(places, places, SHAPE) @ basis
+    assert_allclose(functionals.prior, prior, rtol=1e-10, atol=1e-12)
+    explained = process.under(q).functional_covariance() / process.scale
     weighted = between @ basis
     doubts = Doubts.of(process.points, process.targets, SHAPE.directions)
     noise_there = doubts.noise(process.points, process.targets)
     gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(noise_there)
     expected = prior - weighted.T @ np.linalg.solve(gram, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
+
+
+def test_a_frame_seen_from_another(process):
+    other = Frame(np.array([0.5, 1.0]), np.array([[0.7, 0.0], [0.4, 1.3]]), False)
+    seen = MOVED.seen_from(other)
+    u = process.points
+    assert_allclose(other.points(seen.points(u)), MOVED.points(u), rtol=1e-12)
+    q, base = (Gaussian(f.mean, f.scale @ f.scale.T) for f in (MOVED, other))
+    assert_allclose(seen.divergence, float(q.kl(base)), rtol=1e-12)
 
 
 def test_large_observations_are_doubted_far_from_q_and_none_near_it():
@@ -98,10 +143,13 @@ def test_an_integral_ignores_what_is_large_where_q_has_no_mass():
 
 
 def test_rows_added_to_the_factor_are_those_of_a_new_one(process):
-    head = GradientProcess(process.points[:8], process.targets[:8], SHAPE)
+    head = GradientProcess.of(process.points[:8], process.targets[:8], SHAPE)
     both = head.extended(process.points[8:], process.targets[8:])
-    assert_allclose(both.factor @ both.factor.T, process.factor @ process.factor.T, atol=1e-12)
-    assert_allclose(both.weights, process.weights, rtol=1e-6)
+    ours, theirs = both.observed, process.observed
+    assert_allclose(ours.factor @ ours.factor.T, theirs.factor @ theirs.factor.T, atol=1e-12)
+    assert_allclose(ours.weights, theirs.weights, rtol=1e-6)
+    assert_allclose(ours.inverse_diagonal, theirs.inverse_diagonal, rtol=1e-6)
+    assert_allclose(both.explained, process.explained, rtol=1e-6, atol=1e-9)
 
 
 def test_evidence_and_its_slope_against_autodiff(process):
@@ -330,14 +378,19 @@ def test_derivative_process_moments_and_functionals_against_a_product_rule(deriv
     assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
 
 
-def _left_out(process, fields):
+def without(process, kept):
+    points, targets = process.points[kept], process.targets[kept]
+    if isinstance(process, GradientProcess):
+        return GradientProcess.of(points, targets, SHAPE).under(process.functionals.q)
+    return replace(process, points=points, targets=targets)
+
+
+def _left_out(process):
     """Moments without each node in turn, the hyperparameters and jitters kept."""
     found = []
     for i in range(len(process.points)):
         kept = np.delete(np.arange(len(process.points)), i)
-        moments = replace(process, **{f: getattr(process, f)[kept] for f in fields}).moments(
-            np.zeros(2), np.eye(2)
-        )
+        moments = without(process, kept).here
         found.append(np.concatenate([moments.mean, moments.jacobian[np.tril_indices(2)]]))
     return np.array(found)
 
@@ -391,13 +444,13 @@ def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
     assert_allclose(np.r_[sd.mean, sd.jacobian[rows, columns]] ** 2, variance, rtol=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["process", "values", "derivatives", "joint"])
+@pytest.mark.parametrize("kind", ["process", "moved", "values", "derivatives", "joint"])
 def test_standard_deviations_hold_the_jackknife_of_refits(kind, request):
     """The closed form against as many processes as there are nodes, each without one of them."""
     given = request.getfixturevalue(kind)
-    whole = given.moments(np.zeros(2), np.eye(2))
+    whole = given.here
     at = np.concatenate([whole.mean, whole.jacobian[np.tril_indices(2)]])
-    jackknife = np.square(at - _left_out(given, ("points", "targets"))).sum(0)
+    jackknife = np.square(at - _left_out(given)).sum(0)
     model, both = given.model_deviations(), given.standard_deviations()
     for part in ("mean", "jacobian"):
         extra = np.square(getattr(both, part)) - np.square(getattr(model, part))

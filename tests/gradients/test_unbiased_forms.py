@@ -19,7 +19,8 @@ from bqvi.gradients.designs import (
     UncertaintySampling,
 )
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.gradient_process import GradientProcess, Shape
+from bqvi.gradients.gradient_kernel import Shape
+from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnGradients, OnValues
 from bqvi.models import LogJoint
 
@@ -101,7 +102,7 @@ def test_antithetic_orthogonal_pairs():
 def test_chosen_nodes_lower_the_variance_more_than_random_ones(design):
     rng = np.random.default_rng(1)
     shape = Shape(2.5, 0.1, 0.1)
-    known = GradientProcess(rng.standard_normal((10, 3)), rng.standard_normal((10, 3)), shape)
+    known = GradientProcess.of(rng.standard_normal((10, 3)), rng.standard_normal((10, 3)), shape)
 
     def left(nodes):
         both = known.extended(nodes, np.zeros_like(nodes))
@@ -134,7 +135,7 @@ def test_optimised_design_beats_every_random_one_in_forty():
     shape = Shape(2.0 * np.sqrt(3), 0.1, 0.1)
 
     def left(nodes):
-        process = GradientProcess(nodes, np.ones((8, 3)), shape)
+        process = GradientProcess.of(nodes, np.ones((8, 3)), shape)
         return np.trace(process.functional_covariance()) / process.scale
 
     assert left(Optimised().nodes(8, 3, rng)) < min(left(rng.standard_normal((8, 3))) for _ in range(40))

@@ -1,6 +1,7 @@
 """method="bq": exactness, memory, the trust region, faults, resuming."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,10 @@ def quadratic(theta):
 
 def banana(theta):
     return -0.5 * theta[:, 0] ** 2 - (theta[:, 1] - theta[:, 0] ** 2) ** 2 / (2 * 0.7**2)
+
+
+def quartic(theta):
+    return -0.5 * (theta**2).sum(1) - (theta**4).sum(1) + 0.3 * theta[:, 0] * theta[:, 1]
 
 
 def test_exact_on_a_quadratic_as_soon_as_the_nodes_determine_it():
@@ -114,6 +119,45 @@ def test_resuming_gives_the_same_numbers(tmp_path):
         assert_array_equal(again.q.covariance, whole.q.covariance)
         assert_array_equal(again.state.memory.points, whole.state.memory.points)
         assert again.elbo == whole.elbo
+
+
+def test_resuming_makes_the_process_that_was_kept(tmp_path):
+    """It has been kept for several rounds when the run is saved, and is full twice after."""
+    model, memory = LogJoint(quartic, 3), 40
+    choices = {"method": BayesianQuadrature(memory=memory), "geometry": bqvi.TrustRegion(),
+               "schedule": bqvi.Constant(1.0), "seed": 1}  # fmt: skip
+    whole = bqvi.fit(model, steps=45, **choices)
+    half = bqvi.fit(model, steps=13, **choices)
+    assert half.state.memory.base.at > 0
+    assert len(half.state.memory.base.joined) >= 2
+    assert len(whole.state.memory) > 2 * memory
+    half.save(tmp_path / "half.npz")
+    again = bqvi.fit(model, steps=45, resume=tmp_path / "half.npz", **choices)
+    assert_array_equal(again.state.memory.points, whole.state.memory.points)
+    assert_array_equal(again.q.covariance, whole.q.covariance)
+    assert len(again.state.memory.process.points) <= memory + 2
+
+
+def test_a_process_that_is_kept_gives_the_gradient_of_one_made_anew():
+    """Where q has hardly moved the estimates agree far better than the error bars."""
+    model, q = LogJoint(quartic, 3), Gaussian(np.array([0.1, 0.0, 0.2]), 0.3 * np.eye(3))
+    estimator = BayesianQuadrature(design=AntitheticOrthogonal())
+    found, rng = None, np.random.default_rng(0)
+    memory = estimator.start(model, q)
+    for _ in range(30):
+        found = estimator(model, q, Batch(None, 0), rng, memory)
+        memory = found.memory
+    near = Gaussian(q.mean + 0.02, 0.31 * np.eye(3))
+    kept = estimator(model, near, Batch(None, 0), np.random.default_rng(1), memory)
+    assert kept.memory.base.at == memory.base.at > 0
+    forgotten = replace(memory, process=None, base=replace(memory.base, at=0))
+    anew = estimator(model, near, Batch(None, 0), np.random.default_rng(1), forgotten)
+    assert_array_equal(anew.memory.base.joined, [2])
+    sd = anew.surrogate.standard_deviations()
+    assert (np.abs(kept.surrogate.here.mean - anew.surrogate.here.mean) < 0.1 * sd.mean + 1e-6).all()
+    assert (
+        np.abs(kept.surrogate.here.jacobian - anew.surrogate.here.jacobian) < 0.1 * sd.jacobian + 1e-6
+    ).all()
 
 
 class Faulty:
@@ -212,6 +256,8 @@ def test_the_ascent_stays_put_where_the_gradient_vanishes():
 
         def standard_deviations(self):
             return self.moments(None, None)
+
+        here = property(standard_deviations)
 
     place = ascend(Zero(), 2, 1.0, False)
     assert_array_equal(place.mean, np.zeros(2))
