@@ -29,17 +29,20 @@ def most_informative(
     if block > 1:
         return _most_informative_blocks(shared, residual, n, noise, block)
     chosen: list[int] = []
+    variance, columns = np.einsum("ii->i", residual), list[np.ndarray]()
     for _ in range(n):
-        variance = np.maximum(np.einsum("ii->i", residual), 0.0) + noise
-        gains = np.einsum("cf,cf->c", shared, shared) / variance
+        noisy = np.maximum(variance, 0.0) + noise
+        gains = np.einsum("cf,cf->c", shared, shared) / noisy
         gains[chosen] = -1.0
-        best = int(np.argmax(gains))
+        best = int(gains.argmax())
         chosen.append(best)
         if len(chosen) == n:
             break
-        column = residual[:, best] / variance[best]
-        shared = shared - column[:, None] * shared[best]
-        residual = residual - column[:, None] * residual[best]
+        column = residual[:, best] - sum(c[best] * c for c in columns)
+        shared = shared - (column / noisy[best])[:, None] * shared[best]
+        column = column / np.sqrt(noisy[best])
+        variance = variance - column * column
+        columns.append(column)
     return chosen
 
 

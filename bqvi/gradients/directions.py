@@ -44,7 +44,8 @@ class Directions:
         """From (m, D) points and y there."""
         d = points.shape[1]
         weights = 1.0 / remoteness(points)
-        design = np.column_stack([np.ones(len(points)), points])
+        design = np.ones((len(points), 1 + d))
+        design[:, 1:] = points
         weighted = design.T * weights
         gram = weighted @ design
         np.einsum("ii->i", gram)[:] += _RIDGE

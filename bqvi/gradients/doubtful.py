@@ -60,5 +60,5 @@ class Doubts:
             distance = np.maximum(distance, np.einsum("nd,nd->n", bent, bent))
         size = np.einsum("no,no->n", targets, targets) / (_LARGE * self.typical + 1e-300)
         near = np.maximum(LEAST, NEAR - _FALL * np.log(np.maximum(size, 1.0)))
-        multiple: np.ndarray = np.exp(np.clip((distance / d - near) / FADING, 0.0, _MOST))
+        multiple: np.ndarray = np.exp(np.minimum(np.maximum((distance / d - near) / FADING, 0.0), _MOST))
         return multiple

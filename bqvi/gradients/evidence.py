@@ -26,7 +26,9 @@ import numpy as np
 from bqvi.quadrature.positive_definite import cholesky_inverse
 
 ITERATIONS = 8
-"""Most of Newton's steps; fits are repeated as data come in, each from where the last one ended."""
+"""Most of Newton's steps of a first fit."""
+AGAIN = 3
+"""Most of a later one: fits are repeated as data come in, each from where the last one ended."""
 SETTLED = 0.05
 """Nats that the next step promises, below which there is none."""
 _LONGEST = 1.0
@@ -107,7 +109,7 @@ def most_likely(
     low, high = centre - 5.0 * spread, centre + 4.0 * spread
     logs = centre if start is None else start
     here = objective(logs)
-    for _ in range(ITERATIONS):
+    for _ in range(ITERATIONS if start is None else AGAIN):
         if here is None or not np.isfinite(here.value):
             break
         step = -np.linalg.solve(here.curvature, here.slope)

@@ -1,29 +1,34 @@
 """The kernel of a process on the gradient of the log joint, and its integrals under a Gaussian.
 
-    k(u, u') = s^2 (exp(-|b - b'|^2 / (2 l^2)) + b0 + b1 u . u' + b2 (b . b')^2 / 2),        b = B u,
+    k(u, u') = s^2 (exp(-|b - b'|^2 / 2) + b0 + b1 u . u' + b2 l^4 (b . b')^2 / 2),        b = B u / l,
 
-B^T B = M (`directions`) says along which directions y bends, and b2 is the slow bending that a bump of the
-lengthscale of the fast one would forget between the points: the skewness of q's posterior.
+B^T B = M (`directions`) says along which directions y bends, l is the lengthscale, and b2 is the slow bending
+that a bump of the lengthscale of the fast one would forget between the points: the skewness of q's posterior.
 
-Under q = N(m, R R^T), with e = R^-1 (u - m) standardised, c = B m, T = B R, A = l^2 I + T T^T,
-a_n = A^-1 (b_n - c) and z_n = l^D |A|^(-1/2) exp(-(b_n - c)^T a_n / 2), the covariances / s^2 of y(u_n) with
-the functionals are
+Under q = N(m, R R^T), with e = R^-1 (u - m) standardised, c = B m / l, T = B R / l, A = I + T T^T,
+a_n = A^-1 (b_n - c) and z_n = |A|^(-1/2) exp(-(b_n - c)^T a_n / 2), the covariances / s^2 of y(u_n) with the
+functionals are
 
-    E[y]     z_n + b0 + b1 u_n . m + b2 (|T^T b_n|^2 + (b_n . c)^2) / 2
-    E[y e]   T^T (z_n a_n + b2 (b_n . c) b_n) + b1 R^T u_n
+    E[y]     z_n + b0 + b1 u_n . m + b2 l^4 (|T^T b_n|^2 + (b_n . c)^2) / 2
+    E[y e]   T^T (z_n a_n + b2 l^4 (b_n . c) b_n) + b1 R^T u_n
+
+and theirs with one another, for A_2 = I + 2 T T^T and S = T T^T + c c^T,
+
+    E[y], E[y]       |A_2|^(-1/2) + b0 + b1 |m|^2 + b2 l^4 tr(S S) / 2
+    E[y], E[y e]     b1 R^T m + b2 l^4 T^T S c
+    E[y e], E[y e]   |A_2|^(-1/2) T^T A_2^-1 T + b1 R^T R + b2 l^4 T^T (c c^T + |c|^2 I) T
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 
 import numpy as np
 
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.whitened import Frame
-from bqvi.quadrature.kernel_sums import Bumps
-from bqvi.quadrature.positive_definite import cholesky
+from bqvi.quadrature.positive_definite import cholesky, triangular_inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,76 +46,52 @@ class Shape:
     """Of M; None: all alike, M = I."""
 
     def bent(self, points: np.ndarray) -> np.ndarray:
-        """B u of (m, D) points."""
+        """B u of (m, D) points, the units in which M is I."""
         return points if self.directions is None else self.directions.scaled(points)
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """K / s^2 between m and n points, (m, n)."""
-        kernel: np.ndarray = left.rising @ right.falling.T
+        inner = left.scaled @ right.scaled.T
+        kernel: np.ndarray = inner - left.halved[:, None]
+        kernel -= right.halved
         np.minimum(kernel, 0.0, out=kernel)  # rounding
         np.exp(kernel, out=kernel)
-        kernel += left.trend @ right.trend.T
+        kernel += self.constant
+        kernel += (self.linear * left.points) @ right.points.T
         if self.quadratic != 0.0:
-            bending = left.bending @ right.bending.T
-            bending *= bending
-            kernel += bending
+            inner *= inner
+            inner *= 0.5 * self.quadratic * self.lengthscale**4
+            kernel += inner
         return kernel
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Features of m points whose inner products are the terms of k: K takes three products of matrices."""
+    """M points, and what the kernel wants of them."""
 
     points: np.ndarray
     """U, (m, D)."""
-    shape: Shape
+    scaled: np.ndarray
+    """B, (m, D)."""
+    halved: np.ndarray
+    """|b|^2 / 2, (m,)."""
 
-    @cached_property
-    def bent(self) -> np.ndarray:
-        """B, (m, D)."""
-        return self.shape.bent(self.points)
+    @classmethod
+    def of(cls, points: np.ndarray, shape: Shape) -> Places:
+        """(m, D) points."""
+        scaled = shape.bent(points) / shape.lengthscale
+        return cls(points, scaled, 0.5 * np.einsum("nd,nd->n", scaled, scaled))
 
-    @cached_property
-    def _squares(self) -> np.ndarray:
-        """-|b|^2 / (2 l^2)."""
-        squares: np.ndarray = np.einsum("nd,nd->n", self.bent, self.bent)
-        return squares * (-0.5 / self.shape.lengthscale**2)
-
-    @cached_property
-    def rising(self) -> np.ndarray:
-        """With `falling` the exponent, (m, D + 2)."""
-        return _columns(self.bent * (1.0 / self.shape.lengthscale**2), self._squares, 1.0)
-
-    @cached_property
-    def falling(self) -> np.ndarray:
-        """(m, D + 2)."""
-        return _columns(self.bent, 1.0, self._squares)
-
-    @cached_property
-    def trend(self) -> np.ndarray:
-        """Of b0 + b1 u . u', (m, D + 1)."""
-        return _columns(np.sqrt(self.shape.linear) * self.points, np.sqrt(self.shape.constant))
-
-    @cached_property
-    def bending(self) -> np.ndarray:
-        """Of the root of b2 (b . b')^2 / 2, (m, D)."""
-        bending: np.ndarray = self.bent * np.power(0.5 * self.shape.quadratic, 0.25)
-        return bending
-
-
-def _columns(wide: np.ndarray, *further: np.ndarray | float) -> np.ndarray:
-    m, d = wide.shape
-    columns = np.empty((m, d + len(further)))
-    columns[:, :d] = wide
-    for i, column in enumerate(further):
-        columns[:, d + i] = column
-    return columns
+    def joined(self, others: Places) -> Places:
+        """With further ones."""
+        parts = zip(astuple(self), astuple(others), strict=True)
+        return Places(*(np.concatenate(part) for part in parts))
 
 
 def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarray:
     """K / s^2 between (m, D) and (n, D) points, (m, n)."""
-    ours = Places(left, shape)
-    return shape.covariance(ours, ours if right is left else Places(right, shape))
+    ours = Places.of(left, shape)
+    return shape.covariance(ours, ours if right is left else Places.of(right, shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,54 +104,65 @@ class Functionals:
 
     @cached_property
     def centre(self) -> np.ndarray:
-        """C = B m, (D,)."""
-        centre: np.ndarray = self.shape.bent(self.q.mean[None])[0]
+        """C, (D,)."""
+        centre: np.ndarray = self.shape.bent(self.q.mean[None])[0] / self.shape.lengthscale
         return centre
 
     @cached_property
     def root(self) -> np.ndarray:
-        """T = B R, (D, D)."""
-        return np.ascontiguousarray(self.shape.bent(self.q.scale.T).T)
+        """T, (D, D)."""
+        return np.ascontiguousarray(self.shape.bent(self.q.scale.T).T) / self.shape.lengthscale
 
     @cached_property
-    def spread(self) -> np.ndarray:
-        """T T^T, (D, D)."""
-        spread: np.ndarray = self.root @ self.root.T
-        return spread
+    def _bending(self) -> float:
+        """b2, for inner products of what is divided by l."""
+        return self.shape.quadratic * self.shape.lengthscale**4
 
-    def bumps(self, bent: np.ndarray) -> Bumps:
-        """Of the squared exponentials at (m, D) points B u."""
-        return Bumps.of(bent, self.shape.lengthscale, self.centre, self.spread)
+    @cached_property
+    def _bump(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """N^-1, N^-1 T and ln z at the centre, for A = N N^T."""
+        spread = self.root @ self.root.T
+        np.einsum("ii->i", spread)[:] += 1.0
+        half = cholesky(spread)
+        inverse = triangular_inverse(half)
+        return inverse, inverse @ self.root, -float(np.log(np.einsum("ii->i", half)).sum())
 
-    def covariances(self, points: np.ndarray, bent: np.ndarray | None = None) -> np.ndarray:
-        """Prior covariances / s^2 with y at (m, D) points, (m, 1 + D)."""
-        shape, b = self.shape, self.shape.bent(points) if bent is None else bent
-        bumps, along = self.bumps(b), b @ self.centre
-        slopes = bumps.z[:, None] * bumps.a
-        slopes += (shape.quadratic * along)[:, None] * b
-        found = np.empty((len(points), 1 + points.shape[1]))
-        found[:, 1:] = slopes @ self.root
-        found[:, 1:] += (shape.linear * points) @ self.q.scale
-        across = b @ self.root
-        squares = np.einsum("nd,nd->n", across, across) + np.square(along)
-        found[:, 0] = bumps.z + shape.constant + shape.linear * (points @ self.q.mean)
-        found[:, 0] += 0.5 * shape.quadratic * squares
+    def covariances(self, places: Places) -> np.ndarray:
+        """Prior covariances / s^2 with y at m places, (m, 1 + D)."""
+        shape, (inverse, turned, top) = self.shape, self._bump
+        gap = (places.scaled - self.centre) @ inverse.T
+        z = np.exp(top - 0.5 * np.einsum("nd,nd->n", gap, gap))
+        across, along = places.scaled @ self.root, places.scaled @ self.centre
+        bending = np.einsum("nd,nd->n", across, across)
+        bending += along * along
+        found = np.empty((len(z), 1 + gap.shape[1]))
+        found[:, 0] = z + (0.5 * self._bending) * bending + shape.constant
+        found[:, 0] += places.points @ (shape.linear * self.q.mean)
+        slopes = gap @ turned
+        slopes *= z[:, None]
+        across *= (self._bending * along)[:, None]
+        slopes += across
+        slopes += places.points @ (shape.linear * self.q.scale)
+        found[:, 1:] = slopes
         return found
 
     @cached_property
     def prior(self) -> np.ndarray:
         """Prior covariance / s^2 of one another, (1 + D, 1 + D)."""
-        shape, c, root, d = self.shape, self.centre, self.root, len(self.centre)
-        second = self.spread + np.outer(c, c)
-        half = cholesky(shape.lengthscale**2 * np.eye(d) + 2.0 * self.spread)
-        double = np.exp(np.log(shape.lengthscale / np.diagonal(half)).sum())
-        inner = np.linalg.solve(half, root)
-        bending = np.outer(c, c) + float(c @ c) * np.eye(d)
-        covariance = np.empty((1 + d, 1 + d))
-        covariance[0, 0] = double + shape.constant + shape.linear * float(self.q.mean @ self.q.mean)
-        covariance[0, 0] += 0.5 * shape.quadratic * float(np.vdot(second, second))
-        covariance[0, 1:] = shape.linear * self.q.mean @ self.q.scale + shape.quadratic * c @ second @ root
-        covariance[1:, 0] = covariance[0, 1:]
-        covariance[1:, 1:] = double * inner.T @ inner + shape.linear * self.q.scale.T @ self.q.scale
-        covariance[1:, 1:] += shape.quadratic * root.T @ bending @ root
-        return covariance
+        shape, q, c, root, d = self.shape, self.q, self.centre, self.root, len(self.centre)
+        spread, steep, shift, size = root @ root.T, root.T @ root, c @ root, float(c @ c)
+        bending = 0.5 * float(np.vdot(spread, spread)) + float(shift @ shift) + 0.5 * size**2
+        doubled = 2.0 * spread
+        np.einsum("ii->i", doubled)[:] += 1.0
+        half = cholesky(doubled)
+        double, inner = 1.0 / float(np.prod(np.einsum("ii->i", half))), triangular_inverse(half) @ root
+        found = np.empty((1 + d, 1 + d))
+        found[0, 0] = (
+            double + shape.constant + shape.linear * float(q.mean @ q.mean) + self._bending * bending
+        )
+        found[0, 1:] = found[1:, 0] = (shape.linear * q.mean) @ q.scale + self._bending * (
+            shift @ steep + size * shift
+        )
+        found[1:, 1:] = double * inner.T @ inner + shape.linear * q.scale.T @ q.scale
+        found[1:, 1:] += self._bending * (shift[:, None] * shift + size * steep)
+        return found

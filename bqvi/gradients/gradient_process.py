@@ -66,7 +66,8 @@ class GradientProcess:
         """With (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
         m, observed = len(self.explained), self.observed.extended(points, targets)
         rows = observed.factor[m:]
-        told = self.functionals.covariances(points) - rows[:, :m] @ self.explained
+        places = Places.of(points, observed.prior.shape)
+        told = self.functionals.covariances(places) - rows[:, :m] @ self.explained
         explained = np.concatenate([self.explained, solve_lower(rows[:, m:], told)])
         return GradientProcess(observed, self.functionals, explained)
 
@@ -88,7 +89,7 @@ class GradientProcess:
     def predict(self, points: np.ndarray) -> np.ndarray:
         """The posterior mean of y at (n, D) points in the units of the observations, (n, D)."""
         prior = self.observed.prior
-        between = prior.shape.covariance(Places(points, prior.shape), self.observed.places)
+        between = prior.shape.covariance(Places.of(points, prior.shape), self.observed.places)
         mean: np.ndarray = between @ self.observed.weights
         return mean + prior.slope * points
 
@@ -101,10 +102,10 @@ class GradientProcess:
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Of y_q under q' = N(mean, covariance), in q's units."""
-        of, prior, weights = self.functionals, self.observed.prior, self.observed.weights
-        root, bent = of.root, self.observed.places.bent
+        of, weights = self.functionals, self.observed.weights
+        root, scaled = of.root, self.observed.places.scaled
         centre, spread = of.centre + root @ mean, root @ covariance @ root.T
-        bumps = Bumps.of(bent, prior.shape.lengthscale, centre, spread)
+        bumps = Bumps.of(scaled, 1.0, centre, spread)
         total, cross, bend = self._trend
         place = of.q.mean + of.q.scale @ mean
         expected = bumps.z @ weights + total + cross @ place
@@ -124,15 +125,15 @@ class GradientProcess:
 
     @cached_property
     def _trend(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 sum_n alpha_n b_n b_n^T, (D, D, D)."""
+        """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 l^2 sum_n alpha_n b_n b_n^T, (D, D, D)."""
         shape, weights = self.observed.prior.shape, self.observed.weights
-        bent = self.observed.places.bent
-        m, d = bent.shape
-        bend = weights.T @ (bent[:, :, None] * bent[:, None, :]).reshape(m, d * d)
+        scaled = self.observed.places.scaled
+        m, d = scaled.shape
+        bend = weights.T @ (scaled[:, :, None] * scaled[:, None, :]).reshape(m, d * d)
         return (
             shape.constant * weights.sum(0),
             shape.linear * (weights.T @ self.points),
-            shape.quadratic * bend.reshape(d, d, d),
+            shape.quadratic * shape.lengthscale**4 * bend.reshape(d, d, d),
         )
 
     def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -140,11 +141,12 @@ class GradientProcess:
 
         Posterior ones; the functionals are one output's, (C, 1 + D). Var E[y_i] counts D times (`designs`).
         """
-        places = Places(self.functionals.q.points(pool), self.observed.prior.shape)
+        shape = self.observed.prior.shape
+        places = Places.of(self.functionals.q.points(pool), shape)
         half = self.observed.between(places)
-        shared = self.functionals.covariances(places.points, places.bent) - half.T @ self.explained
+        shared = self.functionals.covariances(places) - half.T @ self.explained
         shared[:, 0] *= np.sqrt(pool.shape[1])
-        return shared, places.shape.covariance(places, places) - half.T @ half, 1
+        return shared, shape.covariance(places, places) - half.T @ half, 1
 
     def functional_covariance(self) -> np.ndarray:
         """Posterior covariance of (E[y_i], E[y_i e]), (1 + D, 1 + D), the same for every output i."""
@@ -177,5 +179,5 @@ class GradientProcess:
 
 def _under(observed: Observed, q: Frame) -> GradientProcess:
     functionals = Functionals(observed.prior.shape, q)
-    told = functionals.covariances(observed.places.points, observed.places.bent)
+    told = functionals.covariances(observed.places)
     return GradientProcess(observed, functionals, observed.solve(told))

@@ -18,7 +18,7 @@ import numpy as np
 
 from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.gradient_kernel import Places, Shape
-from bqvi.quadrature.positive_definite import cholesky, inverse_diagonal
+from bqvi.quadrature.positive_definite import cholesky, inverse_diagonal, triangular_inverse
 from gp.triangular import solve_lower
 
 JITTER = 1e-6
@@ -60,7 +60,7 @@ class Observed:
     @classmethod
     def of(cls, prior: Prior, points: np.ndarray, targets: np.ndarray) -> Observed:
         """From (m, D) points and y there, O(m^3)."""
-        places, above = Places(points, prior.shape), prior.above(points, targets)
+        places, above = Places.of(points, prior.shape), prior.above(points, targets)
         doubts = Doubts.of(points, above, prior.shape.directions)
         gram = prior.shape.covariance(places, places)
         np.einsum("ii->i", gram)[:] += prior.jitter * doubts.noise(points, above)
@@ -71,7 +71,7 @@ class Observed:
     def extended(self, points: np.ndarray, targets: np.ndarray) -> Observed:
         """With (n, D) more observations: rows are added to the factor, O(m^2 n)."""
         m, n, prior = len(self.half), len(points), self.prior
-        new, above = Places(points, prior.shape), prior.above(points, targets)
+        new, above = Places.of(points, prior.shape), prior.above(points, targets)
         cross = self.between(new)
         gram = prior.shape.covariance(new, new) - cross.T @ cross
         np.einsum("ii->i", gram)[:] += prior.jitter * self.doubts.noise(points, above)
@@ -80,17 +80,18 @@ class Observed:
         factor[m:, :m] = cross.T
         factor[m:, m:] = last = cholesky(gram)
         told = solve_lower(last, above - cross.T @ self.half)
-        inverse = self.inverse_diagonal
         rows = solve_lower(last, solve_lower(self.factor, cross, transposed=True).T)
-        corner = solve_lower(last, np.eye(n))
+        corner = triangular_inverse(last)
         return Observed(
             prior,
-            Places(np.concatenate([self.places.points, points]), prior.shape),
+            self.places.joined(new),
             np.concatenate([self.targets, targets]),
             self.doubts,
             factor,
             np.concatenate([self.half, told]),
-            np.concatenate([inverse + np.einsum("nm,nm->m", rows, rows), np.square(corner).sum(0)]),
+            np.concatenate(
+                [self.inverse_diagonal + np.einsum("nm,nm->m", rows, rows), np.square(corner).sum(0)]
+            ),
         )
 
     def between(self, places: Places) -> np.ndarray:

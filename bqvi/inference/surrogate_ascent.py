@@ -113,8 +113,8 @@ def _moved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float) -> P
         except np.linalg.LinAlgError:  # by rounding only; the caller shortens the step
             return Place(place.mean, precision, place.covariance, np.inf)
     mean = place.mean + rate * covariance @ pull
-    log_determinant = 2.0 * float(np.log(np.diagonal(factor)).sum())
-    trace = float(np.trace(covariance))
+    log_determinant = 2.0 * float(np.log(np.einsum("ii->i", factor)).sum())
+    trace = float(np.einsum("ii->", covariance))
     divergence = 0.5 * (trace + float(mean @ mean) - len(mean) + log_determinant)
     return Place(mean, precision, covariance, divergence)
 

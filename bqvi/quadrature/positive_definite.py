@@ -34,20 +34,23 @@ def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def inverse_diagonal(factor: np.ndarray) -> np.ndarray:
     """The diagonal of K^-1, (m,), from the lower Cholesky factor of K."""
-    inverse = _triangular_inverse(factor)
+    inverse = triangular_inverse(factor)
     diagonal: np.ndarray = np.einsum("nm,nm->m", inverse, inverse)
     return diagonal
 
 
-def _triangular_inverse(lower: np.ndarray) -> np.ndarray:
-    """By halves: LAPACK's own routine takes three times as long from m = 100 on."""
+def triangular_inverse(lower: np.ndarray) -> np.ndarray:
+    """C^-1 of a lower triangular C, (m, m).
+
+    By halves: LAPACK's own routine takes three times as long from m = 100 on.
+    """
     m = len(lower)
     if m <= _SMALL:
         inverse: np.ndarray = scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
         return inverse
     half = m // 2
     inverse = np.zeros((m, m), order="F")
-    inverse[:half, :half] = first = _triangular_inverse(lower[:half, :half])
-    inverse[half:, half:] = last = _triangular_inverse(lower[half:, half:])
+    inverse[:half, :half] = first = triangular_inverse(lower[:half, :half])
+    inverse[half:, half:] = last = triangular_inverse(lower[half:, half:])
     inverse[half:, :half] = -last @ (lower[half:, :half] @ first)
     return inverse

@@ -15,7 +15,7 @@ from bqvi.gradients.derivative_process import DerivativeProcess, derivative_func
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
-from bqvi.gradients.gradient_kernel import Functionals, Shape, kernel_matrix
+from bqvi.gradients.gradient_kernel import Functionals, Places, Shape, kernel_matrix
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
@@ -91,7 +91,9 @@ def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(proc
     places = q.points(noise)
     between = kernel_matrix(process.points, places, SHAPE)
     functionals = Functionals(SHAPE, q)
-    assert_allclose(functionals.covariances(process.points), between @ basis, rtol=1e-10, atol=1e-12)
+    assert_allclose(
+        functionals.covariances(Places.of(process.points, SHAPE)), between @ basis, rtol=1e-10, atol=1e-12
+    )
     prior = basis.T @ kernel_matrix(places, places, SHAPE) @ basis
     assert_allclose(functionals.prior, prior, rtol=1e-10, atol=1e-12)
     explained = process.under(q).functional_covariance() / process.scale
