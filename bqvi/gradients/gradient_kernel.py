@@ -21,7 +21,7 @@ and theirs with one another, for A_2 = I + 2 T T^T and S = T T^T + c c^T,
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -84,8 +84,11 @@ class Places:
 
     def joined(self, others: Places) -> Places:
         """With further ones."""
-        parts = zip(astuple(self), astuple(others), strict=True)
-        return Places(*(np.concatenate(part) for part in parts))
+        return Places(
+            np.concatenate([self.points, others.points]),
+            np.concatenate([self.scaled, others.scaled]),
+            np.concatenate([self.halved, others.halved]),
+        )
 
 
 def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarray:

@@ -64,9 +64,9 @@ class GradientProcess:
 
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
         """With (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
-        m, observed = len(self.explained), self.observed.extended(points, targets)
+        places = Places.of(points, self.observed.prior.shape)
+        m, observed = len(self.explained), self.observed.extended(places, targets)
         rows = observed.factor[m:]
-        places = Places.of(points, observed.prior.shape)
         told = self.functionals.covariances(places) - rows[:, :m] @ self.explained
         explained = np.concatenate([self.explained, solve_lower(rows[:, m:], told)])
         return GradientProcess(observed, self.functionals, explained)

@@ -68,13 +68,13 @@ class Observed:
         half = solve_lower(factor, above)
         return cls(prior, places, targets, doubts, factor, half, inverse_diagonal(factor))
 
-    def extended(self, points: np.ndarray, targets: np.ndarray) -> Observed:
-        """With (n, D) more observations: rows are added to the factor, O(m^2 n)."""
-        m, n, prior = len(self.half), len(points), self.prior
-        new, above = Places.of(points, prior.shape), prior.above(points, targets)
+    def extended(self, new: Places, targets: np.ndarray) -> Observed:
+        """With n more observations: rows are added to the factor, O(m^2 n)."""
+        m, n, prior = len(self.half), len(targets), self.prior
+        above = prior.above(new.points, targets)
         cross = self.between(new)
         gram = prior.shape.covariance(new, new) - cross.T @ cross
-        np.einsum("ii->i", gram)[:] += prior.jitter * self.doubts.noise(points, above)
+        np.einsum("ii->i", gram)[:] += prior.jitter * self.doubts.noise(new.points, above)
         factor = np.zeros((m + n, m + n), order="F")
         factor[:m, :m] = self.factor
         factor[m:, :m] = cross.T

@@ -26,9 +26,8 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
 def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Lower factor, and the inverse; LinAlgError if ``matrix`` is not positive definite."""
     factor = cholesky(matrix)
-    lower = scipy.linalg.lapack.dpotri(factor, lower=1)[0]
-    inverse: np.ndarray = lower + lower.T
-    np.einsum("ii->i", inverse)[:] *= 0.5
+    half = triangular_inverse(factor)
+    inverse: np.ndarray = half.T @ half
     return factor, inverse
 
 
