@@ -30,6 +30,8 @@ ITERATIONS = 8
 with 3 steps four runs in forty on a hierarchical model lose their way."""
 SETTLED = 0.05
 """Nats that the next step promises, below which there is none."""
+PAID = 0.5
+"""Nats that a step must have gained for another one."""
 _LONGEST = 1.0
 """Most that a step changes a log hyperparameter."""
 _HALVINGS = 5
@@ -118,7 +120,9 @@ def most_likely(
         found = _lower(objective, here, logs, step, (low, high))
         if found is None:
             break
-        logs, here = found
+        gained, (logs, here) = here.value - found[1].value, found
+        if gained < PAID:
+            break
     return logs
 
 
