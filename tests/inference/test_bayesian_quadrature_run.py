@@ -38,6 +38,18 @@ def test_exact_on_a_quadratic_as_soon_as_the_nodes_determine_it():
     assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)  # no variance at the posterior
 
 
+@pytest.mark.parametrize("gradient", ["autodiff", None])
+def test_a_posterior_a_hundred_times_narrower_than_the_start(gradient):
+    """The longest step inside the ball is then a ten thousandth of the first that is tried."""
+
+    def narrow(theta):
+        return quadratic(100.0 * theta) if gradient else quadratic(100.0 * torch.from_numpy(theta)).numpy()
+
+    fit = bqvi.fit(LogJoint(narrow, D, gradient=gradient), method="bq", steps=60, seed=0)
+    assert_allclose(fit.q.mean, 0.01 * CENTRE, atol=1e-8)
+    assert_allclose(fit.elbo, LOG_EVIDENCE - D * np.log(100.0), atol=1e-6)
+
+
 def test_the_process_follows_the_cost_of_an_evaluation():
     """At 10 ms the joint process is affordable for 5 numbers a node up to (3e8)^(1/3) / 5 = 133 nodes."""
     model, q = LogJoint(quadratic, D), Gaussian(np.zeros(D), np.eye(D))
