@@ -48,6 +48,9 @@ class ControlVariate:
     memory: int = 200
     errors: bool = False
 
+    gives_surrogate = False
+    """Its process is of the step before: no trust region can use it."""
+
     def __post_init__(self) -> None:
         require_integer("memory", self.memory, 0)
         require_integer("samples", self.samples, 1 if self.memory else 4)

@@ -16,7 +16,7 @@ from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, Stop, gives_none
-from bqvi.inference.methods import EXACT, METHODS, Method
+from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Recorder
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
@@ -68,7 +68,7 @@ def problem_of(
         raise TypeError(f"method is {method!r}; it must be a method's name or an estimator")
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
-    choices = named or METHODS["pathwise"]
+    choices = named or defaults_for(estimator, geometry)
     geometry = choices.geometry if geometry is None else geometry
     schedule = choices.schedule if schedule is None else schedule
     _check_steps(estimator, geometry, schedule)
@@ -130,9 +130,10 @@ def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -
             "geometry is Natural, whose straight lines need a conjugate model's gradient; use "
             "Riemannian with a sampling estimator"
         )
-    if isinstance(geometry, TrustRegion) and not isinstance(estimator, RememberingEstimator):
+    if isinstance(geometry, TrustRegion) and not gives_surrogate(estimator):
         raise ValueError(
-            f"geometry is TrustRegion: needs BayesianQuadrature's surrogate, not {type(estimator).__name__}"
+            f"geometry is TrustRegion, which needs a surrogate as BayesianQuadrature's: a "
+            f"{type(estimator).__name__} has none; use Riemannian or Euclidean"
         )
     straight = isinstance(geometry, Natural | TrustRegion)
     too_far = straight if schedule.largest is None else schedule.largest > 1.0
@@ -172,7 +173,7 @@ def _strategy(
 
 
 def stop_of(
-    named: Method | None,
+    choices: Method,
     steps: int | None,
     tolerance: float | None,
     evaluations: int | None,
@@ -185,7 +186,6 @@ def stop_of(
     for name, limit in (("tolerance", tolerance), ("max_seconds", seconds)):
         if limit is not None:
             require_above(name, limit, 0.0)
-    choices = named or METHODS["pathwise"]
     if steps is None and evaluations is None and seconds is None:
         steps = choices.steps
     return Stop(steps, choices.tolerance if tolerance is None else tolerance, evaluations, seconds)

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import BayesianQuadrature
+from bqvi.gradients import BayesianQuadrature, ControlVariate, ImportanceQuadrature
 from bqvi.gradients.designs import AntitheticOrthogonal
+from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference.surrogate_ascent import ascend
 from bqvi.models import LogJoint
@@ -48,6 +49,16 @@ def test_a_posterior_a_hundred_times_narrower_than_the_start(gradient):
     fit = bqvi.fit(LogJoint(narrow, D, gradient=gradient), method="bq", steps=60, seed=0)
     assert_allclose(fit.q.mean, 0.01 * CENTRE, atol=1e-8)
     assert_allclose(fit.elbo, LOG_EVIDENCE - D * np.log(100.0), atol=1e-6)
+
+
+def test_the_estimator_itself_has_the_choices_of_the_name():
+    named = bqvi.fit(LogJoint(quadratic, D), method="bq", seed=0)
+    given = bqvi.fit(LogJoint(quadratic, D), method=BayesianQuadrature(), seed=0)
+    assert given.settings == named.settings
+    assert_array_equal(given.q.mean, named.q.mean)
+    assert given.state.iteration == named.state.iteration == 50
+    other = bqvi.fit(LogJoint(quadratic, D), method=ControlVariate(), steps=1)
+    assert other.settings["geometry"].startswith("Euclidean")
 
 
 def test_the_process_follows_the_cost_of_an_evaluation():
@@ -173,6 +184,17 @@ def test_the_records_draws_are_protected_from_faults():
     assert_array_equal(caught.value.fit.q.mean, plain.q.mean)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300, -np.inf])
+def test_a_record_leaves_out_overflows_and_believes_zero_densities(bad):
+    """At q = p each draw of ln p - ln q is the evidence; beyond x = 2, one in 44, it is bad."""
+
+    def log_joint(theta):
+        return torch.where(theta[:, 0] > 2.0, bad, -0.5 * theta.square().sum(1))
+
+    fit = bqvi.fit(LogJoint(log_joint, 2), method="bq", steps=0)
+    assert_allclose(fit.elbo, -np.inf if bad == -np.inf else np.log(2 * np.pi), rtol=1e-12)
+
+
 def test_a_batch_that_raises_is_tried_point_by_point():
     def picky(theta):
         if (theta[:, 0] > 1.0).any():
@@ -194,6 +216,31 @@ def test_a_log_joint_that_dies_ends_the_run_with_all_that_was_good():
     assert len(caught.value.fit.state.memory) == 20
 
 
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_log_joint_that_leaves_torch_is_not_taken_for_one_with_gradient_zero(vectorised):
+    def cut(theta):
+        values = quadratic(torch.atleast_2d(theta)).detach()
+        return values if vectorised else values[0]
+
+    with pytest.raises(bqvi.FitError, match=r"no gradient in theta.*gradient=None") as caught:
+        bqvi.fit(LogJoint(cut, D, vectorised=vectorised), method="bq", steps=50, seed=0)
+    assert caught.value.fit.state.iteration == 0
+
+
+def test_each_fault_is_described_as_what_it_was():
+    def faulty(theta):
+        value = banana(theta[None])[0]
+        if theta[0] > 3.0:
+            raise RuntimeError("solver diverged")
+        return value * torch.inf if theta[0] > 2.0 else value
+
+    points = np.array([[2.5, 0.0], [0.0, 0.0], [3.5, 0.0], [1.0, 0.0]])
+    model = LogJoint(faulty, 2, vectorised=False)
+    found = evaluate(model, Gaussian(np.zeros(2), np.eye(2)), Batch(None, 0), points)
+    assert found.faults == ("returned -inf", "raised RuntimeError: solver diverged")
+    assert_array_equal(found.points, points[[1, 3]])
+
+
 def test_a_constant_log_joint_is_named_as_such():
     with pytest.raises(bqvi.FitError, match="does not depend on theta") as caught:
         bqvi.fit(LogJoint(lambda theta: torch.zeros(len(theta)), 2), method="bq", steps=50, seed=0)
@@ -208,6 +255,13 @@ def test_bad_choices_are_refused_before_any_work():
         bqvi.fit(model, method="bq", minibatch=3)
     with pytest.raises(ValueError, match="z summed out"):
         bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(1)), np.arange(4.0)[:, None], method="bq")
+    for blind in (ControlVariate(), ImportanceQuadrature()):
+        with pytest.raises(ValueError, match=f"TrustRegion.*{type(blind).__name__} has none"):
+            bqvi.fit(model, method=blind, geometry=bqvi.TrustRegion(), schedule=bqvi.Constant(1.0))
+    with pytest.raises(ValueError, match="samples is 0"):
+        bqvi.fit(model, method="bq", samples=0)
+    with pytest.raises(TypeError, match="quadrature is 'bq'"):
+        ImportanceQuadrature(quadrature="bq")
     with pytest.raises(ValueError, match="nodes"):
         BayesianQuadrature(nodes=0)
     with pytest.raises(TypeError, match="design"):
