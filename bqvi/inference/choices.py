@@ -64,8 +64,8 @@ def problem_of(
     ``named`` is the method if it was given by name; what is ``None`` takes its default.
     """
     estimator = named.estimator(samples) if named is not None else method
-    if not isinstance(estimator, Estimator):
-        raise TypeError(f"method is {method!r}; it must be a method's name or an estimator")
+    if not isinstance(estimator, Estimator) or isinstance(estimator, type):
+        raise TypeError(f"method is {method!r}; it must be a method's name or an estimator{_made(method)}")
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
     choices = named or defaults_for(estimator, geometry)
@@ -115,15 +115,15 @@ def _check_gradients(problem: Problem) -> None:
 
 def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
     """Natural steps must fit their estimator, and not go past 1."""
-    if not isinstance(geometry, Geometry):
+    if not isinstance(geometry, Geometry) or isinstance(geometry, type):
         raise TypeError(
-            f"geometry is {geometry!r}; it must be one of Natural(), Riemannian(), Euclidean(), or have "
-            "their methods"
+            f"geometry is {geometry!r}; it must be one of Natural(), Riemannian(), Euclidean(), "
+            f"TrustRegion(), or have their methods{_made(geometry)}"
         )
-    if not isinstance(schedule, Schedule):
+    if not isinstance(schedule, Schedule) or isinstance(schedule, type):
         raise TypeError(
             f"schedule is {schedule!r}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
-            "or have their methods"
+            f"Cosine, or have their methods{_made(schedule)}"
         )
     if isinstance(geometry, Natural) and estimator.samples > 0:
         raise ValueError(
@@ -142,6 +142,11 @@ def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -
             f"schedule is {schedule}; a natural step must not exceed 1, which lands on eta* (coordinate "
             "ascent; the surrogate's optimum): beyond it parameters overshoot, and can leave their domain"
         )
+
+
+def _made(given: object) -> str:
+    """What a class lacks that was given in the place of one of its objects: a protocol accepts both."""
+    return f": not the class, but {given.__name__}(...)" if isinstance(given, type) else ""
 
 
 def _balanced(model: Any, data: Data, batch: str, method: str | Estimator) -> Strategy | str:
@@ -165,8 +170,10 @@ def _strategy(
     if n == 0:
         raise ValueError(f"minibatch is {minibatch!r}, but the model has no data; leave it out")
     strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch
-    if isinstance(minibatch, bool) or not isinstance(strategy, Strategy):
-        raise TypeError(f"minibatch is {minibatch!r}; it must be a strategy or a size, an integer")
+    if isinstance(minibatch, bool | type) or not isinstance(strategy, Strategy):
+        raise TypeError(
+            f"minibatch is {minibatch!r}; it must be a strategy or a size, an integer{_made(minibatch)}"
+        )
     if not 1 <= strategy.size <= n:
         raise ValueError(f"minibatch has size {strategy.size}; it must be between 1 and N = {n}")
     return strategy
