@@ -79,7 +79,7 @@ class Monitor:
             for _ in range(0, self.samples, 32):  # bounds the memory of (draws, data) tables
                 theta = frozen.sample(32, rng)
                 values.append(to_numpy(_where_it_returns(log_joint, theta) - frozen.log_prob(theta)))
-        drawn = np.concatenate(values)
+        drawn = np.concatenate(values).astype(float, copy=False)
         faulty = ~(drawn < LARGEST)  # NaN too
         if faulty.any() and faulty.mean() <= self.FAULTY:
             drawn = drawn[~faulty]

@@ -170,6 +170,36 @@ def test_faults_lose_no_good_evaluation(kind):
     assert np.isfinite(fit.q.mean).all()
 
 
+def test_a_fault_ends_an_unbiased_run_with_every_good_evaluation():
+    model = Faulty("nan", at=(27,))
+    with pytest.raises(bqvi.FitError, match=r"iteration 2 failed.*returned nan; leaving nodes out") as caught:
+        bqvi.fit(LogJoint(model, 2, vectorised=False), method=ControlVariate(10), steps=50)
+    assert model.calls == 30
+    assert len(caught.value.fit.state.memory) == 29
+
+
+def test_a_function_may_work_in_place():
+    def value(theta):
+        gap = theta
+        gap -= CENTRE
+        return -0.5 * ((gap @ PRECISION) * gap).sum(1)
+
+    fit = bqvi.fit(LogJoint(value, D, gradient=None), method="bq", steps=40, seed=0)
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-5)
+    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)
+
+
+class SinglePrecision(LogJoint):
+    dtype = torch.float32
+
+
+def test_single_precision():
+    model = SinglePrecision(lambda theta: quadratic(theta.double()).to(theta.dtype), D)
+    fit = bqvi.fit(model, method="bq", steps=25, seed=0)
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-4)
+    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-4)
+
+
 def test_the_records_draws_are_protected_from_faults():
     """Five of the last record's 256 draws raise and are left out; if all raise, the function is to blame."""
     spent = bqvi.fit(LogJoint(banana, 2), method="bq", max_evaluations=20, seed=0).state.evaluations
