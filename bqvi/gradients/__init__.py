@@ -46,7 +46,13 @@ _ON_TORCH = {
 }
 
 
+_MODULES = ("designs", "mixture_expectation", "surrogates")
+"""Whose names belong to settings of the estimators."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _ON_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_ON_TORCH[name]}"), name)

@@ -33,6 +33,15 @@ from bqvi.models.log_joint import is_moving
 _REFIT_GROWTH = 1.1
 
 
+class FaultyNodeError(EvaluationError):
+    """A node at which the log joint has no value: leaving it out would bias the estimate."""
+
+    def __init__(self, fault: str, memory: Memory | None) -> None:
+        super().__init__(f"the log joint {fault}; leaving nodes out would bias the estimate")
+        self.memory = memory
+        """With the round's good evaluations, which are paid for; None if there were none."""
+
+
 @dataclass(frozen=True)
 class ControlVariate:
     """An unbiased natural gradient for a Gaussian q, from independent nodes of q and a process.
@@ -47,6 +56,9 @@ class ControlVariate:
     samples: int = 10
     memory: int = 200
     errors: bool = False
+
+    gives_surrogate = False
+    """Its process is of the step before: no trust region can use it."""
 
     def __post_init__(self) -> None:
         require_integer("memory", self.memory, 0)
@@ -70,17 +82,16 @@ class ControlVariate:
 
         Raises
         ------
-        EvaluationError
-            A node was a fault: leaving it out would bias the estimate.
+        FaultyNodeError
+            A node was a fault.
         """
         _require_gradient(model)
         frame = Frame.of(q)
         nodes = rng.standard_normal((self.samples, len(frame.mean)))
         found = evaluate(model, q, batch, frame.points(nodes))
         if found.faults:
-            raise EvaluationError(
-                f"the log joint {found.faults[0]}; leaving nodes out would bias the estimate"
-            )
+            kept = None if memory is None or not found.good.any() else memory.joined(found)
+            raise FaultyNodeError(found.faults[0], kept)
         targets = found.gradients @ frame.scale + nodes
         if memory is None:
             moments, missed = _cross_fitted(nodes, targets)

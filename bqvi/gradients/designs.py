@@ -72,7 +72,8 @@ class Sobol:
     ) -> np.ndarray:
         """(n, D): the first n of the next power of two."""
         del process
-        return normal_sobol(n, dimension, rng)
+        # SciPy would spawn from rng, and how often it has is no part of the state that a saved run keeps
+        return normal_sobol(n, dimension, np.random.default_rng(rng.integers(2**63)))
 
 
 @dataclass(frozen=True)

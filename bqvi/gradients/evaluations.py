@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,62 +46,100 @@ def differentiable(model: Any) -> bool:
 
 
 def evaluate(model: Any, q: Any, batch: Batch, points: np.ndarray) -> Evaluations:
-    """At (n, D) points."""
+    """At (n, D) points.
+
+    Raises
+    ------
+    ValueError
+        A log joint that is to be differentiated leaves torch on the way: its values differ, without a graph.
+    """
     log_joint = log_joint_function(model, q, batch)
     like = reference_tensor(model, batch.rows)
+    with_gradient = differentiable(model)
     pieces: Iterable[np.ndarray] = [points] if getattr(model, "vectorised", True) else points[:, None]
-    values, gradients, faults, calls = [], [], [], 0
+    tried, calls = [], 0
     for piece in pieces:
         calls += len(piece)
-        value, gradient, fault = _attempt(log_joint, like, piece, differentiable(model))
-        if fault and len(piece) > 1:
+        found = _attempt(log_joint, like, piece, with_gradient)
+        if any(found.reasons) and len(piece) > 1:
             calls += len(piece)
-            parts = [_attempt(log_joint, like, point[None], differentiable(model)) for point in piece]
-            value = np.concatenate([part[0] for part in parts])
-            gradient = np.concatenate([part[1] for part in parts])
-            fault = [reason for part in parts for reason in part[2]]
-        values.append(value)
-        gradients.append(gradient)
-        faults.extend(fault)
-    return _sorted_out(
-        points, np.concatenate(values), np.concatenate(gradients), faults, cost(model, batch, calls)
+            found = _joined([_attempt(log_joint, like, point[None], with_gradient) for point in piece])
+        tried.append(found)
+    whole = _joined(tried)
+    if with_gradient:
+        _require_graph(whole)
+    return _sorted_out(points, whole, cost(model, batch, calls))
+
+
+class _Tried(NamedTuple):
+    """What the log joint gave at n points."""
+
+    values: np.ndarray
+    gradients: np.ndarray
+    """NaN where it raised, zero where it does not depend on theta."""
+    reasons: list[str]
+    """What was raised, at each point; empty where it returned."""
+    without_graph: np.ndarray
+    """Where the values depend on nothing, as far as torch knows, (n,)."""
+
+
+def _joined(parts: list[_Tried]) -> _Tried:
+    values, gradients, reasons, without_graph = zip(*parts, strict=True)
+    return _Tried(
+        np.concatenate(values),
+        np.concatenate(gradients),
+        [reason for part in reasons for reason in part],
+        np.concatenate(without_graph),
     )
 
 
 def _attempt(
     log_joint: LogJointFunction, like: torch.Tensor, points: np.ndarray, with_gradient: bool
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
+) -> _Tried:
     """Values and gradients at ``points``; NaN and the reason where the log joint raises."""
-    width = points.shape[1] if with_gradient else 0
+    n, width = len(points), points.shape[1] if with_gradient else 0
     theta = like.new_tensor(points).requires_grad_(with_gradient)
     try:
         with torch.set_grad_enabled(with_gradient):
             values = log_joint(theta)
-        gradients = np.empty((len(points), width))
-        if with_gradient:
-            gradients = to_numpy(_gradient(values, theta)).astype(float, copy=False)
-        return to_numpy(values).astype(float, copy=False), gradients, []
+        slopes = _gradient(values, theta) if with_gradient else None
+        gradients = np.zeros((n, width)) if slopes is None else to_numpy(slopes).astype(float, copy=False)
+        return _Tried(
+            to_numpy(values).astype(float, copy=False), gradients, [""] * n, np.full(n, slopes is None)
+        )
     except Exception as error:
-        nothing = np.full(len(points), np.nan)
-        return nothing, np.full((len(points), width), np.nan), [f"raised {type(error).__name__}: {error}"]
+        reason = f"raised {type(error).__name__}: {error}"
+        return _Tried(np.full(n, np.nan), np.full((n, width), np.nan), [reason] * n, np.zeros(n, bool))
 
 
-def _gradient(values: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
-    if not values.requires_grad:  # a log joint that does not depend on theta
-        return torch.zeros_like(theta)
+def _gradient(values: torch.Tensor, theta: torch.Tensor) -> torch.Tensor | None:
+    """None for values without a graph that leads to theta."""
+    if not values.requires_grad:
+        return None
     (found,) = torch.autograd.grad(values.sum(), theta, allow_unused=True)
-    return torch.zeros_like(theta) if found is None else found
+    return found
 
 
-def _sorted_out(
-    points: np.ndarray, values: np.ndarray, gradients: np.ndarray, raised: list[str], spent: int
-) -> Evaluations:
-    size = np.column_stack([np.abs(values), np.abs(gradients)])
+def _require_graph(whole: _Tried) -> None:
+    """Of a constant nothing is asked; values that differ have come from theta."""
+    values = whole.values[whole.without_graph & np.isfinite(whole.values)]
+    if len(values) and np.ptp(values) > 0.0:
+        raise ValueError(
+            "the log joint has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); "
+            "write it in torch throughout, or give LogJoint gradient=None to use its values only"
+        )
+
+
+def _sorted_out(points: np.ndarray, whole: _Tried, spent: int) -> Evaluations:
+    size = np.column_stack([np.abs(whole.values), np.abs(whole.gradients)])
     good = np.all(size < LARGEST, axis=1)  # False for NaN
-    returned = [
-        f"returned {value}" if not abs(value) < LARGEST else "had a gradient that is not finite"
-        for value, row in zip(values, size, strict=True)
-        if not (row < LARGEST).all()
-    ]
-    faults = raised + returned[len(raised) :] if raised else returned
-    return Evaluations(points[good], values[good], gradients[good], good, tuple(faults), spent)
+    faults = tuple(
+        reason or _described(value)
+        for reason, value, fine in zip(whole.reasons, whole.values, good, strict=True)
+        if not fine
+    )
+    return Evaluations(points[good], whole.values[good], whole.gradients[good], good, faults, spent)
+
+
+def _described(value: float) -> str:
+    return f"returned {value}" if not abs(value) < LARGEST else "had a gradient that is not finite"

@@ -48,9 +48,14 @@ class ImportanceQuadrature:
     )
     groups: int = 500
 
+    gives_surrogate = False
+    """Its process is the ELBO's: no trust region may climb that."""
+
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 1)
         require_integer("groups", self.groups, 1)
+        if not isinstance(self.quadrature, BayesianQuadrature):
+            raise TypeError(f"quadrature is {self.quadrature!r}; it must be a BayesianQuadrature")
 
     def start(self, model: Any, q: Any) -> Any:
         """The memory of the quadrature."""

@@ -65,14 +65,17 @@ class JointProcess:
     @cached_property
     def weights(self) -> np.ndarray:
         """K^-1 of what is above the constant, (m, 1 + D)."""
-        above = self.targets.reshape(-1) - self._constant * constant_basis(self.points)
-        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, above[:, None], lower=1)[0]
+        solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, self._above[:, None], lower=1)[0]
         return solved.reshape(self.targets.shape)
 
-    @property
+    @cached_property
+    def _above(self) -> np.ndarray:
+        return self.targets.reshape(-1) - self._constant * constant_basis(self.points)
+
+    @cached_property
     def scale(self) -> float:
-        """s^2, at its most likely value."""
-        return float(np.vdot(self.targets, self.weights)) / self.targets.size
+        """s^2, at its most likely value; a sum of squares, as a log joint may be 1e6 everywhere."""
+        return float(np.square(self._solve(self._above)).sum()) / self.targets.size
 
     def _solve(self, right: np.ndarray) -> np.ndarray:
         solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, right, lower=1)[0]

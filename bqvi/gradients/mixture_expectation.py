@@ -23,6 +23,7 @@ import scipy.linalg
 
 from bqvi.families import Gaussian
 from bqvi.gradients.derivative_process import DerivativeProcess
+from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess
 from bqvi.gradients.whitened import Frame
 from gp.measures import GaussianMixture, MixtureParameters
@@ -43,7 +44,7 @@ def moment_matched(q: GaussianMixture) -> Gaussian:
 
 
 def mixture_expectation(
-    process: ValueProcess | DerivativeProcess, frame: Frame, q: GaussianMixture
+    process: ValueProcess | DerivativeProcess | JointProcess, frame: Frame, q: GaussianMixture
 ) -> MixtureExpectation:
     """Return E_q[f] of the posterior mean; ``frame`` is that of the process.
 
@@ -51,7 +52,16 @@ def mixture_expectation(
     ------
     ValueError
         q is of another dimension than the frame.
+    TypeError
+        q is no mixture of Gaussians, or the process is separable: that predicts gradients of no function.
     """
+    if not isinstance(q, GaussianMixture):
+        raise TypeError(f"q is a {type(q).__name__}; it must be a gp.measures.GaussianMixture")
+    if not hasattr(process, "posterior_mean"):
+        raise TypeError(
+            f"process is a {type(process).__name__}, which is no model of the log joint; use the surrogate "
+            "of BayesianQuadrature(process='derivative' or 'joint'), or of a log joint with values only"
+        )
     if q.dimension != len(frame.mean):
         raise ValueError(f"q has dimension {q.dimension}, the frame {len(frame.mean)}")
     inverse = scipy.linalg.solve_triangular(frame.scale, np.eye(q.dimension), lower=True)

@@ -77,10 +77,10 @@ class ValueProcess:
         solved: np.ndarray = scipy.linalg.lapack.dpotrs(self.factor, above, lower=1)[0]
         return solved[:, 0]
 
-    @property
+    @cached_property
     def scale(self) -> float:
-        """s^2, at its most likely value."""
-        return float(self.weights @ self.targets[:, 0]) / len(self.targets)
+        """s^2, at its most likely value; a sum of squares, as a log joint may be 1e6 everywhere."""
+        return float(np.square(self.solve(self.targets - self._constant)).sum()) / len(self.targets)
 
     @cached_property
     def posterior_mean(self) -> KernelSum:

@@ -16,7 +16,7 @@ from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, Stop, gives_none
-from bqvi.inference.methods import EXACT, METHODS, Method
+from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Recorder
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
@@ -64,11 +64,11 @@ def problem_of(
     ``named`` is the method if it was given by name; what is ``None`` takes its default.
     """
     estimator = named.estimator(samples) if named is not None else method
-    if not isinstance(estimator, Estimator):
-        raise TypeError(f"method is {method!r}; it must be a method's name or an estimator")
+    if not isinstance(estimator, Estimator) or isinstance(estimator, type):
+        raise TypeError(f"method is {method!r}; it must be a method's name or an estimator{_made(method)}")
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
-    choices = named or METHODS["pathwise"]
+    choices = named or defaults_for(estimator, geometry)
     geometry = choices.geometry if geometry is None else geometry
     schedule = choices.schedule if schedule is None else schedule
     _check_steps(estimator, geometry, schedule)
@@ -115,24 +115,25 @@ def _check_gradients(problem: Problem) -> None:
 
 def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
     """Natural steps must fit their estimator, and not go past 1."""
-    if not isinstance(geometry, Geometry):
+    if not isinstance(geometry, Geometry) or isinstance(geometry, type):
         raise TypeError(
-            f"geometry is {geometry!r}; it must be one of Natural(), Riemannian(), Euclidean(), or have "
-            "their methods"
+            f"geometry is {geometry!r}; it must be one of Natural(), Riemannian(), Euclidean(), "
+            f"TrustRegion(), or have their methods{_made(geometry)}"
         )
-    if not isinstance(schedule, Schedule):
+    if not isinstance(schedule, Schedule) or isinstance(schedule, type):
         raise TypeError(
             f"schedule is {schedule!r}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
-            "or have their methods"
+            f"Cosine, or have their methods{_made(schedule)}"
         )
     if isinstance(geometry, Natural) and estimator.samples > 0:
         raise ValueError(
             "geometry is Natural, whose straight lines need a conjugate model's gradient; use "
             "Riemannian with a sampling estimator"
         )
-    if isinstance(geometry, TrustRegion) and not isinstance(estimator, RememberingEstimator):
+    if isinstance(geometry, TrustRegion) and not gives_surrogate(estimator):
         raise ValueError(
-            f"geometry is TrustRegion: needs BayesianQuadrature's surrogate, not {type(estimator).__name__}"
+            f"geometry is TrustRegion, which needs a surrogate as BayesianQuadrature's: a "
+            f"{type(estimator).__name__} has none; use Riemannian or Euclidean"
         )
     straight = isinstance(geometry, Natural | TrustRegion)
     too_far = straight if schedule.largest is None else schedule.largest > 1.0
@@ -141,6 +142,11 @@ def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -
             f"schedule is {schedule}; a natural step must not exceed 1, which lands on eta* (coordinate "
             "ascent; the surrogate's optimum): beyond it parameters overshoot, and can leave their domain"
         )
+
+
+def _made(given: object) -> str:
+    """What a class lacks that was given in the place of one of its objects: a protocol accepts both."""
+    return f": not the class, but {given.__name__}(...)" if isinstance(given, type) else ""
 
 
 def _balanced(model: Any, data: Data, batch: str, method: str | Estimator) -> Strategy | str:
@@ -164,15 +170,17 @@ def _strategy(
     if n == 0:
         raise ValueError(f"minibatch is {minibatch!r}, but the model has no data; leave it out")
     strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch
-    if isinstance(minibatch, bool) or not isinstance(strategy, Strategy):
-        raise TypeError(f"minibatch is {minibatch!r}; it must be a strategy or a size, an integer")
+    if isinstance(minibatch, bool | type) or not isinstance(strategy, Strategy):
+        raise TypeError(
+            f"minibatch is {minibatch!r}; it must be a strategy or a size, an integer{_made(minibatch)}"
+        )
     if not 1 <= strategy.size <= n:
         raise ValueError(f"minibatch has size {strategy.size}; it must be between 1 and N = {n}")
     return strategy
 
 
 def stop_of(
-    named: Method | None,
+    choices: Method,
     steps: int | None,
     tolerance: float | None,
     evaluations: int | None,
@@ -185,7 +193,6 @@ def stop_of(
     for name, limit in (("tolerance", tolerance), ("max_seconds", seconds)):
         if limit is not None:
             require_above(name, limit, 0.0)
-    choices = named or METHODS["pathwise"]
     if steps is None and evaluations is None and seconds is None:
         steps = choices.steps
     return Stop(steps, choices.tolerance if tolerance is None else tolerance, evaluations, seconds)

@@ -20,7 +20,7 @@ from bqvi.inference import checkpoint, starting
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import NotFiniteError, Problem, State, Stop, run, start
-from bqvi.inference.methods import method_named
+from bqvi.inference.methods import defaults_for, method_named
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Metrics, Recorder, Row, Trace, require_metrics
@@ -107,7 +107,8 @@ def fit(
     data : what the model takes, N rows; None for a `LogJoint`
     method : 'cavi', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae', 'dreg'
         (any model), 'bq' (a `LogJointModel` with a Gaussian q: the fewest evaluations), or an estimator
-        such as ``Pathwise(5, entropy="sticking-the-landing")``
+        such as ``Pathwise(5, entropy="sticking-the-landing")``, with 'pathwise's geometry, schedule and steps
+        by default; a ``BayesianQuadrature`` has those of 'bq'
     minibatch : strategy of `acquisition.minibatch`; or S, for uniform without replacement; or 'balanced':
         batches that each look like the data, S = min(100, N). That one can be trusted on an unknown
         problem: it is unbiased, has positive weights and nothing to tune, and is random reshuffling where
@@ -156,7 +157,7 @@ def fit(
     check_model(model, method, family)
     data = model.check(data)
     problem = problem_of(model, data, method, named, minibatch, schedule, geometry, samples)
-    stop = stop_of(named, steps, tolerance, max_evaluations, max_seconds)
+    stop = stop_of(named or defaults_for(method, geometry), steps, tolerance, max_evaluations, max_seconds)
     recorder = default_recorder(problem, stop) if record is None else Recorder.of(record)
     monitor = Monitor(model, data, elbo_samples, metrics or {})
     settings = identity(problem, family)

@@ -178,7 +178,7 @@ class TrustRegion:
         if not isinstance(q, Gaussian | DiagonalGaussian):
             raise ValueError(
                 f"geometry is TrustRegion, but q is a {type(q).__name__}; a surrogate needs a Gaussian "
-                "q over R^D, as a LogJoint has: for a mixture, one with z summed out"
+                "q over R^D, as a LogJoint has: for a mixture, one with z summed out, or a SoftmaxMixture"
             )
 
     def direction(self, q: Any, gradient: Gradient) -> Values:

@@ -289,9 +289,10 @@ def run(
                     reason = "tolerance"
                     break
             state = advance(problem, state, gradient, drawn, time.perf_counter() - spent)
-        except BaseException:
-            if gradient is not None and gradient.memory is not None:
-                yield replace(state, memory=gradient.memory), None  # its evaluations are not lost
+        except BaseException as error:
+            memory = getattr(error, "memory", None) if gradient is None else gradient.memory
+            if memory is not None:
+                yield replace(state, memory=memory), None  # its evaluations are not lost
             else:
                 state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
             raise

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bqvi.checks import require_one_of
-from bqvi.gradients import Conjugate, Estimator
+from bqvi.checks import require_integer, require_one_of
+from bqvi.gradients import Conjugate, Estimator, RememberingEstimator
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 
@@ -65,7 +65,9 @@ def _sampling(name: str) -> Callable[[int | None], Estimator]:
 def _quadrature(nodes: int | None) -> Estimator:
     from bqvi.gradients import BayesianQuadrature
 
-    return BayesianQuadrature() if nodes is None else BayesianQuadrature(nodes=nodes)
+    if nodes is None:
+        return BayesianQuadrature()
+    return BayesianQuadrature(nodes=require_integer("samples", nodes, 1))
 
 
 METHODS: dict[str, Method] = {
@@ -88,3 +90,14 @@ def method_named(name: str) -> Method:
     """The method ``name``; the error for an unknown one offers the near ones."""
     require_one_of("method", name, METHODS)
     return METHODS[name]
+
+
+def gives_surrogate(estimator: object) -> bool:
+    """Whether there is a surrogate behind the estimator's gradients, as a trust region needs."""
+    return isinstance(estimator, RememberingEstimator) and getattr(estimator, "gives_surrogate", True)
+
+
+def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
+    """What stands in for choices left out beside an estimator: those of 'bq', or of 'pathwise'."""
+    trusting = geometry is None or isinstance(geometry, TrustRegion)
+    return METHODS["bq" if trusting and gives_surrogate(estimator) else "pathwise"]

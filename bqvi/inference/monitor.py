@@ -26,8 +26,9 @@ class Monitor:
     The ELBO is exact for conjugate models and for models with an ``elbo`` of their own. Otherwise it is
     the mean of ``samples`` draws of ln p(X, theta) - ln q(theta), with its standard error; the
     draws come from the same noise each time, so that differences are sharper than levels. Draws at which
-    the log joint raises or is NaN are left out, up to `FAULTY` of them; beyond that the ELBO is NaN, and
-    where it raises at every draw of a block, so does the record.
+    the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to `FAULTY` of them (minus
+    infinity is none: q has mass where the posterior has not); beyond that the ELBO is what they make of it,
+    and where it raises at every draw of a block, so does the record.
     """
 
     model: Any
@@ -67,6 +68,7 @@ class Monitor:
         import torch
 
         from bqvi.gradients.black_box import log_joint_function, reference_tensor, torch_posterior
+        from bqvi.gradients.evaluations import LARGEST
 
         batch = Batch(self.data, n_rows(self.data))
         with torch.no_grad():
@@ -77,8 +79,8 @@ class Monitor:
             for _ in range(0, self.samples, 32):  # bounds the memory of (draws, data) tables
                 theta = frozen.sample(32, rng)
                 values.append(to_numpy(_where_it_returns(log_joint, theta) - frozen.log_prob(theta)))
-        drawn = np.concatenate(values)
-        faulty = np.isnan(drawn)
+        drawn = np.concatenate(values).astype(float, copy=False)
+        faulty = ~(drawn < LARGEST)  # NaN too
         if faulty.any() and faulty.mean() <= self.FAULTY:
             drawn = drawn[~faulty]
         with np.errstate(over="ignore", invalid="ignore"):  # a log joint that is infinite at a draw

@@ -39,6 +39,8 @@ REACH = 0.6
 DOUBT = 0.1
 """How strongly the reach shrinks where the gradient is within its own error bars; they are wide."""
 _TRIES = 12
+_HALVINGS = 100
+"""Where none of those tries stays inside: a log joint that much narrower than q has a very short step."""
 _CLOSE = 0.9
 """Share of the radius that counts as its boundary."""
 
@@ -135,4 +137,14 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
         ratio = radius / max(tried.divergence, 1e-300)
         aim = 0.98 * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
         middle = float(aim) if low < aim < high else 0.5 * (low + high)
-    return best
+    return best if low > 0.0 else _halved(place, pull, change, high, radius)
+
+
+def _halved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float, radius: float) -> Place:
+    """The first step that stays inside, from ``rate`` down by halves."""
+    for _ in range(_HALVINGS):
+        rate *= 0.5
+        tried = _moved(place, pull, change, rate)
+        if tried.divergence <= radius:
+            return tried
+    return place

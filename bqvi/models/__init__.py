@@ -1,4 +1,11 @@
-"""Models: what each states of itself. One a file; `conjugate` and `log_joint` say what is asked."""
+"""Models: what each states of itself. One a file; `conjugate` and `log_joint` say what is asked.
+
+`SoftmaxMixture` lives on torch, which takes seconds to import: it is loaded when asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo, log_likelihood_error
 from bqvi.models.discrete import Marginal, Relaxed
@@ -6,6 +13,9 @@ from bqvi.models.gaussian_mixture import GaussianMixture
 from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.multinomial_mixture import MultinomialMixture
+
+if TYPE_CHECKING:
+    from bqvi.models.softmax_mixture import SoftmaxMixture
 
 __all__ = [
     "ConjugateModel",
@@ -17,6 +27,15 @@ __all__ = [
     "Marginal",
     "MultinomialMixture",
     "Relaxed",
+    "SoftmaxMixture",
     "elbo",
     "log_likelihood_error",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "SoftmaxMixture":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from bqvi.models.softmax_mixture import SoftmaxMixture
+
+    return SoftmaxMixture

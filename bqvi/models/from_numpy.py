@@ -23,7 +23,7 @@ def torch_function(
         @staticmethod
         def forward(ctx: Any, theta: torch.Tensor) -> torch.Tensor:
             ctx.save_for_backward(theta)
-            return _as_tensor(function(to_numpy(theta)), theta)
+            return _as_tensor(function(to_numpy(theta).copy()), theta)  # a function may work in place
 
         @staticmethod
         def backward(ctx: Any, *outer: torch.Tensor) -> torch.Tensor:
@@ -33,7 +33,7 @@ def torch_function(
                     "this LogJoint has values only; give it gradient=..., or use a method that needs none: "
                     "'bq' or 'score'"
                 )
-            slope = _as_tensor(gradient(to_numpy(theta)), theta)
+            slope = _as_tensor(gradient(to_numpy(theta).copy()), theta)
             if slope.shape != theta.shape:
                 raise ValueError(
                     f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "

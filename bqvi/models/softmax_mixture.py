@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from acquisition.designs import normal_sobol
-from bqvi.checks import require_above, require_integer
+from bqvi.checks import require_above, require_finite, require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, initial_gaussian
@@ -65,9 +65,13 @@ class SoftmaxMixture:
     differentiable = True
 
     def __init__(self, x: np.ndarray, n_components: int, prior_scale: float = 3.0) -> None:
-        self.x = np.asarray(x, float)
-        if self.x.ndim != 2 or not np.isfinite(self.x).all():
-            raise ValueError(f"x has shape {self.x.shape}; it must be (N, d) finite numbers")
+        try:
+            self.x = np.asarray(to_numpy(x), float)
+        except (TypeError, ValueError):
+            raise TypeError(f"x is a {type(x).__name__} of other things; it must be (N, d) numbers") from None
+        if self.x.ndim != 2 or self.x.size == 0:
+            raise ValueError(f"x has shape {self.x.shape}; it must be (N, d) with N >= 1 and d >= 1")
+        require_finite("x", self.x)
         self.n_components = require_integer("n_components", n_components, 2)
         require_above("prior_scale", prior_scale, 0.0)
         self.prior_scale = float(prior_scale)

@@ -1,5 +1,8 @@
 """Mixtures as q, and the importance-weighted bound, from a process: against autodiff and exact integrands."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -128,3 +131,27 @@ def test_a_separable_process_is_refused():
         ImportanceQuadrature(4, BayesianQuadrature(10, process="separable"))(
             LogJoint(log_joint, D), START, BATCH, np.random.default_rng(0)
         )
+
+
+def test_a_mixture_is_asked_of_a_model_of_the_log_joint():
+    frame = Frame.of(START)
+    found = BayesianQuadrature(8, memory=0, process="separable")(
+        LogJoint(log_joint, D), START, BATCH, np.random.default_rng(0)
+    )
+    with pytest.raises(TypeError, match=r"process is a GradientProcess.*'derivative'"):
+        mixture_expectation(found.surrogate, frame, Q)
+    with pytest.raises(TypeError, match=r"q is a Gaussian; it must be a gp\.measures\.GaussianMixture"):
+        mixture_expectation(found.surrogate, frame, START)
+
+
+def test_names_are_there_when_asked_for_and_torch_is_not_before():
+    code = """if True:
+        import sys, bqvi
+        assert "torch" not in sys.modules
+        print(bqvi.gradients.designs.Sobol(), bqvi.gradients.surrogates.OnBoth())
+        print(bqvi.models.SoftmaxMixture.__name__, bqvi.gradients.mixture_expectation.__name__)
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [
+        "Sobol()", "OnBoth()", "SoftmaxMixture", "bqvi.gradients.mixture_expectation"
+    ]  # fmt: skip

@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import BayesianQuadrature
-from bqvi.gradients.designs import AntitheticOrthogonal
+from bqvi.gradients import BayesianQuadrature, ControlVariate, ImportanceQuadrature
+from bqvi.gradients.designs import AntitheticOrthogonal, Independent
+from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference.surrogate_ascent import ascend
 from bqvi.models import LogJoint
@@ -35,12 +36,54 @@ def quartic(theta):
     return -0.5 * (theta**2).sum(1) - (theta**4).sum(1) + 0.3 * theta[:, 0] * theta[:, 1]
 
 
-def test_exact_on_a_quadratic_as_soon_as_the_nodes_determine_it():
-    """D + 1 gradients determine a quadratic; KL <= 1 a round takes q to it in a few rounds."""
+def test_a_run_on_a_quadratic_ends_at_the_posterior():
+    """KL <= 1 a round takes q to it in a few rounds."""
     fit = bqvi.fit(LogJoint(quadratic, D), method="bq", steps=25, seed=0)
     assert_allclose(fit.q.mean, CENTRE, atol=1e-6)
     assert_allclose(fit.q.precision, PRECISION, rtol=1e-6, atol=1e-6)
     assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)  # no variance at the posterior
+
+
+@pytest.mark.parametrize(
+    ("process", "nodes", "tolerance"),
+    [("separable", 10, 1e-4), ("derivative", 10, 3e-5), ("joint", 10, 3e-5), ("values", 30, 1e-6)],
+)
+def test_one_shot_on_a_quadratic_with_twice_the_nodes_that_determine_it(process, nodes, tolerance):
+    """The gradient at q whitened, in closed form; with D + 1 gradients the evidence cannot tell it is one."""
+    model = LogJoint(quadratic, D)
+    if process == "values":
+        model = LogJoint(lambda theta: quadratic(torch.from_numpy(theta)).numpy(), D, gradient=None)
+        process = "auto"
+    q = Gaussian(np.array([0.5, -1.0, 0.0, 2.0]), 0.3 * np.eye(D) + 0.1)
+    scale = np.linalg.cholesky(q.covariance)
+    for seed in range(5):
+        estimator = BayesianQuadrature(nodes, Independent(), memory=0, process=process)
+        found = estimator(model, q, Batch(None, 0), np.random.default_rng(seed)).surrogate
+        moments = found.moments(np.zeros(D), np.eye(D))
+        assert_allclose(moments.mean, -scale.T @ PRECISION @ (q.mean - CENTRE), atol=tolerance)
+        assert_allclose(moments.jacobian, np.eye(D) - scale.T @ PRECISION @ scale, atol=tolerance)
+
+
+@pytest.mark.parametrize("gradient", ["autodiff", None])
+def test_a_posterior_a_hundred_times_narrower_than_the_start(gradient):
+    """The longest step inside the ball is then a ten thousandth of the first that is tried."""
+
+    def narrow(theta):
+        return quadratic(100.0 * theta) if gradient else quadratic(100.0 * torch.from_numpy(theta)).numpy()
+
+    fit = bqvi.fit(LogJoint(narrow, D, gradient=gradient), method="bq", steps=60, seed=0)
+    assert_allclose(fit.q.mean, 0.01 * CENTRE, atol=1e-8)
+    assert_allclose(fit.elbo, LOG_EVIDENCE - D * np.log(100.0), atol=1e-6)
+
+
+def test_the_estimator_itself_has_the_choices_of_the_name():
+    named = bqvi.fit(LogJoint(quadratic, D), method="bq", seed=0)
+    given = bqvi.fit(LogJoint(quadratic, D), method=BayesianQuadrature(), seed=0)
+    assert given.settings == named.settings
+    assert_array_equal(given.q.mean, named.q.mean)
+    assert given.state.iteration == named.state.iteration == 50
+    other = bqvi.fit(LogJoint(quadratic, D), method=ControlVariate(), steps=1)
+    assert other.settings["geometry"].startswith("Euclidean")
 
 
 def test_the_process_follows_the_cost_of_an_evaluation():
@@ -191,6 +234,36 @@ def test_faults_lose_no_good_evaluation(kind):
     assert np.isfinite(fit.q.mean).all()
 
 
+def test_a_fault_ends_an_unbiased_run_with_every_good_evaluation():
+    model = Faulty("nan", at=(27,))
+    with pytest.raises(bqvi.FitError, match=r"iteration 2 failed.*returned nan; leaving nodes out") as caught:
+        bqvi.fit(LogJoint(model, 2, vectorised=False), method=ControlVariate(10), steps=50)
+    assert model.calls == 30
+    assert len(caught.value.fit.state.memory) == 29
+
+
+def test_a_function_may_work_in_place():
+    def value(theta):
+        gap = theta
+        gap -= CENTRE
+        return -0.5 * ((gap @ PRECISION) * gap).sum(1)
+
+    fit = bqvi.fit(LogJoint(value, D, gradient=None), method="bq", steps=40, seed=0)
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-5)
+    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)
+
+
+class SinglePrecision(LogJoint):
+    dtype = torch.float32
+
+
+def test_single_precision():
+    model = SinglePrecision(lambda theta: quadratic(theta.double()).to(theta.dtype), D)
+    fit = bqvi.fit(model, method="bq", steps=25, seed=0)
+    assert_allclose(fit.q.mean, CENTRE, atol=1e-4)
+    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-4)
+
+
 def test_the_records_draws_are_protected_from_faults():
     """Five of the last record's 256 draws raise and are left out; if all raise, the function is to blame."""
     spent = bqvi.fit(LogJoint(banana, 2), method="bq", max_evaluations=20, seed=0).state.evaluations
@@ -203,6 +276,17 @@ def test_the_records_draws_are_protected_from_faults():
     with pytest.raises(bqvi.FitError, match="solver diverged") as caught:
         bqvi.fit(LogJoint(broken, 2, vectorised=False), method="bq", max_evaluations=20, seed=0)
     assert_array_equal(caught.value.fit.q.mean, plain.q.mean)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300, -np.inf])
+def test_a_record_leaves_out_overflows_and_believes_zero_densities(bad):
+    """At q = p each draw of ln p - ln q is the evidence; beyond x = 2, one in 44, it is bad."""
+
+    def log_joint(theta):
+        return torch.where(theta[:, 0] > 2.0, bad, -0.5 * theta.square().sum(1))
+
+    fit = bqvi.fit(LogJoint(log_joint, 2), method="bq", steps=0)
+    assert_allclose(fit.elbo, -np.inf if bad == -np.inf else np.log(2 * np.pi), rtol=1e-12)
 
 
 def test_a_batch_that_raises_is_tried_point_by_point():
@@ -226,6 +310,31 @@ def test_a_log_joint_that_dies_ends_the_run_with_all_that_was_good():
     assert len(caught.value.fit.state.memory) == 20
 
 
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_log_joint_that_leaves_torch_is_not_taken_for_one_with_gradient_zero(vectorised):
+    def cut(theta):
+        values = quadratic(torch.atleast_2d(theta)).detach()
+        return values if vectorised else values[0]
+
+    with pytest.raises(bqvi.FitError, match=r"no gradient in theta.*gradient=None") as caught:
+        bqvi.fit(LogJoint(cut, D, vectorised=vectorised), method="bq", steps=50, seed=0)
+    assert caught.value.fit.state.iteration == 0
+
+
+def test_each_fault_is_described_as_what_it_was():
+    def faulty(theta):
+        value = banana(theta[None])[0]
+        if theta[0] > 3.0:
+            raise RuntimeError("solver diverged")
+        return value * torch.inf if theta[0] > 2.0 else value
+
+    points = np.array([[2.5, 0.0], [0.0, 0.0], [3.5, 0.0], [1.0, 0.0]])
+    model = LogJoint(faulty, 2, vectorised=False)
+    found = evaluate(model, Gaussian(np.zeros(2), np.eye(2)), Batch(None, 0), points)
+    assert found.faults == ("returned -inf", "raised RuntimeError: solver diverged")
+    assert_array_equal(found.points, points[[1, 3]])
+
+
 def test_a_constant_log_joint_is_named_as_such():
     with pytest.raises(bqvi.FitError, match="does not depend on theta") as caught:
         bqvi.fit(LogJoint(lambda theta: torch.zeros(len(theta)), 2), method="bq", steps=50, seed=0)
@@ -240,6 +349,13 @@ def test_bad_choices_are_refused_before_any_work():
         bqvi.fit(model, method="bq", minibatch=3)
     with pytest.raises(ValueError, match="z summed out"):
         bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(1)), np.arange(4.0)[:, None], method="bq")
+    for blind in (ControlVariate(), ImportanceQuadrature()):
+        with pytest.raises(ValueError, match=f"TrustRegion.*{type(blind).__name__} has none"):
+            bqvi.fit(model, method=blind, geometry=bqvi.TrustRegion(), schedule=bqvi.Constant(1.0))
+    with pytest.raises(ValueError, match="samples is 0"):
+        bqvi.fit(model, method="bq", samples=0)
+    with pytest.raises(TypeError, match="quadrature is 'bq'"):
+        ImportanceQuadrature(quadrature="bq")
     with pytest.raises(ValueError, match="nodes"):
         BayesianQuadrature(nodes=0)
     with pytest.raises(TypeError, match="design"):
@@ -275,17 +391,21 @@ def test_numpy_log_joint_with_its_gradient():
     assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)
 
 
-def test_values_alone_find_a_quadratic():
-    """(D + 1)(D + 2) / 2 = 15 values determine it; the jitter leaves 1e-6 of the kernel's scale."""
+@pytest.mark.parametrize("level", [0.0, -1e6])
+def test_values_alone_find_a_quadratic(level):
+    """(D + 1)(D + 2) / 2 = 15 values determine it; the jitter leaves 1e-6 of the kernel's scale.
+
+    Log joints of many data are -1e6 everywhere: neither q nor its error bars may know.
+    """
 
     def value(theta):
         gap = theta - CENTRE
-        return -0.5 * ((gap @ PRECISION) * gap).sum(1)
+        return level - 0.5 * ((gap @ PRECISION) * gap).sum(1)
 
     fit = bqvi.fit(LogJoint(value, D, gradient=None), method="bq", steps=40, seed=0)
     assert fit.state.memory.gradients.shape[1] == 0
     assert_allclose(fit.q.mean, CENTRE, atol=1e-5)
-    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)
+    assert_allclose(fit.elbo - level, LOG_EVIDENCE, atol=1e-6)
 
 
 def test_values_alone_on_the_banana():

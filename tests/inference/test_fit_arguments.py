@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 import torch
 
+import acquisition
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import Pathwise
@@ -135,6 +136,14 @@ BAD_CHOICES = [
     ({"method": "cavvi"}, ValueError, "method is 'cavvi'; it must be one of cavi, .*Did you mean 'cavi'?"),
     ({"method": "pathwize"}, ValueError, "Did you mean 'pathwise'?"),
     ({"method": None}, TypeError, "method is None; it must be a method's name or an estimator"),
+    ({"method": Pathwise}, TypeError, "method is <class .*not the class, but Pathwise\\(...\\)"),
+    ({"geometry": bqvi.Natural}, TypeError, "geometry is <class .*not the class, but Natural"),
+    ({"schedule": bqvi.Adam}, TypeError, "schedule is <class .*not the class, but Adam"),
+    (
+        {"minibatch": acquisition.minibatch.Reshuffled, "method": "sngd"},
+        TypeError,
+        "minibatch is <class .*the class, but Reshuffled",
+    ),
     ({"minibatch": 41, "method": "sngd"}, ValueError, "minibatch has size 41; .* between 1 and N = 40"),
     ({"minibatch": 0, "method": "sngd"}, ValueError, "minibatch has size 0; .* between 1 and N = 40"),
     ({"minibatch": 2.5, "method": "sngd"}, TypeError, "minibatch is 2.5; it must be a strategy or a size"),

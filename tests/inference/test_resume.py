@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 import bqvi
 from acquisition.minibatch import Reshuffled, Uniform
+from bqvi.gradients import Pathwise
+from bqvi.gradients.designs import Sobol
 from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture
 
 RNG = np.random.default_rng(0)
@@ -48,6 +50,11 @@ CASES = {
         LogJoint(lambda theta: -(theta**4).sum(-1), 2),
         None,
         {"method": "pathwise", "elbo_samples": 32},
+    ),
+    "sobol": (
+        LogJoint(lambda theta: -(theta**4).sum(-1), 2),
+        None,
+        {"method": Pathwise(4, noise=Sobol()), "elbo_samples": 32},
     ),
 }
 SAME = ("iteration", "evaluations", "samples", "elbo", "elbo_se", "bound", "size")

@@ -72,6 +72,20 @@ def test_runs_with_memory_reach_the_optimum_of_many_natural_steps():
     assert float(fit.q.kl(slow.q)) < 0.02
 
 
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (X[:, 0], ValueError, r"x has shape \(40,\); it must be \(N, d\)"),
+        (X[:0], ValueError, r"x has shape \(0, 2\); it must be \(N, d\) with N >= 1"),
+        (np.where(np.arange(40)[:, None] == 7, np.nan, X), ValueError, "x is nan in row 7"),
+        ([["a"]], TypeError, "x is a list of other things"),
+    ],
+)
+def test_bad_data_are_named(x, error, message):
+    with pytest.raises(error, match=message):
+        bqvi.models.SoftmaxMixture(x, 2)
+
+
 def test_there_is_no_log_joint_without_q():
     with pytest.raises(TypeError, match="at\\(q\\)"):
         MODEL.log_prior(torch.zeros(1, 5))
