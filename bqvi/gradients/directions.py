@@ -2,7 +2,7 @@
 
 In units whitened by q, y(u) is a gradient: its Jacobian is symmetric. So where y varies along a direction
 beyond what a straight line explains, it is its *components* along that direction that vary, and the spread of
-the residuals R of a linear fit over the outputs shows how inputs matter:
+the residuals R of a linear fit (`straight_fit`) over the outputs shows how inputs matter:
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bqvi.gradients.straight_fit import StraightFit
 from bqvi.gradients.whitened import remoteness
 
-_RIDGE = 1.0
-"""Of the linear fit: a priori a slope is about as large as y."""
 _LEAST = 1e-12
 
 
@@ -44,11 +43,7 @@ class Directions:
         """From (m, D) points and y there."""
         d = points.shape[1]
         weights = 1.0 / remoteness(points)
-        design = np.column_stack([np.ones(len(points)), points])
-        weighted = design.T * weights
-        gram = weighted @ design
-        np.einsum("ii->i", gram)[:] += _RIDGE
-        left = targets - design @ np.linalg.solve(gram, weighted @ targets)
+        left = StraightFit.of(points, targets, weights).residuals(points, targets)
         spread = (left.T * weights) @ left
         size = float(np.trace(spread)) / d
         if not size > _LEAST * float(np.square(targets).sum() + 1.0):

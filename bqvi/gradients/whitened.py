@@ -138,5 +138,5 @@ def remoteness(points: np.ndarray) -> np.ndarray:
     Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
-    multiple: np.ndarray = np.exp(np.clip((squares - NEAR) / FADING, 0.0, 25.0))
+    multiple: np.ndarray = np.exp(np.minimum(np.maximum((squares - NEAR) / FADING, 0.0), 25.0))
     return multiple
