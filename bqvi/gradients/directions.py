@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 from bqvi.gradients.straight_fit import StraightFit
 from bqvi.gradients.whitened import remoteness
@@ -46,10 +47,10 @@ class Directions:
         left = StraightFit.of(points, targets, weights).residuals(points, targets)
         spread = (left.T * weights) @ left
         size = float(np.trace(spread)) / d
-        if not size > _LEAST * float(np.square(targets).sum() + 1.0):
+        if not size > _LEAST * (float(np.vdot(targets, targets)) + 1.0):
             return cls.alike(d)
         total = float(weights.sum())
-        values, vectors = np.linalg.eigh(spread / size)
+        values, vectors, _ = scipy.linalg.lapack.dsyevd(spread / size)
         squares = np.sqrt(np.maximum(values, 0.0) + d / total)
         return cls(vectors, np.sqrt(squares / squares.mean()))
 

@@ -65,10 +65,10 @@ class Doubts:
         if self.directions is not None:
             distance = np.maximum(distance, _squares(self.directions.scaled(points)))
         distance /= points.shape[1]
-        size = _squares(self.fit.residuals(points, targets)) / (_ALLOWED * self.typical + _TINY)
-        unexpected = _POWER * np.maximum(np.log(size + _TINY) - _GROWTH * distance, 0.0)
-        grown = np.minimum(unexpected, _STEEPEST * np.maximum(distance - LEAST, 0.0))
-        grown += np.maximum((distance - NEAR) / FADING, 0.0)
+        size = np.log(_squares(self.fit.residuals(points, targets)) + _TINY)
+        size -= _GROWTH * distance + np.log(_ALLOWED * self.typical + _TINY)
+        grown = np.minimum(_POWER * size, _STEEPEST * (distance - LEAST))
+        grown = np.maximum(grown, 0.0) + np.maximum((distance - NEAR) / FADING, 0.0)
         multiple: np.ndarray = np.exp(np.minimum(grown, _MOST))
         return multiple
 

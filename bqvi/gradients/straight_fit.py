@@ -1,7 +1,7 @@
 """The straight line a + B u that y follows near q, and what it leaves.
 
-By weighted least squares with a ridge, which says that a priori a slope is about as large as y. Weights w that
-fall as points lie beyond q may fall also as y is large,
+By weighted least squares with a ridge, which says that a priori a slope is about as large as y. Weights w,
+which fall as points lie beyond q, may fall also as y is large,
 
     w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2:
 
