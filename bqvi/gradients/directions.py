@@ -2,7 +2,7 @@
 
 In units whitened by q, y(u) is a gradient: its Jacobian is symmetric. So where y varies along a direction
 beyond what a straight line explains, it is its *components* along that direction that vary, and the spread of
-the residuals R of a linear fit over the outputs shows how inputs matter:
+the residuals R of a linear fit (`straight_fit`) over the outputs shows how inputs matter:
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
+from bqvi.gradients.straight_fit import StraightFit
 from bqvi.gradients.whitened import remoteness
 
-_RIDGE = 1.0
-"""Of the linear fit: a priori a slope is about as large as y."""
 _LEAST = 1e-12
 
 
@@ -44,18 +44,13 @@ class Directions:
         """From (m, D) points and y there."""
         d = points.shape[1]
         weights = 1.0 / remoteness(points)
-        design = np.ones((len(points), 1 + d))
-        design[:, 1:] = points
-        weighted = design.T * weights
-        gram = weighted @ design
-        np.einsum("ii->i", gram)[:] += _RIDGE
-        left = targets - design @ np.linalg.solve(gram, weighted @ targets)
+        left = StraightFit.of(points, targets, weights).residuals(points, targets)
         spread = (left.T * weights) @ left
         size = float(np.trace(spread)) / d
-        if not size > _LEAST * float(np.square(targets).sum() + 1.0):
+        if not size > _LEAST * (float(np.vdot(targets, targets)) + 1.0):
             return cls.alike(d)
         total = float(weights.sum())
-        values, vectors = np.linalg.eigh(spread / size)
+        values, vectors, _ = scipy.linalg.lapack.dsyevd(spread / size)
         squares = np.sqrt(np.maximum(values, 0.0) + d / total)
         return cls(vectors, np.sqrt(squares / squares.mean()))
 

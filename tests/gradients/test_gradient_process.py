@@ -18,6 +18,7 @@ from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, sq
 from bqvi.gradients.gradient_kernel import Functionals, Places, Shape, kernel_matrix
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.joint_process import JointProcess
+from bqvi.gradients.straight_fit import StraightFit, modest, weighted_median
 from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
 from bqvi.gradients.whitened import Frame, Moments, remoteness
 
@@ -114,20 +115,55 @@ def test_a_frame_seen_from_another(process):
     assert_allclose(seen.divergence, float(q.kl(base)), rtol=1e-12)
 
 
-def test_large_observations_are_doubted_far_from_q_and_none_near_it():
+def test_a_straight_fit_is_least_squares_with_a_ridge_in_which_large_y_count_less():
+    rng = np.random.default_rng(4)
+    points, weights = rng.standard_normal((31, 3)), rng.uniform(0.5, 1.0, 31)
+    y = points @ rng.standard_normal((3, 3)) + 0.1 * rng.standard_normal((31, 3))
+    y[7] *= 1e3
+    squares = np.square(y).sum(1)
+    order = np.argsort(squares)
+    median = weighted_median(squares, weights)
+    assert weights[order][squares[order] < median].sum() < 0.5 * weights.sum()
+    assert weights[order][squares[order] <= median].sum() >= 0.5 * weights.sum()
+    roots = np.sqrt(weights / (1.0 + squares / (4.0 * median)))[:, None]
+    rows = np.concatenate([roots * np.column_stack([np.ones(31), points]), np.eye(4)])
+    expected = np.linalg.lstsq(rows, np.concatenate([roots * y, np.zeros((4, 3))]), rcond=None)[0]
+    fit = StraightFit.of(points, y, modest(y, weights))
+    assert_allclose(fit.coefficients, expected, rtol=1e-9, atol=1e-12)
+    design = np.column_stack([np.ones(31), points])
+    assert_allclose(fit.residuals(points, y), y - design @ expected, rtol=1e-9, atol=1e-9)
+
+
+def test_observations_off_the_line_are_doubted_far_from_q_and_none_near_it():
     rng = np.random.default_rng(0)
-    points, y = rng.standard_normal((40, 3)), rng.standard_normal((40, 3))
-    doubts = Doubts.of(points, y, None)
-    norms = np.square(y).sum(1)
-    assert_allclose(doubts.typical, np.sort(norms)[19:21].mean(), rtol=0.2)  # the median
+    points = rng.standard_normal((60, 3))
+    slopes = 30.0 * rng.standard_normal((3, 3))
+
+    def line(u):
+        return 2.0 + u @ slopes
+
+    doubts = Doubts.of(points, line(points) + rng.standard_normal((60, 3)), None)
     far, near = np.full((1, 3), 1.9), np.full((1, 3), 1.0)  # |u|^2 / D of 3.6 and 1
-    assert doubts.noise(far, y[:1]) == 1.0
-    large = np.full((1, 3), 1e3)
-    assert doubts.noise(far, large) > 10.0
-    assert doubts.noise(near, large) == 1.0
-    bending = Doubts(Directions(np.eye(3), np.sqrt([2.4, 0.3, 0.3])), doubts.typical)
+    assert doubts.noise(far, line(far)) == 1.0  # |y|^2 is 3.6 times the typical one, as it should be
+    beside = np.full((1, 3), 1e2)
+    assert doubts.noise(far, line(far) + beside) > 1e6
+    assert doubts.noise(near, line(near) + beside) == 1.0
+    bending = replace(doubts, directions=Directions(np.eye(3), np.sqrt([2.4, 0.3, 0.3])))
     along, across = np.array([[3.0, 0.0, 0.0]]), np.array([[0.0, 3.0, 0.0]])
-    assert bending.noise(along, y[:1]) > 10.0 * bending.noise(across, y[:1])
+    assert bending.noise(along, line(along)) > 10.0 * bending.noise(across, line(across))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_integral_ignores_an_exponential_off_the_line(seed):
+    """With y_1 = u_1 / 2 + e^(6 (u_1 - 4)), E[y_1] = e^-6; at u_1 = 5, with |u|^2 / D = 2.5, y_1 is 406."""
+    rng = np.random.default_rng(seed)
+    points = np.concatenate([rng.standard_normal((40, 10)), 5.0 * np.eye(10)[:1]])
+    y = 0.5 * points
+    y[:, 0] += np.exp(6.0 * (points[:, 0] - 4.0))
+    kind = surrogates.OnGradients()
+    moments = kind.process(points, y, kind.fit(points, y, None)).moments(np.zeros(10), np.eye(10))
+    assert_allclose(moments.mean[0], np.exp(-6.0), atol=0.01)
+    assert_allclose(moments.jacobian[0, 0], 0.5 + 6.0 * np.exp(-6.0), atol=0.03)
 
 
 def test_an_integral_ignores_what_is_large_where_q_has_no_mass():
