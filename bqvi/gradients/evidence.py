@@ -30,7 +30,7 @@ ITERATIONS = 8
 with 3 steps four runs in forty on a hierarchical model lose their way."""
 SETTLED = 0.05
 """Nats that the next step promises, below which there is none."""
-PAID = 0.5
+PAID = 0.3
 """Nats that a step must have gained for another one."""
 _LONGEST = 1.0
 """Most that a step changes a log hyperparameter."""
