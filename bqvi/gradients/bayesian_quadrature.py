@@ -17,7 +17,7 @@ is used for: a step (`Riemannian`, `Euclidean`), or the optimum of the surrogate
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,13 +25,14 @@ from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.memory import Memory
+from bqvi.gradients.memory import EvaluationError, Memory
 from bqvi.gradients.recall import Recall
 from bqvi.gradients.surrogates import Kind, OnBoth, OnDerivatives, OnGradients, OnValues, Process
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import is_moving
 
+_NEED_GRADIENTS = ("separable", "derivative", "joint")
 _AFFORDABLE = 400
 _SPEED = 5e9
 """Floating-point operations a second of a Cholesky factor, on one core."""
@@ -71,10 +72,12 @@ class BayesianQuadrature:
             require_integer("initial_nodes", self.initial_nodes, 1)
         require_at_least("seconds", self.seconds, 0.0)
         require_one_of("keep", self.keep, ("recent", "nearest"))
-        if not isinstance(self.process, Kind):
-            require_one_of("process", self.process, ("auto", "separable", "derivative", "joint"))
-        if not isinstance(self.design, Design):
-            raise TypeError(f"design is {self.design!r}; it must be one of bqvi.gradients.designs")
+        if isinstance(self.process, type) or not isinstance(self.process, Kind):
+            require_one_of("process", cast(str, self.process), ("auto", *_NEED_GRADIENTS))
+        if isinstance(self.design, type) or not isinstance(self.design, Design):
+            raise TypeError(
+                f"design is {self.design!r}; it must be one of bqvi.gradients.designs, such as Sobol()"
+            )
 
     @property
     def samples(self) -> int:
@@ -83,7 +86,7 @@ class BayesianQuadrature:
 
     def start(self, model: Any, q: Any) -> Memory | None:
         """An empty memory, or None where nothing is to be kept."""
-        _require_fixed(model)
+        self._require_suited(model)
         dimension = len(Frame.of(q).mean)
         return Memory.empty(dimension, differentiable(model)) if self.memory else None
 
@@ -95,10 +98,14 @@ class BayesianQuadrature:
         Raises
         ------
         EvaluationError
-            The log joint has had no finite value for several rounds, or is constant.
+            The log joint has had no finite value for several rounds, or at no node where there is no memory;
+            or it is constant.
+        ValueError
+            The process needs gradients that the log joint has not, or the design gives other than n nodes.
         """
         frame = Frame.of(q)
-        kept = memory or Memory.empty(len(frame.mean), differentiable(model))
+        self._require_suited(model)
+        kept = Memory.empty(len(frame.mean), differentiable(model)) if memory is None else memory
         kept = _of_now(model, q, batch, kept)
         kept.require_signal()
         n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
@@ -107,10 +114,35 @@ class BayesianQuadrature:
             kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
         recall = Recall(kind, self.memory, self.keep)
         before, kept = recall.before(frame, kept)
-        nodes = self.design.nodes(n, len(frame.mean), rng, before)
+        nodes = self._nodes(n, len(frame.mean), rng, before)
         found = evaluate(model, q, batch, frame.points(nodes))
+        if memory is None:
+            _require_one(found)
         process, kept = recall.after(frame, before, found, kept.joined(found))
         return _gradient(frame, process, found, kept if memory is not None else None, n)
+
+    def _require_suited(self, model: Any) -> None:
+        if isinstance(model, ConjugateModel):
+            raise ValueError(
+                f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
+                "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, "
+                "or with the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
+            )
+        kinds = OnGradients | OnDerivatives | OnBoth
+        gradients = self.process in _NEED_GRADIENTS or isinstance(self.process, kinds)
+        if gradients and not differentiable(model):
+            raise ValueError(
+                f"process is {self.process!r}, which is of gradients, but the log joint has values only; use "
+                "'auto', or give it a gradient"
+            )
+
+    def _nodes(self, n: int, dimension: int, rng: np.random.Generator, before: Process | None) -> np.ndarray:
+        nodes = self.design.nodes(n, dimension, rng, before)
+        if np.shape(nodes) != (n, dimension):
+            raise ValueError(
+                f"design {self.design!r} gave nodes of shape {np.shape(nodes)}; it must be {(n, dimension)}"
+            )
+        return nodes
 
     def _kind(self, model: Any, dimension: int, points: int) -> Kind:
         """For so many points in use, the step's own among them."""
@@ -162,10 +194,11 @@ def _gradient(
     )
 
 
-def _require_fixed(model: Any) -> None:
-    if isinstance(model, ConjugateModel):
-        raise ValueError(
-            f"model is a {type(model).__name__} with its E step inside, whose log joint changes with q: "
-            "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, or "
-            "with the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
+def _require_one(found: Evaluations) -> None:
+    """EvaluationError unless one evaluation is good."""
+    if not len(found.points):
+        raise EvaluationError(
+            f"the log joint had no finite value and gradient at any of {len(found.good)} nodes: it "
+            f"{'; '.join(dict.fromkeys(found.faults))}. Nothing is kept between steps (memory=0), so there "
+            "is no estimate. Start q where the log joint is finite, or guard it"
         )

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.checks import require_above
+from bqvi.checks import require_above, require_at_least
 from bqvi.gradients import derivative_process, joint_process
 from bqvi.gradients.derivative_process import DerivativeProcess
 from bqvi.gradients.directions import Directions
@@ -68,6 +68,7 @@ class OnGradients:
 
     def __post_init__(self) -> None:
         require_above("jitter", self.jitter, 0.0)
+        require_at_least("prior_slope", self.prior_slope, 0.0)
 
     def targets(
         self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray

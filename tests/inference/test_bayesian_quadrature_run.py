@@ -10,10 +10,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import BayesianQuadrature, ControlVariate, ImportanceQuadrature
-from bqvi.gradients.designs import AntitheticOrthogonal, Independent
+from bqvi.gradients import BayesianQuadrature, ControlVariate, ImportanceQuadrature, surrogates
+from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
+from bqvi.gradients.memory import EvaluationError
+from bqvi.inference.fit import FitError
 from bqvi.inference.surrogate_ascent import ascend
 from bqvi.models import LogJoint
 
@@ -420,3 +422,56 @@ def test_values_alone_cannot_be_differentiated():
     model = LogJoint(lambda theta: -0.5 * (theta**2).sum(1), 2, gradient=None)
     with pytest.raises(bqvi.FitError, match="values only"):
         bqvi.fit(model, method="pathwise", steps=1)
+
+
+def test_a_log_joint_that_is_never_good_ends_the_run_with_its_reason():
+    """After `PATIENCE` rounds: the count of fruitless ones is kept although nothing else is."""
+    calls = []
+
+    def never(theta):
+        calls.append(len(theta))
+        return theta.sum(1) * float("nan")
+
+    with pytest.raises(FitError, match=r"no finite value .* 5 rounds in a row"):
+        bqvi.fit(LogJoint(never, 2), method="bq")
+    assert len(calls) <= 2 * 5  # a batch that raises is tried point by point
+    with pytest.raises(EvaluationError, match=r"at any of 3 nodes.*memory=0"):
+        BayesianQuadrature(nodes=3, memory=0)(
+            LogJoint(never, 2), Gaussian(np.zeros(2), np.eye(2)), Batch(None, 0), np.random.default_rng(0)
+        )
+
+
+class Crooked:
+    def nodes(self, n, dimension, rng, process=None):
+        return np.zeros((n, dimension + 1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"design": Sobol}, TypeError, "design is .*Sobol.*such as designs.Sobol"),
+        ({"process": surrogates.OnValues}, ValueError, "process is .*OnValues"),
+        ({"design": Crooked()}, ValueError, r"gave nodes of shape \(10, 3\); it must be \(10, 2\)"),
+    ],
+)
+def test_unfit_settings_are_named(settings, error, message):
+    def run():
+        estimator = BayesianQuadrature(nodes=10, **settings)
+        q = Gaussian(np.zeros(2), np.eye(2))
+        return estimator(LogJoint(banana, 2), q, Batch(None, 0), np.random.default_rng(0))
+
+    with pytest.raises(error, match=message):
+        run()
+
+
+@pytest.mark.parametrize("process", ["separable", "joint", surrogates.OnGradients()])
+def test_a_process_of_gradients_needs_them(process):
+    def values(theta):
+        return -0.5 * (theta**2).sum(1)
+
+    with pytest.raises(ValueError, match=r"process is .*values only"):
+        BayesianQuadrature(process=process).start(
+            LogJoint(values, 2, gradient=None), Gaussian(np.zeros(2), np.eye(2))
+        )
+    with pytest.raises(ValueError, match="prior_slope is -1"):
+        surrogates.OnGradients(prior_slope=-1)
