@@ -449,7 +449,7 @@ class Crooked:
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"design": Sobol}, TypeError, "design is .*Sobol.*such as designs.Sobol"),
+        ({"design": Sobol}, TypeError, "design is .*Sobol.*such as Sobol"),
         ({"process": surrogates.OnValues}, ValueError, "process is .*OnValues"),
         ({"design": Crooked()}, ValueError, r"gave nodes of shape \(10, 3\); it must be \(10, 2\)"),
     ],
