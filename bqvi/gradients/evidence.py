@@ -91,9 +91,20 @@ class Evidence:
 
 
 def most_likely(
-    evidence: Evidence, centre: np.ndarray, spread: np.ndarray, start: np.ndarray | None
+    evidence: Evidence,
+    centre: np.ndarray,
+    spread: np.ndarray,
+    start: np.ndarray | None,
+    simple: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Ln (l, b_1, ..) a posteriori, under independent normal priors on them; a local maximum."""
+    """Ln (l, b_1, ..) a posteriori, under independent normal priors on them; a local maximum.
+
+    Parameters
+    ----------
+    centre, spread : means and standard deviations of the priors
+    start : where Newton's steps start; None: at the centre, or where the components alone explain the data,
+        ``simple`` spreads from there, if that is likelier
+    """
 
     def objective(logs: np.ndarray) -> Local | None:
         try:
@@ -110,6 +121,8 @@ def most_likely(
     low, high = centre - 5.0 * spread, centre + 4.0 * spread
     logs = centre if start is None else start
     here = objective(logs)
+    if start is None and simple is not None:
+        logs, here = _likelier(logs, here, centre + simple * spread, objective)
     for _ in range(ITERATIONS):
         if here is None or not np.isfinite(here.value):
             break
@@ -124,6 +137,15 @@ def most_likely(
         if gained < PAID:
             break
     return logs
+
+
+def _likelier(
+    logs: np.ndarray, here: Local | None, other: np.ndarray, objective: Callable[[np.ndarray], Local | None]
+) -> tuple[np.ndarray, Local | None]:
+    there = objective(other)
+    if here is None or (there is not None and there.value < here.value):
+        return other, there
+    return logs, here
 
 
 def _lower(

@@ -32,6 +32,8 @@ LARGEST_EVIDENCE = 300
 """Rows of K that the evidence of a derivative process looks at."""
 _SPREAD = np.array([0.7, 3.0, 2.0])
 """Prior standard deviations of ln (l, b, b); of a further b too."""
+_SIMPLE = np.array([3.0, 3.5, 3.5, -4.0])
+"""Hyperparameters, in these, with which nothing but a quadratic log joint is likely: then it is found exactly."""
 
 
 Process = GradientProcess | DerivativeProcess | JointProcess | ValueProcess
@@ -88,7 +90,8 @@ class OnGradients:
         noise = self.jitter * Doubts.of(u, y, directions).noise(u, y)
         evidence = Evidence(squared_exponential(distances), components, noise, y)
         d = u.shape[1]
-        return most_likely(evidence, np.append(_centre(d), np.log(0.1 / d)), np.append(_SPREAD, 2.0), start)
+        centre, spread = np.append(_centre(d), np.log(0.1 / d)), np.append(_SPREAD, 2.0)
+        return most_likely(evidence, centre, spread, start, _SIMPLE)
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
         """Given (m, D) points and Y."""
@@ -118,7 +121,7 @@ class OnValues:
         evidence = Evidence(
             squared_exponential(distances), (inner, 0.5 * inner * inner), noise, psi, basis=np.ones(len(u))
         )
-        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start, _SIMPLE[:3])
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> ValueProcess:
         """Given (m, D) points and psi."""
@@ -145,7 +148,7 @@ class OnDerivatives:
             derivative_process.noise(u),
             y.reshape(-1, 1),
         )
-        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start, _SIMPLE[:3])
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> DerivativeProcess:
         """Given (m, D) points and Y."""
@@ -174,7 +177,7 @@ class OnBoth:
             y.reshape(-1, 1),
             basis=joint_process.constant_basis(u),
         )
-        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start)
+        return most_likely(evidence, _centre(u.shape[1]), _SPREAD, start, _SIMPLE[:3])
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> JointProcess:
         """Given (m, D) points and (psi, y)."""
