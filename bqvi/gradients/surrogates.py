@@ -33,7 +33,7 @@ LARGEST_EVIDENCE = 300
 _SPREAD = np.array([0.7, 3.0, 2.0])
 """Prior standard deviations of ln (l, b, b); of a further b too."""
 _SIMPLE = np.array([3.0, 3.5, 3.5, -4.0])
-"""Hyperparameters, in these, with which nothing but a quadratic log joint is likely: then it is found exactly."""
+"""Hyperparameters, in these, with which little but a quadratic log joint is likely: one is found exactly."""
 
 
 Process = GradientProcess | DerivativeProcess | JointProcess | ValueProcess

@@ -47,16 +47,9 @@ def test_a_run_on_a_quadratic_ends_at_the_posterior():
 
 
 @pytest.mark.parametrize(
-    ("process", "nodes", "tolerance"),
-    [
-        ("separable", 7, 1e-6),
-        ("separable", 6, 1e-4),
-        ("derivative", 5, 1e-6),
-        ("joint", 5, 1e-6),
-        ("values", 19, 1e-6),
-    ],
+    ("process", "nodes"), [("separable", 7), ("derivative", 6), ("joint", 6), ("values", 19)]
 )
-def test_one_shot_on_a_quadratic_is_exact_as_soon_as_it_can_be_told(process, nodes, tolerance):
+def test_one_shot_on_a_quadratic_is_exact_as_soon_as_it_can_be_told(process, nodes):
     """The gradient at q whitened, in closed form.
 
     Through D + 1 values of an unrelated y a straight line always goes: the separable process, for which they
@@ -72,8 +65,8 @@ def test_one_shot_on_a_quadratic_is_exact_as_soon_as_it_can_be_told(process, nod
         estimator = BayesianQuadrature(nodes, Independent(), memory=0, process=process)
         found = estimator(model, q, Batch(None, 0), np.random.default_rng(seed)).surrogate
         moments = found.moments(np.zeros(D), np.eye(D))
-        assert_allclose(moments.mean, -scale.T @ PRECISION @ (q.mean - CENTRE), atol=tolerance)
-        assert_allclose(moments.jacobian, np.eye(D) - scale.T @ PRECISION @ scale, atol=tolerance)
+        assert_allclose(moments.mean, -scale.T @ PRECISION @ (q.mean - CENTRE), atol=1e-6)
+        assert_allclose(moments.jacobian, np.eye(D) - scale.T @ PRECISION @ scale, atol=1e-6)
 
 
 @pytest.mark.parametrize("gradient", ["autodiff", None])
