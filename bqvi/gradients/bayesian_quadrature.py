@@ -104,7 +104,8 @@ class BayesianQuadrature:
             The process needs gradients that the log joint has not, or the design gives other than n nodes.
         """
         frame = Frame.of(q)
-        self._require_suited(model)
+        if memory is None:
+            self._require_suited(model)
         kept = Memory.empty(len(frame.mean), differentiable(model)) if memory is None else memory
         kept = _of_now(model, q, batch, kept)
         kept.require_signal()

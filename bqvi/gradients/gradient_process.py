@@ -32,7 +32,6 @@ from bqvi.gradients.gradient_kernel import Functionals, Places, Shape
 from bqvi.gradients.observed import JITTER, Observed, Prior
 from bqvi.gradients.whitened import Frame, Moments
 from bqvi.quadrature.kernel_sums import Bumps
-from gp.triangular import solve_lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +41,8 @@ class GradientProcess:
     observed: Observed
     functionals: Functionals
     """Of q."""
-    explained: np.ndarray
-    """C^-1 c, (m, 1 + D): what each observation tells of the functionals, after those before."""
+    shared: np.ndarray
+    """C, (m, 1 + D)."""
 
     @classmethod
     def of(
@@ -65,11 +64,8 @@ class GradientProcess:
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
         """With (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
         places = Places.of(points, self.observed.prior.shape)
-        m, observed = len(self.explained), self.observed.extended(places, targets)
-        rows = observed.factor[m:]
-        told = self.functionals.covariances(places) - rows[:, :m] @ self.explained
-        explained = np.concatenate([self.explained, solve_lower(rows[:, m:], told)])
-        return GradientProcess(observed, self.functionals, explained)
+        shared = np.concatenate([self.shared, self.functionals.covariances(places)])
+        return GradientProcess(self.observed.extended(places, targets), self.functionals, shared)
 
     @property
     def points(self) -> np.ndarray:
@@ -92,6 +88,12 @@ class GradientProcess:
         between = prior.shape.covariance(Places.of(points, prior.shape), self.observed.places)
         mean: np.ndarray = between @ self.observed.weights
         return mean + prior.slope * points
+
+    @cached_property
+    def explained(self) -> np.ndarray:
+        """W c, (m, 1 + D): what each observation tells of the functionals, after those before."""
+        explained: np.ndarray = self.observed.whitening @ self.shared
+        return explained
 
     @cached_property
     def here(self) -> Moments:
@@ -157,7 +159,7 @@ class GradientProcess:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
         within, observed = self.model_deviations(), self.observed
         left = (observed.weights / observed.inverse_diagonal[:, None]) @ self.functionals.q.scale
-        rules = solve_lower(observed.factor, self.explained, transposed=True)
+        rules = observed.whitening.T @ self.explained
         squares, rules2 = np.square(left), np.square(rules)
         mean = np.square(within.mean) + rules2[:, 0] @ squares
         # node i moves J_jk by (w_ij r_ik + w_ik r_ij) / 2
@@ -179,5 +181,4 @@ class GradientProcess:
 
 def _under(observed: Observed, q: Frame) -> GradientProcess:
     functionals = Functionals(observed.prior.shape, q)
-    told = functionals.covariances(observed.places)
-    return GradientProcess(observed, functionals, observed.solve(told))
+    return GradientProcess(observed, functionals, functionals.covariances(observed.places))

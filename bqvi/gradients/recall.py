@@ -28,9 +28,8 @@ from bqvi.gradients.whitened import FORGOTTEN, Frame
 
 STILL = 0.02
 """Nats that q may be from the q whose units a process has."""
-_SMALL = 50
-_REFIT_GROWTH = (1.1, 1.25)
-"""Hyperparameters are refitted when the memory has grown by this factor, below `_SMALL` and above."""
+_REFIT_GROWTH = 1.2
+"""Hyperparameters are refitted when the memory has grown by this factor; 1.3 is too much for a few runs."""
 _SURPRISE = 4.0
 """And when new evaluations miss by so much more than the process expected, in variances."""
 _SPARE = 10
@@ -56,7 +55,7 @@ class Recall:
         """The process given the memory alone, under the q of ``frame``; and the memory with it."""
         if not len(kept):
             return None, kept
-        if len(kept) >= _REFIT_GROWTH[len(kept) > _SMALL] * kept.fitted_at:
+        if len(kept) >= _REFIT_GROWTH * kept.fitted_at:
             return self._made(frame, self._learnt(frame, kept), self.most)
         kept = self._as_it_was(kept)
         process = self._moved(frame, kept)

@@ -31,13 +31,6 @@ def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factor, inverse
 
 
-def inverse_diagonal(factor: np.ndarray) -> np.ndarray:
-    """The diagonal of K^-1, (m,), from the lower Cholesky factor of K."""
-    inverse = triangular_inverse(factor)
-    diagonal: np.ndarray = np.einsum("nm,nm->m", inverse, inverse)
-    return diagonal
-
-
 def triangular_inverse(lower: np.ndarray) -> np.ndarray:
     """C^-1 of a lower triangular C, (m, m).
 

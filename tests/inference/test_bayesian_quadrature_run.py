@@ -175,7 +175,7 @@ def test_resuming_makes_the_process_that_was_kept(tmp_path):
     choices = {"method": BayesianQuadrature(memory=memory), "geometry": bqvi.TrustRegion(),
                "schedule": bqvi.Constant(1.0), "seed": 1}  # fmt: skip
     whole = bqvi.fit(model, steps=45, **choices)
-    half = bqvi.fit(model, steps=13, **choices)
+    half = bqvi.fit(model, steps=14, **choices)
     assert half.state.memory.base.at > 0
     assert len(half.state.memory.base.joined) >= 2
     assert len(whole.state.memory) > 2 * memory
