@@ -8,7 +8,7 @@ import platform
 import sys
 
 NAMES = (
-    "cavi", "sngd", "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers",
+    "cavi", "sngd", "bq", "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers",
     "vbmc", "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
 )  # fmt: skip
 
