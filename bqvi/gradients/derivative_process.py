@@ -22,6 +22,7 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.gradients.jackknife import block_residuals, inverse_of
+from bqvi.gradients.moment_covariance import of_function
 from bqvi.gradients.value_process import ValueShape, spread_of, widened
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, slope_jacobian
@@ -95,18 +96,40 @@ class DerivativeProcess:
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
+        return widened(self.model_deviations(), self._moved())
+
+    def _moved(self) -> np.ndarray:
+        """How much each node moves the moments, flat, (m, F)."""
         inverse = inverse_of(self.factor)
         left = block_residuals(inverse, self.weights)
         rules = inverse @ derivative_functionals(self.points, self.shape)
-        moved = np.einsum("ndf,nd->nf", rules.reshape(*left.shape, -1), left)
-        return widened(self.model_deviations(), moved)
+        moved: np.ndarray = np.einsum("ndf,nd->nf", rules.reshape(*left.shape, -1), left)
+        return moved
+
+    def covariance(self) -> np.ndarray:
+        """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        explained, moved = self._explained(), self._moved()
+        prior = of_function(
+            self.points.shape[1],
+            self.shape.lengthscale,
+            self.shape.lengthscale**2,
+            self.shape.linear,
+            self.shape.quadratic,
+        )
+        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
+        return covariance
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""
-        across = derivative_functionals(self.points, self.shape)
-        explained = np.square(scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]).sum(0)
+        explained = np.square(self._explained()).sum(0)
         l2 = self.shape.lengthscale**2
         return spread_of(self.points.shape[1], self.shape, l2, self.scale, explained)
+
+    def _explained(self) -> np.ndarray:
+        """factor^-1 of the covariances with the moments, (m D, F)."""
+        across = derivative_functionals(self.points, self.shape)
+        explained: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]
+        return explained
 
 
 def derivative_kernel(points: np.ndarray, shape: ValueShape) -> np.ndarray:

@@ -26,6 +26,7 @@ import scipy.linalg
 from bqvi.gradients import derivative_process
 from bqvi.gradients.derivative_process import derivative_functionals
 from bqvi.gradients.jackknife import block_residuals, inverse_of
+from bqvi.gradients.moment_covariance import of_function
 from bqvi.gradients.value_process import ValueShape, spread_of, value_functionals, widened
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic
@@ -113,12 +114,30 @@ class JointProcess:
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
+        return widened(self.model_deviations(), self._moved())
+
+    def _moved(self) -> np.ndarray:
+        """How much each node moves the moments, flat, (m, F)."""
         inverse, basis = inverse_of(self.factor), constant_basis(self.points)
         pulled = inverse @ basis
         inverse = inverse - np.outer(pulled, pulled) / (basis @ pulled)  # the constant is fitted too
         left = block_residuals(inverse, self.weights)
         rules = (inverse @ joint_functionals(self.points, self.shape)).reshape(*left.shape, -1)
-        return widened(self.model_deviations(), np.einsum("ndf,nd->nf", rules, left))
+        moved: np.ndarray = np.einsum("ndf,nd->nf", rules, left)
+        return moved
+
+    def covariance(self) -> np.ndarray:
+        """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        explained, moved = self._solve(joint_functionals(self.points, self.shape)), self._moved()
+        prior = of_function(
+            self.points.shape[1],
+            self.shape.lengthscale,
+            self.shape.lengthscale**2,
+            self.shape.linear,
+            self.shape.quadratic,
+        )
+        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
+        return covariance
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""
