@@ -1,20 +1,18 @@
 """What estimators say of their own errors: covariances against product rules, intervals by coverage."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from gradient_cases import BATCH, TARGETS, banana, exact, gauss_hermite
 from numpy.testing import assert_allclose
 
-from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
 from bqvi.gradients.designs import Independent
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.doubtful import Doubts
-from bqvi.gradients.gradient import Batch
 from bqvi.gradients.gradient_kernel import Shape, kernel_matrix
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.joint_process import JointProcess, joint_functionals
@@ -23,19 +21,11 @@ from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functio
 from bqvi.gradients.whitened import Frame, Moments
 from bqvi.models import LogJoint
 
-BATCH = Batch(None, 0)
 ROWS, COLUMNS = np.tril_indices(2)
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
 SHAPE = Shape(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
 VALUE_SHAPE = ValueShape(1.6, 0.4, 0.3)
 MOVED = Frame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
-
-
-def gauss_hermite(dimension, n):
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    weights = weights / weights.sum()
-    points = np.array(list(itertools.product(nodes, repeat=dimension)))
-    return points, np.array([np.prod(w) for w in itertools.product(weights, repeat=dimension)])
 
 
 def drawn(kind, seed=6):
@@ -135,41 +125,6 @@ def test_a_covariance_is_carried_as_the_gradient_is(diagonal):
     errors = standard_errors(found, tuple(np.zeros(s) for s in shapes))
     assert [e.shape for e in errors] == list(shapes)
     assert_allclose(np.concatenate([e.ravel() for e in errors]) ** 2, np.diagonal(found), atol=1e-12)
-
-
-def banana(theta):
-    return -0.5 * theta[:, 0] ** 2 - (theta[:, 1] - theta[:, 0] ** 2) ** 2 / 0.98
-
-
-SLOPES = torch.tensor(np.random.default_rng(8).standard_normal((12, 3)))
-
-
-def logistic(theta):
-    return -0.5 * theta.square().sum(1) / 4.0 - torch.nn.functional.softplus(theta @ SLOPES.T).sum(1)
-
-
-TARGETS = {
-    "banana": (
-        LogJoint(banana, 2),
-        Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]])),
-    ),
-    "logistic": (
-        LogJoint(logistic, 3),
-        DiagonalGaussian(np.array([-0.2, 0.4, 0.1]), np.array([0.3, 0.5, 0.2])),
-    ),
-}
-
-
-def exact(name):
-    """dL/dmu by a product rule: of the banana's polynomial exact, of the logistic to 1e-8."""
-    model, q = TARGETS[name]
-    frame = Frame.of(q)
-    noise, weights = gauss_hermite(len(frame.mean), 20)
-    theta = torch.tensor(frame.points(noise), requires_grad=True)
-    (slopes,) = torch.autograd.grad(model.log_prior(theta).sum(), theta)
-    y = slopes.numpy() @ frame.scale + noise
-    crossed = y.T @ (noise * weights[:, None])
-    return frame.natural_gradient(Moments(weights @ y, 0.5 * (crossed + crossed.T)))
 
 
 def covered(estimator, name, repetitions, quantile=1.96, seed=0):
