@@ -68,7 +68,11 @@ class DerivativeProcess:
     @cached_property
     def posterior_mean(self) -> KernelSum:
         """Of psi, a function of u, up to a constant that derivatives do not show."""
-        u, b = self.points, self.weights
+        return self.function(self.weights)
+
+    def function(self, weights: np.ndarray) -> KernelSum:
+        """The function of u that weights (m, D) of the observations make."""
+        u, b = self.points, weights
         curvature = self.shape.quadratic * (u.T @ b + b.T @ u)
         trend = Quadratic(0.0, self.shape.linear * b.sum(0), curvature)
         return KernelSum(u, self.shape.lengthscale, self.shape.lengthscale**2, trend, slopes=b)
@@ -98,9 +102,13 @@ class DerivativeProcess:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
         return widened(self.model_deviations(), self._moved())
 
+    def precision(self) -> np.ndarray:
+        """K^-1 s^2, (m D, m D): it makes weights of targets."""
+        return inverse_of(self.factor)
+
     def _moved(self) -> np.ndarray:
         """How much each node moves the moments, flat, (m, F)."""
-        inverse = inverse_of(self.factor)
+        inverse = self.precision()
         left = block_residuals(inverse, self.weights)
         rules = inverse @ derivative_functionals(self.points, self.shape)
         moved: np.ndarray = np.einsum("ndf,nd->nf", rules.reshape(*left.shape, -1), left)

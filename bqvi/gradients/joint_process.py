@@ -85,11 +85,15 @@ class JointProcess:
     @cached_property
     def posterior_mean(self) -> KernelSum:
         """Of psi, a function of u."""
-        u, alpha, b = self.points, self.weights[:, 0], self.weights[:, 1:]
+        return self.function(self.weights, self._constant)
+
+    def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
+        """The function of u that weights (m, 1 + D) of the observations make."""
+        u, alpha, b = self.points, weights[:, 0], weights[:, 1:]
         linear = self.shape.linear * (alpha @ u + b.sum(0))
         curvature = self.shape.quadratic * ((u.T * alpha) @ u + u.T @ b + b.T @ u)
         l2 = self.shape.lengthscale**2
-        trend = Quadratic(self._constant, linear, curvature)
+        trend = Quadratic(constant, linear, curvature)
         return KernelSum(u, self.shape.lengthscale, l2, trend, values=alpha, slopes=b)
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
@@ -116,11 +120,16 @@ class JointProcess:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
         return widened(self.model_deviations(), self._moved())
 
-    def _moved(self) -> np.ndarray:
-        """How much each node moves the moments, flat, (m, F)."""
+    def precision(self) -> np.ndarray:
+        """K^-1 s^2 less what the constant explains, (m (1 + D), m (1 + D)): it makes weights of targets."""
         inverse, basis = inverse_of(self.factor), constant_basis(self.points)
         pulled = inverse @ basis
-        inverse = inverse - np.outer(pulled, pulled) / (basis @ pulled)  # the constant is fitted too
+        precision: np.ndarray = inverse - np.outer(pulled, pulled) / (basis @ pulled)  # it is fitted too
+        return precision
+
+    def _moved(self) -> np.ndarray:
+        """How much each node moves the moments, flat, (m, F)."""
+        inverse = self.precision()
         left = block_residuals(inverse, self.weights)
         rules = (inverse @ joint_functionals(self.points, self.shape)).reshape(*left.shape, -1)
         moved: np.ndarray = np.einsum("ndf,nd->nf", rules, left)

@@ -86,10 +86,12 @@ class ValueProcess:
     @cached_property
     def posterior_mean(self) -> KernelSum:
         """Of psi, a function of u."""
-        alpha, u = self.weights, self.points
-        trend = Quadratic(
-            self._constant, self.shape.linear * (alpha @ u), self.shape.quadratic * (u.T * alpha) @ u
-        )
+        return self.function(self.weights[:, None], self._constant)
+
+    def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
+        """The function of u that weights (m, 1) of the observations make."""
+        alpha, u = weights[:, 0], self.points
+        trend = Quadratic(constant, self.shape.linear * (alpha @ u), self.shape.quadratic * (u.T * alpha) @ u)
         return KernelSum(u, self.shape.lengthscale, 1.0, trend, values=alpha)
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
@@ -114,11 +116,16 @@ class ValueProcess:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
         return widened(self.model_deviations(), self._moved())
 
-    def _moved(self) -> np.ndarray:
-        """How much each node moves the moments, flat, (m, F)."""
+    def precision(self) -> np.ndarray:
+        """K^-1 s^2 less what the constant explains, (m, m): it makes weights of targets."""
         inverse = inverse_of(self.factor)
         ones = inverse.sum(1)
-        inverse = inverse - np.outer(ones, ones) / ones.sum()  # the constant is fitted too
+        precision: np.ndarray = inverse - np.outer(ones, ones) / ones.sum()  # the constant is fitted too
+        return precision
+
+    def _moved(self) -> np.ndarray:
+        """How much each node moves the moments, flat, (m, F)."""
+        inverse = self.precision()
         moved: np.ndarray = residuals(inverse, self.weights[:, None]) * (
             inverse @ value_functionals(self.points, self.shape)
         )
