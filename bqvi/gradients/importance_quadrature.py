@@ -56,7 +56,7 @@ class ImportanceQuadrature:
     quadrature : the process, its nodes and memory; of derivatives or of values, not separable: a separable
         process predicts gradients of no function
     groups : of L draws from the process, >= 1; at least 2 with errors
-    errors : also give standard errors; a fraction of a second for 20 nodes, as psi is evaluated on all groups
+    errors : also give standard errors; .8 s for 20 nodes in D = 10, as psi is evaluated on all groups
         for each of 32 draws and each node
     """
 

@@ -56,7 +56,8 @@ class Pathwise:
     noise : a design of `designs` whose points are N(0, I) each (`Sobol`, `AntitheticOrthogonal`), for a
         Gaussian q; None draws independently
     errors : also give standard errors: L passes backwards at once, for L >= 2 draws; with noise of a design R
-        passes, and the L points are drawn as R designs
+        passes, and the L points are drawn as R designs; none where the
+        mini-batch strategy sums per-datum gradients itself
     randomisations : R >= 2, of a design with errors; divides L, into pairs for `AntitheticOrthogonal`
     """
 

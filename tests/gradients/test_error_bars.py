@@ -157,6 +157,21 @@ def test_intervals_of_quadrature_hold_the_gradient(process, name, bar):
     assert covered(estimator, name, 30) >= bar
 
 
+@pytest.mark.parametrize("name", ["banana", "logistic"])
+def test_intervals_hold_with_memory_and_chosen_nodes(name):
+    """The default, 2 nodes a step at a q that stays: over steps 4 to 10 of 8 runs."""
+    (model, q), estimator, truth, held = TARGETS[name], BayesianQuadrature(errors=True), exact(name), []
+    for seed in range(8):
+        rng, memory = np.random.default_rng(seed), estimator.start(model, q)
+        for step in range(10):
+            g = estimator(model, q, BATCH, rng, memory)
+            memory = g.memory
+            gaps = zip(g.values, truth, g.standard_error, strict=True)
+            parts = [np.abs(value - right) <= 1.96 * error for value, right, error in gaps]
+            held += [np.concatenate([part.ravel() for part in parts])] if step >= 3 else []
+    assert np.mean(held) >= 0.9
+
+
 def test_errors_of_quadrature_are_asked_for_and_change_nothing_else():
     model, q = TARGETS["banana"]
     plain = BayesianQuadrature(8, Independent(), memory=0)
