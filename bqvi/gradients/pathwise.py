@@ -103,7 +103,7 @@ class Pathwise:
         if self.entropy != "analytic":
             measured = posterior.q if self.entropy == "sampled" else posterior.stopped
             terms = terms - measured.log_prob(theta)
-        errors = of_mean(posterior.each(self._independent(terms))) if self.errors else None
+        errors = of_mean(posterior.each(self.independent(terms))) if self.errors else None
         objective = terms.mean()
         if self.entropy == "analytic":
             objective = objective + posterior.q.entropy
@@ -128,11 +128,11 @@ class Pathwise:
         values, value = per_datum_gradient(posterior, model, theta, rest, batch)
         return Gradient(values, False, cost(model, batch, self.samples), self.samples, value)
 
-    def _independent(self, terms: Any) -> Any:
+    def independent(self, terms: Any) -> Any:
         """Means of terms (L,) that do not depend on one another: (L,), or (R,) of a design."""
         return terms.reshape(self.randomisations, -1).mean(1) if self._designed else terms
 
-    def _noise(self, design: Design, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    def drawn_noise(self, design: Design, dimension: int, rng: np.random.Generator) -> np.ndarray:
         """(L, D); with errors R designs one after the other."""
         if not (self.errors and self._designed):
             return design.nodes(self.samples, dimension, rng)
@@ -144,7 +144,7 @@ class Pathwise:
             return q.rsample(self.samples, rng)
         if not isinstance(q, Gaussian | DiagonalGaussian) or q.mean.ndim != 1:
             raise TypeError(f"q is a {type(q).__name__}; a noise design needs one Gaussian over R^D")
-        xi = like(self._noise(self.noise, q.dimension, rng), q.mean)
+        xi = like(self.drawn_noise(self.noise, q.dimension, rng), q.mean)
         if isinstance(q, DiagonalGaussian):
             return q.mean + xi * q.variance.sqrt()
         return q.mean + xi @ q.scale_tril.T
