@@ -26,6 +26,7 @@ from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import EvaluationError, Memory
+from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.recall import Recall
 from bqvi.gradients.surrogates import Kind, OnBoth, OnDerivatives, OnGradients, OnValues, Process
 from bqvi.gradients.whitened import Frame
@@ -52,6 +53,7 @@ class BayesianQuadrature:
         gradient of one function, O((m D)^3)), 'joint' (its values too, O((m (D + 1))^3)), or 'auto':
         joint while its factor takes no longer than the step's evaluations (``seconds``), derivative
         without memory while n D <= 400, else separable; or a `surrogates.Kind` with settings of its own
+    errors : also give the gradient's posterior covariance, and with it standard errors: O(D^4 m) a step
     seconds : what an evaluation costs, for 'auto'; stated, not measured: a seed's result stays the same
     keep : which evaluations the process is built on once there are more than ``memory``: the most
         'recent', or those 'nearest' q (which drops the tails: the gap then rises with more data)
@@ -64,6 +66,7 @@ class BayesianQuadrature:
     process: str | Kind = "auto"
     keep: str = "recent"
     seconds: float = 0.0
+    errors: bool = False
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)
@@ -120,7 +123,8 @@ class BayesianQuadrature:
         if memory is None:
             _require_one(found)
         process, kept = recall.after(frame, before, found, kept.joined(found))
-        return _gradient(frame, process, found, kept if memory is not None else None, n)
+        gradient = _gradient(frame, process, found, kept if memory is not None else None, n)
+        return _with_errors(frame, process, gradient) if self.errors else gradient
 
     def _require_suited(self, model: Any) -> None:
         if isinstance(model, ConjugateModel):
@@ -192,6 +196,17 @@ def _gradient(
         samples=n,
         memory=memory,
         surrogate=process,
+    )
+
+
+def _with_errors(frame: Frame, process: Process | None, gradient: Gradient) -> Gradient:
+    if process is None:  # nothing is known
+        entries = sum(v.size for v in gradient.values)
+        covariance = np.diag(np.full(entries, np.inf))
+    else:
+        covariance = of_gradient(frame, process.covariance())
+    return replace(
+        gradient, covariance=covariance, standard_error=standard_errors(covariance, gradient.values)
     )
 
 

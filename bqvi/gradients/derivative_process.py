@@ -22,6 +22,7 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.gradients.jackknife import block_residuals, inverse_of
+from bqvi.gradients.moment_covariance import of_function
 from bqvi.gradients.value_process import ValueShape, spread_of, widened
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, slope_jacobian
@@ -67,7 +68,11 @@ class DerivativeProcess:
     @cached_property
     def posterior_mean(self) -> KernelSum:
         """Of psi, a function of u, up to a constant that derivatives do not show."""
-        u, b = self.points, self.weights
+        return self.function(self.weights)
+
+    def function(self, weights: np.ndarray) -> KernelSum:
+        """The function of u that weights (m, D) of the observations make."""
+        u, b = self.points, weights
         curvature = self.shape.quadratic * (u.T @ b + b.T @ u)
         trend = Quadratic(0.0, self.shape.linear * b.sum(0), curvature)
         return KernelSum(u, self.shape.lengthscale, self.shape.lengthscale**2, trend, slopes=b)
@@ -95,18 +100,44 @@ class DerivativeProcess:
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
-        inverse = inverse_of(self.factor)
+        return widened(self.model_deviations(), self._moved())
+
+    def precision(self) -> np.ndarray:
+        """K^-1 s^2, (m D, m D): it makes weights of targets."""
+        return inverse_of(self.factor)
+
+    def _moved(self) -> np.ndarray:
+        """How much each node moves the moments, flat, (m, F)."""
+        inverse = self.precision()
         left = block_residuals(inverse, self.weights)
         rules = inverse @ derivative_functionals(self.points, self.shape)
-        moved = np.einsum("ndf,nd->nf", rules.reshape(*left.shape, -1), left)
-        return widened(self.model_deviations(), moved)
+        moved: np.ndarray = np.einsum("ndf,nd->nf", rules.reshape(*left.shape, -1), left)
+        return moved
+
+    def covariance(self) -> np.ndarray:
+        """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        explained, moved = self._explained(), self._moved()
+        prior = of_function(
+            self.points.shape[1],
+            self.shape.lengthscale,
+            self.shape.lengthscale**2,
+            self.shape.linear,
+            self.shape.quadratic,
+        )
+        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
+        return covariance
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""
-        across = derivative_functionals(self.points, self.shape)
-        explained = np.square(scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]).sum(0)
+        explained = np.square(self._explained()).sum(0)
         l2 = self.shape.lengthscale**2
         return spread_of(self.points.shape[1], self.shape, l2, self.scale, explained)
+
+    def _explained(self) -> np.ndarray:
+        """factor^-1 of the covariances with the moments, (m D, F)."""
+        across = derivative_functionals(self.points, self.shape)
+        explained: np.ndarray = scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]
+        return explained
 
 
 def derivative_kernel(points: np.ndarray, shape: ValueShape) -> np.ndarray:

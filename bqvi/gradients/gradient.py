@@ -62,8 +62,11 @@ class Gradient:
     memory: Any = None
     """What a `RememberingEstimator` wants back at the next step."""
     standard_error: Values | None = None
-    """Monte Carlo standard error of each entry of ``values``, where it was asked for (``errors=True``); an
-    estimator with a surrogate has error bars in the surrogate's `standard_deviations`."""
+    """Of each entry of ``values``, where it was asked for (``errors=True``): Monte Carlo's, or the standard
+    deviation of Bayesian quadrature; infinite where nothing is known."""
+    covariance: np.ndarray | None = None
+    """Posterior covariance between the entries of ``values``, one array after the other, (P, P); with
+    ``standard_error``, of estimators that have one."""
     surrogate: Surrogate | None = None
     """A model of the log joint's gradient in units whitened by q, where the estimator has one."""
 

@@ -29,6 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from bqvi.gradients.gradient_kernel import Functionals, Places, Shape
+from bqvi.gradients.moment_covariance import of_outputs
 from bqvi.gradients.observed import JITTER, Observed, Prior
 from bqvi.gradients.whitened import Frame, Moments
 from bqvi.quadrature.kernel_sums import Bumps
@@ -167,6 +168,18 @@ class GradientProcess:
         parallel = squares.T @ rules2[:, 1:]
         moved = 0.25 * (parallel + parallel.T + 2.0 * crossed @ crossed.T)
         return Moments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + moved))
+
+    def covariance(self) -> np.ndarray:
+        """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        observed, scale = self.observed, self.functionals.q.scale
+        left = (observed.weights / observed.inverse_diagonal[:, None]) @ scale
+        rules = observed.whitening.T @ self.explained
+        rows, columns = np.tril_indices(len(scale))
+        turned = left[:, rows] * rules[:, 1 + columns] + left[:, columns] * rules[:, 1 + rows]
+        moved = np.concatenate([left * rules[:, :1], 0.5 * turned], 1)  # how much each node moves them
+        model = of_outputs(scale.T @ scale, self.functional_covariance())
+        covariance: np.ndarray = model + moved.T @ moved
+        return covariance
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations: outputs of y are independent of one another."""

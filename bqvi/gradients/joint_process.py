@@ -26,6 +26,7 @@ import scipy.linalg
 from bqvi.gradients import derivative_process
 from bqvi.gradients.derivative_process import derivative_functionals
 from bqvi.gradients.jackknife import block_residuals, inverse_of
+from bqvi.gradients.moment_covariance import of_function
 from bqvi.gradients.value_process import ValueShape, spread_of, value_functionals, widened
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic
@@ -84,11 +85,15 @@ class JointProcess:
     @cached_property
     def posterior_mean(self) -> KernelSum:
         """Of psi, a function of u."""
-        u, alpha, b = self.points, self.weights[:, 0], self.weights[:, 1:]
+        return self.function(self.weights, self._constant)
+
+    def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
+        """The function of u that weights (m, 1 + D) of the observations make."""
+        u, alpha, b = self.points, weights[:, 0], weights[:, 1:]
         linear = self.shape.linear * (alpha @ u + b.sum(0))
         curvature = self.shape.quadratic * ((u.T * alpha) @ u + u.T @ b + b.T @ u)
         l2 = self.shape.lengthscale**2
-        trend = Quadratic(self._constant, linear, curvature)
+        trend = Quadratic(constant, linear, curvature)
         return KernelSum(u, self.shape.lengthscale, l2, trend, values=alpha, slopes=b)
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
@@ -113,12 +118,35 @@ class JointProcess:
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
+        return widened(self.model_deviations(), self._moved())
+
+    def precision(self) -> np.ndarray:
+        """K^-1 s^2 less what the constant explains, (m (1 + D), m (1 + D)): it makes weights of targets."""
         inverse, basis = inverse_of(self.factor), constant_basis(self.points)
         pulled = inverse @ basis
-        inverse = inverse - np.outer(pulled, pulled) / (basis @ pulled)  # the constant is fitted too
+        precision: np.ndarray = inverse - np.outer(pulled, pulled) / (basis @ pulled)  # it is fitted too
+        return precision
+
+    def _moved(self) -> np.ndarray:
+        """How much each node moves the moments, flat, (m, F)."""
+        inverse = self.precision()
         left = block_residuals(inverse, self.weights)
         rules = (inverse @ joint_functionals(self.points, self.shape)).reshape(*left.shape, -1)
-        return widened(self.model_deviations(), np.einsum("ndf,nd->nf", rules, left))
+        moved: np.ndarray = np.einsum("ndf,nd->nf", rules, left)
+        return moved
+
+    def covariance(self) -> np.ndarray:
+        """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        explained, moved = self._solve(joint_functionals(self.points, self.shape)), self._moved()
+        prior = of_function(
+            self.points.shape[1],
+            self.shape.lengthscale,
+            self.shape.lengthscale**2,
+            self.shape.linear,
+            self.shape.quadratic,
+        )
+        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
+        return covariance
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""

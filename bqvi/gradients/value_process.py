@@ -19,6 +19,7 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.gradients.jackknife import inverse_of, residuals
+from bqvi.gradients.moment_covariance import of_function
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, jacobian_variance, value_jacobian
 from bqvi.quadrature.positive_definite import cholesky
@@ -85,10 +86,12 @@ class ValueProcess:
     @cached_property
     def posterior_mean(self) -> KernelSum:
         """Of psi, a function of u."""
-        alpha, u = self.weights, self.points
-        trend = Quadratic(
-            self._constant, self.shape.linear * (alpha @ u), self.shape.quadratic * (u.T * alpha) @ u
-        )
+        return self.function(self.weights[:, None], self._constant)
+
+    def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
+        """The function of u that weights (m, 1) of the observations make."""
+        alpha, u = weights[:, 0], self.points
+        trend = Quadratic(constant, self.shape.linear * (alpha @ u), self.shape.quadratic * (u.T * alpha) @ u)
         return KernelSum(u, self.shape.lengthscale, 1.0, trend, values=alpha)
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
@@ -111,13 +114,31 @@ class ValueProcess:
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
+        return widened(self.model_deviations(), self._moved())
+
+    def precision(self) -> np.ndarray:
+        """K^-1 s^2 less what the constant explains, (m, m): it makes weights of targets."""
         inverse = inverse_of(self.factor)
         ones = inverse.sum(1)
-        inverse = inverse - np.outer(ones, ones) / ones.sum()  # the constant is fitted too
-        moved = residuals(inverse, self.weights[:, None]) * (
+        precision: np.ndarray = inverse - np.outer(ones, ones) / ones.sum()  # the constant is fitted too
+        return precision
+
+    def _moved(self) -> np.ndarray:
+        """How much each node moves the moments, flat, (m, F)."""
+        inverse = self.precision()
+        moved: np.ndarray = residuals(inverse, self.weights[:, None]) * (
             inverse @ value_functionals(self.points, self.shape)
         )
-        return widened(self.model_deviations(), moved)
+        return moved
+
+    def covariance(self) -> np.ndarray:
+        """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
+        explained, moved = self.solve(value_functionals(self.points, self.shape)), self._moved()
+        prior = of_function(
+            self.points.shape[1], self.shape.lengthscale, 1.0, self.shape.linear, self.shape.quadratic
+        )
+        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
+        return covariance
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""

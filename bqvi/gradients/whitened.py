@@ -55,6 +55,9 @@ class Surrogate(Protocol):
     def standard_deviations(self) -> Moments:
         """Of the moments `here`, for intervals."""
 
+    def covariance(self) -> np.ndarray:
+        """Of the moments `here`, flat as in `moment_covariance`, whose diagonal the former squared are."""
+
     def model_deviations(self) -> Moments:
         """Of the moments `here`, if the model were true."""
 

@@ -220,8 +220,12 @@ def test_standard_errors_are_the_spread_of_repetitions(name):
         assert_allclose(a, b, rtol=1e-12)
 
 
-def test_standard_errors_are_refused_where_draws_are_few_or_dependent():
+def test_standard_errors_are_refused_where_draws_are_few_or_randomisations_unlike():
     with pytest.raises(ValueError, match="at least 2 draws"):
         Pathwise(1, errors=True)
-    with pytest.raises(ValueError, match="depend on one another"):
-        Pathwise(8, noise=Sobol(), errors=True)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        Pathwise(10, noise=Sobol(), errors=True)
+    with pytest.raises(ValueError, match="multiple of 8"):
+        Pathwise(12, noise=AntitheticOrthogonal(), errors=True)
+    with pytest.raises(ValueError, match="randomisations"):
+        Pathwise(12, noise=AntitheticOrthogonal(), errors=True, randomisations=1)

@@ -1,0 +1,56 @@
+"""Targets whose ELBO gradient a product rule knows."""
+
+import itertools
+
+import numpy as np
+import torch
+
+from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients.gradient import Batch
+from bqvi.gradients.whitened import Frame, Moments
+from bqvi.models import LogJoint
+
+BATCH = Batch(None, 0)
+
+
+def gauss_hermite(dimension, n):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    weights = weights / weights.sum()
+    points = np.array(list(itertools.product(nodes, repeat=dimension)))
+    return points, np.array([np.prod(w) for w in itertools.product(weights, repeat=dimension)])
+
+
+def banana(theta):
+    return -0.5 * theta[:, 0] ** 2 - (theta[:, 1] - theta[:, 0] ** 2) ** 2 / 0.98
+
+
+SLOPES = torch.tensor(np.random.default_rng(8).standard_normal((12, 3)))
+
+
+def logistic(theta):
+    return -0.5 * theta.square().sum(1) / 4.0 - torch.nn.functional.softplus(theta @ SLOPES.T).sum(1)
+
+
+TARGETS = {
+    "banana": (
+        LogJoint(banana, 2),
+        Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]])),
+    ),
+    "wide": (LogJoint(logistic, 3), DiagonalGaussian(np.array([-0.2, 0.4, 0.1]), 1.5 * np.ones(3))),
+    "logistic": (
+        LogJoint(logistic, 3),
+        DiagonalGaussian(np.array([-0.2, 0.4, 0.1]), np.array([0.3, 0.5, 0.2])),
+    ),
+}
+
+
+def exact(name):
+    """dL/dmu by a product rule: of the banana's polynomial exact, of the logistic to 1e-8."""
+    model, q = TARGETS[name]
+    frame = Frame.of(q)
+    noise, weights = gauss_hermite(len(frame.mean), 20)
+    theta = torch.tensor(frame.points(noise), requires_grad=True)
+    (slopes,) = torch.autograd.grad(model.log_prior(theta).sum(), theta)
+    y = slopes.numpy() @ frame.scale + noise
+    crossed = y.T @ (noise * weights[:, None])
+    return frame.natural_gradient(Moments(weights @ y, 0.5 * (crossed + crossed.T)))

@@ -1,0 +1,172 @@
+"""Standard errors of the importance-weighted bound by quadrature: closed forms, refits, repeated nodes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gradient_cases import BATCH, TARGETS
+from numpy.testing import assert_allclose
+
+from bqvi.gradients import BayesianQuadrature, ImportanceQuadrature
+from bqvi.gradients import importance_quadrature as plugged
+from bqvi.gradients.derivative_process import DerivativeProcess
+from bqvi.gradients.designs import Independent
+from bqvi.gradients.joint_process import JointProcess
+from bqvi.gradients.likely_functions import Seen, drawn, left_out
+from bqvi.gradients.value_process import ValueProcess, ValueShape
+from bqvi.gradients.whitened import Frame
+
+SHAPE = ValueShape(1.6, 0.4, 0.3)
+WIDTHS = {ValueProcess: 1, DerivativeProcess: 2, JointProcess: 3}
+
+
+def given(kind, seed=6):
+    rng = np.random.default_rng(seed)
+    return kind(1.3 * rng.standard_normal((5, 2)), rng.standard_normal((5, WIDTHS[kind])), SHAPE)
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_draws_have_the_mean_and_covariance_of_the_posterior(kind):
+    """Of gradients at three points, whose kernels are autodiff's.
+
+    1600 draws, and 40 sets of features: means within 4.5 standard errors of six, covariances to an eighth.
+    """
+    process, rng = given(kind), np.random.default_rng(0)
+    at = np.array([[0.2, -0.3], [1.0, 0.7], [-2.0, 1.5]])
+    sample = np.array([psi.gradients.reshape(-1) for _ in range(40) for psi in drawn(process, at, 40, rng)])
+    mean = process.posterior_mean.gradient(at).reshape(-1)
+    assert np.abs((sample.mean(0) - mean) / (sample.std(0) / np.sqrt(1600))).max() < 4.5
+    # kernels between gradients at `at` and what is observed, from a process that observes everything
+    every = np.concatenate([process.points, at])
+    whole = full_kernel(kind, every)
+    seen, wanted = observed_rows(kind, len(process.points)), gradient_rows(len(process.points), len(at))
+    noise = process.factor[0, 0] ** 2 - whole[seen[0], seen[0]]
+    gram = whole[np.ix_(seen, seen)] + noise * np.eye(len(seen))
+    cross = whole[np.ix_(seen, wanted)]
+    posterior = whole[np.ix_(wanted, wanted)] - cross.T @ np.linalg.solve(gram, cross)
+    if kind is not DerivativeProcess:  # a flat prior on the constant
+        basis = (np.array(seen) % 3 == 0).astype(float)
+        pulled = np.linalg.solve(gram, basis)
+        posterior += np.outer(cross.T @ pulled, cross.T @ pulled) / (basis @ pulled)
+    expected = process.scale * posterior
+    assert_allclose(np.cov(sample.T), expected, atol=0.125 * np.diagonal(expected).max())
+
+
+def full_kernel(kind, points):
+    """Of (psi, gradient) at each point, by autodiff of the kernel, / s^2."""
+    height = 1.0 if kind is ValueProcess else SHAPE.lengthscale**2
+
+    def kernel(x, y):
+        inner = (x * y).sum()
+        bump = height * torch.exp(-0.5 * (x - y).square().sum() / SHAPE.lengthscale**2)
+        return bump + SHAPE.linear * inner + 0.5 * SHAPE.quadratic * inner**2
+
+    n = len(points)
+    whole = np.empty((n, 3, n, 3))
+    for i in range(n):
+        for j in range(n):
+            x, y = (torch.tensor(points[k], requires_grad=True) for k in (i, j))
+            value = kernel(x, y)
+            dx, dy = torch.autograd.grad(value, (x, y), create_graph=True)
+            whole[i, 0, j, 0] = float(value.detach())
+            whole[i, 1:, j, 0], whole[i, 0, j, 1:] = dx.detach().numpy(), dy.detach().numpy()
+            for a in range(2):
+                whole[i, 1 + a, j, 1:] = torch.autograd.grad(dx[a], y, retain_graph=True)[0].numpy()
+    return whole.reshape(3 * n, 3 * n)
+
+
+def observed_rows(kind, m):
+    shown = {ValueProcess: (0,), DerivativeProcess: (1, 2), JointProcess: (0, 1, 2)}[kind]
+    return [3 * i + k for i in range(m) for k in shown]
+
+
+def gradient_rows(m, n):
+    return [3 * i + k for i in range(m, m + n) for k in (1, 2)]
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_functions_without_a_node_are_those_of_refits(kind):
+    process, at = given(kind), np.random.default_rng(1).standard_normal((4, 2))
+    for i, psi in enumerate(left_out(process)):
+        kept = np.delete(np.arange(5), i)
+        refit = replace(process, points=process.points[kept], targets=process.targets[kept]).posterior_mean
+        assert_allclose(psi.gradient(at), refit.gradient(at), rtol=1e-6, atol=1e-8)
+        assert_allclose(np.diff(psi(at)), np.diff(refit(at)), rtol=1e-6, atol=1e-8)  # up to a constant
+
+
+def test_of_one_draw_a_group_errors_are_those_of_quadrature(monkeypatch):
+    """At L = 1 the bound is the ELBO, linear in psi: the closed form, once groups have averaged out."""
+    monkeypatch.setattr(plugged, "DRAWS", 150)
+    model, q = TARGETS["banana"]
+    quadrature = BayesianQuadrature(10, Independent(), memory=0, process="derivative", errors=True)
+    exact = quadrature(model, q, BATCH, np.random.default_rng(2))
+    bound = ImportanceQuadrature(1, quadrature, groups=2000, errors=True)
+    found = bound(model, q, BATCH, np.random.default_rng(2))
+    # what Monte Carlo over groups adds: the spread of the estimate over groups
+    rest = np.array(
+        [
+            np.concatenate([v.ravel() for v in replace(bound, errors=False)(*again).values])
+            for again in [(model, q, BATCH, Same(2, seed)) for seed in range(40)]
+        ]
+    ).var(0)
+    ours = np.square(np.concatenate([e.ravel() for e in found.standard_error]))
+    theirs = np.square(np.concatenate([e.ravel() for e in exact.standard_error]))
+    assert_allclose(np.sqrt(ours.sum()), np.sqrt((theirs + rest).sum()), rtol=0.15)
+
+
+class Same:
+    """A generator whose first normal draws, the nodes, are those of ``seed``, and the rest of another."""
+
+    def __init__(self, seed, then):
+        self.first, self.rest = np.random.default_rng(seed), np.random.default_rng(100 + then)
+
+    def standard_normal(self, size):
+        chosen, self.first = self.first or self.rest, None
+        return chosen.standard_normal(size)
+
+
+class Psi:
+    """Of the target itself."""
+
+    def __init__(self, model, frame):
+        self.model, self.frame = model, frame
+
+    def seen(self, u):
+        theta = torch.tensor(self.frame.points(u), requires_grad=True)
+        values = self.model.log_prior(theta)
+        (slopes,) = torch.autograd.grad(values.sum(), theta)
+        squares = 0.5 * np.square(u).sum(1)
+        return Seen(values.detach().numpy() + squares, slopes.numpy() @ self.frame.scale + u)
+
+
+@pytest.mark.parametrize("process", ["derivative", "joint"])
+def test_errors_hold_the_gradient_over_repeated_nodes(process):
+    """12 repetitions at n = 12, L = 5: intervals, and the root mean square within a factor of three."""
+    model, q = TARGETS["logistic"]
+    frame, rng = Frame.of(q), np.random.default_rng(3)
+    truth = 0.0
+    for _ in range(20):  # 1e5 groups: a twentieth of the errors
+        noise = rng.standard_normal((5000, 5, 3))
+        terms = plugged.weighted_slopes(Psi(model, frame).seen(noise.reshape(-1, 3)), noise)
+        truth = truth + np.concatenate(frame.natural_gradient(plugged.moments_of(terms, noise))) / 20.0
+    quadrature = BayesianQuadrature(12, Independent(), memory=0, process=process)
+    estimator = ImportanceQuadrature(5, quadrature, groups=300, errors=True)
+    found = [estimator(model, q, BATCH, rng) for _ in range(12)]
+    errors = np.array([np.concatenate(g.standard_error) for g in found])
+    missed = np.array([np.concatenate(g.values) for g in found]) - truth
+    assert (np.abs(missed) <= 1.96 * errors).mean() >= 0.9
+    ratio = np.sqrt(np.square(errors).mean() / np.square(missed).mean())
+    assert 1.0 / 3.0 < ratio < 3.0
+
+
+def test_errors_change_no_estimate_and_take_two_groups():
+    model, q = TARGETS["logistic"]
+    asked = ImportanceQuadrature(3, groups=50, errors=True)
+    plain = replace(asked, errors=False)
+    ours, theirs = (e(model, q, BATCH, np.random.default_rng(0)) for e in (asked, plain))
+    assert theirs.standard_error is None
+    for a, b in zip(ours.values, theirs.values, strict=True):
+        assert_allclose(a, b, rtol=0)
+    with pytest.raises(ValueError, match="groups"):
+        ImportanceQuadrature(3, groups=1, errors=True)
