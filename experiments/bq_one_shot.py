@@ -98,7 +98,7 @@ def _chosen(design: Design) -> Choice:
     return Choice(
         lambda n: BayesianQuadrature(n, design, process="separable"),
         before=lambda n: BayesianQuadrature(n, Independent(), initial_nodes=n, process="separable"),
-        least=5,
+        least=2,
     )
 
 
