@@ -64,8 +64,9 @@ from experiments.quadrature_runs import label_budgets
 
 STL = "sticking-the-landing"
 SEPARABLE = "BQ, separable"
-NORMAL = 1.959964
 LEVEL = 0.975
+NORMAL = 1.959964
+"""The normal's quantile of that level: intervals of 95 %."""
 REPLICATES = 1
 SIZES = (2, 5, 10, 20, 50)
 MOST_NUMBERS = 250
