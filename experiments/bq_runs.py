@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -152,19 +152,35 @@ def tune(names: Sequence[str] | None = None) -> None:
         tune_on(dict.fromkeys(TUNING_SEEDS, references.problem(name)), name, BUDGETS)
 
 
-def tune_on(problems: Mapping[int, Problem], name: str, budgets: Sequence[int]) -> None:
-    """Fill `TUNED` for a problem, given for each of the seeds: the best of each grid for each budget."""
+def tune_on(problems: Mapping[int, Problem], name: str, budgets: Sequence[int], beyond: bool = False) -> None:
+    """Fill `TUNED` for a problem, given for each of the seeds: the best of each grid for each budget.
+
+    ``beyond`` the grid a third of its smallest size is tried where that is the best, and so on.
+    """
     found = dict(tuned())
     for method, budget in itertools.product(GRIDS, budgets):
-        if f"{method}, {name}, {budget}" in found:
-            continue
-        scores: dict[tuple[float, int], float] = {}
-        for size, count in itertools.product(*GRIDS[method]):
-            runs = [stepped_run(of, seed, budget, method, size, count) for seed, of in problems.items()]
-            scores[size, count] = float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))
-        found[f"{method}, {name}, {budget}"] = list(min(scores.items(), key=lambda item: item[1])[0])
+        score = partial(_mean_gap, problems, method, budget)
+        key, (sizes, counts) = f"{method}, {name}, {budget}", GRIDS[method]
+        if key not in found:
+            found[key] = list(min(itertools.product(sizes, counts), key=lambda choice: score(*choice)))
+        if beyond and found[key][0] == sizes[0]:
+            found[key] = _descended(score, *found[key])
         TUNED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     tuned.cache_clear()
+
+
+def _mean_gap(problems: Mapping[int, Problem], method: str, budget: int, size: float, samples: int) -> float:
+    """At the end of the budget, over the seeds."""
+    runs = [stepped_run(of, seed, budget, method, size, samples) for seed, of in problems.items()]
+    return float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))
+
+
+def _descended(score: Callable[[float, int], float], size: float, samples: int) -> list[float]:
+    """The last size, of thirds, that is better than the one before."""
+    best = score(size, samples)
+    while (smaller := score(size / 3.0, samples)) < best:
+        size, best = size / 3.0, smaller
+    return [float(f"{size:.3g}"), samples]
 
 
 if __name__ == "__main__":

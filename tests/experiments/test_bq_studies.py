@@ -18,7 +18,7 @@ from bqvi.gradients.whitened import Frame, Moments
 from bqvi.models import LogJoint
 from bqvi.models.reference import MODELS
 from bqvi.quadrature.laplace import laplace
-from experiments import bq_inference, bq_mixture, bq_one_shot, bq_posteriors, bq_references, bq_vbmc
+from experiments import bq_inference, bq_mixture, bq_one_shot, bq_posteriors, bq_references, bq_runs, bq_vbmc
 from experiments import gradient_targets as targets
 from experiments.experiment import Resources
 
@@ -86,6 +86,11 @@ def test_typical_gains_are_geometric_means():
 def test_records_nearest_to_the_budgets_are_marked():
     found = bq_inference.at_budgets(pd.DataFrame({"evaluations": [9, 21, 48, 52]}), [20, 51])
     assert_allclose(found["budget"], [np.nan, 20, np.nan, 51])
+
+
+def test_sizes_below_a_grid_are_tried_while_they_are_better():
+    assert bq_runs._descended(lambda size, samples: abs(np.log(size / 0.01)), 0.09, 2) == [0.01, 2]
+    assert bq_runs._descended(lambda size, samples: np.inf, 0.09, 2) == [0.09, 2]
 
 
 @pytest.fixture(scope="module")
