@@ -37,6 +37,7 @@ from experiments.bq_references import Problem, best_from, elbo
 from experiments.bq_runs import BUDGETS, TUNING_SEEDS, stepped_run, surrogate_run, tune_on
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.gradient_targets import GradientTarget
+from experiments.quadrature_runs import label_budgets
 from experiments.vbmc_posteriors import WIDTH, box
 
 QUICK = "kidscore_interaction"
@@ -115,6 +116,9 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             steps=False, x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
         )  # fmt: skip
         ax.set_title(name)
+        label_budgets(ax, results["budget"].dropna().astype(int))
+    for ax in axes.flat[len(names) :]:  # while runs are missing
+        ax.set_visible(False)
     drawing.legend_below(figure, axes)
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient. Bayesian "

@@ -155,6 +155,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.axhline(rows["limit"].iloc[0], color="grey", linewidth=0.8, linestyle=":")
         label_budgets(ax, rows["budget"].astype(int))
         ax.set_title(name)
+    for ax in axes.flat[len(names) :]:  # while runs are missing
+        ax.set_visible(False)
     drawing.legend_below(figure, axes)
     caption = (
         "ELBO of the best Gaussian less that of the q returned, a Gaussian (BQ) or a mixture (VBMC), against "
