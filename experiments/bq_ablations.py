@@ -19,6 +19,7 @@ from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Uncertaint
 from bqvi.gradients.surrogates import OnGradients
 from experiments import drawing
 from experiments.bq_inference import LEAST
+from experiments.bq_references import problem
 from experiments.bq_runs import surrogate_run
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.quadrature_runs import label_budgets
@@ -76,7 +77,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     change, last = CHANGES[case.settings["change"]], case.settings["last"]
     records = [n for n in RECORDS if n < last]
     return surrogate_run(
-        case.settings["target"], seed, last, change.make(), radius=change.radius, records=records
+        problem(case.settings["target"]), seed, last, change.make(), radius=change.radius, records=records
     )
 
 

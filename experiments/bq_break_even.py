@@ -20,7 +20,7 @@ import torch
 from bqvi.gradients import BayesianQuadrature
 from bqvi.models import LogJoint
 from experiments import drawing
-from experiments.bq_references import target_named
+from experiments.bq_references import problem, target_named
 from experiments.bq_runs import BUDGETS, stepped_run, surrogate_run, tuned
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 
@@ -87,7 +87,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _surrogate(name: str, model: LogJoint, nodes: int, most: int, seed: int) -> tuple[float, float]:
     """Evaluations and seconds of the first record from which the gap stays below."""
     records = range(20, most, 10)
-    found = surrogate_run(name, seed, most, BayesianQuadrature(nodes), model=model, records=records)
+    found = surrogate_run(problem(name), seed, most, BayesianQuadrature(nodes), model=model, records=records)
     above = np.flatnonzero(found["elbo_gap"].to_numpy() > LEVEL)
     first = above[-1] + 1 if len(above) else 0
     if first >= len(found):
@@ -101,7 +101,7 @@ def _natural(
 ) -> tuple[float, float]:
     """Evaluations and seconds of the smallest budget whose run ends below."""
     for budget, (size, samples) in choices:
-        last = stepped_run(name, seed, budget, "natural", size, int(samples), model=model).iloc[-1]
+        last = stepped_run(problem(name), seed, budget, "natural", size, int(samples), model=model).iloc[-1]
         if last["elbo_gap"] <= LEVEL:
             return float(last["evaluations"]), float(last["seconds"])
     return float("inf"), float("inf")

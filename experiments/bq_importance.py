@@ -79,7 +79,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
             found = np.mean([whitened(q, q.gradient_to_natural(part.values)) for part in parts], axis=0)
         else:
             values = method.endswith("values")
-            process = BayesianQuadrature(n, Independent(), memory=0, process="derivative")
+            kind = "auto" if values else "derivative"  # values leave no choice
+            process = BayesianQuadrature(n, Independent(), memory=0, process=kind)
             plugged = ImportanceQuadrature(SAMPLES, process, groups=2000)
             model = without_gradient(target) if values else target.model()
             found = whitened(q, plugged(model, q, _NO_DATA, rng).values)

@@ -7,13 +7,14 @@ each budget, and end there. Targets: `gradient_targets`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import pandas as pd
 
 from bqvi.gradients import BayesianQuadrature
 from experiments import drawing
-from experiments.bq_references import target_named
+from experiments.bq_references import problem, target_named
 from experiments.bq_runs import BUDGETS, stepped_run, surrogate_run, tuned, without_gradient
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.summaries import quartiles
@@ -35,12 +36,12 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
         for method in (*SURROGATES, *STEPPED):
             settings = {"target": name, "method": method, "budgets": list(budgets)}
             if method in STEPPED:
-                settings["tuned"] = [_setting(STEPPED[method], name, budget) for budget in budgets]
+                settings["tuned"] = [setting(STEPPED[method], name, budget) for budget in budgets]
             made.append(Case(f"{name}: {method}", settings))
     return made
 
 
-def _setting(method: str, name: str, budget: int) -> list[float]:
+def setting(method: str, name: str, budget: int) -> list[float]:
     """Step size and samples."""
     key = f"{'natural' if method == 'control' else method}, {name}, {budget}"
     return list(tuned().get(key, (0.1, 5)))
@@ -51,7 +52,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
     if method in STEPPED:
         parts = [
-            stepped_run(name, seed, budget, STEPPED[method], size, int(samples))
+            stepped_run(problem(name), seed, budget, STEPPED[method], size, int(samples))
             for budget, (size, samples) in zip(budgets, case.settings["tuned"], strict=True)
         ]
         return pd.concat([part.tail(1).assign(budget=b) for part, b in zip(parts, budgets, strict=True)])
@@ -60,8 +61,13 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     # values carry less, and beyond 200 of them their run adds nothing to the figure but time
     last = min(budgets[-1], 200) if values else budgets[-1]
     records = sorted({*range(10, 50, 10), *(b for b in budgets if b < last)})
-    found = follow(name, seed, last, BayesianQuadrature(SURROGATES[method]), records=records)
-    nearest = {b: (found["evaluations"] - b).abs().idxmin() for b in budgets if b <= last}
+    found = follow(problem(name), seed, last, BayesianQuadrature(SURROGATES[method]), records=records)
+    return at_budgets(found, [b for b in budgets if b <= last])
+
+
+def at_budgets(found: pd.DataFrame, budgets: Sequence[int]) -> pd.DataFrame:
+    """A run's records, those nearest to the budgets marked in a column ``budget``."""
+    nearest = {b: (found["evaluations"] - b).abs().idxmin() for b in budgets}
     found.loc[list(nearest.values()), "budget"] = list(nearest)
     return found
 
@@ -96,13 +102,18 @@ def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the gap at each budget, and the worst seed."""
+    """Tabulate the gaps."""
+    return [gaps(results)]
+
+
+def gaps(results: pd.DataFrame) -> Table:
+    """The gap at each budget, and the worst seed."""
     rows = results.dropna(subset=["budget"]).assign(budget=lambda t: t["budget"].astype(int))
     by = ("target", "method", "budget")
     frame = quartiles(rows, {"elbo_gap": "ELBO gap (nats)", "seconds": "seconds"}, by=by, digits=2)
     worst = rows.groupby(list(by), sort=False)["elbo_gap"].max().reset_index(drop=True)
     frame["worst seed"] = worst.map("{:.2g}".format)
-    return [Table("gaps", frame, "Median [quartiles] over seeds at each budget, and the worst seed's gap.")]
+    return Table("gaps", frame, "Median [quartiles] over seeds at each budget, and the worst seed's gap.")
 
 
 experiment = Experiment(

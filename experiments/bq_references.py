@@ -107,27 +107,33 @@ def path(name: str) -> tuple[Gaussian, ...]:
 @cache
 def optimum(name: str) -> Gaussian:
     """The best Gaussian on `POINTS` points."""
-    target, q = target_named(name), path(name)[-1]
-    rate, before = RATE, np.inf
+    return best_from(target_named(name), path(name)[-1])
+
+
+def best_from(target: GradientTarget, q: Gaussian, points: int = POINTS, left: float = 1e-10) -> Gaussian:
+    """The best Gaussian on so many points, by steps from q until twice the nats to be won are ``left``."""
+    rate, before, frame = RATE, np.inf, Frame.of(q)
+    y = moments(target, frame, points).y
     for _ in range(_POLISH):
-        q, left = _stepped(target, q, rate), _squared_norm(target, q)
-        rate = min(1.0, 1.2 * rate) if left < before else 0.5 * rate
-        before = left
-        if left < 1e-10:  # twice the nats still to be won
+        q = moved(frame, y, rate)
+        frame = Frame.of(q)
+        y = moments(target, frame, points).y
+        norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
+        if norm < left:
             break
+        rate = min(1.0, 1.2 * rate) if norm < before else 0.5 * rate
+        before = norm
     return q
 
 
-def _squared_norm(target: GradientTarget, q: Gaussian) -> float:
-    y = moments(target, Frame.of(q), POINTS).y
-    return float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
-
-
 def _stepped(target: GradientTarget, q: Gaussian, rate: float) -> Gaussian:
-    """A natural-gradient step; the precision's eigenvalues keep a quarter of what they were."""
     frame = Frame.of(q)
-    y = moments(target, frame, POINTS).y
-    values, vectors = np.linalg.eigh(np.eye(target.dimension) - rate * y.jacobian)
+    return moved(frame, moments(target, frame, POINTS).y, rate)
+
+
+def moved(frame: Frame, y: Moments, rate: float) -> Gaussian:
+    """A natural-gradient step; the precision's eigenvalues keep a quarter of what they were."""
+    values, vectors = np.linalg.eigh(np.eye(len(frame.mean)) - rate * y.jacobian)
     covariance = (vectors / np.maximum(values, 0.25)) @ vectors.T
     step = rate * covariance @ y.mean
     step *= min(1.0, 2.0 / float(np.linalg.norm(step)))
@@ -148,14 +154,39 @@ def place(name: str, where: str) -> Gaussian:
     return Gaussian(0.5 * (first.mean + last.mean), root @ root.T)
 
 
-def elbo(target: GradientTarget, frame: Frame) -> float:
-    """Of q, on `POINTS` points: that of `moments`, without gradients."""
+def elbo(target: GradientTarget, frame: Frame, points: int = POINTS) -> float:
+    """Of q, on so many points: that of `moments`, without gradients."""
     value = 0.0
     with torch.no_grad():
-        for block in np.array_split(_noise(POINTS, target.dimension), POINTS // _SMALL_BLOCK):
+        for block in np.array_split(_noise(points, target.dimension), max(1, points // _SMALL_BLOCK)):
             f = target.log_density(torch.from_numpy(frame.points(block)))
-            value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / POINTS
+            value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / points
     return value + _entropy_terms(frame)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A target with what the best Gaussian reaches on it."""
+
+    target: GradientTarget
+    best: float
+    """Its ELBO, on ``points`` points."""
+    points: int = POINTS
+
+    def gap(self, q: Gaussian) -> float:
+        """ELBO of the best Gaussian less that of q, on the same points; infinite where q's is not finite."""
+        with np.errstate(all="ignore"):
+            try:
+                found = self.best - elbo(self.target, Frame.of(q), self.points)
+            except RuntimeError:  # of a log joint that factors a matrix, far out
+                return float("inf")
+        return found if np.isfinite(found) else float("inf")
+
+
+@cache
+def problem(name: str) -> Problem:
+    """One of `gradient_targets.targets`."""
+    return Problem(target_named(name), best_elbo(name))
 
 
 @cache
@@ -165,10 +196,8 @@ def best_elbo(name: str) -> float:
 
 
 def gap(name: str, q: Gaussian) -> float:
-    """ELBO of the best Gaussian less that of q, on the same points; infinite where q's is not finite."""
-    with np.errstate(all="ignore"):
-        found = best_elbo(name) - elbo(target_named(name), Frame.of(q))
-    return found if np.isfinite(found) else float("inf")
+    """As `Problem.gap`."""
+    return problem(name).gap(q)
 
 
 @cache

@@ -17,8 +17,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,17 @@ import pandas as pd
 import torch
 
 import bqvi
+from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, ControlVariate, Estimator, Pathwise
 from bqvi.inference import Fit
 from bqvi.models import LogJoint
+from bqvi.models.log_joint import LogJointModel
 from experiments import bq_references as references
+from experiments.bq_references import Problem
 from experiments.gradient_targets import GradientTarget, targets
 
 STL = "sticking-the-landing"
+Metric = Callable[[Gaussian], float]
 BUDGETS = (50, 100, 200, 500)
 TUNED = Path(__file__).with_name("bq_tuned.json")
 TUNING_SEEDS = (1000, 1001)
@@ -55,14 +60,15 @@ def without_gradient(target: GradientTarget) -> LogJoint:
 
 
 def surrogate_run(
-    name: str,
+    problem: Problem,
     seed: int,
     evaluations: int,
     estimator: BayesianQuadrature | None = None,
     *,
-    model: LogJoint | None = None,
+    model: LogJointModel | None = None,
     radius: float = 1.0,
     records: Sequence[int] = (),
+    metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Return gap and costs of Bayesian quadrature after about each of ``records`` evaluations.
 
@@ -71,62 +77,66 @@ def surrogate_run(
     estimator : by default the default of `bqvi.fit(method="bq")`.
     model : by default the target's, with gradients.
     radius : of the trust region.
+    metrics : further columns, of q.
     """
-    target = references.target_named(name)
+    target = problem.target
     used = estimator or BayesianQuadrature()
     first = used.initial_nodes or max(used.nodes, min(2 * target.dimension, 10))
     steps = [1 + max(0, round((n - first) / used.nodes)) for n in (*records, evaluations)]
     return _table(
-        name,
         lambda: bqvi.fit(
             model or target.model(), method=used, geometry=bqvi.TrustRegion(radius),
             schedule=bqvi.Constant(1.0), start_from=target.start(), steps=max(steps), record=steps,
-            metrics={"elbo_gap": lambda q: references.gap(name, q)}, elbo_samples=32, seed=seed,
+            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed,
         ),
+        tuple(metrics),
     )  # fmt: skip
 
 
 def stepped_run(
-    name: str,
+    problem: Problem,
     seed: int,
     evaluations: int,
     method: str,
     size: float,
     samples: int,
     *,
-    model: LogJoint | None = None,
+    model: LogJointModel | None = None,
+    metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Return gap and costs of "natural", "control" or "adam" at the end, in one row."""
-    target = references.target_named(name)
+    target = problem.target
     steps = max(1, evaluations // samples)
     estimator: Estimator = ControlVariate(samples) if method == "control" else Pathwise(samples, STL)
     natural = method != "adam"
     return _table(
-        name,
         lambda: bqvi.fit(
             model or target.model(), method=estimator,
             geometry=bqvi.Riemannian() if natural else bqvi.Euclidean(),
             schedule=bqvi.Cosine(size, steps) if natural else bqvi.Adam(size, decay=4.0 / steps),
             start_from=target.start(), steps=steps, record=[steps],
-            metrics={"elbo_gap": lambda q: references.gap(name, q)}, elbo_samples=32, seed=seed,
+            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed,
         ),
+        tuple(metrics),
     )  # fmt: skip
 
 
-def _table(name: str, fit: Callable[[], Fit]) -> pd.DataFrame:
-    """The trace; with an infinite gap at the end of a run that failed."""
+def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
+    """The trace; with an infinite gap, and metrics, at the end of a run that failed."""
     failed = False
     with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
         try:
             found = fit()
         except bqvi.FitError as error:
             found, failed = error.fit, True
-    columns = ("iteration", "seconds", "evaluations", "elbo_gap")
+    columns = ("iteration", "seconds", "evaluations", "elbo_gap", *metrics)
     table = pd.DataFrame({column: found.trace[column] for column in columns if len(found.trace)})
     if failed:
         state = found.state
         last = {"iteration": state.iteration + 1, "seconds": state.seconds, "evaluations": state.evaluations}
-        table = pd.concat([table, pd.DataFrame([last | {"elbo_gap": np.inf}])], ignore_index=True)
+        table = pd.concat(
+            [table, pd.DataFrame([last | dict.fromkeys(("elbo_gap", *metrics), np.inf)])], ignore_index=True
+        )
     return table[table["evaluations"] > 0].reset_index(drop=True)
 
 
@@ -137,19 +147,40 @@ def tuned() -> Mapping[str, Any]:
 
 
 def tune(names: Sequence[str] | None = None) -> None:
-    """Fill `TUNED` where it has gaps: the best of each grid for each budget and target. About two minutes."""
+    """Fill `TUNED` where it has gaps: about two minutes."""
+    for name in names or targets():
+        tune_on(dict.fromkeys(TUNING_SEEDS, references.problem(name)), name, BUDGETS)
+
+
+def tune_on(problems: Mapping[int, Problem], name: str, budgets: Sequence[int], beyond: bool = False) -> None:
+    """Fill `TUNED` for a problem, given for each of the seeds: the best of each grid for each budget.
+
+    ``beyond`` the grid a third of its smallest size is tried where that is the best, and so on.
+    """
     found = dict(tuned())
-    for name, method, budget in itertools.product(names or targets(), GRIDS, BUDGETS):
-        if f"{method}, {name}, {budget}" in found:
-            continue
-        sizes, samples = GRIDS[method]
-        scores: dict[tuple[float, int], float] = {}
-        for size in sizes:
-            for count in samples:
-                runs = [stepped_run(name, seed, budget, method, size, count) for seed in TUNING_SEEDS]
-                scores[size, count] = float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))
-        found[f"{method}, {name}, {budget}"] = list(min(scores.items(), key=lambda item: item[1])[0])
+    for method, budget in itertools.product(GRIDS, budgets):
+        score = partial(_mean_gap, problems, method, budget)
+        key, (sizes, counts) = f"{method}, {name}, {budget}", GRIDS[method]
+        if key not in found:
+            found[key] = list(min(itertools.product(sizes, counts), key=lambda choice: score(*choice)))
+        if beyond and found[key][0] == sizes[0]:
+            found[key] = _descended(score, *found[key])
         TUNED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    tuned.cache_clear()
+
+
+def _mean_gap(problems: Mapping[int, Problem], method: str, budget: int, size: float, samples: int) -> float:
+    """At the end of the budget, over the seeds."""
+    runs = [stepped_run(of, seed, budget, method, size, samples) for seed, of in problems.items()]
+    return float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))
+
+
+def _descended(score: Callable[[float, int], float], size: float, samples: int) -> list[float]:
+    """The last size, of thirds, that is better than the one before."""
+    best = score(size, samples)
+    while (smaller := score(size / 3.0, samples)) < best:
+        size, best = size / 3.0, smaller
+    return [float(f"{size:.3g}"), samples]
 
 
 if __name__ == "__main__":

@@ -88,14 +88,20 @@ def wine() -> GradientTarget:
     return _logistic("wine", features[:, :9], labels == 1)
 
 
-def mixture() -> GradientTarget:
-    """D = 8."""
+def mixture_data() -> tuple[np.ndarray, np.ndarray]:
+    """The mixture's data (150, 2), and the mean of its start (8,)."""
     rng = np.random.default_rng(0)
     centres = np.array([[-2.0, 0.0], [1.5, 1.5], [1.0, -2.0]])
     allocation = rng.choice(3, 150, p=[0.5, 0.3, 0.2])
-    data = torch.from_numpy(centres[allocation] + rng.standard_normal((150, 2)))
+    x = centres[allocation] + rng.standard_normal((150, 2))
+    return x, np.concatenate([np.zeros(2), (centres + 0.7 * rng.standard_normal((3, 2))).ravel()])
+
+
+def mixture() -> GradientTarget:
+    """D = 8."""
+    x, start = mixture_data()
+    data = torch.from_numpy(x)
     half_squares = 0.5 * data.square().sum(1)
-    start = np.concatenate([np.zeros(2), (centres + 0.7 * rng.standard_normal((3, 2))).ravel()])
 
     def log_density(theta: Tensor) -> Tensor:
         logits = torch.cat([theta[:, :2], theta.new_zeros(len(theta), 1)], 1)
