@@ -102,8 +102,8 @@ def most_likely(
     Parameters
     ----------
     centre, spread : means and standard deviations of the priors
-    start : where Newton's steps start; None: at the centre, or where the components alone explain the data,
-        ``simple`` spreads from there, if that is likelier
+    start : where Newton's steps start, unless it is likelier at the centre; None: there, or where the
+        components alone explain the data, ``simple`` spreads from there, if that is likelier
     """
 
     def objective(logs: np.ndarray) -> Local | None:
@@ -121,7 +121,9 @@ def most_likely(
     low, high = centre - 5.0 * spread, centre + 4.0 * spread
     logs = centre if start is None else start
     here = objective(logs)
-    if start is None and simple is not None:
+    if start is not None:
+        logs, here = _likelier(logs, here, centre, objective)
+    elif simple is not None:
         logs, here = _likelier(logs, here, centre + simple * spread, objective)
     for _ in range(ITERATIONS):
         if here is None or not np.isfinite(here.value):
