@@ -40,6 +40,8 @@ from bqvi.gradients.whitened import FORGOTTEN, Frame
 
 _GROWTH = 1.15
 """Hyperparameters are refitted when the memory has grown by this factor."""
+_SHORT = 0.5
+"""Lengthscale, over sqrt(D), that a search starts from: structure within the components."""
 _SPREAD = 1.5
 """Standard deviation of candidates, in units of their component."""
 
@@ -183,10 +185,8 @@ class MixtureQuadrature:
         frame = Frame.of(moment_matched(q.measure))
         if len(known) >= _GROWTH * known.fitted_at:
             start = known.hyperparameters if known.fitted_at else None
-            points, targets = self._used(model, frame, known)
-            known = replace(
-                known, hyperparameters=self._kind(model).fit(points, targets, start), fitted_at=len(known)
-            )
+            likely = _most_likely(self._kind(model), *self._used(model, frame, known), start)
+            known = replace(known, hyperparameters=likely, fitted_at=len(known))
         known = replace(known, base=Base(frame.mean, frame.scale, len(known)))
         kept = MixtureMemory(known, tuple(np.asarray(u) + 0.0 for u in q.unconstrained))
         return replace(kept, process=self._process(model, kept))
@@ -232,6 +232,26 @@ class MixtureQuadrature:
         if errors is not None:
             errors = together(errors, part.standard_errors())
         return Gradient(values, False, 0, bound=level, standard_error=errors)
+
+
+def _most_likely(kind: Kind, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+    """Hyperparameters from two starts, those before and a short lengthscale; the better by evidence.
+
+    Between two modes the evidence has two maxima: waves, or a polynomial with noise, whose lengthscale
+    is ten times longer. From the latter no search comes back.
+    """
+    short = np.log([_SHORT * np.sqrt(points.shape[1]), 0.1, 0.1])
+    fits = [kind.fit(points, targets, where) for where in (start, short)]
+    return max(fits, key=lambda logs: _log_evidence(kind.process(points, targets, logs)))
+
+
+def _log_evidence(process: Surface) -> float:
+    """Of what the process is given, with s^2 at its most likely value, up to a constant."""
+    try:
+        halves = float(np.log(np.einsum("ii->i", process.factor)).sum())
+        return -0.5 * process.targets.size * float(np.log(process.scale + 1e-300)) - halves
+    except np.linalg.LinAlgError:
+        return -np.inf
 
 
 def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:

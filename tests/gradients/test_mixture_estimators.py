@@ -133,6 +133,7 @@ def test_what_is_impossible_is_refused():
     wide = GaussianMixture(np.full(2, 0.5), np.zeros((2, 3)), np.ones((2, 3)))
     refused = [
         (Score(5, entropy="analytic"), {}, "no closed form"),
+        (Pathwise(8, noise=Sobol(), errors=True), {}, "leave noise out"),
         (IWAE(5), {}, "IWAE does not take"),
         (BayesianQuadrature(), {}, "BayesianQuadrature does not take"),
         (Pathwise(5), {"family": "point"}, "family is 'point'"),
