@@ -89,7 +89,7 @@ class MixtureQuadrature:
     every: int = 50
     process: str = "joint"
     candidates: int = 64
-    entropy_pairs: int = 128
+    entropy_pairs: int = 256
     errors: bool = False
 
     mixtures = True
