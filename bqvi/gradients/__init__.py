@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bqvi.gradients.control_variate import ControlVariate
     from bqvi.gradients.importance_quadrature import ImportanceQuadrature
     from bqvi.gradients.importance_weighted import IWAE, DReG
+    from bqvi.gradients.mixture_quadrature import MixtureQuadrature
     from bqvi.gradients.pathwise import Pathwise
     from bqvi.gradients.score import Score
 
@@ -30,6 +31,7 @@ __all__ = [
     "Estimator",
     "Gradient",
     "ImportanceQuadrature",
+    "MixtureQuadrature",
     "Pathwise",
     "RememberingEstimator",
     "Score",
@@ -41,6 +43,7 @@ _ON_TORCH = {
     "DReG": "importance_weighted",
     "ImportanceQuadrature": "importance_quadrature",
     "IWAE": "importance_weighted",
+    "MixtureQuadrature": "mixture_quadrature",
     "Pathwise": "pathwise",
     "Score": "score",
 }

@@ -16,6 +16,8 @@ points, each scrambled or rotated by itself, whose means are independent and equ
 over sqrt(R) is honest however little is known of the design, on R - 1 degrees of freedom (a 95 % interval at
 R = 4 is +- 3.2 of it). The price: R small designs average smooth integrands less well than one large one.
 Antithetic-orthogonal frames are independent as they are: at L = 2 D R nothing is lost.
+
+For q a mixture of Gaussians see `stratified`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import numpy as np
 
 from bqvi.arrays import like
 from bqvi.checks import require_integer, require_one_of
-from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
@@ -40,6 +42,7 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.conjugate import is_conjugate
 
 ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
@@ -51,10 +54,10 @@ class Pathwise:
 
     Parameters
     ----------
-    samples : L >= 1
+    samples : L >= 1; for a mixture of Gaussians, in each of its components
     entropy : 'sampled', 'analytic' or 'sticking-the-landing'
     noise : a design of `designs` whose points are N(0, I) each (`Sobol`, `AntitheticOrthogonal`), for a
-        Gaussian q; None draws independently
+        Gaussian q or a mixture's components; None draws independently
     errors : also give standard errors: L passes backwards at once, for L >= 2 draws; with noise of a design R
         passes, and the L points are drawn as R designs; none where the
         mini-batch strategy sums per-datum gradients itself
@@ -69,6 +72,8 @@ class Pathwise:
 
     per_datum = True
     """Gradients can be had datum by datum."""
+    mixtures = True
+    """q may be a mixture of Gaussians."""
 
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 1)
@@ -96,6 +101,8 @@ class Pathwise:
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """dL/du at q."""
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
+        if isinstance(q, GaussianMixture):
+            return stratified_gradient(self, model, posterior, batch, rng)
         theta = self._draw(posterior.q, rng)
         if batch.combination is not None and not is_conjugate(model):
             return self._per_datum(posterior, model, theta, batch)

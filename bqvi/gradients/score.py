@@ -29,6 +29,7 @@ import torch
 
 from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer, require_one_of
+from bqvi.families import GaussianMixture
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
@@ -39,6 +40,7 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
+from bqvi.gradients.stratified import require_still
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
 
@@ -64,6 +66,9 @@ class Score:
     entropy: str = "sampled"
     errors: bool = False
 
+    mixtures = True
+    """q may be a mixture of Gaussians, with the sampled entropy."""
+
     def __post_init__(self) -> None:
         require_one_of("baseline", self._baseline, BASELINES)
         require_integer("samples", self.samples, BASELINES[self._baseline])
@@ -74,6 +79,7 @@ class Score:
         """dL/du at q; for a conjugate model dL/dmu, without torch."""
         if is_conjugate(model) and self._in_closed_form:
             return self._conjugate(model, q, batch, rng)
+        self._check(model, q)
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         with torch.no_grad():
             theta = posterior.stopped.sample(self.samples, rng)  # no path, so no slopes of draws
@@ -102,6 +108,16 @@ class Score:
             bound=bound,
             standard_error=errors,
         )
+
+    def _check(self, model: Any, q: Any) -> None:
+        if not isinstance(q, GaussianMixture):
+            return
+        require_still(model)
+        if self.entropy == "analytic":
+            raise ValueError(
+                "entropy is 'analytic', but q is a GaussianMixture, whose entropy has no closed form; use "
+                "'sampled'"
+            )
 
     @property
     def _in_closed_form(self) -> bool:

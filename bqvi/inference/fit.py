@@ -119,7 +119,8 @@ def fit(
     geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
     samples : L, draws of theta a step, for the sampling methods; new evaluations a step, for 'bq'
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)
-    start_from : 'k-means++', 'random', or a distribution to start at
+    start_from : 'k-means++', 'random', or a distribution to start at: for q a mixture of Gaussians over R^D a
+        `families.GaussianMixture`, with 'pathwise', 'score' or a `MixtureQuadrature`
     starts : number of starts; the fit with the best ELBO is returned
     steps : most iterations in all; default by method, unless evaluations or seconds are limited
     tolerance : change of the ELBO between two records that ends the run, nats; by default 1e-6 for
@@ -200,7 +201,8 @@ def _resumed(job: _Job, resume: Fit | str | Path, template: State) -> tuple[Stat
                 "model, data and choices"
             )
     if isinstance(stored, Fit):
-        checkpoint.require_shapes(stored.state.q.natural, template.q.natural)
+        geometry = job.problem.geometry
+        checkpoint.require_shapes(geometry.coordinates(stored.state.q), geometry.coordinates(template.q))
         return stored.state.fork(), stored.trace
     return checkpoint.restore(stored, template, job.problem.geometry)
 

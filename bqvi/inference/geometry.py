@@ -25,7 +25,7 @@ import numpy as np
 
 from bqvi.arrays import Values, add, subtract
 from bqvi.checks import require_above, require_one_of
-from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, Product
+from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, Product
 from bqvi.gradients.gradient import Gradient
 from bqvi.gradients.whitened import Frame
 from bqvi.inference.surrogate_ascent import ascend
@@ -57,6 +57,10 @@ class Natural:
 
     def check(self, q: Any) -> None:
         """Any exponential family will do."""
+        if isinstance(q, GaussianMixture):
+            raise ValueError(
+                "geometry is Natural, but q is a GaussianMixture, without natural parameters; use Euclidean"
+            )
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
         """The natural gradient itself."""

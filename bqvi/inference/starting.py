@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.checks import require_one_of
-from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, PointMass, Product
+from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, PointMass, Product
 from bqvi.inference.loop import Problem
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.starts import STARTS
@@ -30,12 +30,31 @@ def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.ran
     else:
         q = start_from
         _check_structure(q, model.initial(data, "random", np.random.default_rng(0)))
+    if isinstance(q, GaussianMixture):
+        _check_mixture(problem, family)
     if family == "point":
         _check_point(problem)
     return _in_family(q, family)
 
 
+def _check_mixture(problem: Problem, family: str) -> None:
+    """Only some estimators take a mixture of Gaussians, and no family of point masses has one."""
+    if not getattr(problem.estimator, "mixtures", False):
+        raise ValueError(
+            f"start_from is a GaussianMixture, which a {type(problem.estimator).__name__} does not take; use "
+            "method 'pathwise' or 'score', or MixtureQuadrature()"
+        )
+    if family == "point":
+        raise ValueError("family is 'point', which a GaussianMixture has not; start from one Gaussian")
+
+
 def _check_structure(q: Any, like: Any) -> None:
+    if isinstance(q, GaussianMixture) and isinstance(like, Gaussian | DiagonalGaussian):
+        if tuple(q.mean.shape) != tuple(like.mean.shape):
+            raise ValueError(
+                f"start_from is a GaussianMixture in D = {q.dimension}, the model in D = {like.dimension}"
+            )
+        return
     if _structure(q) != _structure(like):
         raise ValueError(
             f"start_from is {_described(q)}; for this model and data it must be 'k-means++', 'random' or "
@@ -77,6 +96,8 @@ def _in_family(q: Any, family: str) -> Any:
         return q if isinstance(q, PointMass) else PointMass(q)
     if isinstance(q, DiagonalGaussian):
         return q
+    if isinstance(q, GaussianMixture):
+        return q.mean_field()
     if not isinstance(q, Gaussian):
         raise ValueError(f"family is 'mean-field', but q is a {type(q).__name__}, not a Gaussian; use 'full'")
     return DiagonalGaussian(q.mean, np.diagonal(q.covariance, axis1=-2, axis2=-1).copy())

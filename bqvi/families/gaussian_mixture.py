@@ -1,0 +1,208 @@
+"""A mixture of K Gaussians over R^D as q.
+
+    q(x) = sum_k w_k N(x; m_k, C_k)
+
+is no exponential family: it has no natural parameters, no closed entropy, and no natural gradient. It
+factorises into weights and a batch of K Gaussians, full or diagonal, which own their coordinates:
+
+    u = (logits, coordinates of the Gaussians),    w = softmax(logits),
+
+(`gaussian`: means and Cholesky factors with logarithmic diagonals; `diagonal_gaussian`: means and logarithms
+of standard deviations). Logits may all be raised alike without a change.
+
+What is linear in q comes component by component: E_q = sum_k w_k E_k. A gradient in weights (free, as if they
+need not sum to one), means and covariances is pulled back by `pulled_back`. The entropy -E[ln q] is not
+linear: `estimated_entropy` draws from every component (stratified), and `entropy_bounds` has it in between
+
+    -sum_k w_k ln sum_j w_j N(m_k; m_j, C_k + C_j)   and   sum_k w_k (H[N_k] - ln w_k)
+
+(Huber, Bailey, Durrant-Whyte and Hanebeck 2008, Theorems 2 and 3).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from bqvi.arrays import Seed, Values, diagonal, generator, like, logsumexp, matvec, namespace, outer
+from bqvi.checks import require_finite, require_integer, require_positive, require_shape
+from bqvi.families.diagonal_gaussian import DiagonalGaussian
+from bqvi.families.gaussian import Gaussian
+from gp import measures
+from gp.arrays import Array, to_numpy
+
+
+class GaussianMixture:
+    """A mixture of K Gaussians over R^D.
+
+    Parameters
+    ----------
+    weights : (K,), positive, with sum one
+    means : (K, D)
+    covariances : (K, D, D), symmetric positive definite; or (K, D), variances of independent coordinates
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, entries that are not finite, weights that are not positive or do not sum to
+        one, covariances that are not positive definite.
+    """
+
+    leaf_names = ("weights", "components", "components")
+
+    def __init__(self, weights: Array, means: Array, covariances: Array) -> None:
+        require_finite("means", means)
+        if means.ndim != 2:
+            raise ValueError(f"means has shape {tuple(means.shape)}; it must be (K, D)")
+        require_shape("weights", weights, (means.shape[0],))
+        require_positive("weights", weights)
+        total = float(weights.sum())
+        if abs(total - 1.0) > 1e-6:
+            raise ValueError(f"weights sum to {total}; they must sum to one")
+        wide = covariances.ndim == 3
+        d = means.shape[1]
+        require_shape("covariances", covariances, (*means.shape, d) if wide else tuple(means.shape))
+        self.components: Gaussian | DiagonalGaussian
+        self.components = Gaussian(means, covariances) if wide else DiagonalGaussian(means, covariances)
+        self.logits = namespace(weights).log(weights / total)
+
+    @classmethod
+    def of(cls, logits: Array, components: Gaussian | DiagonalGaussian) -> Self:
+        """From logits (K,) and a batch of K Gaussians; not checked."""
+        self = object.__new__(cls)
+        self.logits, self.components = logits, components
+        return self
+
+    def from_unconstrained(self, unconstrained: Values) -> Self:
+        """The mixture of the same structure at u, see the module's docstring."""
+        return self.of(unconstrained[0], self.components.from_unconstrained(tuple(unconstrained[1:])))
+
+    @property
+    def unconstrained(self) -> Values:
+        """u = (logits, coordinates of the components)."""
+        return (self.logits, *self.components.unconstrained)
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """ln w, (K,)."""
+        return self.logits - logsumexp(self.logits)
+
+    @property
+    def weights(self) -> Array:
+        """w, (K,)."""
+        return namespace(self.logits).exp(self.log_weights)
+
+    @property
+    def means(self) -> Array:
+        """(K, D)."""
+        return self.components.mean
+
+    @property
+    def covariances(self) -> Array:
+        """(K, D, D)."""
+        return self.components.covariance
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return int(self.means.shape[-1])
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        return int(self.logits.shape[0])
+
+    @property
+    def mean(self) -> Array:
+        """E[x], (D,)."""
+        return self.weights @ self.means
+
+    @property
+    def covariance(self) -> Array:
+        """Within and between components, (D, D)."""
+        apart = self.means - self.mean
+        return (self.weights[:, None, None] * (self.covariances + outer(apart, apart))).sum(0)
+
+    @property
+    def measure(self) -> measures.GaussianMixture:
+        """The same as what functions are integrated against, in NumPy."""
+        weights, means, covariances = (to_numpy(x) for x in (self.weights, self.means, self.covariances))
+        return measures.GaussianMixture(weights, means, covariances)
+
+    def log_prob(self, theta: Array) -> Array:
+        """Log density at (L, D), (L,)."""
+        logs: Array = logsumexp(self.log_weights + self.components.log_prob(theta[..., None, :]))
+        return logs
+
+    def sample(self, n: int, seed: Seed) -> Array:
+        """``n`` independent draws (n, D)."""
+        rng = generator(seed)
+        host = to_numpy(self.weights).astype(float)
+        index = rng.choice(len(host), size=n, p=host / host.sum())
+        noise = rng.standard_normal((n, self.dimension))
+        return self._carried(like(noise, self.means), index)
+
+    def rsample(self, n: int, seed: Seed) -> Array:
+        """Refused: which component a draw is of has no gradient.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        del n, seed
+        raise TypeError(
+            "a GaussianMixture has no reparameterised draws: which component a draw is of does not move with "
+            "the weights. Use Pathwise, which draws within every component; Score; or MixtureQuadrature"
+        )
+
+    def strata(self, noise: np.ndarray) -> Array:
+        """Standard normal points (L, K, D) carried each into its component; differentiable in torch.
+
+        sum_k w_k of what is taken of [:, k] estimates E_q, for the weights too.
+        """
+        return self._carried(like(noise, self.means), slice(None))
+
+    def _carried(self, noise: Array, index: Any) -> Array:
+        own = self.components
+        if isinstance(own, DiagonalGaussian):
+            return own.mean[index] + namespace(own.variance).sqrt(own.variance)[index] * noise
+        return own.mean[index] + matvec(own.scale_tril[index], noise)
+
+    def estimated_entropy(self, n: int, seed: Seed) -> tuple[float, float]:
+        """-E[ln q] in nats and its standard error, from ``n`` >= 2 draws in every component."""
+        require_integer("n", n, 2)
+        noise = generator(seed).standard_normal((n, *self.means.shape))
+        terms = to_numpy(-(self.log_prob(self.strata(noise)) @ self.weights))
+        return float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(n))
+
+    @property
+    def entropy_bounds(self) -> tuple[Array, Array]:
+        """Below and above the entropy, nats; equal for K = 1 up to Jensen's loss, D (1 - ln 2) / 2."""
+        xp, covariances = namespace(self.means), self.covariances
+        pairs = Gaussian.from_scale(
+            self.means, xp.linalg.cholesky(covariances[:, None] + covariances[None, :])
+        )  # [k, j]: N(., m_j, C_k + C_j)
+        overlaps = self.log_weights + pairs.log_prob(self.means[:, None, :])
+        weights = self.weights
+        within = self.components.entropy - self.log_weights
+        return -(weights * logsumexp(overlaps)).sum(), (weights * within).sum()
+
+    def pulled_back(self, weights: Array, means: Array, covariances: Array) -> Values:
+        """dL/du from gradients in weights (..., K), taken as free, means and covariances (..., K, D, D).
+
+        Those in covariances are symmetric.
+        """
+        own = self.weights
+        logits = own * (weights - (weights @ own)[..., None])
+        second = covariances if isinstance(self.components, Gaussian) else diagonal(covariances)
+        turned = matvec(covariances, self.means) if second is covariances else second * self.means
+        return (logits, *self.components.gradient_to_unconstrained((means - 2.0 * turned, second)))
+
+    def mean_field(self) -> GaussianMixture:
+        """The same with the off-diagonal parts of covariances left out."""
+        if isinstance(self.components, DiagonalGaussian):
+            return self
+        return self.of(self.logits, DiagonalGaussian(self.means, diagonal(self.covariances) + 0.0))

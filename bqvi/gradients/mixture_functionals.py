@@ -1,0 +1,127 @@
+"""Prior covariances of what a mixture's gradient is made of: E_k[psi], E_k[grad psi], E_k[Hessian of psi].
+
+For components N(m_k, S_k), k = 1 .. K, and the kernel of `value_process` and its like,
+
+    k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2),
+
+the expectation of the bump under both components is a Gaussian in delta = m_k - m_j,
+
+    G(delta) = h l^D |A|^(-1/2) exp(-delta^T P delta / 2),       A = l^2 I + S_k + S_j,  P = A^-1,
+
+and E_k[d^a psi] = d^a/dm_k E_k[psi] (Bonnet, Price), so that every covariance is a derivative of it,
+
+    Cov(E_k[d^a psi], E_j[d^b psi]) = (-1)^|b| d^(a + b) G,
+
+with Hermite's tensors up to the fourth order, a = P delta:
+
+    G_i / G    = -a_i
+    G_ij / G   = a_i a_j - P_ij
+    G_ijk / G  = -(a_i a_j a_k - P_ij a_k - P_ik a_j - P_jk a_i)
+    G_ijkl / G = a_i a_j a_k a_l - (P_ij a_k a_l + five more) + P_ij P_kl + P_ik P_jl + P_il P_jk.
+
+An observation of psi or of grad psi at u is the same with S_j = 0. Within a component delta = 0, and slopes
+have the covariance G P. What remains of the kernel is a product of features, u_i and u_i u_j, whose
+expectations are those of the moments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bqvi.gradients.value_process import ValueShape
+
+
+@dataclass(frozen=True, eq=False)
+class Functionals:
+    """F = 1 + D + D (D + 1) / 2 functionals of each of K Gaussians: E, slopes, lower triangle of the Hessian.
+
+    Arrays of them are (..., K F), a component's together.
+    """
+
+    means: np.ndarray
+    """(K, D)."""
+    covariances: np.ndarray
+    """(K, D, D); zero for observations."""
+
+    @classmethod
+    def at(cls, points: np.ndarray) -> Functionals:
+        """Of psi at (n, D) points."""
+        n, d = points.shape
+        return cls(points, np.zeros((n, d, d)))
+
+    def prior(self, shape: ValueShape, height: float) -> np.ndarray:
+        """Covariance / s^2, (K F, K F); ``height`` is h."""
+        return self._with(self, shape, height, 2)
+
+    def observed(self, points: np.ndarray, shape: ValueShape, height: float, numbers: slice) -> np.ndarray:
+        """Covariance / s^2 with psi and grad psi at (m, D) points, (m B, K F).
+
+        ``numbers`` are those of the 1 + D that are observed at a point.
+        """
+        whole = self._with(Functionals.at(points), shape, height, 1)
+        chosen = whole.reshape(len(whole), len(points), -1)[:, :, numbers]
+        return np.ascontiguousarray(chosen.reshape(len(whole), -1).T)
+
+    def _with(self, other: Functionals, shape: ValueShape, height: float, order: int) -> np.ndarray:
+        """(K F, K' F'), of derivatives up to ``order`` of the other's."""
+        k, d = self.means.shape
+        rows, columns = np.tril_indices(d)
+        left = np.concatenate([np.arange(1 + d), 1 + d + rows * d + columns])
+        right = left if order == 2 else np.arange(1 + d)
+        bumps = height * _bump(self, other, shape.lengthscale, order)[..., left[:, None], right]
+        scales = np.concatenate([np.full(d, shape.linear), np.full(d * d, 0.5 * shape.quadratic)])
+        mine, theirs = self._features()[:, left], other._features()[:, right]
+        bumps += np.einsum("kaf,f,jbf->kjab", mine, scales, theirs, optimize=True)
+        n = len(other.means)
+        found: np.ndarray = bumps.transpose(0, 2, 1, 3).reshape(k * len(left), n * len(right))
+        return found
+
+    def _features(self) -> np.ndarray:
+        """E, gradient and Hessian of u_i and u_i u_j, (K, 1 + D + D D, D + D D)."""
+        m, (k, d) = self.means, self.means.shape
+        eye = np.eye(d)
+        found = np.zeros((k, 1 + d + d * d, d + d * d))
+        found[:, 0, :d] = m
+        found[:, 0, d:] = (self.covariances + m[:, :, None] * m[:, None, :]).reshape(k, -1)
+        found[:, 1 : 1 + d, :d] = eye
+        along = eye[:, :, None] * m[:, None, None, :]  # [k, l, i, j]: delta_li m_j
+        found[:, 1 : 1 + d, d:] = (along + along.swapaxes(2, 3)).reshape(k, d, -1)
+        both = np.einsum("ia,jb->abij", eye, eye)
+        found[:, 1 + d :, d:] = (both + both.swapaxes(2, 3)).reshape(d * d, -1)
+        return found
+
+
+def _bump(left: Functionals, right: Functionals, lengthscale: float, order: int) -> np.ndarray:
+    """Derivatives of G, (K, K', 1 + D + D D, 1 + D + ...): in m_k up to 2, in m_j up to ``order``."""
+    d = left.means.shape[1]
+    spread = left.covariances[:, None] + right.covariances[None] + lengthscale**2 * np.eye(d)
+    delta = left.means[:, None] - right.means[None]
+    p = np.linalg.inv(spread)
+    a = np.einsum("kjab,kjb->kja", p, delta)
+    log_ratio = d * np.log(lengthscale) - 0.5 * np.linalg.slogdet(spread)[1]
+    g = np.exp(log_ratio - 0.5 * np.einsum("kja,kja->kj", a, delta))
+    tensors = _hermite(a, p, 2 + order)
+    blocks = [
+        [(-1.0) ** j * tensors[i + j].reshape(*g.shape, d**i, d**j) for j in range(1 + order)]
+        for i in range(3)
+    ]
+    found: np.ndarray = g[..., None, None] * np.block(blocks)
+    return found
+
+
+def _hermite(a: np.ndarray, p: np.ndarray, order: int) -> list[np.ndarray]:
+    """Derivatives of a Gaussian over its value, [(...), (..., D), ...], from a = P delta (..., D) and P."""
+    aa = np.einsum("...i,...j->...ij", a, a)
+    crossed = ("...ij,...k->...ijk", "...ik,...j->...ijk", "...jk,...i->...ijk")
+    third = sum(np.einsum(path, p, a) for path in crossed) - np.einsum("...ij,...k->...ijk", aa, a)
+    found = [np.ones(a.shape[:-1]), -a, aa - p, third]
+    if order == 4:
+        pairs = ("ij", "kl"), ("ik", "jl"), ("il", "jk")
+        both = [(first, second) for pair in pairs for first, second in (pair, pair[::-1])]
+        fourth = np.einsum("...ij,...kl->...ijkl", aa, aa)
+        fourth -= sum(np.einsum(f"...{i},...{j}->...ijkl", p, aa) for i, j in both)
+        fourth += sum(np.einsum(f"...{i},...{j}->...ijkl", p, p) for i, j in pairs)
+        found.append(fourth)
+    return found

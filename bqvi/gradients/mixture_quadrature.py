@@ -1,0 +1,278 @@
+"""Bayesian quadrature of the ELBO's gradient for q a mixture of Gaussians, with memory.
+
+    ELBO = E_q[f] + H[q]
+
+E_q[f] and its gradient come in closed form from a process on the log joint f (`mixture_expectation`,
+`mixture_gradient`), in units of the Gaussian with q's moments at the last round; the entropy, which has no
+closed form, by Monte Carlo from q alone (`stratified`), which costs no evaluation of f and leaves no bias.
+
+The process knows f and not one q only, so not every step needs evaluations. A *round* of them, chosen to tell
+most of the gradient, takes place at the first step and once q has moved by `reach` since the last round,
+
+    KL(w || w') + sum_k w_k KL(N_k || N'_k)  >=  KL(q || q'),
+
+or after `every` steps; the steps between cost no evaluation. q is moved in its Euclidean coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from acquisition.designs import normal_frames
+from acquisition.functionals import most_informative
+from bqvi.arrays import Values, add
+from bqvi.checks import require_above, require_integer, require_one_of
+from bqvi.families import GaussianMixture
+from bqvi.gradients.black_box import reference_tensor, torch_posterior
+from bqvi.gradients.draws import of_mean
+from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.memory import Base, Memory
+from bqvi.gradients.mixture_expectation import moment_matched
+from bqvi.gradients.mixture_gradient import MixtureGradient, Surface
+from bqvi.gradients.stratified import entropy_terms, require_still, together
+from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnValues
+from bqvi.gradients.value_process import JITTER
+from bqvi.gradients.whitened import FORGOTTEN, Frame
+
+_GROWTH = 1.15
+"""Hyperparameters are refitted when the memory has grown by this factor."""
+_SHORT = 0.5
+"""Lengthscale, over sqrt(D), that a search starts from: structure within the components."""
+_SPREAD = 1.5
+"""Standard deviation of candidates, in units of their component."""
+
+Kind = OnBoth | OnDerivatives | OnValues
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureMemory:
+    """What `MixtureQuadrature` has paid for, and when it looked last."""
+
+    known: Memory
+    """The evaluations; its base is where the process was made."""
+    looked_at: Values
+    """Coordinates u of q at the last round."""
+    since: int = 0
+    """Steps since."""
+    process: Any = field(default=None, metadata={"derived": True})
+    """The one that is kept, which the rest determines."""
+
+
+@dataclass(frozen=True)
+class MixtureQuadrature:
+    """dL/du for q a `families.GaussianMixture`.
+
+    Parameters
+    ----------
+    nodes : n >= 1, evaluations a round
+    memory : most evaluations that the process is built on, the most recent; 0 uses each step's own only
+    initial_nodes : evaluations of the first round, by default min(2 D, 10) for each component, or ``nodes``
+        if that is more
+    reach : > 0, nats that q may move before the next round
+    every : >= 1, steps after which there is a round in any case
+    process : of a log joint with gradients, 'joint' (values and gradients, O((m (D + 1))^3)) or 'derivative'
+        (gradients only, O((m D)^3): how high one mode is above another is then guessed along the way); one
+        without gradients has its values
+    candidates : >= n, among which a round's nodes are chosen
+    entropy_pairs : >= 2, antithetic pairs in each component for the entropy
+    errors : also give standard errors at each step: the posterior's, jackknife's and entropy's together
+    """
+
+    nodes: int = 4
+    memory: int = 100
+    initial_nodes: int | None = None
+    reach: float = 0.25
+    every: int = 50
+    process: str = "joint"
+    candidates: int = 64
+    entropy_pairs: int = 256
+    errors: bool = False
+
+    mixtures = True
+    """q is a mixture of Gaussians."""
+    gives_surrogate = False
+    """None that a trust region could climb."""
+
+    def __post_init__(self) -> None:
+        require_integer("nodes", self.nodes, 1)
+        require_integer("memory", self.memory, 0)
+        if self.initial_nodes is not None:
+            require_integer("initial_nodes", self.initial_nodes, 1)
+        require_above("reach", self.reach, 0.0)
+        require_integer("every", self.every, 1)
+        require_one_of("process", self.process, ("joint", "derivative"))
+        require_integer("candidates", self.candidates, self.nodes)
+        require_integer("entropy_pairs", self.entropy_pairs, 2)
+
+    @property
+    def samples(self) -> int:
+        """Evaluations a round."""
+        return self.nodes
+
+    def start(self, model: Any, q: Any) -> MixtureMemory | None:
+        """An empty memory, or None where nothing is to be kept."""
+        _require_mixture(model, q)
+        looked_at = tuple(np.asarray(u, dtype=float) for u in q.unconstrained)
+        return (
+            MixtureMemory(Memory.empty(q.dimension, differentiable(model)), looked_at)
+            if self.memory
+            else None
+        )
+
+    def __call__(
+        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: MixtureMemory | None = None
+    ) -> Gradient:
+        """The gradient at q, given the memory of earlier steps.
+
+        Raises
+        ------
+        TypeError
+            q is no mixture of Gaussians, or the log joint moves with it.
+        EvaluationError
+            The log joint has had no finite value for several rounds, or is constant.
+        """
+        _require_mixture(model, q)
+        fresh = MixtureMemory(Memory.empty(q.dimension, differentiable(model)), q.unconstrained)
+        kept = memory or fresh
+        spent = asked = 0
+        if self._due(q, kept):
+            nodes = self._nodes(model, q, rng, kept)
+            found = evaluate(model, q, batch, nodes)
+            spent, asked, kept = found.spent, len(nodes), self._learnt(model, q, found, kept)
+        else:
+            kept = replace(kept, since=kept.since + 1, process=self._process(model, kept))
+        gradient = self._gradient(model, q, batch, rng, kept)
+        return replace(
+            gradient, evaluations=spent, samples=asked, memory=kept if memory is not None else None
+        )
+
+    def _due(self, q: GaussianMixture, kept: MixtureMemory) -> bool:
+        """Whether to evaluate at this step."""
+        if not kept.known.base.at or kept.since + 1 >= self.every:
+            return True
+        return _moved(q, q.from_unconstrained(kept.looked_at)) > self.reach
+
+    def _nodes(
+        self, model: Any, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
+    ) -> np.ndarray:
+        """Points theta of a round, (n, D)."""
+        process = self._process(model, kept)
+        if process is None:
+            known = len(kept.known) or not self.memory
+            fewest = max(self.nodes, q.n_components * min(2 * q.dimension, 10))
+            return _within(q, self.nodes if known else self.initial_nodes or fewest, rng)
+        own = rng.choice(q.n_components, size=self.candidates, p=np.asarray(q.weights))
+        noise = np.zeros((self.candidates, q.n_components, q.dimension))
+        rows = np.arange(self.candidates)
+        noise[rows, own] = _SPREAD * rng.standard_normal((self.candidates, q.dimension))
+        pool = np.asarray(q.strata(noise))[rows, own]
+        frame = kept.known.base.frame
+        shared, residual, block = MixtureGradient(process, frame, q).candidates(frame.whiten(pool))
+        return pool[most_informative(shared, residual, self.nodes, JITTER, block)]
+
+    def _learnt(
+        self, model: Any, q: GaussianMixture, found: Evaluations, kept: MixtureMemory
+    ) -> MixtureMemory:
+        """With a round's evaluations, and the process made anew in the units of the q of now."""
+        known = kept.known.joined(found)
+        known.require_signal()
+        if not len(known):
+            return replace(kept, known=known)
+        frame = Frame.of(moment_matched(q.measure))
+        if len(known) >= _GROWTH * known.fitted_at:
+            start = known.hyperparameters if known.fitted_at else None
+            likely = _most_likely(self._kind(model), *self._used(model, frame, known), start)
+            known = replace(known, hyperparameters=likely, fitted_at=len(known))
+        known = replace(known, base=Base(frame.mean, frame.scale, len(known)))
+        kept = MixtureMemory(known, tuple(np.asarray(u) + 0.0 for u in q.unconstrained))
+        return replace(kept, process=self._process(model, kept))
+
+    def _process(self, model: Any, kept: MixtureMemory) -> Surface | None:
+        """The one that is kept, or, of a run that was resumed, the same again."""
+        if kept.process is not None or not kept.known.base.at:
+            return kept.process  # type: ignore[no-any-return]
+        points, targets = self._used(model, kept.known.base.frame, kept.known)
+        return self._kind(model).process(points, targets, kept.known.hyperparameters)
+
+    def _used(self, model: Any, frame: Frame, known: Memory) -> tuple[np.ndarray, np.ndarray]:
+        """The most recent points, whitened, less those far from q; and their targets."""
+        most = self.memory or len(known)
+        points = frame.whiten(known.points[-most:])
+        near = np.square(points).sum(1) < FORGOTTEN * points.shape[1]
+        if near.sum() < 2:
+            near[:] = True
+        values, gradients = known.values[-most:][near], known.gradients[-most:][near]
+        points = points[near]
+        return points, self._kind(model).targets(frame, points, values, gradients)
+
+    def _kind(self, model: Any) -> Kind:
+        if not differentiable(model):
+            return OnValues()
+        return OnBoth() if self.process == "joint" else OnDerivatives()
+
+    def _gradient(
+        self, model: Any, q: GaussianMixture, batch: Batch, rng: np.random.Generator, kept: MixtureMemory
+    ) -> Gradient:
+        """Of E_q[f] in closed form, of the entropy by draws."""
+        if kept.process is None:  # every point so far was a fault: stay, and draw again
+            return Gradient(tuple(np.zeros(np.shape(u)) for u in q.unconstrained), False, 0)
+        posterior = torch_posterior(q, reference_tensor(model, batch.rows))
+        entropy = entropy_terms(posterior, rng, self.entropy_pairs)
+        errors = of_mean(posterior.each(entropy)) if self.errors else None
+        mean = entropy.mean()
+        part = MixtureGradient(kept.process, kept.known.base.frame, q)
+        values = add(part.values, posterior.gradient(mean))
+        level = (
+            None if self._kind(model) == OnDerivatives() else part.expectation.value + float(mean.detach())
+        )
+        if errors is not None:
+            errors = together(errors, part.standard_errors())
+        return Gradient(values, False, 0, bound=level, standard_error=errors)
+
+
+def _most_likely(kind: Kind, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+    """Hyperparameters from two starts, those before and a short lengthscale; the better by evidence.
+
+    Between two modes the evidence has two maxima: waves, or a polynomial with noise, whose lengthscale
+    is ten times longer. From the latter no search comes back.
+    """
+    short = np.log([_SHORT * np.sqrt(points.shape[1]), 0.1, 0.1])
+    fits = [kind.fit(points, targets, where) for where in (start, short)]
+    return max(fits, key=lambda logs: _log_evidence(kind.process(points, targets, logs)))
+
+
+def _log_evidence(process: Surface) -> float:
+    """Of what the process is given, with s^2 at its most likely value, up to a constant."""
+    try:
+        halves = float(np.log(np.einsum("ii->i", process.factor)).sum())
+        return -0.5 * process.targets.size * float(np.log(process.scale + 1e-300)) - halves
+    except np.linalg.LinAlgError:
+        return -np.inf
+
+
+def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
+    """N points of q, (n, D): antithetic-orthogonal in each component, the components in turn."""
+    k = q.n_components
+    each = [normal_frames(-(-n // k), q.dimension, rng) for _ in range(k)]
+    points = np.asarray(q.strata(np.stack(each, 1))).reshape(-1, q.dimension)
+    return points[:n]
+
+
+def _moved(q: GaussianMixture, before: GaussianMixture) -> float:
+    """A bound of KL(q || before), components matched; nats."""
+    gap: Any = q.components
+    weights = np.asarray(q.weights)
+    return float(weights @ (np.asarray(q.log_weights - before.log_weights) + gap.kl(before.components)))
+
+
+def _require_mixture(model: Any, q: Any) -> None:
+    require_still(model)
+    if not isinstance(q, GaussianMixture):
+        raise TypeError(
+            f"q is a {type(q).__name__}; MixtureQuadrature takes a GaussianMixture (start_from), and "
+            "BayesianQuadrature one Gaussian"
+        )

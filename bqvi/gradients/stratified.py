@@ -1,0 +1,139 @@
+"""The pathwise estimator for q a mixture of Gaussians, stratified over its components.
+
+Which component a draw is of has no path to the weights; but a mixture's expectation is linear in them,
+
+    L = sum_k w_k E_k[f(theta) - ln q(theta)],        theta = m_k + L_k xi within component k,
+
+so L draws are taken in *every* component: the path gives the means and covariances their gradient, and dw_k
+meets the values themselves (Roeder, Wu and Duvenaud 2017 on mixtures, here with weights that move). The
+treatments of the entropy are those of `pathwise`, with
+
+    sticking-the-landing   ln q(theta) with its parameters held, while w_k and theta move; the score that is
+                           dropped has mean zero under the whole of q, not within a component. Where q is the
+                           posterior, f - ln q is constant and sum_k dw_k = 0: the variance is zero
+    analytic               a mixture's entropy has no closed form: `ENTROPY_PAIRS` antithetic pairs in each
+                           component of q alone, which cost no evaluation of f
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from bqvi.arrays import Values
+from bqvi.families import GaussianMixture
+from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_joint_function
+from bqvi.gradients.designs import Design
+from bqvi.gradients.draws import of_mean
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.models.log_joint import is_moving
+
+ENTROPY_PAIRS = 128
+
+
+class Settings(Protocol):
+    """What is asked of a `pathwise.Pathwise`."""
+
+    @property
+    def samples(self) -> int:
+        """L, draws in each component."""
+
+    @property
+    def entropy(self) -> str:
+        """'sampled', 'analytic' or 'sticking-the-landing'."""
+
+    @property
+    def noise(self) -> Design | None:
+        """Each component has a design of its own."""
+
+    @property
+    def errors(self) -> bool:
+        """Whether standard errors are wanted."""
+
+
+def stratified_gradient(
+    settings: Settings,
+    model: Any,
+    posterior: TorchPosterior,
+    batch: Batch,
+    rng: np.random.Generator,
+) -> Gradient:
+    """dL/du at a mixture q; evaluations are those of all components.
+
+    Raises
+    ------
+    ValueError
+        A mini-batch strategy that wants gradients datum by datum; standard errors with a noise design.
+    TypeError
+        A log joint that moves with q.
+    """
+    q: GaussianMixture = posterior.q
+    require_still(model)
+    if settings.errors and settings.noise is not None:
+        raise ValueError(
+            f"errors is True with noise {settings.noise!r} for a GaussianMixture, whose points depend on one "
+            "another; repeat the estimate instead, or leave noise out"
+        )
+    if batch.combination is not None:
+        raise ValueError("q is a GaussianMixture, whose gradients do not come datum by datum; use Reshuffled")
+    theta = q.strata(_noise(settings, q, rng))  # (L, K, D)
+    log_joint = log_joint_function(model, q, batch)
+    values = differentiable(log_joint(theta.reshape(-1, q.dimension))).reshape(theta.shape[:2])
+    if settings.entropy == "analytic":
+        rest = entropy_terms(posterior, rng)
+    else:
+        measured = q if settings.entropy == "sampled" else posterior.stopped
+        values, rest = values - measured.log_prob(theta), torch.zeros(1, dtype=values.dtype)
+    terms = values @ q.weights
+    errors = None
+    if settings.errors:
+        errors = of_mean(posterior.each(terms))
+        if settings.entropy == "analytic":
+            errors = together(errors, of_mean(posterior.each(rest)))
+    objective = terms.mean() + rest.mean()
+    draws = settings.samples * q.n_components
+    return Gradient(
+        posterior.gradient(objective),
+        natural=False,
+        evaluations=cost(model, batch, draws),
+        samples=draws,
+        bound=float(objective.detach()),
+        standard_error=errors,
+    )
+
+
+def entropy_terms(
+    posterior: TorchPosterior, rng: np.random.Generator, pairs: int = ENTROPY_PAIRS
+) -> torch.Tensor:
+    """``pairs`` independent estimates of -E[ln q], (pairs,), whose gradients in u are those of the entropy.
+
+    Each of an antithetic pair in every component; the score of ln q, of mean zero, is left out.
+    """
+    q: GaussianMixture = posterior.q
+    half = rng.standard_normal((pairs, *q.means.shape))
+    theta = q.strata(np.concatenate([half, -half]))
+    logs: torch.Tensor = posterior.stopped.log_prob(theta) @ q.weights
+    return -0.5 * (logs[:pairs] + logs[pairs:])
+
+
+def together(one: Values, other: Values) -> Values:
+    """Standard errors of a sum of independent estimates."""
+    return tuple(np.hypot(a, b) for a, b in zip(one, other, strict=True))
+
+
+def require_still(model: Any) -> None:
+    """TypeError for a log joint with its E step inside: that is made for one Gaussian q."""
+    if is_moving(model):
+        raise TypeError(
+            f"model is a {type(model).__name__}, whose log joint moves with q and takes one Gaussian; for a "
+            "GaussianMixture give the log joint with z summed out"
+        )
+
+
+def _noise(settings: Settings, q: GaussianMixture, rng: np.random.Generator) -> np.ndarray:
+    if settings.noise is None:
+        return rng.standard_normal((settings.samples, *q.means.shape))
+    each = [settings.noise.nodes(settings.samples, q.dimension, rng) for _ in range(q.n_components)]
+    return np.stack(each, 1)

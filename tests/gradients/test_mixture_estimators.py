@@ -1,0 +1,160 @@
+"""Sampling estimators for q a mixture of Gaussians: unbiased, with honest standard errors.
+
+The reference is the ELBO as a sum over a grid in the plane, differentiated by torch: it knows no path, no
+stratum and no score. Tests of unbiasedness err with probability 1e-6 each.
+"""
+
+import numpy as np
+import pytest
+import torch
+from oracles import bonferroni_t, z_scores
+
+import bqvi
+from bqvi.families import GaussianMixture
+from bqvi.gradients import IWAE, Batch, BayesianQuadrature, Pathwise, Score
+from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
+from bqvi.inference import Euclidean, Natural, Riemannian, TrustRegion
+from bqvi.models import LogJoint, SoftmaxMixture
+
+FULL = Batch(None, 0)
+
+
+def bimodal(theta):
+    """Two unequal modes and a bend between them, not normalised."""
+    left = 0.7 - 0.5 * ((theta - torch.tensor([-1.5, 0.0])) ** 2 * torch.tensor([2.0, 1.0])).sum(-1)
+    right = -0.5 * ((theta - torch.tensor([1.5, 1.0])) ** 2 * torch.tensor([1.0, 3.0])).sum(-1)
+    return torch.logaddexp(left, right) + 0.2 * torch.sin(theta[..., 0])
+
+
+MODEL = LogJoint(bimodal, 2)
+
+
+def start(full=True):
+    covariances = np.array([[[0.6, 0.1], [0.1, 0.8]], [[0.5, -0.1], [-0.1, 0.4]]])
+    q = GaussianMixture(np.array([0.4, 0.6]), np.array([[-1.0, 0.2], [1.0, 0.6]]), covariances)
+    return q if full else q.mean_field()
+
+
+def flat(values):
+    return np.concatenate([np.ravel(v) for v in values])
+
+
+def exact(q):
+    """The ELBO and its gradient in u, on a grid."""
+    axis = torch.linspace(-8.0, 8.0, 400, dtype=torch.float64)
+    points = torch.cartesian_prod(axis, axis)
+    leaves = tuple(torch.tensor(u, requires_grad=True) for u in q.unconstrained)
+    logs = q.from_unconstrained(leaves).log_prob(points)
+    elbo = (logs.exp() * (bimodal(points) - logs)).sum() * (axis[1] - axis[0]) ** 2
+    return elbo.item(), flat([g.numpy() for g in torch.autograd.grad(elbo, leaves)])
+
+
+ESTIMATORS = {
+    "pathwise": Pathwise(10),
+    "one draw in each": Pathwise(1),
+    "sampled entropy": Pathwise(10, "sampled"),
+    "sticking the landing": Pathwise(10, "sticking-the-landing"),
+    "antithetic-orthogonal": Pathwise(4, noise=AntitheticOrthogonal()),
+    "Sobol": Pathwise(4, noise=Sobol()),
+    "score": Score(100),
+    "score, optimal baseline": Score(100, baseline="optimal"),
+}
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
+def test_unbiased(estimator, full):
+    q, rng = start(full), np.random.default_rng(0)
+    found = [estimator(MODEL, q, FULL, rng) for _ in range(200)]
+    elbo, expected = exact(q)
+    draws = np.column_stack([np.stack([flat(g.values) for g in found]), [g.bound for g in found]])
+    expected = np.append(expected, elbo)
+    vary = np.std(draws, axis=0) > 0  # the strict upper triangles of R do not
+    assert not draws[:, ~vary].any()
+    assert z_scores(draws[:, vary], expected[vary]).max() < bonferroni_t(vary.sum(), len(draws))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        Pathwise(20, errors=True),
+        Pathwise(20, "sampled", errors=True),
+        Pathwise(20, "sticking-the-landing", errors=True),
+        Score(100, errors=True),
+    ],
+    ids=["pathwise", "sampled", "sticking the landing", "score"],
+)
+def test_standard_errors_are_the_spread(estimator):
+    """Mean squares over 200 runs: a sample variance is then within a factor 2 but once in 1e9."""
+    q, rng = start(), np.random.default_rng(1)
+    found = [estimator(MODEL, q, FULL, rng) for _ in range(200)]
+    spread = np.var([flat(g.values) for g in found], axis=0)
+    claimed = np.mean([flat(g.standard_error) ** 2 for g in found], axis=0)
+    vary = spread > 0
+    ratio = claimed[vary] / spread[vary]
+    assert ratio.min() > 0.5
+    assert ratio.max() < 2.0
+
+
+def test_sticking_the_landing_has_no_variance_at_the_posterior():
+    q = start()
+    moving = q.from_unconstrained(tuple(torch.tensor(u) for u in q.unconstrained))
+    model = LogJoint(lambda theta: moving.log_prob(theta) + 3.0, 2)
+    found = Pathwise(3, "sticking-the-landing")(model, q, FULL, np.random.default_rng(0))
+    np.testing.assert_allclose(flat(found.values), 0.0, atol=1e-13)
+    np.testing.assert_allclose(found.bound, 3.0, rtol=1e-13)
+
+
+def test_what_is_spent_is_of_all_components():
+    found = Pathwise(5)(MODEL, start(), FULL, np.random.default_rng(0))
+    assert found.evaluations == found.samples == 10
+    assert Score(7)(MODEL, start(), FULL, np.random.default_rng(0)).evaluations == 7
+
+
+@pytest.mark.parametrize("method", ["pathwise", "score"])
+@pytest.mark.parametrize("family", ["full", "mean-field"])
+def test_fit_climbs(method, family):
+    found = bqvi.fit(MODEL, None, method, start_from=start(), family=family, steps=60, samples=20, seed=0)
+    assert isinstance(found.q, GaussianMixture)
+    assert exact(found.q)[0] > exact(start(family == "full"))[0] + 0.02
+
+
+def test_a_fit_resumes_to_the_same_numbers(tmp_path):
+    settings = {"start_from": start(), "seed": 3}
+    whole = bqvi.fit(MODEL, None, "pathwise", steps=8, **settings)
+    half = bqvi.fit(MODEL, None, "pathwise", steps=4, **settings)
+    half.save(tmp_path / "half.npz")
+    for stored in (half, tmp_path / "half.npz"):
+        again = bqvi.fit(MODEL, None, "pathwise", steps=8, resume=stored, **settings)
+        np.testing.assert_array_equal(flat(again.q.unconstrained), flat(whole.q.unconstrained))
+
+
+def test_what_is_impossible_is_refused():
+    wide = GaussianMixture(np.full(2, 0.5), np.zeros((2, 3)), np.ones((2, 3)))
+    refused = [
+        (Score(5, entropy="analytic"), {}, "no closed form"),
+        (Pathwise(8, noise=Sobol(), errors=True), {}, "leave noise out"),
+        (IWAE(5), {}, "IWAE does not take"),
+        (BayesianQuadrature(), {}, "BayesianQuadrature does not take"),
+        (Pathwise(5), {"family": "point"}, "family is 'point'"),
+        (Pathwise(5), {"start_from": wide}, "D = 3"),
+        (Pathwise(5), {"geometry": Riemannian()}, "no retraction"),
+    ]
+    for estimator, settings, match in refused:
+        with pytest.raises((ValueError, bqvi.inference.FitError), match=match):
+            bqvi.fit(MODEL, None, estimator, **{"start_from": start(), "steps": 1, **settings})
+    for geometry in (Natural(), Riemannian(), TrustRegion()):
+        with pytest.raises(ValueError, match="GaussianMixture"):
+            geometry.check(start())
+    Euclidean({"weights": 0.1}).check(start())
+    with pytest.raises(TypeError, match="reparameterised"):
+        IWAE(5)(MODEL, start(), FULL, np.random.default_rng(0))
+
+
+def test_a_log_joint_that_moves_with_q_is_refused():
+    model = SoftmaxMixture(np.random.default_rng(0).standard_normal((20, 1)), 2)
+    d = model.dimension
+    q = GaussianMixture(np.full(2, 0.5), np.zeros((2, d)), np.ones((2, d)))
+    for estimator in (Pathwise(2), Score(5)):
+        with pytest.raises(TypeError, match="moves with q"):
+            estimator(model, q, FULL, np.random.default_rng(0))
