@@ -41,6 +41,10 @@ class Informed(Protocol):
         """
 
 
+BLUR = 0.35
+"""Standard deviation of what is added to nodes u, -u, on which every odd function is linear."""
+
+
 @runtime_checkable
 class Design(Protocol):
     """How nodes are chosen."""
@@ -78,7 +82,10 @@ class Sobol:
 
 @dataclass(frozen=True)
 class AntitheticOrthogonal:
-    """Pairs u, -u along random orthogonal frames, with lengths distributed as |N(0, I)|."""
+    """Pairs u, -u along random orthogonal frames, with lengths distributed as |N(0, I)|.
+
+    On n = 2 D of them every odd gradient is linear: intervals are then far too short (`Optimised`).
+    """
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
@@ -105,7 +112,7 @@ class Optimised:
     """
 
     lengthscale: float = 2.0
-    blur: float = 0.35
+    blur: float = BLUR
 
     def __post_init__(self) -> None:
         require_above("lengthscale", self.lengthscale, 0.0)
@@ -146,9 +153,9 @@ class IntegralVarianceReduction:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal where nothing is known yet."""
+        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where nothing is known yet."""
         if process is None:
-            return normal_frames(n, dimension, rng)
+            return _blurred_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
         shared, residual, block = process.candidates(pool)
         return pool[most_informative(shared, residual, n, JITTER, block)]
@@ -168,14 +175,19 @@ class UncertaintySampling:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal where nothing is known yet."""
+        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where nothing is known yet."""
         if process is None:
-            return normal_frames(n, dimension, rng)
+            return _blurred_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
         _, residual, block = process.candidates(pool)
         density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), block)
         weighted = density[:, None] * residual * density
         return pool[most_informative(weighted, weighted, n, JITTER, block)]
+
+
+def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    nodes: np.ndarray = normal_frames(n, dimension, rng) + BLUR * rng.standard_normal((n, dimension))
+    return nodes
 
 
 @lru_cache(maxsize=64)

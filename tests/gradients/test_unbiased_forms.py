@@ -157,6 +157,7 @@ def test_intervals_of_the_optimised_design_hold_an_odd_gradient(seed):
         return np.abs(error) / np.diagonal(process.standard_deviations().jacobian)
 
     assert np.median(missed(Optimised())) < 1.96
+    assert np.median(missed(IntegralVarianceReduction())) < 1.96
     assert np.median(missed(Optimised(blur=0.0))) > 20.0  # what the blur is for
 
 
