@@ -178,8 +178,8 @@ def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     if not is_moving(model) or not len(kept):
         return kept
     found = evaluate(model, q, batch, kept.points)
-    base = replace(kept.base, at=0)
-    return replace(kept, points=found.points, values=found.values, gradients=found.gradients, base=base)
+    anew = replace(kept, points=found.points, values=found.values, gradients=found.gradients)
+    return anew.without_process()
 
 
 def _gradient(

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.gradients.jackknife import block_residuals, inverse_of
-from bqvi.gradients.moment_covariance import of_function
+from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.value_process import ValueShape, spread_of, widened
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, slope_jacobian
@@ -117,15 +117,9 @@ class DerivativeProcess:
     def covariance(self) -> np.ndarray:
         """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
         explained, moved = self._explained(), self._moved()
-        prior = of_function(
-            self.points.shape[1],
-            self.shape.lengthscale,
-            self.shape.lengthscale**2,
-            self.shape.linear,
-            self.shape.quadratic,
-        )
-        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
-        return covariance
+        height = self.shape.lengthscale**2
+        prior = of_function(len(self.points.T), self.shape.lengthscale, height, *self.shape.trend)
+        return posterior(prior, self.scale, explained, moved)
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""

@@ -26,7 +26,7 @@ import scipy.linalg
 from bqvi.gradients import derivative_process
 from bqvi.gradients.derivative_process import derivative_functionals
 from bqvi.gradients.jackknife import block_residuals, inverse_of
-from bqvi.gradients.moment_covariance import of_function
+from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.value_process import ValueShape, spread_of, value_functionals, widened
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic
@@ -138,15 +138,9 @@ class JointProcess:
     def covariance(self) -> np.ndarray:
         """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
         explained, moved = self._solve(joint_functionals(self.points, self.shape)), self._moved()
-        prior = of_function(
-            self.points.shape[1],
-            self.shape.lengthscale,
-            self.shape.lengthscale**2,
-            self.shape.linear,
-            self.shape.quadratic,
-        )
-        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
-        return covariance
+        height = self.shape.lengthscale**2
+        prior = of_function(len(self.points.T), self.shape.lengthscale, height, *self.shape.trend)
+        return posterior(prior, self.scale, explained, moved)
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""

@@ -102,6 +102,10 @@ class Memory:
             fruitless=fruitless,
         )
 
+    def without_process(self) -> Memory:
+        """For values that are others now: what was made of the old ones is forgotten."""
+        return replace(self, process=None, base=replace(self.base, at=0))
+
     def require_signal(self) -> None:
         """Raise EvaluationError if the log joint is the same wherever it was evaluated."""
         enough = len(self) > 2 * self.points.shape[1]

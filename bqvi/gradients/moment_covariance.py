@@ -41,6 +41,20 @@ def of_function(
     return prior
 
 
+def posterior(prior: np.ndarray, scale: float, explained: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """Covariance of the flat moments, (F, F): the model's with the jackknife's.
+
+    Parameters
+    ----------
+    prior : / s^2, (F, F)
+    scale : s^2
+    explained : what independent observations of variance 1 tell of the moments, (m, F)
+    moved : how much each node moves them, (n, F)
+    """
+    covariance: np.ndarray = scale * (prior - explained.T @ explained) + moved.T @ moved
+    return covariance
+
+
 def of_outputs(outputs: np.ndarray, functionals: np.ndarray) -> np.ndarray:
     """Covariance of the flat moments, (F, F), where J is the symmetric part of X = (x_1, ..., x_D)^T.
 

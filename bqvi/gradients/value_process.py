@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.gradients.jackknife import inverse_of, residuals
-from bqvi.gradients.moment_covariance import of_function
+from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.whitened import Moments, remoteness
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, jacobian_variance, value_jacobian
 from bqvi.quadrature.positive_definite import cholesky
@@ -36,6 +36,11 @@ class ValueShape:
     """b1."""
     quadratic: float
     """b2."""
+
+    @property
+    def trend(self) -> tuple[float, float]:
+        """b1 and b2."""
+        return self.linear, self.quadratic
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +139,8 @@ class ValueProcess:
     def covariance(self) -> np.ndarray:
         """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
         explained, moved = self.solve(value_functionals(self.points, self.shape)), self._moved()
-        prior = of_function(
-            self.points.shape[1], self.shape.lengthscale, 1.0, self.shape.linear, self.shape.quadratic
-        )
-        covariance: np.ndarray = self.scale * (prior - explained.T @ explained) + moved.T @ moved
-        return covariance
+        prior = of_function(len(self.points.T), self.shape.lengthscale, 1.0, *self.shape.trend)
+        return posterior(prior, self.scale, explained, moved)
 
     def model_deviations(self) -> Moments:
         """The model's posterior standard deviations of the moments `here`."""

@@ -8,7 +8,9 @@ from numpy.testing import assert_allclose
 import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, ControlVariate
+from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
+from bqvi.gradients.whitened import Frame
 from bqvi.models.softmax_mixture import SoftmaxMixture
 
 RNG = np.random.default_rng(0)
@@ -93,3 +95,17 @@ def test_there_is_no_log_joint_without_q():
         ControlVariate().start(MODEL, START)
     with pytest.raises(ValueError, match="n_components"):
         SoftmaxMixture(X, 1)
+
+
+def test_the_process_is_of_the_log_joint_of_now():
+    """A q that hardly moves would let a process serve on; this one's observations are others at each q."""
+    estimator, rng = BayesianQuadrature(), np.random.default_rng(0)
+    memory, batch = estimator.start(MODEL, START), Batch(None, 0)
+    for step in range(12):
+        q = Gaussian(START.mean + 1e-3 * step, START.covariance)
+        seen = estimator(MODEL, q, batch, rng, memory)
+        memory = seen.memory
+        found = evaluate(MODEL, q, batch, memory.points)
+        frame = Frame.of(q)
+        expected = found.gradients @ frame.scale + frame.whiten(found.points)
+        assert_allclose(seen.surrogate.targets, expected, rtol=1e-9, atol=1e-9)
