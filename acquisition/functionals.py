@@ -10,26 +10,42 @@ gradient, takes off tr(c_j^T V_j^-1 c_j).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 
-def most_informative(
-    shared: np.ndarray, residual: np.ndarray, n: int, noise: float, block: int = 1
-) -> list[int]:
-    """Return the indices of n of C candidates, greedily; O(n C B (C B + F)).
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What is known of the numbers that C candidates would show, B each, one candidate after the other."""
 
-    Parameters
-    ----------
-    shared : (C B, F), covariances of the candidates' numbers with the functionals.
-    residual : (C B, C B), covariances of these numbers with one another.
-    n : at most C.
-    noise : variance of an observation, in units of f's.
-    block : B >= 1, how many numbers each candidate shows, one after the other.
+    shared: np.ndarray
+    """Their covariances with the functionals, (C B, F)."""
+    variances: np.ndarray
+    """(C B,)."""
+    columns: Callable[[Any], np.ndarray]
+    """Those of an index or a slice, of their covariances with one another, (C B, C B)."""
+    block: int = 1
+    """B."""
+
+    @classmethod
+    def of(cls, shared: np.ndarray, covariance: np.ndarray, block: int = 1) -> Candidates:
+        """From all the covariances, (C B, F) and (C B, C B)."""
+        return cls(shared, np.einsum("ii->i", covariance), lambda which: covariance[:, which], block)
+
+
+def most_informative(candidates: Candidates, n: int, noise: float) -> list[int]:
+    """Return the indices of n <= C candidates, greedily; O(n C B (C B + F)).
+
+    ``noise`` is the variance of an observation, in units of f's. With B = 1 no more than n - 1 columns of the
+    candidates' covariances are asked for.
     """
-    if block > 1:
-        return _most_informative_blocks(shared, residual, n, noise, block)
+    if candidates.block > 1:
+        return _most_informative_blocks(candidates, n, noise)
     chosen: list[int] = []
-    variance, columns = np.einsum("ii->i", residual), list[np.ndarray]()
+    shared, variance, columns = candidates.shared, candidates.variances, list[np.ndarray]()
     for _ in range(n):
         noisy = np.maximum(variance, 0.0) + noise
         gains = np.einsum("cf,cf->c", shared, shared) / noisy
@@ -38,7 +54,7 @@ def most_informative(
         chosen.append(best)
         if len(chosen) == n:
             break
-        column = residual[:, best] - sum(c[best] * c for c in columns)
+        column = candidates.columns(best) - sum(c[best] * c for c in columns)
         shared = shared - (column / noisy[best])[:, None] * shared[best]
         column = column / np.sqrt(noisy[best])
         variance = variance - column * column
@@ -46,10 +62,9 @@ def most_informative(
     return chosen
 
 
-def _most_informative_blocks(
-    shared: np.ndarray, residual: np.ndarray, n: int, noise: float, block: int
-) -> list[int]:
+def _most_informative_blocks(candidates: Candidates, n: int, noise: float) -> list[int]:
     """`most_informative` for B > 1: divisions by a variance become solves with a (B, B) matrix."""
+    shared, residual, block = candidates.shared, candidates.columns(slice(None)), candidates.block
     count, chosen = len(shared) // block, list[int]()
     every = np.arange(count)
     for _ in range(n):

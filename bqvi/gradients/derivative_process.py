@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from acquisition.functionals import Candidates
 from bqvi.gradients.jackknife import block_residuals, inverse_of
 from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.value_process import ValueShape, spread_of, widened
@@ -88,15 +89,15 @@ class DerivativeProcess:
         d = self.points.shape[1]
         return self.moments(np.zeros(d), np.eye(d))
 
-    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """For (C, D) points: posterior covariances / s^2 of C D numbers with the functionals, one another."""
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """What is known / s^2 of y at (C, D) points, D numbers each."""
         m, d = self.points.shape
         joint = derivative_kernel(np.concatenate([self.points, pool]), self.shape)
         half = scipy.linalg.lapack.dtrtrs(self.factor, joint[: m * d, m * d :], lower=1)[0]
         known = derivative_functionals(self.points, self.shape)
         explained = half.T @ scipy.linalg.lapack.dtrtrs(self.factor, known, lower=1)[0]
         shared = derivative_functionals(pool, self.shape) - explained
-        return shared, joint[m * d :, m * d :] - half.T @ half, d
+        return Candidates.of(shared, joint[m * d :, m * d :] - half.T @ half, d)
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.optimize
 
 from acquisition.designs import normal_frames, normal_sobol, random_rotation
-from acquisition.functionals import most_informative
+from acquisition.functionals import Candidates, most_informative
 from bqvi.checks import require_above, require_at_least, require_integer
 from bqvi.gradients.gradient_kernel import Shape
 from bqvi.gradients.gradient_process import GradientProcess
@@ -34,11 +34,8 @@ from bqvi.gradients.observed import JITTER
 class Informed(Protocol):
     """A process that knows what candidates would tell it."""
 
-    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """Posterior covariances of what (C, D) points show: with the functionals, with one another.
-
-        (C B, F), (C B, C B) and B, how many numbers a point shows.
-        """
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """What is known of what (C, D) points would show."""
 
 
 BLUR = 0.35
@@ -157,8 +154,7 @@ class IntegralVarianceReduction:
         if process is None:
             return _blurred_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
-        shared, residual, block = process.candidates(pool)
-        return pool[most_informative(shared, residual, n, JITTER, block)]
+        return pool[most_informative(process.candidates(pool), n, JITTER)]
 
 
 @dataclass(frozen=True)
@@ -179,10 +175,10 @@ class UncertaintySampling:
         if process is None:
             return _blurred_frames(n, dimension, rng)
         pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
-        _, residual, block = process.candidates(pool)
-        density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), block)
-        weighted = density[:, None] * residual * density
-        return pool[most_informative(weighted, weighted, n, JITTER, block)]
+        known = process.candidates(pool)
+        density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), known.block)
+        weighted = density[:, None] * known.columns(slice(None)) * density
+        return pool[most_informative(Candidates.of(weighted, weighted, known.block), n, JITTER)]
 
 
 def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,13 @@ class Shape:
             kernel += inner
         return kernel
 
+    def variances(self, places: Places) -> np.ndarray:
+        """The diagonal of ``covariance`` of m points with themselves, (m,)."""
+        bending = 2.0 * self.quadratic * self.lengthscale**4 * np.square(places.halved)
+        squares = np.einsum("nd,nd->n", places.points, places.points)
+        variances: np.ndarray = 1.0 + self.constant + self.linear * squares + bending
+        return variances
+
 
 @dataclass(frozen=True, eq=False)
 class Places:
@@ -81,6 +89,11 @@ class Places:
         """(m, D) points."""
         scaled = shape.bent(points) / shape.lengthscale
         return cls(points, scaled, 0.5 * np.einsum("nd,nd->n", scaled, scaled))
+
+    def at(self, index: Any) -> Places:
+        """One of them, or some."""
+        which = [index] if isinstance(index, int) else index
+        return Places(self.points[which], self.scaled[which], self.halved[which])
 
     def joined(self, others: Places) -> Places:
         """With further ones."""

@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from acquisition.functionals import Candidates
 from bqvi.gradients.gradient_kernel import Functionals, Places, Shape
 from bqvi.gradients.moment_covariance import of_outputs
 from bqvi.gradients.observed import JITTER, Observed, Prior
@@ -44,6 +46,8 @@ class GradientProcess:
     """Of q."""
     shared: np.ndarray
     """C, (m, 1 + D)."""
+    explained: np.ndarray
+    """W c, (m, 1 + D): what each observation tells of the functionals, after those before."""
 
     @classmethod
     def of(
@@ -65,8 +69,10 @@ class GradientProcess:
     def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
         """With (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
         places = Places.of(points, self.observed.prior.shape)
+        observed = self.observed.extended(places, targets)
         shared = np.concatenate([self.shared, self.functionals.covariances(places)])
-        return GradientProcess(self.observed.extended(places, targets), self.functionals, shared)
+        explained = np.concatenate([self.explained, observed.whitening[len(self.shared) :] @ shared])
+        return GradientProcess(observed, self.functionals, shared, explained)
 
     @property
     def points(self) -> np.ndarray:
@@ -89,12 +95,6 @@ class GradientProcess:
         between = prior.shape.covariance(Places.of(points, prior.shape), self.observed.places)
         mean: np.ndarray = between @ self.observed.weights
         return mean + prior.slope * points
-
-    @cached_property
-    def explained(self) -> np.ndarray:
-        """W c, (m, 1 + D): what each observation tells of the functionals, after those before."""
-        explained: np.ndarray = self.observed.whitening @ self.shared
-        return explained
 
     @cached_property
     def here(self) -> Moments:
@@ -139,17 +139,23 @@ class GradientProcess:
             shape.quadratic * shape.lengthscale**4 * bend.reshape(d, d, d),
         )
 
-    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """For (C, D) points in q's units: covariances / s^2 with the functionals, with one another, and 1.
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """What is known / s^2 of y at (C, D) points in q's units.
 
-        Posterior ones; the functionals are one output's, (C, 1 + D). Var E[y_i] counts D times (`designs`).
+        The functionals are one output's, (C, 1 + D). Var E[y_i] counts D times (`designs`).
         """
         shape = self.observed.prior.shape
         places = Places.of(self.functionals.q.points(pool), shape)
         half = self.observed.between(places)
         shared = self.functionals.covariances(places) - half.T @ self.explained
         shared[:, 0] *= np.sqrt(pool.shape[1])
-        return shared, shape.covariance(places, places) - half.T @ half, 1
+
+        def columns(which: Any) -> np.ndarray:
+            told: np.ndarray = half.T @ half[:, which]
+            return shape.covariance(places, places.at(which)).reshape(told.shape) - told
+
+        variances = shape.variances(places) - np.einsum("mc,mc->c", half, half)
+        return Candidates(shared, variances, columns)
 
     def functional_covariance(self) -> np.ndarray:
         """Posterior covariance of (E[y_i], E[y_i e]), (1 + D, 1 + D), the same for every output i."""
@@ -194,4 +200,5 @@ class GradientProcess:
 
 def _under(observed: Observed, q: Frame) -> GradientProcess:
     functionals = Functionals(observed.prior.shape, q)
-    return GradientProcess(observed, functionals, functionals.covariances(observed.places))
+    shared = functionals.covariances(observed.places)
+    return GradientProcess(observed, functionals, shared, observed.whitening @ shared)

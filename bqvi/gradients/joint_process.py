@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from acquisition.functionals import Candidates
 from bqvi.gradients import derivative_process
 from bqvi.gradients.derivative_process import derivative_functionals
 from bqvi.gradients.jackknife import block_residuals, inverse_of
@@ -107,14 +108,14 @@ class JointProcess:
         d = self.points.shape[1]
         return self.moments(np.zeros(d), np.eye(d))
 
-    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """For (C, D) points: posterior covariances / s^2 of C (1 + D) numbers, as `designs` wants them."""
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """What is known / s^2 of (psi, y) at (C, D) points, 1 + D numbers each."""
         m, width = len(self.points), 1 + pool.shape[1]
         joint = joint_kernel(np.concatenate([self.points, pool]), self.shape)
         half = self._solve(joint[: m * width, m * width :])
         explained = half.T @ self._solve(joint_functionals(self.points, self.shape))
         shared = joint_functionals(pool, self.shape) - explained
-        return shared, joint[m * width :, m * width :] - half.T @ half, width
+        return Candidates.of(shared, joint[m * width :, m * width :] - half.T @ half, width)
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""

@@ -20,6 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
+from acquisition.functionals import Candidates
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_kernel
@@ -81,10 +82,10 @@ class MixtureGradient:
         parts = np.split(np.sqrt(variances), ends)
         return tuple(p.reshape(np.shape(u)) for p, u in zip(parts, self.q.unconstrained, strict=True))
 
-    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """For (C, D) points: covariances / s^2 with the functionals, one another; how many a point.
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """What is known / s^2 of what (C, D) points show.
 
-        They are posterior ones, functionals in units of their component, times its weight: nats for a step of
+        The functionals are in units of their component, times its weight: nats for a step of
         one standard deviation.
         """
         process = self.process
@@ -93,7 +94,8 @@ class MixtureGradient:
         gram = _gram(process, both)
         half = solve_lower(process.factor, gram[:rows, rows:])
         shared = self._observed(pool) - half.T @ self._told
-        return self._by_component(shared), gram[rows:, rows:] - half.T @ half, rows // len(process.points)
+        left = gram[rows:, rows:] - half.T @ half
+        return Candidates.of(self._by_component(shared), left, rows // len(process.points))
 
     @cached_property
     def _roots(self) -> np.ndarray:

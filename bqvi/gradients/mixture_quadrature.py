@@ -171,8 +171,8 @@ class MixtureQuadrature:
         noise[rows, own] = _SPREAD * rng.standard_normal((self.candidates, q.dimension))
         pool = np.asarray(q.strata(noise))[rows, own]
         frame = kept.known.base.frame
-        shared, residual, block = MixtureGradient(process, frame, q).candidates(frame.whiten(pool))
-        return pool[most_informative(shared, residual, self.nodes, JITTER, block)]
+        candidates = MixtureGradient(process, frame, q).candidates(frame.whiten(pool))
+        return pool[most_informative(candidates, self.nodes, JITTER)]
 
     def _learnt(
         self, model: Any, q: GaussianMixture, found: Evaluations, kept: MixtureMemory

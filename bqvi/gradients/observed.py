@@ -13,13 +13,12 @@ the jackknife wants, is that of its columns' squares. The jitter bounds the cond
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.gradient_kernel import Places, Shape
-from bqvi.quadrature.positive_definite import cholesky, triangular_inverse
+from bqvi.quadrature.positive_definite import cholesky, lower_product, triangular_inverse
 
 JITTER = 1e-6
 """On the diagonal of K / s^2; 1e-4 costs an order of magnitude where gradients are exact."""
@@ -54,6 +53,10 @@ class Observed:
     """W, lower triangular, (m, m)."""
     half: np.ndarray
     """W of Y less its prior mean, (m, D)."""
+    weights: np.ndarray
+    """alpha = K^-1 Y s^2, (m, D)."""
+    inverse_diagonal: np.ndarray
+    """Of K^-1 s^2, (m,)."""
 
     @classmethod
     def of(cls, prior: Prior, points: np.ndarray, targets: np.ndarray) -> Observed:
@@ -62,8 +65,10 @@ class Observed:
         doubts = Doubts.of(points, above, prior.shape.directions)
         gram = prior.shape.covariance(places, places)
         np.einsum("ii->i", gram)[:] += prior.jitter * doubts.noise(points, above)
-        whitening = triangular_inverse(cholesky(gram))
-        return cls(prior, places, targets, doubts, whitening, whitening @ above)
+        whitening = np.ascontiguousarray(triangular_inverse(cholesky(gram)))
+        half = whitening @ above
+        precisions = np.einsum("nm,nm->m", whitening, whitening)
+        return cls(prior, places, targets, doubts, whitening, half, whitening.T @ half, precisions)
 
     def extended(self, new: Places, targets: np.ndarray) -> Observed:
         """With n more observations: rows are added to W, O(m^2 n)."""
@@ -75,9 +80,13 @@ class Observed:
         last = triangular_inverse(cholesky(gram))
         whitening = np.zeros((m + n, m + n))
         whitening[:m, :m] = self.whitening
-        whitening[m:, :m] = -(last @ cross.T) @ self.whitening
-        whitening[m:, m:] = last
+        rows = whitening[m:]
+        rows[:, :m] = -(last @ cross.T) @ self.whitening
+        rows[:, m:] = last
         told = last @ (above - cross.T @ self.half)
+        weights, precisions = rows.T @ told, np.einsum("nm,nm->m", rows, rows)
+        weights[:m] += self.weights
+        precisions[:m] += self.inverse_diagonal
         return Observed(
             prior,
             self.places.joined(new),
@@ -85,24 +94,13 @@ class Observed:
             self.doubts,
             whitening,
             np.concatenate([self.half, told]),
+            weights,
+            precisions,
         )
 
     def between(self, places: Places) -> np.ndarray:
         """W k of n further places, (m, n): their inner products are what is known of them."""
-        told: np.ndarray = self.whitening @ self.prior.shape.covariance(self.places, places)
-        return told
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """alpha = K^-1 Y s^2, (m, D)."""
-        weights: np.ndarray = self.whitening.T @ self.half
-        return weights
-
-    @cached_property
-    def inverse_diagonal(self) -> np.ndarray:
-        """Of K^-1 s^2, (m,)."""
-        diagonal: np.ndarray = np.einsum("nm,nm->m", self.whitening, self.whitening)
-        return diagonal
+        return lower_product(self.whitening, self.prior.shape.covariance(self.places, places))
 
     @property
     def scale(self) -> float:

@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from acquisition.functionals import Candidates
 from bqvi.gradients.jackknife import inverse_of, residuals
 from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.whitened import Moments, remoteness
@@ -110,12 +111,12 @@ class ValueProcess:
         d = self.points.shape[1]
         return self.moments(np.zeros(d), np.eye(d))
 
-    def candidates(self, pool: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """For (C, D) points: posterior covariances / s^2 with the functionals, with one another, and 1."""
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """What is known / s^2 of psi at (C, D) points."""
         half = self.solve(value_kernel(self.points, pool, self.shape))
         explained = half.T @ self.solve(value_functionals(self.points, self.shape))
         residual = value_kernel(pool, pool, self.shape) - half.T @ half
-        return value_functionals(pool, self.shape) - explained, residual, 1
+        return Candidates.of(value_functionals(pool, self.shape) - explained, residual)
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""

@@ -31,6 +31,19 @@ def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factor, inverse
 
 
+def lower_product(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """L R of a lower triangular L (m, m) in C's order and R (m, n); R may be overwritten.
+
+    For many columns: of a few, or of small matrices, the general product is as fast.
+    """
+    if len(lower) <= _SMALL:
+        product: np.ndarray = lower @ right
+        return product
+    # transposes are in the order that BLAS wants: R^T L^T
+    turned: np.ndarray = scipy.linalg.blas.dtrmm(1.0, lower.T, right.T, side=1, lower=0, overwrite_b=1)
+    return turned.T
+
+
 def triangular_inverse(lower: np.ndarray) -> np.ndarray:
     """C^-1 of a lower triangular C, (m, m).
 

@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 import gp
-from acquisition.functionals import most_informative
+from acquisition.functionals import Candidates, most_informative
 from bqvi.quadrature.expectation import expectation
 from bqvi.quadrature.kernel_sums import KernelSum, Quadratic
 from gp.measures import Gaussian, GaussianMixture
@@ -90,7 +90,7 @@ def test_greedy_choice_is_what_conditioning_anew_would_choose():
     rng = np.random.default_rng(2)
     root = rng.standard_normal((12, 15))
     joint = root @ root.T  # of 9 candidates and 3 functionals
-    chosen = most_informative(joint[:9, 9:], joint[:9, :9], 3, 1e-6)
+    chosen = most_informative(Candidates.of(joint[:9, 9:], joint[:9, :9]), 3, 1e-6)
 
     def left(points):
         gram = joint[np.ix_(points, points)] + 1e-6 * np.eye(len(points))
@@ -107,7 +107,7 @@ def test_greedy_choice_of_blocks_is_that_of_conditioning_on_whole_blocks():
     rng = np.random.default_rng(3)
     root = rng.standard_normal((15, 20))
     joint = root @ root.T  # of 6 candidates of 2 numbers, and 3 functionals
-    chosen = most_informative(joint[:12, 12:], joint[:12, :12], 3, 1e-6, block=2)
+    chosen = most_informative(Candidates.of(joint[:12, 12:], joint[:12, :12], 2), 3, 1e-6)
 
     def left(candidates):
         points = [2 * j + b for j in candidates for b in range(2)]
