@@ -49,12 +49,15 @@ def most_informative(candidates: Candidates, n: int, noise: float) -> list[int]:
     for _ in range(n):
         noisy = np.maximum(variance, 0.0) + noise
         gains = np.einsum("cf,cf->c", shared, shared) / noisy
-        gains[chosen] = -1.0
+        for index in chosen:
+            gains[index] = -1.0
         best = int(gains.argmax())
         chosen.append(best)
         if len(chosen) == n:
             break
-        column = candidates.columns(best) - sum(c[best] * c for c in columns)
+        column = candidates.columns(best)
+        for before in columns:
+            column = column - before[best] * before
         shared = shared - (column / noisy[best])[:, None] * shared[best]
         column = column / np.sqrt(noisy[best])
         variance = variance - column * column
