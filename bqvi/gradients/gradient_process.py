@@ -31,6 +31,7 @@ import numpy as np
 
 from acquisition.functionals import Candidates
 from bqvi.gradients.gradient_kernel import Functionals, Places, Shape
+from bqvi.gradients.jackknife import mean_square
 from bqvi.gradients.moment_covariance import of_outputs
 from bqvi.gradients.observed import JITTER, Observed, Prior
 from bqvi.gradients.whitened import Frame, Moments
@@ -167,13 +168,13 @@ class GradientProcess:
         within, observed = self.model_deviations(), self.observed
         left = (observed.weights / observed.inverse_diagonal[:, None]) @ self.functionals.q.scale
         rules = observed.whitening.T @ self.explained
-        squares, rules2 = np.square(left), np.square(rules)
-        mean = np.square(within.mean) + rules2[:, 0] @ squares
+        squares, bias = np.square(left).T @ np.square(rules), left.T @ rules
+        mean = np.square(within.mean) + squares[:, 0] + np.square(bias[:, 0])
         # node i moves J_jk by (w_ij r_ik + w_ik r_ij) / 2
         crossed = left.T * rules[:, 1:].T
-        parallel = squares.T @ rules2[:, 1:]
-        moved = 0.25 * (parallel + parallel.T + 2.0 * crossed @ crossed.T)
-        return Moments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + moved))
+        moved = squares[:, 1:] + squares[:, 1:].T + 2.0 * crossed @ crossed.T
+        moved += np.square(bias[:, 1:] + bias[:, 1:].T)
+        return Moments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + 0.25 * moved))
 
     def covariance(self) -> np.ndarray:
         """Of the moments `here`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
@@ -184,7 +185,7 @@ class GradientProcess:
         turned = left[:, rows] * rules[:, 1 + columns] + left[:, columns] * rules[:, 1 + rows]
         moved = np.concatenate([left * rules[:, :1], 0.5 * turned], 1)  # how much each node moves them
         model = of_outputs(scale.T @ scale, self.functional_covariance())
-        covariance: np.ndarray = model + moved.T @ moved
+        covariance: np.ndarray = model + mean_square(moved)
         return covariance
 
     def model_deviations(self) -> Moments:

@@ -24,7 +24,7 @@ from acquisition.functionals import Candidates
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
 from bqvi.gradients.derivative_process import DerivativeProcess, derivative_kernel
-from bqvi.gradients.jackknife import block_residuals, inverse_of
+from bqvi.gradients.jackknife import block_residuals, inverse_of, mean_square
 from bqvi.gradients.joint_process import JointProcess, constant_basis, joint_kernel
 from bqvi.gradients.mixture_expectation import MixtureExpectation, mixture_expectation
 from bqvi.gradients.mixture_functionals import Functionals
@@ -72,7 +72,7 @@ class MixtureGradient:
     def covariance(self) -> np.ndarray:
         """`model_covariance` and the jackknife's, (P, P)."""
         moved = self._pulled(self._moved)
-        covariance: np.ndarray = self.model_covariance + moved.T @ moved
+        covariance: np.ndarray = self.model_covariance + mean_square(moved)
         return covariance
 
     def standard_errors(self) -> Values:

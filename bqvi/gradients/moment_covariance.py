@@ -3,10 +3,10 @@
 Flat, the moments of `whitened` are x = (E[y], lower triangle of J row by row), F = D + D (D + 1) / 2 numbers.
 Their covariance is that of the model and the jackknife's (`jackknife`) together,
 
-    C = Cov(x | observations) + sum_n delta_n delta_n^T,      delta_n = x - x_(-n),
+    C = Cov(x | observations) + sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T,
 
-whose diagonal is that of `Surrogate.standard_deviations` squared. The natural gradient is linear in them:
-with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G mu, G), it is A x, and its covariance A C A^T.
+with delta_n = x - x_(-n), whose diagonal is that of `Surrogate.standard_deviations` squared. The natural
+gradient is linear in them: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G mu, G), it is A x, and its covariance A C A^T.
 
 Under N(0, I) a function with kernel v exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2 has, less
 its scale, E[grad psi] and E[Hessian psi] that are uncorrelated (one is odd, one even), and
@@ -24,6 +24,7 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.arrays import Values
+from bqvi.gradients.jackknife import mean_square
 from bqvi.gradients.whitened import Frame
 from bqvi.quadrature.kernel_sums import jacobian_variance
 
@@ -51,7 +52,7 @@ def posterior(prior: np.ndarray, scale: float, explained: np.ndarray, moved: np.
     explained : what independent observations of variance 1 tell of the moments, (m, F)
     moved : how much each node moves them, (n, F)
     """
-    covariance: np.ndarray = scale * (prior - explained.T @ explained) + moved.T @ moved
+    covariance: np.ndarray = scale * (prior - explained.T @ explained) + mean_square(moved)
     return covariance
 
 

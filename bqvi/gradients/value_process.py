@@ -173,7 +173,7 @@ def value_functionals(points: np.ndarray, shape: ValueShape) -> np.ndarray:
 def widened(within: Moments, moved: np.ndarray) -> Moments:
     """Standard deviations with the jackknife's: ``moved`` (m, D + D (D + 1) / 2) are the changes by node."""
     d = len(within.mean)
-    extra = np.square(moved).sum(0)
+    extra = np.square(moved).sum(0) + np.square(moved.sum(0))
     jacobian = np.square(within.jacobian)
     rows, columns = np.tril_indices(d)
     jacobian[rows, columns] += extra[d:]

@@ -46,10 +46,11 @@ def flat(moments):
 
 
 def jackknife(process, without):
-    """Of refits, each without one node."""
+    """Variance and squared bias, of refits, each without one node."""
     every = np.arange(len(process.points))
     changes = [flat(process.here) - flat(without(np.delete(every, i)).here) for i in every]
-    return np.transpose(changes) @ np.array(changes)
+    bias = np.sum(changes, 0)
+    return np.transpose(changes) @ np.array(changes) + np.outer(bias, bias)
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
@@ -140,20 +141,20 @@ def covered(estimator, name, repetitions, quantile=1.96, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("process", "name", "bar"),
+    ("process", "name", "n", "bar"),
     [
-        ("derivative", "banana", 0.9),
-        ("joint", "banana", 0.9),
-        ("separable", "logistic", 0.9),
-        ("derivative", "logistic", 0.9),
-        # outputs that know nothing of one another, and a quartic whose tails n nodes do not show: .88 in 120
-        # repetitions, .45 of the entry of theta_1^2, in whitened units as in the gradient's
-        ("separable", "banana", 0.8),
+        ("derivative", "banana", 12, 0.9),
+        ("joint", "banana", 12, 0.9),
+        ("separable", "logistic", 12, 0.9),
+        ("derivative", "logistic", 12, 0.9),
+        ("separable", "banana", 12, 0.9),
+        # a quartic whose tails n nodes do not show: .84 in 90 repetitions, .78 without the jackknife's bias
+        ("separable", "banana", 50, 0.8),
     ],
 )
-def test_intervals_of_quadrature_hold_the_gradient(process, name, bar):
-    """In the units of dL/dmu, at n = 12 independent nodes, on average over entries and 30 repetitions."""
-    estimator = BayesianQuadrature(12, Independent(), memory=0, process=process, errors=True)
+def test_intervals_of_quadrature_hold_the_gradient(process, name, n, bar):
+    """In the units of dL/dmu, at n independent nodes, on average over entries and 30 repetitions."""
+    estimator = BayesianQuadrature(n, Independent(), memory=0, process=process, errors=True)
     assert covered(estimator, name, 30) >= bar
 
 
