@@ -153,7 +153,8 @@ class GradientProcess:
 
         def columns(which: Any) -> np.ndarray:
             told: np.ndarray = half.T @ half[:, which]
-            return shape.covariance(places, places.at(which)).reshape(told.shape) - told
+            left: np.ndarray = shape.covariance(places, places.at(which)).reshape(told.shape) - told
+            return left
 
         variances = shape.variances(places) - np.einsum("mc,mc->c", half, half)
         return Candidates(shared, variances, columns)

@@ -6,7 +6,8 @@ Their covariance is that of the model and the jackknife's (`jackknife`) together
     C = Cov(x | observations) + sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T,
 
 with delta_n = x - x_(-n), whose diagonal is that of `Surrogate.standard_deviations` squared. The natural
-gradient is linear in them: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G mu, G), it is A x, and its covariance A C A^T.
+gradient is linear in them: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G mu, G), it is A x,
+and its covariance A C A^T.
 
 Under N(0, I) a function with kernel v exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2 has, less
 its scale, E[grad psi] and E[Hessian psi] that are uncorrelated (one is odd, one even), and
