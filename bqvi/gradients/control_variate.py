@@ -36,10 +36,8 @@ _REFIT_GROWTH = 1.1
 class FaultyNodeError(EvaluationError):
     """A node at which the log joint has no value: leaving it out would bias the estimate."""
 
-    def __init__(self, fault: str, memory: Memory | None) -> None:
+    def __init__(self, fault: str) -> None:
         super().__init__(f"the log joint {fault}; leaving nodes out would bias the estimate")
-        self.memory = memory
-        """With the round's good evaluations, which are paid for; None if there were none."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,7 @@ class ControlVariate:
         nodes = rng.standard_normal((self.samples, len(frame.mean)))
         found = evaluate(model, q, batch, frame.points(nodes))
         if found.faults:
-            kept = None if memory is None or not found.good.any() else memory.joined(found)
-            raise FaultyNodeError(found.faults[0], kept)
+            raise FaultyNodeError(found.faults[0])
         targets = found.gradients @ frame.scale + nodes
         if memory is None:
             moments, missed = _cross_fitted(nodes, targets)

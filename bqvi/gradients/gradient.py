@@ -9,7 +9,8 @@ Two kinds of gradients come out, and a geometry takes either:
 
 An estimator may keep what it has evaluated, because the log joint stays the same while q moves. It then has
 a `start`, takes the memory of the step before, and hands back a new one in its gradient: arrays and numbers,
-so that a run can be saved and resumed to the same numbers.
+so that a run can be saved and resumed to the same numbers. A step that fails hands back nothing; what it had
+evaluated is in the batch's ledger, and the memory of the step before takes it in (`rescued`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bqvi.models.data import Data
 from gp.arrays import Array
 
 if TYPE_CHECKING:
+    from bqvi.gradients.evaluations import Evaluations
     from bqvi.gradients.whitened import Surrogate
 
 
@@ -41,6 +43,8 @@ class Batch:
     """(S,); None means all ones: the rows are all the data."""
     combination: Combination | None = None
     """Where the strategy wants the rows' gradients one by one, and sums them itself."""
+    ledger: list[Evaluations] | None = None
+    """What the step has paid for, which outlives a failure of the step; None where nothing is kept."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,19 @@ class Estimator(Protocol):
         """The gradient at q."""
 
 
+class Rescuing(Protocol):
+    """A memory that a failed step need not leave as it was."""
+
+    def rescued(self, found: Evaluations) -> Any:
+        """With what the step had evaluated."""
+
+
 @runtime_checkable
 class RememberingEstimator(Estimator, Protocol):
     """An estimator whose evaluations outlive the step."""
 
     def start(self, model: Any, q: Any) -> Any:
-        """The memory before the first step: arrays and numbers in a record, or None to keep nothing."""
+        """The memory before the first step: arrays and numbers in a `Rescuing` record, or None for none."""
 
     def __call__(
         self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None

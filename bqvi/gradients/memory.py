@@ -93,13 +93,19 @@ class Memory:
                 f"{len(found.faults)} points: it {reasons}. The {len(self)} good evaluations before are in "
                 "state.memory. Start q where the log joint is finite, or guard it"
             )
+        return replace(self._longer(found), fruitless=fruitless)
+
+    def rescued(self, found: Evaluations) -> Memory:
+        """With the evaluations of a round that came to no end: no process has seen them."""
+        return self._longer(found).without_process()
+
+    def _longer(self, found: Evaluations) -> Memory:
         return replace(
             self,
             points=np.concatenate([self.points, found.points]),
             values=np.concatenate([self.values, found.values]),
             gradients=np.concatenate([self.gradients, found.gradients]),
             faults=self.faults + len(found.faults),
-            fruitless=fruitless,
         )
 
     def without_process(self) -> Memory:

@@ -148,6 +148,11 @@ def fit(
         The run failed (a log joint that raised or was not finite); carries the fit so far.
     FitInterrupted
         Ctrl-C; carries the fit so far.
+
+    Another `BaseException`, such as the ``SystemExit`` of a signal's handler, passes as it is, with the fit
+    so far as its attribute ``fit``. However a run ends, that has every good evaluation of an estimator with
+    memory, those of the round that was cut short among them: all calls that returned, so a log joint that
+    takes minutes should take one point a call (``vectorised=False``).
     """
     require_one_of("family", family, starting.FAMILIES)
     require_integer("starts", starts, 1)
@@ -256,6 +261,9 @@ def _drive(job: _Job, state: State, trace: Trace) -> Fit:
                     "large, lower the schedule's scale"
                 )
             raise FitError(message, _finish(job, reached, rows, "failed")) from error
+        except BaseException as stop:  # not ours to change
+            stop.fit = _finish(job, reached, rows, "interrupted")  # type: ignore[attr-defined]
+            raise
     return _finish(job, reached, rows, reason or "steps")
 
 

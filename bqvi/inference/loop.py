@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from bqvi.inference.trace import Recorder, Row
 from bqvi.models.conjugate import PerDatumModel
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import to_numpy
+
+if TYPE_CHECKING:
+    from bqvi.gradients.evaluations import Evaluations
 
 
 @dataclass(frozen=True)
@@ -193,9 +196,14 @@ def gives_none(problem: Problem) -> str:
     )
 
 
-def gradient_at(problem: Problem, state: State) -> tuple[Gradient, Drawn]:
-    """The gradient of the next mini-batch, and what `advance` wants of that."""
-    drawn = _next_batch(problem, state)
+def gradient_at(
+    problem: Problem, state: State, ledger: list[Evaluations] | None = None
+) -> tuple[Gradient, Drawn]:
+    """The gradient of the next mini-batch, and what `advance` wants of that.
+
+    In ``ledger`` is what an estimator with memory has paid for, also if it fails.
+    """
+    drawn = _next_batch(problem, state, ledger)
     return _estimated(problem, state, drawn.batch), drawn
 
 
@@ -207,9 +215,9 @@ def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
     return remembering(problem.model, state.q, batch, state.rng, state.memory)
 
 
-def _next_batch(problem: Problem, state: State) -> Drawn:
+def _next_batch(problem: Problem, state: State, ledger: list[Evaluations] | None) -> Drawn:
     if problem.minibatch is None:
-        return Drawn(Batch(problem.data, n_rows(problem.data)))
+        return Drawn(Batch(problem.data, n_rows(problem.data), ledger=ledger))
     began = time.perf_counter()
     selection, drawn = problem.minibatch.draw(state.minibatch, state.rng)
     seconds = time.perf_counter() - began
@@ -278,9 +286,10 @@ def run(
     while reason is None:
         before = state.rng.bit_generator.state
         gradient = None
+        ledger: list[Evaluations] | None = None if state.memory is None else []
         try:
             began = time.perf_counter()
-            gradient, drawn = gradient_at(problem, state)
+            gradient, drawn = gradient_at(problem, state, ledger)
             spent = time.perf_counter() - began
             if recorder.wants(state.iteration) and not _recorded(rows, state):
                 rows.append(_row(state, monitor, gradient))
@@ -289,10 +298,9 @@ def run(
                     reason = "tolerance"
                     break
             state = advance(problem, state, gradient, drawn, time.perf_counter() - spent)
-        except BaseException as error:
-            memory = getattr(error, "memory", None) if gradient is None else gradient.memory
-            if memory is not None:
-                yield replace(state, memory=memory), None  # its evaluations are not lost
+        except BaseException:
+            if ledger and any(len(found.points) for found in ledger):
+                yield _rescued(state, ledger, gradient), None
             else:
                 state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
             raise
@@ -301,6 +309,20 @@ def run(
     if not _recorded(rows, state):
         rows.append(_row(state, monitor, None))
     yield state, reason
+
+
+def _rescued(state: State, ledger: list[Evaluations], gradient: Gradient | None) -> State:
+    """The state with what a step had evaluated that failed, after it had its gradient or before."""
+    memory = state.memory if gradient is None else gradient.memory
+    if gradient is None:
+        for found in ledger:
+            memory = memory.rescued(found)
+    return replace(
+        state,
+        memory=memory,
+        evaluations=state.evaluations + sum(found.spent for found in ledger),
+        samples=state.samples + sum(len(found.good) for found in ledger),
+    )
 
 
 def all_finite(values: Values) -> bool:
