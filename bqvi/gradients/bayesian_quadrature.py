@@ -177,7 +177,7 @@ def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     """
     if not is_moving(model) or not len(kept):
         return kept
-    found = evaluate(model, q, batch, kept.points)
+    found = evaluate(model, q, replace(batch, ledger=None), kept.points)
     anew = replace(kept, points=found.points, values=found.values, gradients=found.gradients)
     return anew.without_process()
 

@@ -61,6 +61,10 @@ class MixtureMemory:
     process: Any = field(default=None, metadata={"derived": True})
     """The one that is kept, which the rest determines."""
 
+    def rescued(self, found: Evaluations) -> MixtureMemory:
+        """With the evaluations of a round that came to no end; the next step begins another."""
+        return replace(self, known=self.known.rescued(found), process=None)
+
 
 @dataclass(frozen=True)
 class MixtureQuadrature:
