@@ -29,11 +29,14 @@ def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.ran
         q = model.initial(data, start_from, rng)
     else:
         q = start_from
-        _check_structure(q, model.initial(data, "random", np.random.default_rng(0)))
+        _check_structure(problem, q, model.initial(data, "random", np.random.default_rng(0)))
     if isinstance(q, GaussianMixture):
         _check_mixture(problem, family)
     if family == "point":
-        _check_point(problem)
+        _check_score(problem, "family is 'point'")
+        _check_mode(problem)
+    elif _has_point(q):
+        _check_score(problem, "start_from has a PointMass")
     return _in_family(q, family)
 
 
@@ -48,34 +51,52 @@ def _check_mixture(problem: Problem, family: str) -> None:
         raise ValueError("family is 'point', which a GaussianMixture has not; start from one Gaussian")
 
 
-def _check_structure(q: Any, like: Any) -> None:
+def _check_structure(problem: Problem, q: Any, like: Any) -> None:
+    """``q`` must have the factors, kinds and shapes of the model's own start, ``like``."""
     if isinstance(q, GaussianMixture) and isinstance(like, Gaussian | DiagonalGaussian):
         if tuple(q.mean.shape) != tuple(like.mean.shape):
             raise ValueError(
                 f"start_from is a GaussianMixture in D = {q.dimension}, the model in D = {like.dimension}"
             )
         return
-    if _structure(q) != _structure(like):
+    # exact expectations are under the model's own families; a sampled log joint sees draws only
+    mean_field = problem.estimator.samples > 0 and not isinstance(problem.model, ConjugateModel)
+    if not _fits(q, like, mean_field):
         raise ValueError(
             f"start_from is {_described(q)}; for this model and data it must be 'k-means++', 'random' or "
             f"{_described(like)}"
         )
 
 
-def _check_point(problem: Problem) -> None:
-    """A point mass has no score, and a mode only where the prior's concentrations are at least 1."""
+def _check_score(problem: Problem, what: str) -> None:
+    """A point mass has no score."""
     if type(problem.estimator).__name__ == "Score":  # by name: importing it would import torch
-        raise ValueError("family is 'point', which has no score function; use method 'pathwise'")
+        raise ValueError(f"{what}, which has no score function; use method 'pathwise'")
+
+
+def _check_mode(problem: Problem) -> None:
+    """A mode is only where the prior's concentrations are at least 1."""
     if isinstance(problem.model, ConjugateModel):
         _in_family(problem.model.prior, "point")
 
 
-def _structure(q: Any) -> Any:
-    """Factor names and their shapes; None for what is no distribution."""
-    if isinstance(q, Product):
-        return {name: _structure(factor) for name, factor in q.factors.items()}
+def _has_point(q: Any) -> bool:
+    return isinstance(q, PointMass) or (isinstance(q, Product) and any(map(_has_point, q.factors.values())))
+
+
+def _fits(q: Any, like: Any, mean_field: bool) -> bool:
+    """Whether ``q`` has the structure of ``like``; ``mean_field``: diagonal Gaussians for full ones, too."""
+    if isinstance(like, Product):
+        names = q.factors.keys() == like.factors.keys() if isinstance(q, Product) else False
+        return names and all(_fits(q[name], part, mean_field) for name, part in like.factors.items())
     family = q.family if isinstance(q, PointMass) else q
-    return tuple(family.natural[0].shape) if isinstance(family, ExponentialFamily) else None
+    allowed = (type(like), DiagonalGaussian) if mean_field and isinstance(like, Gaussian) else (type(like),)
+    return isinstance(family, allowed) and _shape(family) == _shape(like)
+
+
+def _shape(q: Any) -> tuple[int, ...]:
+    family = q.family if isinstance(q, PointMass) else q
+    return tuple(family.natural[0].shape)
 
 
 def _described(q: Any) -> str:
@@ -83,7 +104,8 @@ def _described(q: Any) -> str:
         return "a Product of " + ", ".join(f"{name}: {_described(part)}" for name, part in q.factors.items())
     if not isinstance(q, PointMass | ExponentialFamily):
         return f"a {type(q).__name__}"
-    return f"a {type(q).__name__} of shape {_structure(q)}"
+    kind = f"PointMass on a {type(q.family).__name__}" if isinstance(q, PointMass) else type(q).__name__
+    return f"a {kind} of shape {_shape(q)}"
 
 
 def _in_family(q: Any, family: str) -> Any:

@@ -1,6 +1,7 @@
 """What `fit` records, where it stops, what it repeats, and what it says to bad input before any work."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import torch
 
 import acquisition
 import bqvi
-from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi import families
+from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, PointMass, Product
 from bqvi.gradients import Pathwise
-from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, MultinomialMixture, Relaxed
+from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture, Relaxed
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2)) * 3.0
@@ -217,6 +219,66 @@ def test_bad_choices_are_named_before_any_work(choices, error, message):
     with pytest.raises(error, match=message):
         bqvi.fit(Watched(3, np.eye(2)), X, **choices)
     assert Watched.passes == 0
+
+
+EYE = np.eye(2)
+PARTS = MIXTURE.prior.factors
+LABELLED = (X, (X[:, 0] > 0.0).astype(float))
+WRONG_STARTS = [
+    (LOG_JOINT, None, "pathwise", Dirichlet(np.ones(2)), r"a Dirichlet of shape \(2,\); .* a Gaussian of"),
+    (LOG_JOINT, None, "bq", Dirichlet(np.ones(2)), r"a Dirichlet of shape \(2,\); .* a Gaussian of"),
+    (LOG_JOINT, None, "iwae", Categorical(np.zeros(2)), r"a Categorical of shape \(2,\)"),
+    (LOG_JOINT, None, "bq", Product({"x": Gaussian(np.zeros(2), EYE)}), "a Product of x: a Gaussian"),
+    (LOG_JOINT, None, "bq", Gaussian(np.zeros((3, 2)), np.stack([EYE] * 3)), r"a Gaussian of shape \(3, 2\)"),
+    (LOG_JOINT, None, "bq", Gaussian(np.zeros(3), np.eye(3)), r"a Gaussian of shape \(3,\)"),
+    (LOG_JOINT, None, "bq", DiagonalGaussian(np.zeros(1), np.ones(1)), r"a DiagonalGaussian of shape \(1,\)"),
+    (LOG_JOINT, None, "pathwise", PointMass(Dirichlet(np.full(2, 2.0))), "a PointMass on a Dirichlet of"),
+    (LOG_JOINT, None, "score", PointMass(Gaussian(np.zeros(2), EYE)), "has a PointMass, .* no score"),
+    (
+        LOG_JOINT, None, "pathwise",
+        families.GaussianMixture(np.ones(1), np.zeros((1, 3)), np.eye(3)[None]),
+        "a GaussianMixture in D = 3, the model in D = 2",
+    ),
+    (MIXTURE, X, "cavi", Product({**PARTS, "weights": Categorical(np.zeros(3))}), "weights: a Categorical"),
+    (
+        MIXTURE, X, "pathwise",
+        Product({**PARTS, "means": DiagonalGaussian(np.zeros((3, 2)), np.ones((3, 2)))}),
+        "means: a DiagonalGaussian",
+    ),
+    (Marginal(MIXTURE), X, "pathwise", Product({**PARTS, "means": Dirichlet(np.ones((3, 2)))}), "a Dir"),
+    (LogisticRegression(2), LABELLED, "ngd", DiagonalGaussian(np.zeros(2), np.ones(2)), "a DiagonalGaussian"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "method", "start", "message"),
+    WRONG_STARTS,
+    ids=[f"{n}-{case[2]}" for n, case in enumerate(WRONG_STARTS)],
+)
+def test_a_start_of_the_wrong_family_is_named_before_any_work(
+    monkeypatch, model, data, method, start, message
+):
+    def worked(*args):
+        raise AssertionError("it came to work")
+
+    monkeypatch.setattr(sys.modules[bqvi.fit.__module__], "run", worked)
+    with pytest.raises(ValueError, match=f"start_from .*{message}"):
+        bqvi.fit(model, data, method, start_from=start)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "method", "start"),
+    [
+        (Marginal(MIXTURE), X, "pathwise",
+         Product({**PARTS, "means": DiagonalGaussian(np.zeros((3, 2)), np.ones((3, 2)))})),
+        (MIXTURE, X, "cavi", Product({**PARTS, "means": PointMass(PARTS["means"])})),
+        (LOG_JOINT, None, "pathwise", PointMass(Gaussian(np.zeros(2), EYE))),
+    ],
+)  # fmt: skip
+def test_a_start_of_a_narrower_family_stays_in_it(model, data, method, start):
+    found = bqvi.fit(model, data, method, start_from=start, steps=2)
+    parts = (found.q["means"], start["means"]) if isinstance(start, Product) else (found.q, start)
+    assert type(parts[0]) is type(parts[1])
 
 
 def broken(row, value):
