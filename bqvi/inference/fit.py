@@ -53,6 +53,16 @@ class Fit:
         """Whether the ELBO settled within the tolerance."""
         return self.stopped == "tolerance"
 
+    @property
+    def evaluations(self) -> int:
+        """Spent by the steps: per datum, or of the log joint for a model without data."""
+        return self.state.evaluations
+
+    @property
+    def record_evaluations(self) -> int:
+        """Spent on the records of the trace beside that, in the same units, to know the ELBO."""
+        return int(self.trace["record_evaluations"].sum())
+
     def save(self, path: str | Path) -> None:
         """Write the state and the trace to an .npz file that ``resume`` takes."""
         checkpoint.write(path, self.state, self.trace, self.problem.geometry, self.settings)
@@ -125,12 +135,15 @@ def fit(
     steps : most iterations in all; default by method, unless evaluations or seconds are limited
     tolerance : change of the ELBO between two records that ends the run, nats; by default 1e-6 for
         the exact full-batch methods and none for the others
-    max_evaluations, max_seconds : further limits; seconds exclude recording
-    record : record every so many iterations, or at these; default 1 for full-batch conjugate methods
-        (their ELBO comes with the gradient), for estimators with memory the end only (a
-        record costs ``elbo_samples`` evaluations that are not counted), else a hundredth of the steps
+    max_evaluations, max_seconds : further limits of the steps, without records. The step that reaches one is
+        the last, and it is made whole: 8 evaluations for a limit of 7 at 2 a step
+    record : record every so many iterations, or at these, and at the end; default 1 for full-batch conjugate
+        methods (their ELBO comes with the gradient), for estimators with memory the end only, else a
+        hundredth of the steps
     metrics : name -> function of q, recorded beside the ELBO
-    elbo_samples : draws for the recorded ELBO where it has no closed form
+    elbo_samples : draws for each recorded ELBO where it has no closed form, at least 2. Each is an evaluation
+        beside those of the steps, in ``Fit.record_evaluations`` and ``trace['record_evaluations']``: of a log
+        joint that takes minutes, ask for few
     progress : show a progress bar
     seed : or a generator; the same seed gives the same result
     resume : a `Fit` or a saved one's path: go on from there, with the same model, data and choices;

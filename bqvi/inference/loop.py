@@ -88,6 +88,7 @@ class State:
     iteration: int = 0
     seconds: float = 0.0
     evaluations: int = 0
+    """Of the steps; those of records are in the trace."""
     samples: int = 0
     setup_seconds: float = 0.0
     """What the strategy did before the first step; not in ``seconds``."""
@@ -110,6 +111,8 @@ class Stop:
     tolerance: float | None = None
     """Change of the ELBO between two records that counts as none, nats."""
     evaluations: int | None = None
+    """The first step that reaches them is the last. What a step costs is known when it is done: a batch with
+    a fault is evaluated again, and not every step evaluates."""
     seconds: float | None = None
 
     def reached(self, state: State) -> str | None:
@@ -351,7 +354,7 @@ def _recorded(rows: list[Row], state: State) -> bool:
 
 
 def _row(state: State, monitor: Monitor, gradient: Gradient | None) -> Row:
-    elbo, error = monitor.elbo(state.q, None if gradient is None else gradient.local)
+    value = monitor.value(state.q, None if gradient is None else gradient.local)
     return Row(
         iteration=state.iteration,
         seconds=state.seconds,
@@ -359,8 +362,9 @@ def _row(state: State, monitor: Monitor, gradient: Gradient | None) -> Row:
         samples=state.samples,
         setup_seconds=state.setup_seconds,
         minibatch_seconds=state.minibatch_seconds,
-        elbo=elbo,
-        elbo_se=error,
+        elbo=value.elbo,
+        elbo_se=value.standard_error,
         bound=monitor.bound(gradient),
         metrics=monitor.measure(state.q),
+        record_evaluations=value.evaluations,
     )

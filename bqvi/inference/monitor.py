@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,17 @@ from gp.arrays import to_numpy
 
 if TYPE_CHECKING:
     from bqvi.gradients.black_box import LogJointFunction
+
+
+class Value(NamedTuple):
+    """What q is worth, and what it took to know."""
+
+    elbo: float
+    """Nats."""
+    standard_error: float
+    """0 where the ELBO is exact."""
+    evaluations: int
+    """Per datum, or of the log joint for a model without data."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +56,14 @@ class Monitor:
         measure = getattr(self.model, "log_base_measure", None)
         return 0.0 if measure is None else float(measure(self.data))
 
-    def elbo(self, q: Any, local: LocalStep | None = None) -> tuple[float, float]:
-        """ELBO and standard error, nats; ``local`` is q's local step over all data, if at hand."""
+    def value(self, q: Any, local: LocalStep | None = None) -> Value:
+        """Of q; ``local`` is its local step over all data, if at hand."""
         if is_conjugate(self.model):
+            spent = n_rows(self.data) if local is None else 0
             local = local or self.model.local_step(q, self.data)
-            return local.bound + self.base - float(q.kl(self.model.prior)), 0.0
+            return Value(local.bound + self.base - float(q.kl(self.model.prior)), 0.0, spent)
         if hasattr(self.model, "elbo"):
-            return self.model.elbo(q, self.data), 0.0
+            return Value(self.model.elbo(q, self.data), 0.0, n_rows(self.data))
         return self._sampled(q)
 
     def bound(self, gradient: Gradient | None) -> float:
@@ -64,10 +76,10 @@ class Monitor:
         """The caller's metrics of q."""
         return {name: float(metric(q)) for name, metric in self.metrics.items()}
 
-    def _sampled(self, q: Any) -> tuple[float, float]:
+    def _sampled(self, q: Any) -> Value:
         import torch
 
-        from bqvi.gradients.black_box import log_joint_function, reference_tensor, torch_posterior
+        from bqvi.gradients.black_box import cost, log_joint_function, reference_tensor, torch_posterior
         from bqvi.gradients.evaluations import LARGEST
 
         batch = Batch(self.data, n_rows(self.data))
@@ -75,28 +87,33 @@ class Monitor:
             frozen = torch_posterior(q, reference_tensor(self.model, self.data)).stopped
             log_joint = log_joint_function(self.model, q, batch)
             rng = np.random.default_rng(self.NOISE)
-            values = []
-            for _ in range(0, self.samples, 32):  # bounds the memory of (draws, data) tables
-                theta = frozen.sample(32, rng)
-                values.append(to_numpy(_where_it_returns(log_joint, theta) - frozen.log_prob(theta)))
+            values, calls = [], 0
+            for done in range(0, self.samples, 32):  # bounds the memory of (draws, data) tables
+                theta = frozen.sample(min(32, self.samples - done), rng)
+                found, called = _where_it_returns(log_joint, theta)
+                values.append(to_numpy(found - frozen.log_prob(theta)))
+                calls += called
         drawn = np.concatenate(values).astype(float, copy=False)
         faulty = ~(drawn < LARGEST)  # NaN too
         if faulty.any() and faulty.mean() <= self.FAULTY:
             drawn = drawn[~faulty]
         with np.errstate(over="ignore", invalid="ignore"):  # a log joint that is infinite at a draw
             error = float(drawn.std(ddof=1) / np.sqrt(len(drawn)))
-            return float(drawn.mean()) + self.base, error
+            return Value(float(drawn.mean()) + self.base, error, cost(self.model, batch, calls))
 
 
-def _where_it_returns(log_joint: LogJointFunction, theta: Any) -> Any:
-    """Values (L,) of a block of draws; if it raises, of each draw by itself, NaN for those that do."""
+def _where_it_returns(log_joint: LogJointFunction, theta: Any) -> tuple[Any, int]:
+    """Values (L,) of a block of draws, and how many were asked for.
+
+    If it raises, they are of each draw by itself, NaN for those that do.
+    """
     import torch
 
+    size = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
     try:
-        return log_joint(theta)
+        return log_joint(theta), size
     except Exception as error:
         found, failed = [], 0
-        size = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
         for i in range(size):
             one = {k: v[i : i + 1] for k, v in theta.items()} if isinstance(theta, dict) else theta[i : i + 1]
             try:
@@ -106,4 +123,4 @@ def _where_it_returns(log_joint: LogJointFunction, theta: Any) -> Any:
                 found.append(torch.full((1,), torch.nan, dtype=torch.float64))
         if failed == size:  # no fault of a point, but of the function
             raise error
-        return torch.cat(found)
+        return torch.cat(found), 2 * size

@@ -12,7 +12,7 @@ from bqvi.checks import require_integer
 
 COLUMNS = (
     "iteration", "seconds", "evaluations", "samples", "elbo", "elbo_se", "bound", "setup_seconds",
-    "minibatch_seconds",
+    "minibatch_seconds", "record_evaluations",
 )  # fmt: skip
 
 
@@ -40,6 +40,8 @@ class Row:
     """What the mini-batch strategy did before the first step; not in ``seconds``."""
     minibatch_seconds: float = 0.0
     """What the strategy did in those steps; in ``seconds``."""
+    record_evaluations: int = 0
+    """What the ELBO of this record took, in the units of ``evaluations``, where it is not counted."""
 
 
 @dataclass(frozen=True)

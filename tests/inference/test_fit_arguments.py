@@ -40,6 +40,67 @@ def test_recording_changes_no_number_and_no_count():
     assert often.state.samples == never.state.samples == 100
 
 
+@pytest.mark.parametrize("method", ["pathwise", "score", "bq"])
+@pytest.mark.parametrize("vectorised", [True, False])
+@pytest.mark.parametrize("draws", [2, 40])
+def test_every_evaluation_is_counted_in_one_place_or_the_other(method, vectorised, draws):
+    points = []
+
+    def log_joint(theta):
+        points.append(len(theta) if vectorised else 1)
+        return -(theta**2).sum(-1)
+
+    model = LogJoint(log_joint, 2, vectorised=vectorised)
+    found = bqvi.fit(model, method=method, steps=6, record=[2, 4], elbo_samples=draws)
+    np.testing.assert_array_equal(found.trace["record_evaluations"], [draws] * 4)
+    assert found.record_evaluations == 4 * draws
+    assert found.evaluations == found.trace["evaluations"][-1] == found.state.evaluations
+    assert sum(points) == found.evaluations + found.record_evaluations
+
+
+def test_a_record_that_is_tried_point_by_point_is_counted_twice():
+    points = []
+
+    def picky(theta):
+        points.append(len(theta))
+        if len(theta) > 1:
+            raise ValueError("one at a time")
+        return -(theta**2).sum(-1)
+
+    found = bqvi.fit(LogJoint(picky, 2), method="bq", steps=1, elbo_samples=10)
+    assert sum(points) == found.evaluations + found.record_evaluations
+    assert found.record_evaluations == 20
+
+
+class Counted(GaussianMixture):
+    """Counts the data it looks at."""
+
+    rows = 0
+
+    def local_step(self, q, rows, weights=None):
+        type(self).rows += len(rows)
+        return super().local_step(q, rows, weights)
+
+
+@pytest.mark.parametrize("method", ["cavi", "gd", "sngd", "sgd", "pathwise"])
+def test_a_pass_over_the_data_for_a_record_alone_is_counted(tmp_path, method):
+    Counted.rows = 0
+    batch = {"minibatch": 7} if method in ("sngd", "sgd") else {}
+    choices = {"record": 2, "seed": 0, **batch}
+    found = bqvi.fit(Counted(3, np.eye(2)), X, method, steps=4, **choices)
+    assert Counted.rows == found.evaluations + found.record_evaluations
+    free = method in ("cavi", "gd")  # the step's own local step; at the end there is none
+    assert list(found.trace["record_evaluations"]) == ([0, 0, len(X)] if free else [len(X)] * 3)
+    found.save(tmp_path / "fit.npz")
+    longer = bqvi.fit(Counted(3, np.eye(2)), X, method, steps=6, resume=tmp_path / "fit.npz", **choices)
+    assert list(longer.trace["record_evaluations"]) == ([0, 0, 0, len(X)] if free else [len(X)] * 4)
+
+
+@pytest.mark.parametrize(("limit", "spent"), [(7, 8), (8, 8), (1, 4)])
+def test_the_step_that_reaches_the_limit_of_evaluations_is_made_whole(limit, spent):
+    assert bqvi.fit(LOG_JOINT, method="bq", max_evaluations=limit, elbo_samples=2).evaluations == spent
+
+
 def test_recording_is_not_in_the_time():
     import time
 
