@@ -22,7 +22,6 @@ from experiments.bq_inference import LEAST
 from experiments.bq_references import problem
 from experiments.bq_runs import surrogate_run
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
-from experiments.quadrature_runs import label_budgets
 from experiments.summaries import quartiles
 
 NAMES = ("banana", "logistic", "wine", "schools-noncentred")
@@ -99,7 +98,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_title(name)
     for ax in axes[-1]:
         ax.set_xlabel("evaluations")
-        label_budgets(ax, (20, 50, LAST))
+        drawing.label_budgets(ax, (20, 50, LAST))
     drawing.legend_below(figure, axes, columns=5)
     caption = f"ELBO gap with one part changed at a time. {drawing.band_caption(results)}"
     return [Drawing("gaps", figure, caption)]

@@ -21,7 +21,7 @@ from bqvi.gradients import BayesianQuadrature
 from bqvi.models import LogJoint
 from experiments import drawing
 from experiments.bq_references import problem, target_named
-from experiments.bq_runs import BUDGETS, stepped_run, surrogate_run, tuned
+from experiments.bq_runs import BUDGETS, setting, stepped_run, surrogate_run
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 
 NAMES = ("logistic", "wine")
@@ -54,8 +54,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 def _tuned(name: str, budgets: Sequence[int]) -> dict[str, Any]:
     """Budgets of natural gradient, and step size and samples of each."""
-    found = [list(tuned().get(f"natural, {name}, {budget}", (0.1, 5))) for budget in budgets]
-    return {"budgets": list(budgets), "tuned": found}
+    return {"budgets": list(budgets), "tuned": [setting("natural", name, budget) for budget in budgets]}
 
 
 def slowed(name: str, cost_ms: float) -> LogJoint:
@@ -109,16 +108,14 @@ def _natural(
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw seconds against the cost added."""
-    names = list(results["target"].unique())
-    figure, axes = drawing.figure(1, len(names))
-    for ax, name in zip(axes.flat, names, strict=True):
-        rows = results[results["target"] == name].assign(case=lambda t: t["method"])
+    # a case is a cost, which is the axis here
+    figure, axes, panels = drawing.panels(results.assign(case=results["method"]))
+    for ax, rows in panels:
         drawing.curves(
             ax, rows, "cost_ms", "seconds", by="method", lines=STROKES, steps=False, x_scale="symlog",
             y_scale="log", linthresh=0.3, x_label="added cost of an evaluation (ms)",
             y_label=f"seconds to a gap of {LEVEL:g} nats",
         )  # fmt: skip
-        ax.set_title(name)
     drawing.legend_below(figure, axes)
     caption = (
         f"Seconds of the steps until the gap stays below {LEVEL:g} nats, against the time added to each "

@@ -15,7 +15,7 @@ import pandas as pd
 from bqvi.gradients import BayesianQuadrature
 from experiments import drawing
 from experiments.bq_references import problem, target_named
-from experiments.bq_runs import BUDGETS, stepped_run, surrogate_run, tuned, without_gradient
+from experiments.bq_runs import BUDGETS, setting, stepped_ends, surrogate_run, without_gradient
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.summaries import quartiles
 
@@ -41,21 +41,11 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     return made
 
 
-def setting(method: str, name: str, budget: int) -> list[float]:
-    """Step size and samples."""
-    key = f"{'natural' if method == 'control' else method}, {name}, {budget}"
-    return list(tuned().get(key, (0.1, 5)))
-
-
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
     if method in STEPPED:
-        parts = [
-            stepped_run(problem(name), seed, budget, STEPPED[method], size, int(samples))
-            for budget, (size, samples) in zip(budgets, case.settings["tuned"], strict=True)
-        ]
-        return pd.concat([part.tail(1).assign(budget=b) for part, b in zip(parts, budgets, strict=True)])
+        return stepped_ends(problem(name), seed, STEPPED[method], budgets, case.settings["tuned"])
     values = method == "BQ, values only"
     follow = partial(surrogate_run, model=without_gradient(target_named(name))) if values else surrogate_run
     # values carry less, and beyond 200 of them their run adds nothing to the figure but time
@@ -81,17 +71,13 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
-    names = list(results["target"].unique())
-    columns = min(3, len(names))
-    figure, axes = drawing.figure(-(-len(names) // columns), columns)
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=LEAST))
-    for ax, name in zip(axes.flat, names, strict=False):
-        rows = shown[shown["target"] == name]
+    figure, axes, panels = drawing.panels(shown)
+    for ax, rows in panels:
         drawing.curves(
             ax, rows, cost, "elbo_gap", by="method", lines=STROKES, steps=False,
             x_scale="log", y_scale="log", x_label=label, y_label="ELBO gap (nats)",
         )  # fmt: skip
-        ax.set_title(name)
     drawing.legend_below(figure, axes, columns=3)
     caption = (
         f"Gap to the best Gaussian against {label}; recording is not in the time. Natural gradients and Adam "

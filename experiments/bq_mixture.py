@@ -29,9 +29,9 @@ from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.whitened import Frame
 from bqvi.models.softmax_mixture import SoftmaxMixture
 from experiments import drawing
-from experiments.bq_inference import LEAST, setting
+from experiments.bq_inference import LEAST
 from experiments.bq_references import POINTS, RATE, elbo, moments, moved, optimum, problem, target_named
-from experiments.bq_runs import stepped_run, surrogate_run
+from experiments.bq_runs import setting, stepped_run, surrogate_run
 from experiments.evidence import runs
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.gradient_targets import GradientTarget, mixture_data

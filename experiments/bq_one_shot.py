@@ -61,7 +61,6 @@ from experiments.bq_references import MANY, PLACES, flat, place, reference, targ
 from experiments.bq_runs import without_gradient
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.gradient_targets import GradientTarget
-from experiments.quadrature_runs import label_budgets
 
 STL = "sticking-the-landing"
 DEFAULT = "BQ, default"
@@ -259,7 +258,7 @@ def _figure(results: pd.DataFrame, where: str, group: str) -> Drawing:
         axes[0, column].set_title(name)
         axes[1, column].axhline(0.95, color="grey", linewidth=0.8)
         axes[1, column].set_xlabel("evaluations")
-        label_budgets(axes[1, column], table["n"])
+        drawing.label_budgets(axes[1, column], table["n"])
     axes[0, 0].set_ylabel("MSE(STL) / squared error")
     axes[1, 0].set_ylabel("coverage of 95 % intervals")
     drawing.legend_below(figure, axes, columns=4)

@@ -30,14 +30,13 @@ from bqvi.gradients.whitened import Frame
 from bqvi.models.reference import MODELS, Reference, load_reference
 from bqvi.models.reference.predator_prey import predator_prey
 from experiments import drawing
-from experiments.bq_inference import LEAST, SURROGATES, at_budgets, gaps, setting
+from experiments.bq_inference import LEAST, SURROGATES, at_budgets, gaps
 from experiments.bq_predator_prey import NAME as DIFFERENTIAL
 from experiments.bq_predator_prey import STEPS_PER_UNIT
 from experiments.bq_references import Problem, best_from, elbo
-from experiments.bq_runs import BUDGETS, TUNING_SEEDS, stepped_run, surrogate_run, tune_on
+from experiments.bq_runs import BUDGETS, TUNING_SEEDS, setting, stepped_ends, surrogate_run, tune_on
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.gradient_targets import GradientTarget
-from experiments.quadrature_runs import label_budgets
 from experiments.vbmc_posteriors import WIDTH, box
 
 QUICK = "kidscore_interaction"
@@ -95,30 +94,21 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
     posed = problem(case.folder, name, seed)
     if method in STEPPED:
-        parts = [
-            stepped_run(posed, seed, budget, STEPPED[method], size, int(samples)).tail(1)
-            for budget, (size, samples) in zip(budgets, case.settings["tuned"], strict=True)
-        ]
-        return pd.concat([part.assign(budget=b) for part, b in zip(parts, budgets, strict=True)])
+        return stepped_ends(posed, seed, STEPPED[method], budgets, case.settings["tuned"])
     estimator = BayesianQuadrature(SURROGATES[method])
     return at_budgets(surrogate_run(posed, seed, budgets[-1], estimator, records=budgets[:-1]), budgets)
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations."""
-    names = list(results["target"].unique())
-    columns = min(5, len(names))
-    figure, axes = drawing.figure(-(-len(names) // columns), columns, size=(2.6, 2.3))
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, _WORST))
-    for ax, name in zip(axes.flat, names, strict=False):
+    figure, axes, panels = drawing.panels(shown, columns=5, size=(2.6, 2.3))
+    for ax, rows in panels:
         drawing.curves(
-            ax, shown[shown["target"] == name], "evaluations", "elbo_gap", by="method", lines=STROKES,
+            ax, rows, "evaluations", "elbo_gap", by="method", lines=STROKES,
             steps=False, x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
         )  # fmt: skip
-        ax.set_title(name)
-        label_budgets(ax, results["budget"].dropna().astype(int))
-    for ax in axes.flat[len(names) :]:  # while runs are missing
-        ax.set_visible(False)
+        drawing.label_budgets(ax, results["budget"].dropna().astype(int))
     drawing.legend_below(figure, axes)
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient. Bayesian "

@@ -77,16 +77,12 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw squared errors along the path."""
-    names = list(results["target"].unique())
-    columns = min(3, len(names))
-    figure, axes = drawing.figure(-(-len(names) // columns), columns, sharex=True)
-    for ax, name in zip(axes.flat, names, strict=False):
-        rows = results[results["target"] == name]
+    figure, axes, panels = drawing.panels(results, sharex=True)
+    for ax, rows in panels:
         drawing.curves(
             ax, rows, "iteration", "squared", by="estimator", lines=STROKES, steps=False, y_scale="log",
             x_label="step of the path", y_label="squared error",
         )  # fmt: skip
-        ax.set_title(name)
     drawing.legend_below(figure, axes)
     caption = (
         f"Squared error of the whitened gradient from {NODES} fresh evaluations at each step of one path. "

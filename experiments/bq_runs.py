@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -121,6 +121,16 @@ def stepped_run(
     )  # fmt: skip
 
 
+def stepped_ends(
+    problem: Problem, seed: int, method: str, budgets: Sequence[int], choices: Iterable[Sequence[float]]
+) -> pd.DataFrame:
+    """Return the end of a `stepped_run` for each budget, with its step size and samples."""
+    return pd.concat(
+        stepped_run(problem, seed, budget, method, size, int(samples)).tail(1).assign(budget=budget)
+        for budget, (size, samples) in zip(budgets, choices, strict=True)
+    )
+
+
 def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
     """The trace; with an infinite gap, and metrics, at the end of a run that failed."""
     failed = False
@@ -144,6 +154,12 @@ def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
 def tuned() -> Mapping[str, Any]:
     """Step size and samples by "method, target, budget"."""
     return dict(json.loads(TUNED.read_text(encoding="utf-8"))) if TUNED.exists() else {}
+
+
+def setting(method: str, name: str, budget: int) -> list[float]:
+    """Step size and samples that were found best."""
+    key = f"{'natural' if method == 'control' else method}, {name}, {budget}"
+    return list(tuned().get(key, (0.1, 5)))
 
 
 def tune(names: Sequence[str] | None = None) -> None:

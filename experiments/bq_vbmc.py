@@ -39,7 +39,6 @@ from experiments.bq_references import optimum, problem, target_named
 from experiments.bq_runs import surrogate_run, without_gradient
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.gradient_targets import GradientTarget
-from experiments.quadrature_runs import label_budgets
 from experiments.summaries import quartiles
 
 NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
@@ -141,22 +140,16 @@ def _log_joint(target: GradientTarget, gradients: bool) -> Callable[[Any], Any]:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations."""
-    names = list(results["target"].unique())
-    columns = min(3, len(names))
-    figure, axes = drawing.figure(-(-len(names) // columns), columns)
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(upper=_WORST))
-    for ax, name in zip(axes.flat, names, strict=False):
-        rows = shown[shown["target"] == name]
+    figure, axes, panels = drawing.panels(shown)
+    for ax, rows in panels:
         drawing.curves(
             ax, rows, "evaluations", "elbo_gap", by="method", lines=STROKES, steps=False, x_scale="log",
             y_scale="symlog", linthresh=_THRESHOLD, x_label="evaluations", y_label="ELBO gap (nats)",
         )  # fmt: skip
         ax.axhline(0.0, color="grey", linewidth=0.8)
         ax.axhline(rows["limit"].iloc[0], color="grey", linewidth=0.8, linestyle=":")
-        label_budgets(ax, rows["budget"].astype(int))
-        ax.set_title(name)
-    for ax in axes.flat[len(names) :]:  # while runs are missing
-        ax.set_visible(False)
+        drawing.label_budgets(ax, rows["budget"].astype(int))
     drawing.legend_below(figure, axes)
     caption = (
         "ELBO of the best Gaussian less that of the q returned, a Gaussian (BQ) or a mixture (VBMC), against "

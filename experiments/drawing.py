@@ -87,6 +87,55 @@ def figure(
     return made, made.subplots(rows, columns, squeeze=False, **subplots)
 
 
+def panels(
+    results: pd.DataFrame,
+    by: str = "target",
+    *,
+    columns: int = 3,
+    size: tuple[float, float] = (3.4, 2.8),
+    **subplots: Any,
+) -> tuple[Figure, Panels, list[tuple[Axes, pd.DataFrame]]]:
+    """Return a figure with a panel for each value of `by`, titled with it, in order of appearance.
+
+    Parameters
+    ----------
+    results : DataFrame
+        With the column `by`.
+    by : str
+    columns : int
+        Most panels in a row.
+    size : (float, float)
+        Width and height of one panel, in inches.
+    **subplots
+        Further arguments of `Figure.subplots`.
+
+    Returns
+    -------
+    Figure
+    ndarray of Axes, shape (rows, columns)
+        All of them, those that no value is left for hidden.
+    list of (Axes, DataFrame)
+        Each value's panel and rows.
+    """
+    groups = list(results.groupby(by, sort=False))
+    columns = min(columns, len(groups))
+    made, axes = figure(-(-len(groups) // columns), columns, size=size, **subplots)
+    for ax in axes.flat[len(groups) :]:
+        ax.set_visible(False)
+    filled = []
+    for ax, (name, rows) in zip(axes.flat, groups, strict=False):
+        ax.set_title(str(name))
+        filled.append((ax, rows))
+    return made, axes, filled
+
+
+def label_budgets(ax: Axes, n: Iterable[int]) -> None:
+    """Put a tick at each number of evaluations that was tried, on an axis that may be logarithmic."""
+    ticks = sorted(set(n))
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.xaxis.set_minor_locator(NullLocator())  # those of y are all there is where it spans no decade
+
+
 @dataclass(frozen=True)
 class Stroke:
     """How a line is drawn."""

@@ -32,7 +32,6 @@ from experiments.quadrature_runs import (
     STROKES,
     against_truth,
     known,
-    label_budgets,
     method_cases,
 )
 
@@ -95,7 +94,7 @@ def _shares(ax: Axes, results: pd.DataFrame) -> None:
             color=STROKES[method].colour, ms=3, lw=1,
         )  # fmt: skip
     ax.set_xscale("log")
-    label_budgets(ax, results["n"])
+    drawing.label_budgets(ax, results["n"])
     ax.set(xlabel="evaluations", ylabel="share within two sd", title="two standard deviations")
     ax.set_ylim(top=1.02)
 

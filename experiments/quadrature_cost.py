@@ -19,7 +19,6 @@ from experiments.quadrature_runs import (
     STATING_SD,
     STROKES,
     against_truth,
-    label_budgets,
     method_cases,
 )
 
@@ -51,7 +50,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             ax, results[results["problem"] == name], "n", "seconds", by="method", lines=STROKES, steps=False,
             x_scale="log", y_scale="log", x_label="evaluations", y_label="" if ax is not axes[0, 0] else None,
         )  # fmt: skip
-        label_budgets(ax, results["n"])
+        drawing.label_budgets(ax, results["n"])
         ax.set_title(name)
     drawing.legend_below(figure, axes, columns=2)
     caption = f"Time of a whole run to n evaluations, on one thread. {drawing.band_caption(results)}"

@@ -26,7 +26,6 @@ from experiments.quadrature_runs import (
     against_truth,
     estimates,
     known,
-    label_budgets,
     method_cases,
 )
 
@@ -82,19 +81,13 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw a panel for each integrand."""
-    names = list(results["problem"].unique())
-    columns = min(4, len(names))
-    figure, axes = drawing.figure(-(-len(names) // columns), columns, size=(2.7, 2.2), sharex=True)
-    for ax in axes.flat[len(names) :]:
-        ax.set_visible(False)
-    for ax, name in zip(axes.flat, names, strict=False):
-        rows = results[results["problem"] == name]
+    figure, axes, panels = drawing.panels(results, "problem", columns=4, size=(2.7, 2.2), sharex=True)
+    for ax, rows in panels:
         drawing.curves(
             ax, rows, "n", "relative", by="method", lines=STROKES, steps=False,
             x_scale="log", y_scale="log", x_label="", y_label="",
         )  # fmt: skip
-        ax.set_title(name)
-        label_budgets(ax, results["n"])
+        drawing.label_budgets(ax, results["n"])
     for ax in axes[:, 0]:
         ax.set_ylabel("relative error")
     for ax in axes[-1]:

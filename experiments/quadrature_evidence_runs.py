@@ -26,7 +26,7 @@ import torch
 from bqvi.quadrature.laplace import laplace
 from experiments import drawing
 from experiments.experiment import Case, Drawing, Table
-from experiments.quadrature_runs import LABELS, STROKES, estimates, label_budgets
+from experiments.quadrature_runs import LABELS, STROKES, estimates
 from gp.measures import Measure
 
 WIDTH = 1.5
@@ -107,7 +107,7 @@ def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
                 label="Laplace alone",
             )
             ax.set_title(f"{problem}:\n{proposal}")
-            label_budgets(ax, results["n"])
+            drawing.label_budgets(ax, results["n"])
     drawing.legend_below(figure, axes, columns=2 * len(proposed))
     return [Drawing("error", figure, f"{caption} {drawing.band_caption(results)}")]
 

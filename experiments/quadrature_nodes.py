@@ -251,13 +251,9 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 def _panels(
     rows: pd.DataFrame, panel: Callable[[Axes, pd.DataFrame], None], size: tuple[float, float]
 ) -> Any:
-    names = list(rows["acquisition"].unique())
-    figure, axes = drawing.figure(
-        -(-len(names) // 3), min(3, len(names)), size=size, sharex=True, sharey=True
-    )
-    for ax, name in zip(axes.flat, names, strict=False):
-        panel(ax, rows[rows["acquisition"] == name])
-        ax.set_title(name)
+    figure, _, panels = drawing.panels(rows, "acquisition", size=size, sharex=True, sharey=True)
+    for ax, part in panels:
+        panel(ax, part)
         ax.grid(False)
     return figure
 

@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 import bqvi
 from bqvi.quadrature.integrate import SAMPLING
@@ -145,10 +143,3 @@ def against_truth(case: Case, seed: int) -> pd.DataFrame:
     rows = estimates(problem.function, problem.measure, settings["key"], settings["budgets"], seed)
     error = rows["mean"] - problem.truth
     return rows.assign(error=error, relative=error.abs() / abs(problem.truth))
-
-
-def label_budgets(ax: Axes, n: Iterable[int]) -> None:
-    """Put a tick at each number of evaluations that was tried, on an axis that may be logarithmic."""
-    ticks = sorted(set(n))
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.xaxis.set_minor_locator(NullLocator())  # those of y are all there is where it spans no decade

@@ -175,3 +175,19 @@ def test_quartiles_of_last_records():
     assert sorted(last["y"]) == [1, 2, 3, 4, 5]
     made = summaries.quartiles(last, {"y": "error (nats)"})
     assert made.to_dict("records") == [{"case": "a", "seeds": 5, "error (nats)": "3 [2, 4]"}]
+
+
+@pytest.mark.parametrize(
+    ("n", "columns", "shape"), [(1, 3, (1, 1)), (4, 3, (2, 3)), (6, 3, (2, 3)), (3, 5, (1, 3))]
+)
+def test_a_panel_for_each_value_and_none_besides(n, columns, shape):
+    names = [f"target {9 - i}" for i in range(n)]  # not in alphabetical order
+    results = pd.DataFrame({"target": names * 2, "y": np.arange(2.0 * n)})
+    figure, axes, filled = drawing.panels(results, columns=columns, size=(2.0, 1.0), sharex=True)
+    assert axes.shape == shape
+    assert tuple(figure.get_size_inches()) == (2.0 * shape[1], 1.0 * shape[0])
+    assert [ax.get_title() for ax in axes.flat] == names + [""] * (axes.size - n)
+    assert [ax.get_visible() for ax in axes.flat] == [True] * n + [False] * (axes.size - n)
+    for ax, (found, rows), i in zip(axes.flat, filled, range(n), strict=False):
+        assert found is ax
+        assert list(rows["y"]) == [i, n + i]
