@@ -22,6 +22,7 @@ from typing import Any, cast
 import numpy as np
 
 from bqvi.checks import require_at_least, require_integer, require_one_of
+from bqvi.gradients.confirmation import confirmed
 from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
@@ -116,7 +117,7 @@ class BayesianQuadrature:
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
         if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
             kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
-        recall = Recall(kind, self.memory, self.keep)
+        recall, made_at = Recall(kind, self.memory, self.keep), kept.base.frame
         before, kept = recall.before(frame, kept)
         nodes = self._nodes(n, len(frame.mean), rng, before)
         found = evaluate(model, q, batch, frame.points(nodes))
@@ -124,6 +125,7 @@ class BayesianQuadrature:
             _require_one(found)
         process, kept = recall.after(frame, before, found, kept.joined(found))
         gradient = _gradient(frame, process, found, kept if memory is not None else None, n)
+        gradient = replace(gradient, confirmed=confirmed(before, process, made_at, frame))
         return _with_errors(frame, process, gradient) if self.errors else gradient
 
     def _require_suited(self, model: Any) -> None:

@@ -10,7 +10,7 @@ A geometry factorises a step into the direction it makes of a gradient, and the 
     Euclidean    direction dL/du, move u + increment, u without constraints.
     TrustRegion  direction to the optimum of the estimator's surrogate within KL(q' || q) <= radius,
                  move along the straight line in eta: along it the divergence rises, so a step of
-                 rho <= 1 stays in the ball.
+                 rho <= 1 stays in the ball. Its mean goes further where the surrogate was right before.
 
 No parameter can leave its domain in any of them, and nothing is clipped.
 """
@@ -24,7 +24,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import Values, add, subtract
-from bqvi.checks import require_above, require_one_of
+from bqvi.checks import require_above, require_at_least, require_one_of
 from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, Product
 from bqvi.gradients.gradient import Gradient
 from bqvi.gradients.whitened import Frame
@@ -170,12 +170,18 @@ class TrustRegion:
     ----------
     radius : largest KL(q_new || q_old) of a step of 1, nats; without it the optimiser climbs where the
         surrogate is wrong, and 5 is fatal for a surrogate of values
+    growth : >= 1, most that the mean's part of KL, |m|^2 / 2, is divided by. That may be twice what it was at
+        the step before, where what was evaluated after that had been predicted (`Gradient.confirmed`): for
+        a q that starts far away. Covariances do not go further: a wide q meets what is steep in the tails.
+        Beyond about 8 points are left behind before the next are there, and nothing is predicted any more
     """
 
     radius: float = 1.0
+    growth: float = 8.0
 
     def __post_init__(self) -> None:
         require_above("radius", self.radius, 0.0)
+        require_at_least("growth", self.growth, 1.0)
 
     def check(self, q: Any) -> None:
         """``q`` must be a Gaussian, full or mean-field."""
@@ -190,7 +196,8 @@ class TrustRegion:
         if gradient.surrogate is None:  # nothing was learnt at this step
             return subtract(q.natural, q.natural)
         frame = Frame.of(q)
-        place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal)
+        stretch = min(max(1.0, 2.0 * gradient.confirmed / self.radius), self.growth)
+        place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal, stretch)
         return subtract(frame.natural_parameters(place.mean, place.precision), q.natural)
 
     def move(self, q: Any, increment: Values) -> Any:

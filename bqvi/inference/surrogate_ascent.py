@@ -18,6 +18,8 @@ its error bars (the model's and the jackknife's: the model alone is overconfiden
 step ends at
 
     KL <= min(radius, REACH |g|^2) (|g|^2 / (|g|^2 + DOUBT v))^2.
+
+With a ``stretch`` above 1 the way of the mean, m^T m, counts that much less everywhere.
 """
 
 from __future__ import annotations
@@ -53,13 +55,17 @@ class Place:
     precision: np.ndarray
     covariance: np.ndarray
     divergence: float
-    """KL(q' || N(0, I))."""
+    """KL(q' || N(0, I)), but for the stretch."""
+    stretch: float = 1.0
+    """By which the squared way of the mean counts less."""
 
 
-def ascend(surrogate: Surrogate, dimension: int, radius: float, diagonal: bool) -> Place:
+def ascend(
+    surrogate: Surrogate, dimension: int, radius: float, diagonal: bool, stretch: float = 1.0
+) -> Place:
     """The best q' in reach from N(0, I); ``diagonal`` keeps it mean-field."""
     identity = np.eye(dimension)
-    place = Place(np.zeros(dimension), identity, identity, 0.0)
+    place = Place(np.zeros(dimension), identity, identity, 0.0, stretch)
     rate, before = RATE, np.inf
     for step in range(STEPS):
         moments = surrogate.here if step == 0 else surrogate.moments(place.mean, place.covariance)
@@ -113,12 +119,13 @@ def _moved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float) -> P
         try:
             factor, covariance = cholesky_inverse(precision)
         except np.linalg.LinAlgError:  # by rounding only; the caller shortens the step
-            return Place(place.mean, precision, place.covariance, np.inf)
+            return Place(place.mean, precision, place.covariance, np.inf, place.stretch)
     mean = place.mean + rate * covariance @ pull
     log_determinant = 2.0 * float(np.log(np.einsum("ii->i", factor)).sum())
     trace = float(np.einsum("ii->", covariance))
-    divergence = 0.5 * (trace + float(mean @ mean) - len(mean) + log_determinant)
-    return Place(mean, precision, covariance, divergence)
+    way = float(mean @ mean) / place.stretch
+    divergence = 0.5 * (trace + way - len(mean) + log_determinant)
+    return Place(mean, precision, covariance, divergence, place.stretch)
 
 
 def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: float, radius: float) -> Place:

@@ -132,19 +132,58 @@ def test_memory_off_is_the_one_shot_estimator(process):
     assert_array_equal(steps[0].q.mean, steps[1].q.mean)
 
 
-def test_the_trust_region_is_never_left():
+def path(geometry, start, steps=20):
+    """Each q of a run on the banana."""
     kept = []
+    bqvi.fit(LogJoint(banana, 2), method="bq", geometry=geometry, steps=steps, record=1, seed=1,
+             metrics={"watch": lambda q: kept.append(q) or 0.0}, elbo_samples=2,
+             start_from=Gaussian(np.array(start), np.eye(2)))  # fmt: skip
+    return list(itertools.pairwise(kept))
 
-    def watch(q):
-        kept.append(q)
-        return 0.0
 
-    bqvi.fit(LogJoint(banana, 2), method="bq", steps=20, record=1, metrics={"watch": watch},
-             start_from=Gaussian(np.array([6.0, -20.0]), np.eye(2)), seed=1)  # fmt: skip
-    divergences = [float(new.kl(old)) for old, new in itertools.pairwise(kept)]
+def test_the_trust_region_is_never_left():
+    divergences = [float(new.kl(old)) for old, new in path(bqvi.TrustRegion(growth=1.0), [6.0, -20.0])]
     assert len(divergences) >= 19
     assert max(divergences) <= 1.0 + 1e-9  # rounding of the natural parameters
     assert max(divergences) > 0.9  # it was at work
+
+
+def test_the_mean_goes_twice_as_far_as_before_and_no_further():
+    """In squares; the covariance's part of the divergence, KL less |m|^2 / 2, stays below the radius."""
+    steps = path(bqvi.TrustRegion(growth=8.0), [6.0, -20.0])
+    whitened = [
+        np.linalg.solve(np.linalg.cholesky(old.covariance), new.mean - old.mean) for old, new in steps
+    ]
+    ways = [0.5 * float(m @ m) for m in whitened]
+    rest = [float(new.kl(old)) - way for (old, new), way in zip(steps, ways, strict=True)]
+    assert max(rest) <= 1.0 + 1e-9
+    for before, now in itertools.pairwise([0.0, *ways]):
+        assert now <= min(8.0, max(1.0, 2.0 * before * 1.1)) + 1e-9  # a process serves while KL <= .02
+    assert max(ways) > 4.0
+
+
+def test_a_far_start_arrives_sooner():
+    """At (0, .294), which is 100 standard deviations away."""
+    far = [np.linalg.norm(path(g, [0.0, -100.0], 60)[-1][1].mean - [0.0, 0.29426])
+           for g in (bqvi.TrustRegion(), bqvi.TrustRegion(growth=1.0))]  # fmt: skip
+    assert far[0] < 0.1
+    assert far[1] > 20.0
+
+
+def test_a_prediction_that_fails_confirms_nothing():
+    """The log joint turns round between two steps; and of a quadratic the predictions come true."""
+    q, moved = Gaussian(np.zeros(D), np.eye(D)), Gaussian(np.full(D, 0.5), np.eye(D))
+    sign = [1.0]
+    model = LogJoint(lambda theta: sign[0] * quadratic(theta), D)
+    estimator = BayesianQuadrature(initial_nodes=12)
+    first = estimator(model, q, Batch(None, 0), np.random.default_rng(0), estimator.start(model, q))
+    assert first.confirmed == 0.0
+    for sign[0], expected in ((1.0, 0.5 * D * 0.25), (-1.0, 0.0)):
+        found = estimator(model, moved, Batch(None, 0), np.random.default_rng(1), first.memory)
+        assert_allclose(found.confirmed, expected, rtol=1e-12)
+    values = LogJoint(lambda theta: -0.5 * (theta**2).sum(1), D, gradient=None)
+    memory = estimator(values, q, Batch(None, 0), np.random.default_rng(0), estimator.start(values, q)).memory
+    assert estimator(values, moved, Batch(None, 0), np.random.default_rng(1), memory).confirmed == 0.0
 
 
 def test_a_schedule_shortens_the_step_inside_the_ball():
