@@ -22,7 +22,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -162,6 +162,17 @@ def elbo(target: GradientTarget, frame: Frame, points: int = POINTS) -> float:
             f = target.log_density(torch.from_numpy(frame.points(block)))
             value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / points
     return value + _entropy_terms(frame)
+
+
+class Posed(Protocol):
+    """What a run is given."""
+
+    @property
+    def target(self) -> GradientTarget:
+        """The log joint, and where to start."""
+
+    def gap(self, q: Gaussian) -> float:
+        """Nats below the best Gaussian; infinite where the ELBO of q is not finite."""
 
 
 @dataclass(frozen=True, eq=False)

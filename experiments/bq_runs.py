@@ -33,7 +33,7 @@ from bqvi.inference import Fit
 from bqvi.models import LogJoint
 from bqvi.models.log_joint import LogJointModel
 from experiments import bq_references as references
-from experiments.bq_references import Problem
+from experiments.bq_references import Posed
 from experiments.gradient_targets import GradientTarget, targets
 
 STL = "sticking-the-landing"
@@ -60,7 +60,7 @@ def without_gradient(target: GradientTarget) -> LogJoint:
 
 
 def surrogate_run(
-    problem: Problem,
+    problem: Posed,
     seed: int,
     evaluations: int,
     estimator: BayesianQuadrature | None = None,
@@ -94,7 +94,7 @@ def surrogate_run(
 
 
 def stepped_run(
-    problem: Problem,
+    problem: Posed,
     seed: int,
     evaluations: int,
     method: str,
@@ -122,7 +122,7 @@ def stepped_run(
 
 
 def stepped_ends(
-    problem: Problem, seed: int, method: str, budgets: Sequence[int], choices: Iterable[Sequence[float]]
+    problem: Posed, seed: int, method: str, budgets: Sequence[int], choices: Iterable[Sequence[float]]
 ) -> pd.DataFrame:
     """Return the end of a `stepped_run` for each budget, with its step size and samples."""
     return pd.concat(
@@ -168,7 +168,7 @@ def tune(names: Sequence[str] | None = None) -> None:
         tune_on(dict.fromkeys(TUNING_SEEDS, references.problem(name)), name, BUDGETS)
 
 
-def tune_on(problems: Mapping[int, Problem], name: str, budgets: Sequence[int], beyond: bool = False) -> None:
+def tune_on(problems: Mapping[int, Posed], name: str, budgets: Sequence[int], beyond: bool = False) -> None:
     """Fill `TUNED` for a problem, given for each of the seeds: the best of each grid for each budget.
 
     ``beyond`` the grid a third of its smallest size is tried where that is the best, and so on.
@@ -185,7 +185,7 @@ def tune_on(problems: Mapping[int, Problem], name: str, budgets: Sequence[int], 
     tuned.cache_clear()
 
 
-def _mean_gap(problems: Mapping[int, Problem], method: str, budget: int, size: float, samples: int) -> float:
+def _mean_gap(problems: Mapping[int, Posed], method: str, budget: int, size: float, samples: int) -> float:
     """At the end of the budget, over the seeds."""
     runs = [stepped_run(of, seed, budget, method, size, samples) for seed, of in problems.items()]
     return float(np.mean([run["elbo_gap"].iloc[-1] for run in runs]))

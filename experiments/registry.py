@@ -46,6 +46,7 @@ EXPERIMENTS: dict[str, str] = {
     "bq-reuse": "experiments.bq_reuse",
     "bq-inference": "experiments.bq_inference",
     "bq-posteriors": "experiments.bq_posteriors",
+    "bq-dimensions": "experiments.bq_dimensions",
     "bq-mixture": "experiments.bq_mixture",
     "bq-vbmc": "experiments.bq_vbmc",
     "bq-break-even": "experiments.bq_break_even",

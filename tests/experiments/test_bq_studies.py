@@ -18,7 +18,16 @@ from bqvi.gradients.whitened import Frame, Moments
 from bqvi.models import LogJoint
 from bqvi.models.reference import MODELS
 from bqvi.quadrature.laplace import laplace
-from experiments import bq_inference, bq_mixture, bq_one_shot, bq_posteriors, bq_references, bq_runs, bq_vbmc
+from experiments import (
+    bq_dimensions,
+    bq_inference,
+    bq_mixture,
+    bq_one_shot,
+    bq_posteriors,
+    bq_references,
+    bq_runs,
+    bq_vbmc,
+)
 from experiments import gradient_targets as targets
 from experiments.experiment import Resources
 
@@ -203,3 +212,29 @@ def test_log_evidences():
     assert 0.0 < found - bq_references.best_elbo("logistic") < 0.1
     assert error < 0.01
     assert np.isnan(bq_vbmc.log_evidence("mixture")[0])
+
+
+def test_the_elbo_of_a_regression_is_what_draws_say_and_its_optimum_an_optimum():
+    """500 000 draws, 5 standard errors; then the best Gaussian against others, along and across."""
+    posed, rng = bq_dimensions.regression(5), np.random.default_rng(0)
+    root = np.tril(0.2 * rng.standard_normal((5, 5))) + 0.5 * np.eye(5)
+    q = Gaussian(rng.standard_normal(5), root @ root.T)
+    draws = q.mean + rng.standard_normal((500_000, 5)) @ root.T
+    log_joint = posed.target.log_density(torch.from_numpy(draws)).numpy()
+    constants = 2.5 + 0.5 * np.linalg.slogdet(q.covariance)[1]  # the entropy, less that of N(0, I), and D / 2
+    error = log_joint.std() / np.sqrt(len(draws))
+    assert abs(log_joint.mean() + constants - posed.elbo(q)) < 5.0 * error
+
+    best = posed.best()
+    assert abs(posed.gap(best)) < 1e-10
+    for change in (np.eye(5), np.diag([1.0, -1.0, 1.0, -1.0, 1.0])):
+        turned = np.eye(5) + 1e-3 * change
+        assert posed.gap(Gaussian(best.mean, turned @ best.covariance @ turned)) > 1e-7
+        assert posed.gap(Gaussian(best.mean + 1e-3 * np.diagonal(change), best.covariance)) > 1e-7
+
+
+def test_regressions_of_any_dimension_are_run():
+    found = table(bq_dimensions.experiment, Resources())
+    assert looked_at(bq_dimensions.experiment, found)
+    last = found[found["budget"] == 50].groupby("method")["elbo_gap"].median()
+    assert last["BQ, 2 nodes"] < 1e-3 < last["natural gradient, STL"]
