@@ -47,6 +47,7 @@ EXPERIMENTS: dict[str, str] = {
     "bq-inference": "experiments.bq_inference",
     "bq-posteriors": "experiments.bq_posteriors",
     "bq-mixture": "experiments.bq_mixture",
+    "bq-mixture-q": "experiments.bq_mixture_q",
     "bq-vbmc": "experiments.bq_vbmc",
     "bq-break-even": "experiments.bq_break_even",
     "bq-ablations": "experiments.bq_ablations",
