@@ -140,7 +140,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     names = ("two modes",) if quick else tuple(PROBLEMS)
     made = []
     for name, method in itertools.product(names, METHODS):
-        budget = BUDGETS[method] // (5 if quick else 1)
+        budget = BUDGETS[method] // (8 if quick else 1)
         settings: dict[str, Any] = {"target": name, "method": method, "budget": budget}
         settings["rate"] = RATE if method == QUADRATURE else stored().get(f"{method}, {name}", 0.1)
         made.append(Case(f"{name}: {method}", settings))

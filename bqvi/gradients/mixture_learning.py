@@ -27,8 +27,8 @@ from bqvi.gradients.whitened import FORGOTTEN, Frame
 
 SHORT = 0.25
 """Lengthscale, over sqrt(D), that a search starts from, shorter than any that is likely: from below it climbs
-to the waves. On two mixtures with 8 to 25 nodes a dimension .2 and .35 found the highest maximum of eight starts;
-.5 fell short of it by 80 to 250 nats in one fit of four, 2 in nearly all."""
+to the waves. On two mixtures with 8 to 25 nodes a dimension .2 and .35 found the highest maximum of eight
+starts; .5 fell short of it by 80 to 250 nats in one fit of four, 2 in nearly all."""
 
 Kind = OnBoth | OnDerivatives | OnValues
 
