@@ -245,8 +245,10 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     drawing.legend_below(figure, axes)
     caption = (
         "q a mixture of K Gaussians, from the same start for all methods of a seed. Gap to ln Z of two and "
-        "three modes, and of the others to the best ELBO of long runs. Quadrature is untuned; the step sizes "
-        f"of the others suit each target best. Gaps below {LEAST:g} are drawn as that. "
+        "three modes, and of the others to the best ELBO of long runs. Quadrature is untuned, to "
+        f"{BUDGETS[QUADRATURE]} evaluations; STL and pathwise have one draw in each component a step, the "
+        "score function 10 of q, and the step size of a grid that suits each target best on two other seeds. "
+        f"Gaps below {LEAST:g} are drawn as that. "
         f"{drawing.band_caption(results)}"
     )
     return [Drawing("gaps", figure, caption)]
@@ -279,7 +281,12 @@ experiment = Experiment(
     title="Mixtures of Gaussians as q",
     summary="""Where one Gaussian does not fit, several may. Bayesian quadrature with memory, untuned, beside
     stratified pathwise gradients and the score function with the best step size for each target: the gap that
-    evaluations of the log joint buy.""",
+    evaluations of the log joint buy.
+
+    Where q can be the posterior, quadrature finds it to rounding, and 160 evaluations do what 3000 of
+    sticking-the-landing do, or better; on the banana too. On three modes two of ten starts linger at a gap of
+    .2, as some runs of draws do. In ten dimensions, on the funnel of the schools, it is ahead at equal
+    evaluations, but does not settle, and draws end below it.""",
     cases=cases,
     run=run,
     draw=draw,
