@@ -79,7 +79,12 @@ def gammaln(x: Array) -> Array:
 
 def logsumexp(x: Array) -> Array:
     """ln sum exp over the last axis; -inf entries allowed."""
-    return x.logsumexp(-1) if is_torch(x) else scipy.special.logsumexp(x, axis=-1)
+    if is_torch(x):
+        return x.logsumexp(-1)
+    top = x.max(-1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)  # SciPy's own takes half a millisecond, whatever the size
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
 
 
 def transpose(a: Array) -> Array:

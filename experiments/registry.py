@@ -48,6 +48,7 @@ EXPERIMENTS: dict[str, str] = {
     "bq-posteriors": "experiments.bq_posteriors",
     "bq-dimensions": "experiments.bq_dimensions",
     "bq-mixture": "experiments.bq_mixture",
+    "bq-mixture-q": "experiments.bq_mixture_q",
     "bq-vbmc": "experiments.bq_vbmc",
     "bq-break-even": "experiments.bq_break_even",
     "bq-ablations": "experiments.bq_ablations",

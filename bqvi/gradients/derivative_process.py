@@ -22,6 +22,8 @@ import numpy as np
 import scipy.linalg
 
 from acquisition.functionals import Candidates
+from bqvi.gradients import function_kernel
+from bqvi.gradients.function_kernel import observed_kernel
 from bqvi.gradients.jackknife import block_residuals, inverse_of
 from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.value_process import ValueShape, spread_of, widened
@@ -91,13 +93,12 @@ class DerivativeProcess:
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """What is known / s^2 of y at (C, D) points, D numbers each."""
-        m, d = self.points.shape
-        joint = derivative_kernel(np.concatenate([self.points, pool]), self.shape)
-        half = scipy.linalg.lapack.dtrtrs(self.factor, joint[: m * d, m * d :], lower=1)[0]
+        across = observed_kernel(self.points, pool, self.shape, 1)
+        half = scipy.linalg.lapack.dtrtrs(self.factor, across, lower=1)[0]
         known = derivative_functionals(self.points, self.shape)
         explained = half.T @ scipy.linalg.lapack.dtrtrs(self.factor, known, lower=1)[0]
         shared = derivative_functionals(pool, self.shape) - explained
-        return Candidates.of(shared, joint[m * d :, m * d :] - half.T @ half, d)
+        return Candidates.of(shared, derivative_kernel(pool, self.shape) - half.T @ half, pool.shape[1])
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
@@ -137,10 +138,7 @@ class DerivativeProcess:
 
 def derivative_kernel(points: np.ndarray, shape: ValueShape) -> np.ndarray:
     """K / s^2 of (m, D) points, (m D, m D)."""
-    linear, quadratic = trend_matrices(points)
-    gram = smooth_matrix(points, shape.lengthscale)[0]
-    gram += shape.linear * linear + shape.quadratic * quadratic
-    return gram
+    return observed_kernel(points, points, shape, 1)
 
 
 def noise(points: np.ndarray) -> np.ndarray:
@@ -150,14 +148,7 @@ def noise(points: np.ndarray) -> np.ndarray:
 
 def smooth_matrix(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
     """The squared-exponential part of K / s^2, and its derivative in ln l; (m D, m D) each."""
-    m, d = points.shape
-    r = (points[:, None] - points[None, :]) / lengthscale
-    squares = np.square(r).sum(-1)[:, :, None, None]
-    outer = r[..., :, None] * r[..., None, :]
-    e = np.exp(-0.5 * squares)
-    block = e * (np.eye(d) - outer)
-    slope = block * squares + 2.0 * e * outer
-    return _flat(block, m * d), _flat(slope, m * d)
+    return function_kernel.smooth_matrix(points, lengthscale, 1)
 
 
 def trend_matrices(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -35,6 +35,7 @@ import numpy as np
 
 from bqvi.arrays import Values
 from bqvi.checks import require_integer
+from bqvi.families import GaussianMixture
 from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.gradient import Batch, Gradient
@@ -78,6 +79,7 @@ class ImportanceQuadrature:
 
     def start(self, model: Any, q: Any) -> Any:
         """The memory of the quadrature."""
+        _require_one_gaussian(q)
         return self.quadrature.start(model, q)
 
     def __call__(
@@ -88,8 +90,9 @@ class ImportanceQuadrature:
         Raises
         ------
         TypeError
-            The quadrature's process is separable.
+            The quadrature's process is separable, or q a mixture.
         """
+        _require_one_gaussian(q)
         found = self.quadrature(model, q, batch, rng, memory)
         if found.surrogate is None:  # every point was a fault
             return found
@@ -106,6 +109,14 @@ class ImportanceQuadrature:
         errors = _errors(process, frame, noise, terms, rng) if self.errors else None
         # the surrogate's own moments are the ELBO's: a geometry that asks for them would climb that
         return replace(found, values=values, surrogate=None, standard_error=errors, covariance=None)
+
+
+def _require_one_gaussian(q: Any) -> None:
+    if isinstance(q, GaussianMixture):
+        raise TypeError(
+            "q is a GaussianMixture; ImportanceQuadrature draws its groups in the units of one Gaussian, and "
+            "its gradient is a natural one, which a mixture has not. Use IWAE or DReG"
+        )
 
 
 def weighted_slopes(psi: Seen, noise: np.ndarray) -> np.ndarray:

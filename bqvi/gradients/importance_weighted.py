@@ -8,6 +8,8 @@ is a bound of its own (Burda et al. 2016). With normalised weights v_l = w_l / s
     DReG   sum_l v_l^2 d ln w_l / du, through the path only: the score term that IWAE hides is
            reparameterised once more (Tucker et al. 2018); same mean, and its variance does not
            drown the signal as L grows
+
+For q a mixture of Gaussians see `stratified_bound`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import torch
 
 from bqvi.arrays import Values
 from bqvi.checks import require_integer
+from bqvi.families import GaussianMixture
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
@@ -30,6 +33,7 @@ from bqvi.gradients.black_box import (
 )
 from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.stratified_bound import stratified_dreg, stratified_iwae
 from gp.arrays import to_numpy
 
 
@@ -39,18 +43,25 @@ class IWAE:
 
     Parameters
     ----------
-    samples : L >= 1; at 1 this is the sampled pathwise estimator of the ELBO
+    samples : L >= 1; at 1 this is the sampled pathwise estimator of the ELBO. For a mixture of Gaussians, in
+        each of its components
     errors : also give standard errors: L passes backwards at once, for L >= 3
     """
 
     samples: int = 10
     errors: bool = False
 
+    mixtures = True
+    """q may be a mixture of Gaussians."""
+
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 3 if self.errors else 1)
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """d L_L / du at q."""
+        if isinstance(q, GaussianMixture):
+            posterior = torch_posterior(q, reference_tensor(model, batch.rows))
+            return stratified_iwae(model, posterior, batch, rng, self.samples, self.errors)
         posterior, theta, log_joint = _draw(model, q, batch, rng, self.samples)
         log_weights = log_joint - posterior.q.log_prob(theta)
         bound = torch.logsumexp(log_weights, 0) - np.log(self.samples)
@@ -64,18 +75,25 @@ class DReG:
 
     Parameters
     ----------
-    samples : L >= 1; at 1 this is sticking-the-landing
+    samples : L >= 1; at 1 this is sticking-the-landing. For a mixture of Gaussians, of the bound in each
+        of its components, from one more draw in each
     errors : also give standard errors: L passes backwards at once, for L >= 3
     """
 
     samples: int = 10
     errors: bool = False
 
+    mixtures = True
+    """q may be a mixture of Gaussians."""
+
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 3 if self.errors else 1)
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """d L_L / du at q."""
+        if isinstance(q, GaussianMixture):
+            posterior = torch_posterior(q, reference_tensor(model, batch.rows))
+            return stratified_dreg(model, posterior, batch, rng, self.samples, self.errors)
         posterior, theta, log_joint = _draw(model, q, batch, rng, self.samples)
         log_weights = log_joint - posterior.stopped.log_prob(theta)
         bound = torch.logsumexp(log_weights, 0) - np.log(self.samples)

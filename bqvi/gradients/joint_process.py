@@ -24,8 +24,9 @@ import numpy as np
 import scipy.linalg
 
 from acquisition.functionals import Candidates
-from bqvi.gradients import derivative_process
+from bqvi.gradients import derivative_process, function_kernel
 from bqvi.gradients.derivative_process import derivative_functionals
+from bqvi.gradients.function_kernel import observed_kernel
 from bqvi.gradients.jackknife import block_residuals, inverse_of
 from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.value_process import ValueShape, spread_of, value_functionals, widened
@@ -110,12 +111,10 @@ class JointProcess:
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """What is known / s^2 of (psi, y) at (C, D) points, 1 + D numbers each."""
-        m, width = len(self.points), 1 + pool.shape[1]
-        joint = joint_kernel(np.concatenate([self.points, pool]), self.shape)
-        half = self._solve(joint[: m * width, m * width :])
+        half = self._solve(observed_kernel(self.points, pool, self.shape))
         explained = half.T @ self._solve(joint_functionals(self.points, self.shape))
         shared = joint_functionals(pool, self.shape) - explained
-        return Candidates.of(shared, joint[m * width :, m * width :] - half.T @ half, width)
+        return Candidates.of(shared, joint_kernel(pool, self.shape) - half.T @ half, 1 + pool.shape[1])
 
     def standard_deviations(self) -> Moments:
         """Of the moments `here`: the model's variance and the jackknife's (`jackknife`) together."""
@@ -164,23 +163,12 @@ def constant_basis(points: np.ndarray) -> np.ndarray:
 
 def joint_kernel(points: np.ndarray, shape: ValueShape) -> np.ndarray:
     """K / s^2 of m nodes, (m (1 + D), m (1 + D))."""
-    linear, quadratic = trend_matrices(points)
-    gram = smooth_matrix(points, shape.lengthscale)[0]
-    gram += shape.linear * linear + shape.quadratic * quadratic
-    return gram
+    return observed_kernel(points, points, shape)
 
 
 def smooth_matrix(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
     """The squared-exponential part of K / s^2, and its derivative in ln l."""
-    m, d = points.shape
-    r = points[:, None] - points[None, :]
-    squares = np.square(r).sum(-1) / lengthscale**2
-    e = np.exp(-0.5 * squares)
-    across = e[:, :, None] * r
-    inner, slope = derivative_process.smooth_matrix(points, lengthscale)
-    kernel = _assembled(lengthscale**2 * e, across, inner.reshape(m, d, m, d))
-    rising = lengthscale**2 * e * (2.0 + squares)
-    return kernel, _assembled(rising, across * squares[:, :, None], slope.reshape(m, d, m, d))
+    return function_kernel.smooth_matrix(points, lengthscale)
 
 
 def trend_matrices(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,16 +17,33 @@ were made for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
-import scipy.linalg
 
 from bqvi.families import Gaussian
 from bqvi.gradients.derivative_process import DerivativeProcess
 from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import ValueProcess
 from bqvi.gradients.whitened import Frame
+from gp.arrays import Array
 from gp.measures import GaussianMixture, MixtureParameters
+
+
+class MixtureLike(Protocol):
+    """What is read of a mixture."""
+
+    @property
+    def weights(self) -> Array:
+        """(K,)."""
+
+    @property
+    def means(self) -> Array:
+        """(K, D)."""
+
+    @property
+    def covariances(self) -> Array:
+        """(K, D, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +55,13 @@ class MixtureExpectation:
     """In weights (K,), means (K, D), covariances (K, D, D); weights are free."""
 
 
-def moment_matched(q: GaussianMixture) -> Gaussian:
+def moment_matched(q: MixtureLike) -> Gaussian:
     """The Gaussian with q's mean and covariance."""
-    return Gaussian(np.asarray(q.mean), np.asarray(q.covariance))
+    weights, means = np.asarray(q.weights), np.asarray(q.means)
+    mean = weights @ means
+    apart = means - mean
+    within = (weights[:, None, None] * np.asarray(q.covariances)).sum(0)
+    return Gaussian(mean, within + (weights[:, None] * apart).T @ apart)
 
 
 def mixture_expectation(
@@ -64,16 +85,32 @@ def mixture_expectation(
         )
     if q.dimension != len(frame.mean):
         raise ValueError(f"q has dimension {q.dimension}, the frame {len(frame.mean)}")
-    inverse = scipy.linalg.solve_triangular(frame.scale, np.eye(q.dimension), lower=True)
-    means = frame.whiten(np.asarray(q.means))
-    covariances = inverse @ np.asarray(q.covariances) @ inverse.T
-    weights = np.asarray(q.weights)
-    carried = GaussianMixture(weights, means, 0.5 * (covariances + covariances.mT))
+    return less_square(of_psi(process, frame, q), frame, q)
+
+
+def of_psi(process: Any, frame: Frame, q: MixtureLike) -> MixtureExpectation:
+    """E_q of what the process is on, and its gradients; nothing is checked."""
+    inverse, carried = _carried(frame, q)
     value, gradient = process.posterior_mean.integrate_mixture(carried)
-    squares = np.square(means).sum(1) + np.einsum("kii->k", covariances)
-    slopes = gradient.means - weights[:, None] * means
-    bends = gradient.covariances - 0.5 * weights[:, None, None] * np.eye(q.dimension)
+    bends = inverse.T @ gradient.covariances @ inverse
+    return MixtureExpectation(value, MixtureParameters(gradient.weights, gradient.means @ inverse, bends))
+
+
+def less_square(found: MixtureExpectation, frame: Frame, q: MixtureLike) -> MixtureExpectation:
+    """Less E_q[|u|^2] / 2."""
+    inverse, (weights, means, covariances) = _carried(frame, q)
+    squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
+    slopes = found.gradient.means - weights[:, None] * means @ inverse
+    bends = found.gradient.covariances - 0.5 * weights[:, None, None] * (inverse.T @ inverse)
     return MixtureExpectation(
-        value - 0.5 * float(weights @ squares),
-        MixtureParameters(gradient.weights - 0.5 * squares, slopes @ inverse, inverse.T @ bends @ inverse),
+        found.value - float(weights @ squares),
+        MixtureParameters(found.gradient.weights - squares, slopes, bends),
     )
+
+
+def _carried(frame: Frame, q: MixtureLike) -> tuple[np.ndarray, MixtureParameters]:
+    """L^-1, and q in the frame's units."""
+    inverse = np.linalg.inv(frame.scale)
+    covariances = inverse @ np.asarray(q.covariances) @ inverse.T
+    means = (np.asarray(q.means) - frame.mean) @ inverse.T
+    return inverse, MixtureParameters(np.asarray(q.weights), means, 0.5 * (covariances + covariances.mT))

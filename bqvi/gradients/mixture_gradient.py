@@ -23,10 +23,11 @@ import numpy as np
 from acquisition.functionals import Candidates
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
-from bqvi.gradients.derivative_process import DerivativeProcess, derivative_kernel
+from bqvi.gradients.derivative_process import DerivativeProcess
+from bqvi.gradients.function_kernel import observed_kernel
 from bqvi.gradients.jackknife import block_residuals, inverse_of, mean_square
-from bqvi.gradients.joint_process import JointProcess, constant_basis, joint_kernel
-from bqvi.gradients.mixture_expectation import MixtureExpectation, mixture_expectation
+from bqvi.gradients.joint_process import JointProcess, constant_basis
+from bqvi.gradients.mixture_expectation import MixtureExpectation, less_square, of_psi
 from bqvi.gradients.mixture_functionals import Functionals
 from bqvi.gradients.value_process import ValueProcess, value_kernel
 from bqvi.gradients.whitened import Frame
@@ -43,11 +44,14 @@ class MixtureGradient:
     process: Surface
     frame: Frame
     q: GaussianMixture
+    relative: bool = False
+    """Whether the process is on f less the logarithm of another mixture, and E_q[f] is what that leaves."""
 
     @cached_property
     def expectation(self) -> MixtureExpectation:
         """E_q[f] and its gradients in weights, means and covariances, of the posterior mean."""
-        return mixture_expectation(self.process, self.frame, self.q.measure)
+        found = of_psi(self.process, self.frame, self.q)
+        return found if self.relative else less_square(found, self.frame, self.q)
 
     @property
     def values(self) -> Values:
@@ -89,13 +93,10 @@ class MixtureGradient:
         one standard deviation.
         """
         process = self.process
-        both = np.concatenate([process.points, pool])
-        rows = len(process.factor)
-        gram = _gram(process, both)
-        half = solve_lower(process.factor, gram[:rows, rows:])
+        half = solve_lower(process.factor, _gram(process, process.points, pool))
         shared = self._observed(pool) - half.T @ self._told
-        left = gram[rows:, rows:] - half.T @ half
-        return Candidates.of(self._by_component(shared), left, rows // len(process.points))
+        residual = _gram(process, pool, pool) - half.T @ half
+        return Candidates.of(self._by_component(shared), residual, len(residual) // len(pool))
 
     @cached_property
     def _roots(self) -> np.ndarray:
@@ -190,10 +191,8 @@ class MixtureGradient:
         return np.concatenate([part.reshape(len(functionals), -1) for part in parts], 1)
 
 
-def _gram(process: Surface, points: np.ndarray) -> np.ndarray:
-    """K / s^2 of the process's kernel between what (m, D) points show, point by point."""
+def _gram(process: Surface, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """K / s^2 of the process's kernel between what (m, D) and (n, D) points show, point by point."""
     if isinstance(process, ValueProcess):
-        return value_kernel(points, points, process.shape)
-    if isinstance(process, DerivativeProcess):
-        return derivative_kernel(points, process.shape)
-    return joint_kernel(points, process.shape)
+        return value_kernel(left, right, process.shape)
+    return observed_kernel(left, right, process.shape, int(isinstance(process, DerivativeProcess)))

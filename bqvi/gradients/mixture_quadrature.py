@@ -1,10 +1,11 @@
 """Bayesian quadrature of the ELBO's gradient for q a mixture of Gaussians, with memory.
 
-    ELBO = E_q[f] + H[q]
+    ELBO = E_q[f] + H[q] = E_q[psi] + E_q[prior mean - ln q],        psi = f - prior mean
 
-E_q[f] and its gradient come in closed form from a process on the log joint f (`mixture_expectation`,
-`mixture_gradient`), in units of the Gaussian with q's moments at the last round; the entropy, which has no
-closed form, by Monte Carlo from q alone (`stratified`), which costs no evaluation of f and leaves no bias.
+E_q[psi] and its gradient come in closed form from a process on psi (`mixture_expectation`,
+`mixture_gradient`), in units of the Gaussian with q's moments at the last round. The prior mean is that
+Gaussian or q itself at the last round (`mixture_learning`); what is left, the entropy or the divergence from
+that q, is drawn from q alone (`mixture_draws`), which costs no evaluation of f and leaves no bias.
 
 The process knows f and not one q only, so not every step needs evaluations. A *round* of them, chosen to tell
 most of the gradient, takes place at the first step and once q has moved by `reach` since the last round,
@@ -23,29 +24,26 @@ import numpy as np
 
 from acquisition.designs import normal_frames
 from acquisition.functionals import most_informative
-from bqvi.arrays import Values, add
+from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import GaussianMixture
-from bqvi.gradients.black_box import reference_tensor, torch_posterior
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Base, Memory
+from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy
 from bqvi.gradients.mixture_expectation import moment_matched
 from bqvi.gradients.mixture_gradient import MixtureGradient, Surface
-from bqvi.gradients.stratified import entropy_terms, require_still, together
+from bqvi.gradients.mixture_learning import Kind, Seen, most_likely
+from bqvi.gradients.stratified import require_still, together
 from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnValues
 from bqvi.gradients.value_process import JITTER
-from bqvi.gradients.whitened import FORGOTTEN, Frame
+from bqvi.gradients.whitened import Frame
 
 _GROWTH = 1.15
 """Hyperparameters are refitted when the memory has grown by this factor."""
-_SHORT = 0.5
-"""Lengthscale, over sqrt(D), that a search starts from: structure within the components."""
 _SPREAD = 1.5
 """Standard deviation of candidates, in units of their component."""
-
-Kind = OnBoth | OnDerivatives | OnValues
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +56,12 @@ class MixtureMemory:
     """Coordinates u of q at the last round."""
     since: int = 0
     """Steps since."""
+    relative: bool = False
+    """Whether the prior mean is q's of the last round, else the Gaussian with its moments."""
     process: Any = field(default=None, metadata={"derived": True})
     """The one that is kept, which the rest determines."""
+    before: Any = field(default=None, metadata={"derived": True})
+    """Q at the last round."""
 
     def rescued(self, found: Evaluations) -> MixtureMemory:
         """With the evaluations of a round that came to no end; the next step begins another."""
@@ -148,8 +150,9 @@ class MixtureQuadrature:
             found = evaluate(model, q, batch, nodes)
             spent, asked, kept = found.spent, len(nodes), self._learnt(model, q, found, kept)
         else:
-            kept = replace(kept, since=kept.since + 1, process=self._process(model, kept))
-        gradient = self._gradient(model, q, batch, rng, kept)
+            before = _before(q, kept)
+            kept = replace(kept, since=kept.since + 1, process=self._process(model, q, kept), before=before)
+        gradient = self._gradient(model, q, rng, kept)
         return replace(
             gradient, evaluations=spent, samples=asked, memory=kept if memory is not None else None
         )
@@ -158,13 +161,13 @@ class MixtureQuadrature:
         """Whether to evaluate at this step."""
         if not kept.known.base.at or kept.since + 1 >= self.every:
             return True
-        return _moved(q, q.from_unconstrained(kept.looked_at)) > self.reach
+        return _moved(q, _before(q, kept)) > self.reach
 
     def _nodes(
         self, model: Any, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
     ) -> np.ndarray:
         """Points theta of a round, (n, D)."""
-        process = self._process(model, kept)
+        process = self._process(model, q, kept)
         if process is None:
             known = len(kept.known) or not self.memory
             fewest = max(self.nodes, q.n_components * min(2 * q.dimension, 10))
@@ -186,32 +189,28 @@ class MixtureQuadrature:
         known.require_signal()
         if not len(known):
             return replace(kept, known=known)
-        frame = Frame.of(moment_matched(q.measure))
+        frame = Frame.of(moment_matched(q))
+        looked_at = tuple(np.asarray(u) + 0.0 for u in q.unconstrained)
+        before, relative, process = q.from_unconstrained(looked_at), kept.relative, None
         if len(known) >= _GROWTH * known.fitted_at:
-            start = known.hyperparameters if known.fitted_at else None
-            likely = _most_likely(self._kind(model), *self._used(model, frame, known), start)
-            known = replace(known, hyperparameters=likely, fitted_at=len(known))
+            start = (known.hyperparameters, relative) if known.fitted_at else None
+            learnt = most_likely(self._seen(known, frame), self._kind(model), before, start)
+            relative, process = learnt.relative, learnt.process
+            known = replace(known, hyperparameters=learnt.hyperparameters, fitted_at=len(known))
         known = replace(known, base=Base(frame.mean, frame.scale, len(known)))
-        kept = MixtureMemory(known, tuple(np.asarray(u) + 0.0 for u in q.unconstrained))
-        return replace(kept, process=self._process(model, kept))
+        kept = MixtureMemory(known, looked_at, 0, relative, process, before)
+        return replace(kept, process=self._process(model, q, kept))
 
-    def _process(self, model: Any, kept: MixtureMemory) -> Surface | None:
+    def _process(self, model: Any, q: GaussianMixture, kept: MixtureMemory) -> Surface | None:
         """The one that is kept, or, of a run that was resumed, the same again."""
         if kept.process is not None or not kept.known.base.at:
             return kept.process  # type: ignore[no-any-return]
-        points, targets = self._used(model, kept.known.base.frame, kept.known)
-        return self._kind(model).process(points, targets, kept.known.hyperparameters)
+        mean = _before(q, kept) if kept.relative else None
+        seen = self._seen(kept.known, kept.known.base.frame)
+        return seen.process(self._kind(model), mean, kept.known.hyperparameters)
 
-    def _used(self, model: Any, frame: Frame, known: Memory) -> tuple[np.ndarray, np.ndarray]:
-        """The most recent points, whitened, less those far from q; and their targets."""
-        most = self.memory or len(known)
-        points = frame.whiten(known.points[-most:])
-        near = np.square(points).sum(1) < FORGOTTEN * points.shape[1]
-        if near.sum() < 2:
-            near[:] = True
-        values, gradients = known.values[-most:][near], known.gradients[-most:][near]
-        points = points[near]
-        return points, self._kind(model).targets(frame, points, values, gradients)
+    def _seen(self, known: Memory, frame: Frame) -> Seen:
+        return Seen.of(known, frame, self.memory or len(known))
 
     def _kind(self, model: Any) -> Kind:
         if not differentiable(model):
@@ -219,43 +218,23 @@ class MixtureQuadrature:
         return OnBoth() if self.process == "joint" else OnDerivatives()
 
     def _gradient(
-        self, model: Any, q: GaussianMixture, batch: Batch, rng: np.random.Generator, kept: MixtureMemory
+        self, model: Any, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
     ) -> Gradient:
-        """Of E_q[f] in closed form, of the entropy by draws."""
+        """Of the process in closed form, of the rest by draws."""
         if kept.process is None:  # every point so far was a fault: stay, and draw again
             return Gradient(tuple(np.zeros(np.shape(u)) for u in q.unconstrained), False, 0)
-        posterior = torch_posterior(q, reference_tensor(model, batch.rows))
-        entropy = entropy_terms(posterior, rng, self.entropy_pairs)
-        errors = of_mean(posterior.each(entropy)) if self.errors else None
-        mean = entropy.mean()
-        part = MixtureGradient(kept.process, kept.known.base.frame, q)
-        values = add(part.values, posterior.gradient(mean))
-        level = (
-            None if self._kind(model) == OnDerivatives() else part.expectation.value + float(mean.detach())
+        if kept.relative:
+            drawn = drawn_divergence(q, _before(q, kept), rng, self.entropy_pairs)
+        else:
+            drawn = drawn_entropy(q, rng, self.entropy_pairs)
+        part = MixtureGradient(kept.process, kept.known.base.frame, q, kept.relative)
+        values = q.pulled_back(
+            *(a + b for a, b in zip(part.expectation.gradient, drawn.gradient, strict=True))
         )
-        if errors is not None:
-            errors = together(errors, part.standard_errors())
+        flat = self._kind(model) == OnDerivatives()  # derivatives do not show the level
+        level = None if flat else part.expectation.value + float(drawn.values.mean())
+        errors = together(of_mean(drawn.each()), part.standard_errors()) if self.errors else None
         return Gradient(values, False, 0, bound=level, standard_error=errors)
-
-
-def _most_likely(kind: Kind, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
-    """Hyperparameters from two starts, those before and a short lengthscale; the better by evidence.
-
-    Between two modes the evidence has two maxima: waves, or a polynomial with noise, whose lengthscale
-    is ten times longer. From the latter no search comes back.
-    """
-    short = np.log([_SHORT * np.sqrt(points.shape[1]), 0.1, 0.1])
-    fits = [kind.fit(points, targets, where) for where in (start, short)]
-    return max(fits, key=lambda logs: _log_evidence(kind.process(points, targets, logs)))
-
-
-def _log_evidence(process: Surface) -> float:
-    """Of what the process is given, with s^2 at its most likely value, up to a constant."""
-    try:
-        halves = float(np.log(np.einsum("ii->i", process.factor)).sum())
-        return -0.5 * process.targets.size * float(np.log(process.scale + 1e-300)) - halves
-    except np.linalg.LinAlgError:
-        return -np.inf
 
 
 def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -266,11 +245,17 @@ def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
     return points[:n]
 
 
+def _before(q: GaussianMixture, kept: MixtureMemory) -> GaussianMixture:
+    """Q at the last round."""
+    return kept.before or q.from_unconstrained(kept.looked_at)
+
+
 def _moved(q: GaussianMixture, before: GaussianMixture) -> float:
     """A bound of KL(q || before), components matched; nats."""
     gap: Any = q.components
     weights = np.asarray(q.weights)
-    return float(weights @ (np.asarray(q.log_weights - before.log_weights) + gap.kl(before.components)))
+    found = weights @ (np.asarray(q.log_weights - before.log_weights) + gap.kl(before.components))
+    return float(found)
 
 
 def _require_mixture(model: Any, q: Any) -> None:

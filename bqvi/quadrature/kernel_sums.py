@@ -136,7 +136,7 @@ class KernelSum:
         value += 0.5 * np.vdot(self.trend.curvature, covariance) + weight.sum()
         return Integrated(float(value), slope + weight @ a, 0.5 * hessian)
 
-    def integrate_mixture(self, q: GaussianMixture) -> tuple[float, MixtureParameters]:
+    def integrate_mixture(self, q: GaussianMixture | MixtureParameters) -> tuple[float, MixtureParameters]:
         """E against a mixture, and its gradients in weights (K,), means (K, D) and covariances (K, D, D).
 
         Weights are free: their sum is not held at one.

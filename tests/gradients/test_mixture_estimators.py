@@ -11,7 +11,7 @@ from oracles import bonferroni_t, z_scores
 
 import bqvi
 from bqvi.families import GaussianMixture
-from bqvi.gradients import IWAE, Batch, BayesianQuadrature, Pathwise, Score
+from bqvi.gradients import Batch, BayesianQuadrature, ImportanceQuadrature, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
 from bqvi.inference import Euclidean, Natural, Riemannian, TrustRegion
 from bqvi.models import LogJoint, SoftmaxMixture
@@ -134,7 +134,7 @@ def test_what_is_impossible_is_refused():
     refused = [
         (Score(5, entropy="analytic"), {}, "no closed form"),
         (Pathwise(8, noise=Sobol(), errors=True), {}, "leave noise out"),
-        (IWAE(5), {}, "IWAE does not take"),
+        (ImportanceQuadrature(5), {}, "ImportanceQuadrature does not take"),
         (BayesianQuadrature(), {}, "BayesianQuadrature does not take"),
         (Pathwise(5), {"family": "point"}, "family is 'point'"),
         (Pathwise(5), {"start_from": wide}, "D = 3"),
@@ -148,7 +148,7 @@ def test_what_is_impossible_is_refused():
             geometry.check(start())
     Euclidean({"weights": 0.1}).check(start())
     with pytest.raises(TypeError, match="reparameterised"):
-        IWAE(5)(MODEL, start(), FULL, np.random.default_rng(0))
+        start().rsample(5, 0)
 
 
 def test_a_log_joint_that_moves_with_q_is_refused():
