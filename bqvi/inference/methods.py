@@ -17,11 +17,11 @@ The schedules are defaults that work untuned; the thesis' are one argument away.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bqvi.checks import require_integer, require_one_of
-from bqvi.gradients import Conjugate, Estimator, RememberingEstimator
+from bqvi.gradients import Conjugate, Estimator, MixtureQuadrature, RememberingEstimator
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 
@@ -98,6 +98,12 @@ def gives_surrogate(estimator: object) -> bool:
 
 
 def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
-    """What stands in for choices left out beside an estimator: those of 'bq', or of 'pathwise'."""
+    """What stands in for choices left out beside an estimator: those of 'bq', or of 'pathwise'.
+
+    The rate does not fall for `MixtureQuadrature`: its gradients have hardly any noise to be averaged, and a
+    mixture has plateaus to cross.
+    """
+    if isinstance(estimator, MixtureQuadrature):
+        return replace(METHODS["pathwise"], schedule=Adam(0.05))
     trusting = geometry is None or isinstance(geometry, TrustRegion)
     return METHODS["bq" if trusting and gives_surrogate(estimator) else "pathwise"]
