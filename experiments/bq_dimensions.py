@@ -13,8 +13,8 @@ integrals in one dimension (Gauss-Hermite). Its optimum is found by
 
 half of the way at a time.
 
-Step size and number of samples of natural gradients are the best of `bq_runs.GRIDS`, going on below its
-smallest step, for each dimension and budget on two seeds that are not reported.
+Step size and number of samples of natural gradients and Adam are the best of `bq_runs.GRIDS`, going on below
+its smallest step, for each dimension and budget on two seeds that are not reported.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from experiments.gradient_targets import GradientTarget
 DIMENSIONS = (10, 25, 50, 100)
 BUDGETS = (50, 100, 200, 300)
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
-NATURAL = "natural gradient, STL"
-STROKES = drawing.strokes((*SURROGATES, NATURAL))
+STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
+STROKES = drawing.strokes((*SURROGATES, *STEPPED))
 ROWS = 5
 CORRELATION = 0.5
 SIGNAL = 4.0
@@ -138,8 +138,9 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     for d in dimensions:
         common: dict[str, Any] = {"dimension": d, "budgets": list(budgets)}
         made += [Case(f"D = {d}: {name}", common | {"method": name}) for name in SURROGATES]
-        chosen = [setting("natural", _name(d), budget) for budget in budgets]
-        made.append(Case(f"D = {d}: {NATURAL}", common | {"method": NATURAL, "tuned": chosen}))
+        for name, method in STEPPED.items():
+            chosen = [setting(method, _name(d), budget) for budget in budgets]
+            made.append(Case(f"D = {d}: {name}", common | {"method": name, "tuned": chosen}))
     return made
 
 
@@ -152,8 +153,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
     method, budgets = case.settings["method"], case.settings["budgets"]
     posed = regression(case.settings["dimension"])
-    if method == NATURAL:
-        return stepped_ends(posed, seed, "natural", budgets, case.settings["tuned"])
+    if method in STEPPED:
+        return stepped_ends(posed, seed, STEPPED[method], budgets, case.settings["tuned"])
     estimator = BayesianQuadrature(SURROGATES[method])
     return at_budgets(surrogate_run(posed, seed, budgets[-1], estimator, records=budgets[:-1]), budgets)
 
@@ -173,7 +174,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient, on logistic "
         f"regressions of D coefficients and {ROWS} D rows, q a full Gaussian. Bayesian quadrature is "
-        "untuned; natural gradients are tuned for each D and budget, a point each. Gaps above "
+        "untuned; natural gradients and Adam are tuned for each D and budget, a point each. Gaps above "
         f"{_WORST:g} and failures are drawn as that. {drawing.band_caption(results)}"
     )
     return [Drawing("gaps", figure, caption)]
@@ -199,8 +200,8 @@ experiment = Experiment(
     name="bq-dimensions",
     title="Inference with a surrogate, by dimension",
     summary="""The ELBO gap that Bayesian quadrature with memory reaches, untuned, on logistic regressions of
-    10 to 100 coefficients, beside natural gradients with the best step size and number of samples for each
-    dimension and budget. The gap is known to machine precision.""",
+    10 to 100 coefficients, beside natural gradients and Adam with the best step size and number of samples
+    for each dimension and budget. The gap is known to machine precision.""",
     cases=cases,
     run=run,
     draw=draw,
