@@ -102,6 +102,8 @@ class MixtureQuadrature:
     """q is a mixture of Gaussians."""
     gives_surrogate = False
     """None that a trust region could climb."""
+    noisy = False
+    """Gradients hardly vary, and a mixture has plateaus to cross: by default the rate does not fall."""
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)

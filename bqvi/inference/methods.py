@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bqvi.checks import require_integer, require_one_of
-from bqvi.gradients import Conjugate, Estimator, MixtureQuadrature, RememberingEstimator
+from bqvi.gradients import Conjugate, Estimator, RememberingEstimator
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 
@@ -100,10 +100,9 @@ def gives_surrogate(estimator: object) -> bool:
 def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
     """What stands in for choices left out beside an estimator: those of 'bq', or of 'pathwise'.
 
-    The rate does not fall for `MixtureQuadrature`: its gradients have hardly any noise to be averaged, and a
-    mixture has plateaus to cross.
+    The rate does not fall for an estimator that calls itself not ``noisy``: there is nothing to be averaged.
     """
-    if isinstance(estimator, MixtureQuadrature):
+    if not getattr(estimator, "noisy", True):
         return replace(METHODS["pathwise"], schedule=Adam(0.05))
     trusting = geometry is None or isinstance(geometry, TrustRegion)
     return METHODS["bq" if trusting and gives_surrogate(estimator) else "pathwise"]

@@ -11,7 +11,9 @@ from scipy.optimize import minimize
 
 import bqvi
 from bqvi.families import GaussianMixture
-from bqvi.gradients import MixtureQuadrature
+from bqvi.gradients import MixtureQuadrature, Pathwise
+from bqvi.inference.methods import defaults_for
+from bqvi.inference.schedules import Adam
 from bqvi.models import LogJoint
 
 POSTERIOR = GaussianMixture(
@@ -93,3 +95,9 @@ def test_mean_field_mixture_ends_below():
     reached = float(elbo(in_torch(found.q)))
     assert best_of_one() < reached < -0.01
     assert abs(found.elbo - reached) < 0.15
+
+
+def test_a_rate_falls_by_default_only_for_gradients_with_noise():
+    """From its plateaus a mixture is led by gradients of quadrature, which are all but exact."""
+    assert defaults_for(MixtureQuadrature(), None).schedule == Adam(0.05)
+    assert defaults_for(Pathwise(4), None).schedule.decay > 0.0
