@@ -33,7 +33,7 @@ from scipy.special import expit, log_expit
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature
 from experiments import drawing
-from experiments.bq_inference import LEAST, at_budgets, gaps
+from experiments.bq_inference import LEAST, at_budgets, gap_panels, gaps
 from experiments.bq_runs import TUNING_SEEDS, setting, stepped_ends, surrogate_run, tune_on
 from experiments.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.gradient_targets import GradientTarget
@@ -162,15 +162,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations, by dimension."""
     shown = _named(results).assign(elbo_gap=results["elbo_gap"].clip(LEAST, _WORST))
-    figure, axes, panels = drawing.panels(shown, columns=4, size=(2.8, 2.6), sharey=True)
-    for ax, rows in panels:
-        drawing.curves(
-            ax, rows, "evaluations", "elbo_gap", by="method", lines=STROKES,
-            steps=False, x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
-        )  # fmt: skip
-        drawing.label_budgets(ax, results["budget"].dropna().astype(int))
-        ax.label_outer()
-    drawing.legend_below(figure, axes)
+    figure = gap_panels(shown, STROKES, columns=4, size=(2.8, 2.6))
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient, on logistic "
         f"regressions of D coefficients and {ROWS} D rows, q a full Gaussian. Bayesian quadrature is "

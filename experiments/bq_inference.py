@@ -7,10 +7,11 @@ each budget, and end there. Targets: `gradient_targets`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from bqvi.gradients import BayesianQuadrature
 from experiments import drawing
@@ -85,6 +86,21 @@ def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
         f"{drawing.band_caption(results)}"
     )
     return Drawing(cost, figure, caption)
+
+
+def gap_panels(
+    shown: pd.DataFrame, strokes: Mapping[Hashable, drawing.Stroke], columns: int, size: tuple[float, float]
+) -> Figure:
+    """Draw gaps against evaluations at a few budgets, a panel for each target."""
+    figure, axes, panels = drawing.panels(shown, columns=columns, size=size)
+    for ax, rows in panels:
+        drawing.curves(
+            ax, rows, "evaluations", "elbo_gap", by="method", lines=strokes, steps=False,
+            x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
+        )  # fmt: skip
+        drawing.label_budgets(ax, shown["budget"].dropna().astype(int))
+    drawing.legend_below(figure, axes)
+    return figure
 
 
 def tables(results: pd.DataFrame) -> list[Table]:

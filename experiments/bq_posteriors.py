@@ -30,7 +30,7 @@ from bqvi.gradients.whitened import Frame
 from bqvi.models.reference import MODELS, Reference, load_reference
 from bqvi.models.reference.predator_prey import predator_prey
 from experiments import drawing
-from experiments.bq_inference import LEAST, SURROGATES, at_budgets, gaps
+from experiments.bq_inference import LEAST, SURROGATES, at_budgets, gap_panels, gaps
 from experiments.bq_predator_prey import NAME as DIFFERENTIAL
 from experiments.bq_predator_prey import STEPS_PER_UNIT
 from experiments.bq_references import Problem, best_from, elbo
@@ -102,14 +102,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations."""
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, _WORST))
-    figure, axes, panels = drawing.panels(shown, columns=5, size=(2.6, 2.3))
-    for ax, rows in panels:
-        drawing.curves(
-            ax, rows, "evaluations", "elbo_gap", by="method", lines=STROKES,
-            steps=False, x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
-        )  # fmt: skip
-        drawing.label_budgets(ax, results["budget"].dropna().astype(int))
-    drawing.legend_below(figure, axes)
+    figure = gap_panels(shown, STROKES, columns=5, size=(2.6, 2.3))
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient. Bayesian "
         "quadrature is untuned; natural gradients and Adam are tuned for each posterior and budget, a point "

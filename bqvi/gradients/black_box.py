@@ -22,7 +22,7 @@ import torch
 
 from bqvi.arrays import Values, add, inner
 from bqvi.arrays import like as to_torch
-from bqvi.gradients.gradient import Batch
+from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
@@ -164,3 +164,17 @@ def cost(model: Any, batch: Batch, samples: int) -> int:
     if batch.size == 0:
         return samples
     return batch.size if is_conjugate(model) else batch.size * samples
+
+
+def of_bound(
+    values: Values, errors: Values | None, bound: torch.Tensor, model: Any, batch: Batch, draws: int
+) -> Gradient:
+    """The gradient in u of a bound of its own, from so many draws."""
+    return Gradient(
+        values,
+        natural=False,
+        evaluations=cost(model, batch, draws),
+        samples=draws,
+        bound=float(bound.detach()),
+        standard_error=errors,
+    )

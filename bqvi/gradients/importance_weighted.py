@@ -25,9 +25,9 @@ from bqvi.checks import require_integer
 from bqvi.families import GaussianMixture
 from bqvi.gradients.black_box import (
     TorchPosterior,
-    cost,
     differentiable,
     log_joint_function,
+    of_bound,
     reference_tensor,
     torch_posterior,
 )
@@ -66,7 +66,7 @@ class IWAE:
         log_weights = log_joint - posterior.q.log_prob(theta)
         bound = torch.logsumexp(log_weights, 0) - np.log(self.samples)
         errors = _errors(posterior, log_weights, 1) if self.errors else None
-        return _result(posterior.gradient(bound), errors, bound, model, batch, self.samples)
+        return of_bound(posterior.gradient(bound), errors, bound, model, batch, self.samples)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class DReG:
         errors = _errors(posterior, log_weights, 2) if self.errors else None
         squared = torch.softmax(log_weights.detach(), 0).square()
         values = posterior.gradient((squared * log_weights).sum())
-        return _result(values, errors, bound, model, batch, self.samples)
+        return of_bound(values, errors, bound, model, batch, self.samples)
 
 
 def _draw(
@@ -122,16 +122,3 @@ def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) ->
         without = weighted.sum(0) - weighted
         found.append(without / (others**power).reshape(-1, *[1] * (slopes.ndim - 1)))
     return of_left_out(tuple(found))
-
-
-def _result(
-    values: Values, errors: Values | None, bound: torch.Tensor, model: Any, batch: Batch, samples: int
-) -> Gradient:
-    return Gradient(
-        values,
-        natural=False,
-        evaluations=cost(model, batch, samples),
-        samples=samples,
-        bound=float(bound.detach()),
-        standard_error=errors,
-    )

@@ -35,7 +35,7 @@ import torch
 
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
-from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_joint_function
+from bqvi.gradients.black_box import TorchPosterior, differentiable, log_joint_function, of_bound
 from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified import require_still
@@ -60,7 +60,7 @@ def stratified_iwae(
     terms = q.log_weights + log_joint - q.log_prob(theta) - log(samples)
     bound = torch.logsumexp(terms.flatten(), 0)
     found = _left_out(posterior, terms) if errors else None
-    return _result(posterior.gradient(bound), found, float(bound.detach()), model, batch, terms.numel())
+    return of_bound(posterior.gradient(bound), found, bound, model, batch, terms.numel())
 
 
 def stratified_dreg(
@@ -78,7 +78,7 @@ def stratified_dreg(
     if errors:
         found = of_left_out(posterior.each(draws.averaged(_without_each(whole[None])[0])[0]))
     values = posterior.gradient(objective.sum())
-    return _result(values, found, float(bound), model, batch, theta.shape[0] * theta.shape[1])
+    return of_bound(values, found, bound, model, batch, theta.shape[0] * theta.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +139,3 @@ def _left_out(posterior: TorchPosterior, terms: torch.Tensor) -> Values:
         each = np.einsum("tk,tk...->t...", v, slopes.reshape(*terms.shape, *slopes.shape[1:]))
         found.append((each.sum(0) - each) / others.reshape(-1, *[1] * (each.ndim - 1)))
     return of_left_out(tuple(found))
-
-
-def _result(
-    values: Values, errors: Values | None, bound: float, model: Any, batch: Batch, draws: int
-) -> Gradient:
-    return Gradient(
-        values,
-        natural=False,
-        evaluations=cost(model, batch, draws),
-        samples=draws,
-        bound=bound,
-        standard_error=errors,
-    )
