@@ -1,0 +1,48 @@
+"""How many evaluations a run may make: asked before any call, never exceeded.
+
+An evaluation is one point at which the user's function, its gradient or both are called; where a batch that
+failed is called again point by point, each of its points counts again.
+"""
+
+from __future__ import annotations
+
+from bqvi.checks import require_integer
+
+
+class BudgetError(RuntimeError):
+    """More evaluations were asked for than a budget has left: a mistake of the engine, not of the user."""
+
+
+class Budget:
+    """The evaluations of a run, those of its records and diagnostics among them.
+
+    Parameters
+    ----------
+    most : evaluations in all, at least 0; None for no limit.
+    spent : how many of them were made before, as by the run that this one resumes.
+    """
+
+    def __init__(self, most: int | None = None, spent: int = 0) -> None:
+        self.most = None if most is None else require_integer("budget", most, 0)
+        self.spent = spent
+
+    @property
+    def left(self) -> int | None:
+        """Evaluations that may still be made; None for any number."""
+        return None if self.most is None else max(self.most - self.spent, 0)
+
+    def room(self, wanted: int) -> int:
+        """How many of ``wanted`` evaluations may be made."""
+        return wanted if self.left is None else min(wanted, self.left)
+
+    def spend(self, count: int) -> None:
+        """Enter ``count`` evaluations, before they are made.
+
+        Raises
+        ------
+        BudgetError
+            There is no room for them; ask `room` first.
+        """
+        if self.room(count) < count:
+            raise BudgetError(f"{count} evaluations were asked for, and {self.left} of {self.most} are left")
+        self.spent += count

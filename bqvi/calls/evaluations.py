@@ -1,0 +1,99 @@
+"""What evaluations of the user's function gave: one record for all engines, n rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluations:
+    """Rows of points, values, gradients, noise and failures; NumPy arrays in float64 on the host.
+
+    Attributes
+    ----------
+    points : (n, D), in the order in which they were asked for.
+    values : (n,), or (n, o) for a function of o outputs. Where ``failed``: -inf for a log density, NaN for
+        another function.
+    gradients : (n, D), or (n, o, D), or None; a row is NaN where the function failed, or only its gradient
+        did.
+    noise_variance : (n,) or None; NaN where it is not known, or the function failed.
+    failed : (n,) bool; a value is of no use there.
+    reasons : for each row what went wrong there, or "".
+    n_evaluations : points at which the function was called to get these rows. More than n where a batch
+        that failed was called again point by point.
+    """
+
+    points: np.ndarray
+    values: np.ndarray
+    gradients: np.ndarray | None
+    noise_variance: np.ndarray | None
+    failed: np.ndarray
+    reasons: tuple[str, ...]
+    n_evaluations: int = -1
+
+    def __post_init__(self) -> None:
+        if self.n_evaluations < 0:
+            object.__setattr__(self, "n_evaluations", len(self.points))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @classmethod
+    def none(cls, dimension: int) -> Self:
+        """No evaluations yet, of points (0, D)."""
+        return cls(np.zeros((0, dimension)), np.zeros(0), None, None, np.zeros(0, bool), ())
+
+    @property
+    def good(self) -> np.ndarray:
+        """Rows whose value, and gradient where there are any, is of use, (n,) bool."""
+        found: np.ndarray = ~self.failed
+        if self.gradients is not None:
+            found &= np.isfinite(self.gradients).all(axis=tuple(range(1, self.gradients.ndim)))
+        return found
+
+    def __getitem__(self, rows: Any) -> Evaluations:
+        """The evaluations ``rows``: a slice, indices, or n booleans; each counted as one evaluation."""
+        index = np.arange(len(self))[rows]
+        return Evaluations(
+            self.points[index],
+            self.values[index],
+            None if self.gradients is None else self.gradients[index],
+            None if self.noise_variance is None else self.noise_variance[index],
+            self.failed[index],
+            tuple(self.reasons[i] for i in index),
+        )
+
+    def joined(self, more: Evaluations) -> Evaluations:
+        """These, then ``more``; NaN stands for a gradient or a noise that one of the two does not have."""
+        first, second = (Evaluations._like(a, b) for a, b in ((self, more), (more, self)))
+        return Evaluations(
+            np.concatenate([self.points, more.points]),
+            np.concatenate([first.values, second.values]),
+            _joined(first.gradients, second.gradients),
+            _joined(first.noise_variance, second.noise_variance),
+            np.concatenate([self.failed, more.failed]),
+            self.reasons + more.reasons,
+            self.n_evaluations + more.n_evaluations,
+        )
+
+    def _like(self, other: Evaluations) -> Evaluations:
+        """The same rows with the arrays that ``other`` has; an empty record takes its shapes."""
+        n = len(self)
+        values = self.values if n else np.zeros((0, *other.values.shape[1:]))
+        gradients, noise = self.gradients, self.noise_variance
+        if (gradients is None or not n) and other.gradients is not None:
+            gradients = np.full((n, *other.gradients.shape[1:]), np.nan)
+        if noise is None and other.noise_variance is not None:
+            noise = np.full(n, np.nan)
+        if not len(other):
+            gradients, noise = self.gradients, self.noise_variance
+        return Evaluations(self.points, values, gradients, noise, self.failed, self.reasons)
+
+
+def _joined(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return np.concatenate([a, b])

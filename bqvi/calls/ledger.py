@@ -1,0 +1,69 @@
+"""Every evaluation that has returned, at once, until somebody takes it.
+
+A ledger is the one mutable thing that goes down from a driver to where the user's function is called:
+
+    driver                      engine                          calls
+    ledger = Ledger(D)   -->    evaluate(..., ledger)    -->    entered as each evaluation returns
+    state = step(state)
+    ledger.take()               the step is whole: its evaluations are in the state, the ledger is emptied
+    ---
+    except BaseException:       Ctrl-C, SystemExit, an error of the function, a failure of the engine
+        ledger.take()           what returned since the last `take`; the exception passes on as it is
+
+While a batch is under way its rows are made only when they are asked for, so that entering one costs an
+engine nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bqvi.calls.evaluations import Evaluations
+
+
+class Ledger:
+    """What has been paid for since the last `take`.
+
+    Parameters
+    ----------
+    dimension : D, of the points.
+    on_return : called each time that an evaluation of a batch has returned and is in the ledger, from the
+        thread that drives the run; it may call `entries` (and save them), and what it raises ends the batch.
+    """
+
+    def __init__(self, dimension: int, on_return: Callable[[], None] | None = None) -> None:
+        self.dimension = dimension
+        self.on_return = on_return
+        self._whole: list[Evaluations] = []
+        self._under_way: Callable[[], Evaluations] | None = None
+
+    def entries(self) -> Evaluations:
+        """The evaluations that returned since the last `take`, those of a batch under way among them."""
+        found = Evaluations.none(self.dimension)
+        for part in self._whole:
+            found = found.joined(part)
+        return found if self._under_way is None else found.joined(self._under_way())
+
+    def take(self) -> Evaluations:
+        """The same, after which the ledger is empty."""
+        found = self.entries()
+        self._whole, self._under_way = [], None
+        return found
+
+    def enter(self, made: Evaluations) -> None:
+        """A whole batch that has returned."""
+        self._whole.append(made)
+
+    def begin(self, so_far: Callable[[], Evaluations]) -> None:
+        """A batch is under way; ``so_far`` tells at any time what has returned of it."""
+        self._under_way = so_far
+
+    def returned(self) -> None:
+        """Another evaluation of the batch under way has returned."""
+        if self.on_return is not None:
+            self.on_return()
+
+    def end(self, made: Evaluations) -> None:
+        """The batch under way is whole."""
+        self._whole.append(made)
+        self._under_way = None
