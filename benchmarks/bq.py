@@ -19,7 +19,7 @@ from benchmarks.paired import Line, paired
 from bqvi.gradients import bayesian_quadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.quadrature.positive_definite import cholesky
-from experiments.gradient_targets import GradientTarget, targets
+from experiments.problems.gradient_targets import GradientTarget, targets
 
 EVALUATIONS = 200
 SEEDS = (100, 101, 102)

@@ -1,7 +1,7 @@
 """The log evidence that fits reach, in the units of the data, on 300 rows of each set.
 
 The folder that the environment variable BQVI_SETS names, in the layout of
-`experiments.regression_sets`; else scikit-learn's diabetes set and two simulated ones.
+`experiments.problems.regression_sets`; else scikit-learn's diabetes set and two simulated ones.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks import gp_peers
 from benchmarks.paired import Line
-from experiments import regression_sets
-from experiments.simulated_regression import simulated
+from experiments.problems import regression_sets
+from experiments.problems.simulated_regression import simulated
 
 ROWS, SUBSET = 300, 4
 """How many rows, and the seed of their choice: not one that defaults were chosen on."""

@@ -10,7 +10,7 @@ import numpy as np
 import gp
 from benchmarks import gp_peers
 from benchmarks.paired import Line, paired
-from experiments.simulated_regression import simulated
+from experiments.problems.simulated_regression import simulated
 
 _POSTERIORS = 200
 """More than are extended, each with a factor of 2 MB."""

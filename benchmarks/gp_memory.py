@@ -29,7 +29,7 @@ def _measure() -> None:
     import time
 
     import gp
-    from experiments.simulated_regression import simulated
+    from experiments.problems.simulated_regression import simulated
 
     x, y = simulated(2000, 5)
     imported, began = peak_now(), time.perf_counter()

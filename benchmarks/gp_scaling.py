@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.paired import Line, paired
-from experiments.gp_cost import OPERATIONS, SIZES, operations, slope
+from experiments.gp.cost import (
+    OPERATIONS,
+    SIZES,
+    operations,
+    slope,
+)
 
 
 def run() -> Iterator[Line]:

@@ -10,13 +10,13 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line, paired
-from benchmarks.unseen_integrands import first, second
 from bqvi.quadrature.bayesian import Problem, data_of, standardised, start, step
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrand import Integrand as Called
 from bqvi.quadrature.nodes import pool
 from bqvi.quadrature.quasi_monte_carlo import sobol
-from bqvi.quadrature.testing import Integrand, integrands
+from experiments.problems.integrands import Integrand, integrands
+from experiments.problems.unseen_integrands import first, second
 
 SEEDS = int(os.environ.get("BQVI_BENCHMARK_SEEDS", "2"))
 """Runs of each integrand and size; all take two minutes a seed on a quiet machine."""

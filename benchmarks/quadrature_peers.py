@@ -17,7 +17,7 @@ import numpy as np
 import bqvi
 from benchmarks.paired import Line, paired
 from bqvi.quadrature.quasi_monte_carlo import sobol
-from bqvi.quadrature.testing import Integrand, integrands, standard
+from experiments.problems.integrands import Integrand, integrands, standard
 
 BUDGET, INITIAL = 80, 14
 NAMES = ("probit 5", "logistic ELBO 5", "bump, far 5")

@@ -15,7 +15,7 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line
-from bqvi.variational_bmc.testing import Problem, problems, rosenbrock
+from experiments.problems.known_posteriors import Problem, problems, rosenbrock
 
 ROUNDS = 1
 """Of each target; PyVBMC takes about a minute on some."""

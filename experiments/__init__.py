@@ -1,18 +1,23 @@
 '''One file an experiment: what is compared, on what data, how it is drawn.
 
-An experiment is a grid, cases x seeds. `runner` computes its cells, each into a file of its own
-(`store`), in any order, in any number of sittings; `results` reads the cells back into one table;
-`report` hands that table to the experiment's `draw` and `tables` and makes a page of what they
-return. An experiment (`experiment.Experiment`) is therefore a few functions and some words. A new
-one is a new file such as this, and a line in `registry`:
+    harness      what runs, stores, draws and reports every experiment
+    problems     data, log joints and integrands that experiments, tests and benchmarks share
+    thesis, models, minibatch, gradients, quadrature, vbmc, gp   the experiments, by theme
+    catalogue    the experiments by name
+
+An experiment is a grid, cases x seeds. `harness.runner` computes its cells, each into a file of its own
+(`harness.store`), in any order, in any number of sittings; `harness.results` reads the cells back into
+one table; `harness.report` hands that table to the experiment's `draw` and `tables` and makes a page of
+what they return. An experiment (`harness.experiment.Experiment`) is therefore a few functions and some
+words. A new one is a new file such as this, and a line in `catalogue`:
 
     """How fast the mean of n draws settles."""
 
     import numpy as np
     import pandas as pd
 
-    from experiments import drawing
-    from experiments.experiment import Case, Drawing, Experiment
+    from experiments.harness import drawing
+    from experiments.harness.experiment import Case, Drawing, Experiment
 
     def cases(quick, resources):
         return [Case(f"sd {sd}", {"sd": sd, "n": 20 if quick else 500}) for sd in (1, 2)]

@@ -6,7 +6,7 @@ EXTRA = frozenset({"PIL", "jinja2", "joblib", "pandas", "pyarrow", "rich", "thre
 def main() -> None:
     """Run the command line, or say what to install where its packages are missing."""
     try:
-        from experiments import cli
+        from experiments.harness import cli
 
         cli.main()
     except ModuleNotFoundError as error:

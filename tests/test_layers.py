@@ -33,5 +33,5 @@ def test_imports_point_down(path):
 
 
 def test_the_check_sees_an_upward_import():
-    assert "experiments" in imported_packages("def f():\n    from experiments.cli import main\n")
+    assert "experiments" in imported_packages("def f():\n    from experiments.harness.cli import main\n")
     assert "bqvi" in forbidden(ROOT / "gp" / "kernels.py")

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from experiments import report, store
-from experiments.experiment import Resources
-from experiments.results import _labelled
+from experiments.harness import report, store
+from experiments.harness.experiment import Resources
+from experiments.harness.results import _labelled
 
 
 def table(experiment, resources=Resources()):  # noqa: B008  # it is frozen

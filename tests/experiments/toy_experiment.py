@@ -7,8 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments import animation, drawing
-from experiments.experiment import Case, Drawing, Experiment, Table
+from experiments.harness import animation, drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Table,
+)
 
 RATES = (0.5, 0.9)
 

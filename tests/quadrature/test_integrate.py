@@ -9,7 +9,7 @@ import bqvi
 from acquisition.pointwise import IntegralVarianceReduction, UncertaintySampling
 from bqvi.quadrature import METHODS, IntegrandError, IntegrationInterrupted, save
 from bqvi.quadrature.charts import Linear
-from bqvi.quadrature.testing import integrands
+from experiments.problems.integrands import integrands
 from gp.embeddings import UnknownPairError
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 

@@ -16,8 +16,8 @@ from bqvi.quadrature.products import products, square, triple
 from bqvi.quadrature.profile import profile
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, surrogate
-from bqvi.quadrature.testing import integrands
 from bqvi.quadrature.warped import Warped
+from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Gradients, Values
 from gp.kernels import Matern32, SquaredExponential
 from gp.means import NegativeQuadratic

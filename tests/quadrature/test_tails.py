@@ -5,7 +5,6 @@ import pytest
 
 import bqvi
 from acquisition.pointwise import UncertaintySampling
-from benchmarks.unseen_integrands import first, second
 from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SPARSE
@@ -14,7 +13,8 @@ from bqvi.quadrature.integrand import IntegrandError
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, pareto_shape, slows
-from bqvi.quadrature.testing import integrands
+from experiments.problems.integrands import integrands
+from experiments.problems.unseen_integrands import first, second
 from gp import Gradients, Values
 from gp.embeddings import embed
 from gp.grams import covariance_with_pullback

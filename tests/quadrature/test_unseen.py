@@ -26,8 +26,8 @@ from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import greedy, pool
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol, sobol
 from bqvi.quadrature.surrogate import Data, surrogate
-from bqvi.quadrature.testing import bump, half_space, standard
 from bqvi.quadrature.warped import Warped
+from experiments.problems.integrands import bump, half_space, standard
 from gp.measures import Empirical
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.variational_bmc import testing
 from bqvi.variational_bmc.evaluations import TargetError
+from experiments.problems import known_posteriors
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 
@@ -35,7 +35,7 @@ def test_a_gaussian_is_exact_and_converges():
 
 
 def test_rosenbrock_from_values_and_from_gradients():
-    problem = testing.rosenbrock(2)
+    problem = known_posteriors.rosenbrock(2)
     values = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=50, tolerance=None)
     slopes = bqvi.vbmc(
         problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=20, tolerance=None
@@ -49,7 +49,7 @@ def test_rosenbrock_from_values_and_from_gradients():
 
 
 def test_noise_known_or_not():
-    problem = testing.rosenbrock(2)
+    problem = known_posteriors.rosenbrock(2)
     for sd, by in ((0.5, "imiqr"), (0.5, "viqr"), ("unknown", "imiqr")):
         options = {"noise_sd": sd, "acquisition": by, "budget": 40, "tolerance": None}
         found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), **options)
@@ -65,7 +65,7 @@ def test_an_edge_that_nobody_told_is_learnt():
 
 
 def test_interrupted_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
-    problem, calls = testing.rosenbrock(2), [0]
+    problem, calls = known_posteriors.rosenbrock(2), [0]
     run = {**problem.bounds(), "seed": 3, "tolerance": None}
     whole = bqvi.vbmc(problem.log_joint, **run, budget=28)
     half = bqvi.vbmc(problem.log_joint, **run, budget=23)
@@ -89,7 +89,7 @@ def test_interrupted_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
 
 
 def test_what_was_evaluated_before_counts():
-    problem = testing.rosenbrock(2)
+    problem = known_posteriors.rosenbrock(2)
     theta = problem.sample(20, 0)
     found = bqvi.vbmc(
         problem.log_joint, **problem.bounds(), evaluations=(theta, problem.log_density(theta)), budget=40

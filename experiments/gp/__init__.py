@@ -1,0 +1,1 @@
+"""Gaussian process regression: predictions, draws, cost, comparison with other packages."""

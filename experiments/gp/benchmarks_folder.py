@@ -1,0 +1,55 @@
+"""Gaussian process regression beside scikit-learn and BoTorch, on a folder of sets (--data DIR).
+
+The layout of the folder is that of `experiments.problems.regression_sets`; errors and figures are those of
+`experiments.gp.benchmarks`. A seed is a split. Fits take O(n^3), so of a split's training rows at most
+`MOST_ROWS` are used, the same for all packages; all test rows are predicted.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.gp import benchmarks as gp_benchmarks
+from experiments.harness.experiment import Case, Experiment, Resources
+from experiments.problems import regression_sets
+
+MOST_ROWS = 300
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return one case for each set of the folder and package."""
+    assert resources.data is not None  # `needs` sees to it
+    made: list[Case] = []
+    for path in regression_sets.find(resources.data):
+        settings = {
+            "file": path.name,
+            "sha256": regression_sets.checksum(path),
+            "rows": gp_benchmarks.QUICK_ROWS if quick else MOST_ROWS,
+        }
+        made += gp_benchmarks.cases_of(path.stem, settings, folder=path.parent)
+    return made
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return one row: the errors on split `seed`."""
+    assert case.folder is not None  # `cases` gave it
+    data = regression_sets.read(case.folder / case.settings["file"])
+    return gp_benchmarks.scores(case, data, seed)
+
+
+experiment = Experiment(
+    name="gp-benchmarks-folder",
+    title="Gaussian process regression beside its peers, on your own sets",
+    summary=(
+        "gp.fit, scikit-learn's GaussianProcessRegressor and BoTorch's SingleTaskGP, each with its defaults "
+        "and the same kernel, on every set of the folder that --data names, with at most "
+        f"{MOST_ROWS} training rows of each split."
+    ),
+    cases=cases,
+    run=run,
+    draw=gp_benchmarks.draw,
+    tables=gp_benchmarks.tables,
+    seeds=10,
+    quick_seeds=1,
+    needs=("data",),
+)

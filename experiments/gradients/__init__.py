@@ -1,0 +1,1 @@
+"""Bayesian quadrature of the gradient of the ELBO: one estimate, and whole runs."""

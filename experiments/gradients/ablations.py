@@ -1,0 +1,142 @@
+"""Inference with a surrogate: what each part is worth, taken away or changed one at a time.
+
+trust region   KL radius .3, 1 (the default), 5, none
+memory         none; the 40 most recent; the 40 nearest to q; 200 (the default: all of them here)
+jitter         1e-8, 1e-6 (the default), 1e-4
+prior mean     sticking-the-landing's (the default), zero for grad f
+nodes          integral-variance reduction (the default), antithetic-orthogonal, independent, uncertainty
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from bqvi.gradients import BayesianQuadrature
+from bqvi.gradients.designs import AntitheticOrthogonal, Independent, UncertaintySampling
+from bqvi.gradients.surrogates import OnGradients
+from experiments.gradients.inference import LEAST
+from experiments.gradients.references import problem
+from experiments.gradients.runs import surrogate_run
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.harness.summaries import quartiles
+
+NAMES = ("banana", "logistic", "wine", "schools-noncentred")
+DEFAULT = "default"
+RECORDS = (30, 50, 75)
+LAST = 100
+WORST = 1e6
+"""Gaps above are drawn as this."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One part changed."""
+
+    part: str
+    make: Callable[[], BayesianQuadrature] = field(default=BayesianQuadrature)
+    radius: float = 1.0
+
+
+CHANGES: Mapping[str, Change] = {
+    DEFAULT: Change(DEFAULT),
+    "KL 0.3": Change("trust region", radius=0.3),
+    "KL 5": Change("trust region", radius=5.0),
+    "no trust region": Change("trust region", radius=1e300),
+    "no memory": Change("memory", lambda: BayesianQuadrature(nodes=10, memory=0)),
+    "40 most recent": Change("memory", lambda: BayesianQuadrature(memory=40)),
+    "40 nearest": Change("memory", lambda: BayesianQuadrature(memory=40, keep="nearest")),
+    "jitter 1e-8": Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-8))),
+    "jitter 1e-4": Change("jitter", lambda: BayesianQuadrature(process=OnGradients(jitter=1e-4))),
+    "zero mean": Change("prior mean", lambda: BayesianQuadrature(process=OnGradients(prior_slope=1.0))),
+    "antithetic": Change("nodes", lambda: BayesianQuadrature(design=AntitheticOrthogonal())),
+    "independent": Change("nodes", lambda: BayesianQuadrature(design=Independent())),
+    "uncertainty": Change("nodes", lambda: BayesianQuadrature(design=UncertaintySampling())),
+}
+QUICK = (DEFAULT, "KL 5", "no memory")
+STROKES = drawing.strokes(CHANGES)
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each change on each target."""
+    del resources
+    names, chosen, last = (("banana",), QUICK, 50) if quick else (NAMES, tuple(CHANGES), LAST)
+    return [
+        Case(f"{name}: {change}", {"target": name, "change": change, "last": last})
+        for name in names
+        for change in chosen
+    ]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return gap and costs along the run."""
+    change, last = CHANGES[case.settings["change"]], case.settings["last"]
+    records = [n for n in RECORDS if n < last]
+    return surrogate_run(
+        problem(case.settings["target"]), seed, last, change.make(), radius=change.radius, records=records
+    )
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw a row for each part, a column for each target."""
+    names = list(results["target"].unique())
+    parts = {p: [c for c, made in CHANGES.items() if made.part == p] for p in _parts(results)}
+    figure, axes = drawing.figure(len(parts), len(names), size=(2.6, 2.1), sharex=True, sharey="col")
+    shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, WORST))
+    for row, (part, changes) in zip(axes, parts.items(), strict=True):
+        for ax, name in zip(row, names, strict=True):
+            rows = shown[(shown["target"] == name) & shown["change"].isin([DEFAULT, *changes])]
+            drawing.curves(
+                ax, rows, "evaluations", "elbo_gap", by="change", lines=STROKES, steps=False,
+                x_scale="log", y_scale="log", x_label="", y_label="",
+            )  # fmt: skip
+        row[0].set_ylabel(f"{part}\nELBO gap (nats)")
+    for ax, name in zip(axes[0], names, strict=True):
+        ax.set_title(name)
+    for ax in axes[-1]:
+        ax.set_xlabel("evaluations")
+        drawing.label_budgets(ax, (20, 50, LAST))
+    drawing.legend_below(figure, axes, columns=5)
+    caption = f"ELBO gap with one part changed at a time. {drawing.band_caption(results)}"
+    return [Drawing("gaps", figure, caption)]
+
+
+def _parts(results: pd.DataFrame) -> list[str]:
+    present = set(results["change"])
+    found = [made.part for change, made in CHANGES.items() if change in present and change != DEFAULT]
+    return list(dict.fromkeys(found))
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the gaps midway and at the end."""
+    made = []
+    for name, n in (("gaps-midway", 50), ("gaps-at-the-end", LAST)):
+        rows = results[results["evaluations"] <= n + 5].groupby(["case", "seed"], sort=False).tail(1)
+        frame = quartiles(rows, {"elbo_gap": "ELBO gap (nats)"}, by=("target", "change"), digits=2)
+        frame["worst seed"] = [
+            f"{group['elbo_gap'].max():.2g}" for _, group in rows.groupby(["target", "change"], sort=False)
+        ]
+        caption = f"Median [quartiles] over seeds, and the worst seed, after at most {n} evaluations."
+        made.append(Table(name, frame, caption))
+    return made
+
+
+experiment = Experiment(
+    name="bq-ablations",
+    title="What each part of the surrogate is worth",
+    summary="""Bayesian quadrature with memory, with one part taken away or changed at a time: the trust
+    region, the rule of the memory, the jitter, the prior mean, the choice of nodes.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+)

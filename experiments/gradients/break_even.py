@@ -1,0 +1,179 @@
+"""Inference with a surrogate: how much an evaluation must cost for it to be the faster method.
+
+Each evaluation of the log joint, with its gradient, is made to take a given time longer: a clock is watched
+until the time is over, for every draw of a batch. Then Bayesian quadrature and the natural gradient of
+`runs`, tuned for each budget, run to a gap of `LEVEL` nats that lasts, and the seconds of their steps are
+compared. The break-even cost is where the ratio of the medians crosses 1, on a logarithmic scale.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from bqvi.gradients import BayesianQuadrature
+from bqvi.models import LogJoint
+from experiments.gradients.references import problem, target_named
+from experiments.gradients.runs import (
+    BUDGETS,
+    setting,
+    stepped_run,
+    surrogate_run,
+)
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+
+NAMES = ("logistic", "wine")
+NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
+METHODS = (*NODES, "natural gradient, STL")
+STROKES = drawing.strokes(METHODS)
+COSTS = (0.0, 0.3, 1.0, 3.0)
+"""Milliseconds."""
+LEVEL = 0.1
+MOST = 200
+"""Evaluations that a surrogate is given."""
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each method at each cost on each target."""
+    del resources
+    names, costs = (("banana",), (0.0, 1.0)) if quick else (NAMES, COSTS)
+    most, budgets = (30, (50,)) if quick else (MOST, BUDGETS)
+    return [
+        Case(
+            f"{name}, {cost:g} ms: {method}",
+            {"target": name, "cost_ms": cost, "method": method}
+            | ({"most": most} if method in NODES else _tuned(name, budgets)),
+        )
+        for name in names
+        for cost in costs
+        for method in METHODS
+    ]
+
+
+def _tuned(name: str, budgets: Sequence[int]) -> dict[str, Any]:
+    """Budgets of natural gradient, and step size and samples of each."""
+    return {"budgets": list(budgets), "tuned": [setting("natural", name, budget) for budget in budgets]}
+
+
+def slowed(name: str, cost_ms: float) -> LogJoint:
+    """The target's log joint with a cost added to each evaluation."""
+    target = target_named(name)
+
+    def log_density(theta: torch.Tensor) -> torch.Tensor:
+        until = time.perf_counter() + 1e-3 * cost_ms * len(theta)
+        value = target.log_density(theta)
+        while time.perf_counter() < until:
+            pass
+        return value
+
+    return replace(target, log_density=log_density).model()
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return evaluations and seconds to the level; infinite if it was not reached."""
+    name, cost, method = (case.settings[key] for key in ("target", "cost_ms", "method"))
+    model = slowed(name, cost)
+    if method in NODES:
+        evaluations, seconds = _surrogate(name, model, NODES[method], case.settings["most"], seed)
+    else:
+        choices = zip(case.settings["budgets"], case.settings["tuned"], strict=True)
+        evaluations, seconds = _natural(name, model, choices, seed)
+    return pd.DataFrame([{"evaluations": evaluations, "seconds": seconds}])
+
+
+def _surrogate(name: str, model: LogJoint, nodes: int, most: int, seed: int) -> tuple[float, float]:
+    """Evaluations and seconds of the first record from which the gap stays below."""
+    records = range(20, most, 10)
+    found = surrogate_run(problem(name), seed, most, BayesianQuadrature(nodes), model=model, records=records)
+    above = np.flatnonzero(found["elbo_gap"].to_numpy() > LEVEL)
+    first = above[-1] + 1 if len(above) else 0
+    if first >= len(found):
+        return float("inf"), float("inf")
+    row = found.iloc[int(first)]
+    return float(row["evaluations"]), float(row["seconds"])
+
+
+def _natural(
+    name: str, model: LogJoint, choices: Iterable[tuple[int, Sequence[float]]], seed: int
+) -> tuple[float, float]:
+    """Evaluations and seconds of the smallest budget whose run ends below."""
+    for budget, (size, samples) in choices:
+        last = stepped_run(problem(name), seed, budget, "natural", size, int(samples), model=model).iloc[-1]
+        if last["elbo_gap"] <= LEVEL:
+            return float(last["evaluations"]), float(last["seconds"])
+    return float("inf"), float("inf")
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw seconds against the cost added."""
+    # a case is a cost, which is the axis here
+    figure, axes, panels = drawing.panels(results.assign(case=results["method"]))
+    for ax, rows in panels:
+        drawing.curves(
+            ax, rows, "cost_ms", "seconds", by="method", lines=STROKES, steps=False, x_scale="symlog",
+            y_scale="log", linthresh=0.3, x_label="added cost of an evaluation (ms)",
+            y_label=f"seconds to a gap of {LEVEL:g} nats",
+        )  # fmt: skip
+    drawing.legend_below(figure, axes)
+    caption = (
+        f"Seconds of the steps until the gap stays below {LEVEL:g} nats, against the time added to each "
+        f"evaluation. {drawing.band_caption(results)}"
+    )
+    return [Drawing("seconds", figure, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate medians, and the cost at which each surrogate breaks even."""
+    median = results.groupby(["target", "method", "cost_ms"], sort=False)[["evaluations", "seconds"]].median()
+    wide = median["seconds"].unstack("cost_ms")
+    evaluations = median["evaluations"].unstack("cost_ms").iloc[:, 0]
+    rows = []
+    for target, method in wide.index:
+        line = {"target": target, "method": method, "evaluations": evaluations[target, method]}
+        line |= {f"{cost:g} ms": f"{wide.loc[(target, method), cost]:.2g} s" for cost in wide.columns}
+        rival = (target, METHODS[-1])  # absent while runs are missing
+        line["breaks even at"] = (
+            _crossing(wide.loc[(target, method)], wide.loc[rival]) if rival in wide.index else ""
+        )
+        rows.append(line)
+    return [Table("break-even", pd.DataFrame(rows), "Medians over seeds; by the added cost.")]
+
+
+def _crossing(ours: pd.Series[float], theirs: pd.Series[float]) -> str:
+    """The cost at which the two lines cross, interpolated; seconds are linear in the cost."""
+    gap = (ours - theirs).to_numpy()
+    if np.allclose(gap, 0.0) or not np.isfinite(gap).all():
+        return ""
+    below = np.flatnonzero(gap < 0.0)
+    if not len(below):
+        return f"above {ours.index[-1]:g} ms"
+    i = int(below[0])
+    if i == 0:
+        return f"below {max(float(ours.index[0]), 0.05):g} ms"
+    low, high = float(ours.index[i - 1]), float(ours.index[i])
+    return f"{low + (high - low) * gap[i - 1] / (gap[i - 1] - gap[i]):.2g} ms"
+
+
+experiment = Experiment(
+    name="bq-break-even",
+    title="When a surrogate pays",
+    summary="""The seconds that Bayesian quadrature and tuned natural gradients take to one accuracy, as a
+    cost is added to each evaluation of the log joint; where both are equal, the surrogate begins to pay.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+)

@@ -1,0 +1,142 @@
+"""Inference with a surrogate: ELBO gap against evaluations and against seconds, beside tuned gradients.
+
+Methods and their tuning are told in `runs`: Bayesian quadrature is untuned; natural gradients and Adam
+have step sizes and numbers of samples that suit each budget and target best. They are run once for
+each budget, and end there. Targets: `gradient_targets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bqvi.gradients import BayesianQuadrature
+from experiments.gradients.references import problem, target_named
+from experiments.gradients.runs import (
+    BUDGETS,
+    setting,
+    stepped_ends,
+    surrogate_run,
+    without_gradient,
+)
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.harness.summaries import quartiles
+
+NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
+SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
+STEPPED = {"natural gradient, STL": "natural", "natural gradient, GP control": "control", "Adam, STL": "adam"}
+STROKES = drawing.strokes((*SURROGATES, *STEPPED))
+LEAST = 1e-5
+"""Gaps below are drawn as this: the quasi-random points resolve no less."""
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each method on each target."""
+    del resources
+    names, budgets = (("banana",), (20, 50)) if quick else (NAMES, BUDGETS)
+    made = []
+    for name in names:
+        for method in (*SURROGATES, *STEPPED):
+            settings = {"target": name, "method": method, "budgets": list(budgets)}
+            if method in STEPPED:
+                settings["tuned"] = [setting(STEPPED[method], name, budget) for budget in budgets]
+            made.append(Case(f"{name}: {method}", settings))
+    return made
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return gap, evaluations and seconds at each budget."""
+    name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
+    if method in STEPPED:
+        return stepped_ends(problem(name), seed, STEPPED[method], budgets, case.settings["tuned"])
+    values = method == "BQ, values only"
+    follow = partial(surrogate_run, model=without_gradient(target_named(name))) if values else surrogate_run
+    # values carry less, and beyond 200 of them their run adds nothing to the figure but time
+    last = min(budgets[-1], 200) if values else budgets[-1]
+    records = sorted({*range(10, 50, 10), *(b for b in budgets if b < last)})
+    found = follow(problem(name), seed, last, BayesianQuadrature(SURROGATES[method]), records=records)
+    return at_budgets(found, [b for b in budgets if b <= last])
+
+
+def at_budgets(found: pd.DataFrame, budgets: Sequence[int]) -> pd.DataFrame:
+    """A run's records, those nearest to the budgets marked in a column ``budget``."""
+    nearest = {b: (found["evaluations"] - b).abs().idxmin() for b in budgets}
+    found.loc[list(nearest.values()), "budget"] = list(nearest)
+    return found
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the gap against evaluations and against seconds."""
+    return [
+        _figure(results, "evaluations", "evaluations of the log joint"),
+        _figure(results, "seconds", "time (s)"),
+    ]
+
+
+def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
+    shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=LEAST))
+    figure, axes, panels = drawing.panels(shown)
+    for ax, rows in panels:
+        drawing.curves(
+            ax, rows, cost, "elbo_gap", by="method", lines=STROKES, steps=False,
+            x_scale="log", y_scale="log", x_label=label, y_label="ELBO gap (nats)",
+        )  # fmt: skip
+    drawing.legend_below(figure, axes, columns=3)
+    caption = (
+        f"Gap to the best Gaussian against {label}; recording is not in the time. Natural gradients and Adam "
+        f"are tuned for each budget, a point each. Gaps below {LEAST:g} are drawn as that. "
+        f"{drawing.band_caption(results)}"
+    )
+    return Drawing(cost, figure, caption)
+
+
+def gap_panels(
+    shown: pd.DataFrame, strokes: Mapping[Hashable, drawing.Stroke], columns: int, size: tuple[float, float]
+) -> Figure:
+    """Draw gaps against evaluations at a few budgets, a panel for each target."""
+    figure, axes, panels = drawing.panels(shown, columns=columns, size=size)
+    for ax, rows in panels:
+        drawing.curves(
+            ax, rows, "evaluations", "elbo_gap", by="method", lines=strokes, steps=False,
+            x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
+        )  # fmt: skip
+        drawing.label_budgets(ax, shown["budget"].dropna().astype(int))
+    drawing.legend_below(figure, axes)
+    return figure
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the gaps."""
+    return [gaps(results)]
+
+
+def gaps(results: pd.DataFrame) -> Table:
+    """The gap at each budget, and the worst seed."""
+    rows = results.dropna(subset=["budget"]).assign(budget=lambda t: t["budget"].astype(int))
+    by = ("target", "method", "budget")
+    frame = quartiles(rows, {"elbo_gap": "ELBO gap (nats)", "seconds": "seconds"}, by=by, digits=2)
+    worst = rows.groupby(list(by), sort=False)["elbo_gap"].max().reset_index(drop=True)
+    frame["worst seed"] = worst.map("{:.2g}".format)
+    return Table("gaps", frame, "Median [quartiles] over seeds at each budget, and the worst seed's gap.")
+
+
+experiment = Experiment(
+    name="bq-inference",
+    title="Inference with a surrogate",
+    summary="""The ELBO gap that Bayesian quadrature with memory reaches, untuned, beside natural gradients
+    and Adam with the best step size and number of samples for each budget and target.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+)

@@ -1,0 +1,224 @@
+"""Inference with a surrogate: the thesis' mixture with z summed out, and with the E step inside.
+
+Both forms are over the same theta, softmax weights and means (`bqvi.models.softmax_mixture`), the same data,
+and have a Gaussian q(theta). With z summed out the log joint stays the same; with the E step inside it is a
+bound, of the best q(z) under the q(theta) of now, and changes with it. Its best q(theta) is another one, as
+q(z) q(theta) is less free. Here every q(theta) is judged by one ELBO, that with z summed out:
+
+    elbo_gap   of the best Gaussian's ELBO to this, z summed out in both
+    own_gap    of the best value of the form's own bound to its value here
+    passes     over the data: one an evaluation with z summed out, one a step with the E step inside, as
+               f_r depends on the data through the statistics of the E step
+
+Bayesian quadrature is untuned. Natural gradients have the step size and the number of samples that are best
+for each budget with z summed out (`runs`), in both forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bqvi.families import Gaussian
+from bqvi.gradients import BayesianQuadrature
+from bqvi.gradients.whitened import Frame
+from bqvi.models.softmax_mixture import SoftmaxMixture
+from experiments.gradients.inference import LEAST
+from experiments.gradients.references import (
+    POINTS,
+    RATE,
+    elbo,
+    moments,
+    moved,
+    optimum,
+    problem,
+    target_named,
+)
+from experiments.gradients.runs import setting, stepped_run, surrogate_run
+from experiments.harness import drawing
+from experiments.harness.evidence import runs
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.harness.summaries import quartiles
+from experiments.problems.gradient_targets import GradientTarget, mixture_data
+
+NAME = "mixture"
+SUMMED, INSIDE = "z summed out", "E step inside"
+FORMS = (SUMMED, INSIDE)
+NODES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
+STEPPED = "natural gradient, STL"
+METHODS = (*NODES, STEPPED)
+BUDGETS = (50, 100, 200, 500)
+LAST = 200
+"""Of Bayesian quadrature."""
+RECORDS = (12, 14, 16, 18, 20, 25, 30, 40, 50, 70, 100, 150)
+MARGIN = 0.1
+"""Nats below the ELBO of the best q with the E step inside: the level to which evaluations are counted."""
+_STEPS = 100
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each method on each form."""
+    del resources
+    last, budgets = (40, (50,)) if quick else (LAST, BUDGETS)
+    made = []
+    for method in METHODS:
+        for form in FORMS:
+            settings: dict[str, Any] = {"form": form, "method": method, "what": f"{method}, {form}"}
+            if method == STEPPED:
+                settings["budgets"] = list(budgets)
+                settings["tuned"] = [setting("natural", NAME, budget) for budget in budgets]
+            else:
+                settings["last"] = last
+            made.append(Case(f"{method}, {form}", settings))
+    return made
+
+
+STROKES: Mapping[Hashable, drawing.Stroke] = {
+    f"{method}, {form}": drawing.Stroke(drawing.COLOURS[i], drawing.DASHES[j])
+    for i, method in enumerate(METHODS)
+    for j, form in enumerate(FORMS)
+}
+
+
+@cache
+def model() -> SoftmaxMixture:
+    """With the E step inside."""
+    return SoftmaxMixture(mixture_data()[0], 3)
+
+
+def held(q: Gaussian) -> GradientTarget:
+    """The log joint at q, its q(z) held fixed."""
+    return replace(target_named(NAME), log_density=model().at(q).log_prior)
+
+
+def bound(q: Gaussian) -> float:
+    """E_q[f_r] + H[q] with the best r under q, nats."""
+    return elbo(held(q), Frame.of(q))
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best q(theta) with the E step inside."""
+
+    q: Gaussian
+    bound: float
+    gap: float
+    """Of its ELBO with z summed out to the best."""
+
+
+@cache
+def best_inside() -> Best:
+    """By natural-gradient steps on `POINTS` points from the best Gaussian with z summed out."""
+    q, rate, before = optimum(NAME), RATE, np.inf
+    for _ in range(_STEPS):
+        frame = Frame.of(q)
+        y = moments(held(q), frame, POINTS).y
+        norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
+        if norm < 1e-10:
+            break
+        rate = min(1.0, 1.2 * rate) if norm < before else 0.5 * rate
+        q, before = moved(frame, y, rate), norm
+    return Best(q, bound(q), problem(NAME).gap(q))
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return gaps and costs along the run, or at the end of each budget."""
+    settings, posed = case.settings, problem(NAME)
+    inside = settings["form"] == INSIDE
+    best = best_inside().bound if inside else posed.best
+    options: dict[str, Any] = {
+        "model": model() if inside else None,
+        "metrics": {"own_gap": (lambda q: best - bound(q)) if inside else posed.gap},
+    }
+    if settings["method"] == STEPPED:
+        choices = zip(settings["budgets"], settings["tuned"], strict=True)
+        parts = [
+            stepped_run(posed, seed, budget, "natural", size, int(samples), **options).tail(1)
+            for budget, (size, samples) in choices
+        ]
+        found = pd.concat(parts)
+    else:
+        last, estimator = settings["last"], BayesianQuadrature(NODES[settings["method"]])
+        found = surrogate_run(
+            posed, seed, last, estimator, records=[n for n in RECORDS if n < last], **options
+        )
+    passes = found["iteration"] if inside else found["evaluations"]
+    return found.assign(passes=passes, inside_gap=best_inside().gap)
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the gap of the common ELBO against evaluations and passes, and that of each form's own bound."""
+    figure, axes = drawing.figure(1, 3, size=(3.4, 3.0))
+    shown = results.assign(
+        elbo_gap=results["elbo_gap"].clip(lower=LEAST), own_gap=results["own_gap"].clip(lower=LEAST)
+    )
+    panels = (
+        ("evaluations", "elbo_gap", "evaluations of the log joint", "ELBO gap, z summed out (nats)"),
+        ("passes", "elbo_gap", "passes over the data", "ELBO gap, z summed out (nats)"),
+        ("evaluations", "own_gap", "evaluations of the log joint", "gap of the own bound (nats)"),
+    )
+    for ax, (x, y, x_label, y_label) in zip(axes[0], panels, strict=True):
+        drawing.curves(
+            ax, shown, x, y, by="what", lines=STROKES, steps=False, x_scale="log", y_scale="log",
+            x_label=x_label, y_label=y_label,
+        )  # fmt: skip
+        if y == "elbo_gap":
+            ax.axhline(results["inside_gap"].iloc[0], color="grey", linewidth=0.8)
+    drawing.legend_below(figure, axes, columns=3)
+    caption = (
+        "Left and middle: the ELBO with z summed out of the q(theta) of each run, below that of the best "
+        "Gaussian; grey: where the best q(theta) with the E step inside is. Right: each form's own bound "
+        f"below its best value. Gaps below {LEAST:g} are drawn as that; natural gradients are tuned for each "
+        f"budget, a point each. {drawing.band_caption(results)}"
+    )
+    return [Drawing("gaps", figure, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the costs to one ELBO, and the gaps at the end."""
+    level = results["inside_gap"].iloc[0] + MARGIN
+    ends = runs(
+        results.sort_values(["case", "seed", "evaluations"]), "elbo_gap", level, keep=("what", "own_gap")
+    )
+    passes = runs(
+        results.assign(evaluations=results["passes"]).sort_values(["case", "seed", "evaluations"]),
+        "elbo_gap", level,
+    )  # fmt: skip
+    rows = ends.assign(passes_to=passes["evaluations_to"])
+    columns = {
+        "evaluations_to": "evaluations", "passes_to": "passes over the data", "seconds_to": "seconds",
+        "elbo_gap": "ELBO gap at the end (nats)", "own_gap": "own gap at the end (nats)",
+    }  # fmt: skip
+    order = [what for what in STROKES if (rows["what"] == what).any()]
+    rows = rows.assign(what=pd.Categorical(rows["what"], order)).sort_values(["what", "seed"])
+    frame = quartiles(rows.assign(what=rows["what"].astype(str)), columns, by=("what",))
+    caption = (
+        f"Costs to the same ELBO, {MARGIN:g} nats below that of the best q(theta) with the E step inside, "
+        f"which is {level - MARGIN:.3g} nats below the best Gaussian's: the first record from which a run "
+        "stays above. Median [quartiles] over seeds; inf: never."
+    )
+    return [Table("costs", frame, caption)]
+
+
+experiment = Experiment(
+    name="bq-mixture",
+    title="The thesis' mixture: z summed out, or the E step inside",
+    summary="""What the E step inside costs and saves where a surrogate remembers evaluations: they are of a
+    log joint that changes with every step, whose value at old points is known again without a pass over the
+    data. Evaluations to the same ELBO, beside z summed out.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+)

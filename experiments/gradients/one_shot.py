@@ -1,0 +1,382 @@
+"""Bayesian quadrature of the gradient: one shot, every estimator against a million quasi-random points.
+
+At q of the start, midway, on the path and at the optimum (`references`), from n = 2 to 50 evaluations of
+the log joint, with its gradient where the estimator uses it:
+
+    MSE = |E error|^2 + E |error - E error|^2 = bias^2 + variance
+
+of the gradient in units whitened by q, sums over all coordinates. `REPLICATES` estimates are made for each
+seed and n, and bias^2 is estimated without bias from all of them: |mean error|^2 less its expectation under
+no bias.
+
+Nothing is kept from before, with three exceptions that ask for a process first: the control variate with a
+memory, and nodes chosen by integral-variance reduction and by uncertainty. They are given n // 2 independent
+evaluations at the same q before, which count in n; processes are then of all n.
+
+Coverage is the share of coordinates whose 95 % interval holds the reference: for Bayesian quadrature in
+whitened units, +- 1.96 of its standard deviations; for Monte Carlo in the estimator's own coordinates,
++- Student's quantile for L - 1 degrees of freedom times its standard error from L draws. Quasi-random and
+antithetic draws have none.
+
+The default takes a process on derivatives up to n D = 400, a separable one above. Where one of them is asked
+for by name, it is left out above n D = 250. `bqvi run bq-one-shot --seeds 40` narrows the bands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from bqvi.arrays import Values
+from bqvi.families import Gaussian
+from bqvi.gradients import (
+    BayesianQuadrature,
+    ControlVariate,
+    Estimator,
+    Pathwise,
+    RememberingEstimator,
+    Score,
+)
+from bqvi.gradients.designs import (
+    AntitheticOrthogonal,
+    Design,
+    Independent,
+    IntegralVarianceReduction,
+    Optimised,
+    Sobol,
+    UncertaintySampling,
+)
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.surrogates import OnGradients
+from bqvi.gradients.whitened import Frame, Moments
+from bqvi.models import LogJoint
+from experiments.gradients.references import (
+    MANY,
+    PLACES,
+    flat,
+    place,
+    reference,
+    target_named,
+    whitened,
+)
+from experiments.gradients.runs import without_gradient
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.problems.gradient_targets import GradientTarget
+
+STL = "sticking-the-landing"
+DEFAULT = "BQ, default"
+SEPARABLE = "BQ, separable"
+LEVEL = 0.975
+NORMAL = 1.959964
+"""The normal's quantile of that level: intervals of 95 %."""
+REPLICATES = 1
+SIZES = (2, 5, 10, 20, 50)
+MOST_NUMBERS = 250
+"""Largest n D of a process on derivatives."""
+NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
+_NO_DATA = Batch(None, 0)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An estimator of n evaluations."""
+
+    make: Callable[[int], Estimator]
+    """Of n; of the n - n // 2 of now, if there are some before."""
+    before: Callable[[int], RememberingEstimator] | None = None
+    """Of n // 2 evaluations before."""
+    least: int = 1
+    """Fewest evaluations."""
+    values_only: bool = False
+    most_numbers: float = np.inf
+    """Largest n D."""
+
+
+def _quadrature(process: str = "separable", design: Design | None = None) -> Callable[[int], Estimator]:
+    return lambda n: BayesianQuadrature(n, design or Independent(), memory=0, process=process)
+
+
+def _chosen(design: Design) -> Choice:
+    """Half of the nodes independent, the others by a design that asks for a process."""
+    return Choice(
+        lambda n: BayesianQuadrature(n, design, process="separable"),
+        before=lambda n: BayesianQuadrature(n, Independent(), initial_nodes=n, process="separable"),
+        least=2,
+    )
+
+
+DESIGNS: Mapping[str, Choice] = {
+    STL: Choice(lambda n: Pathwise(n, STL, errors=True)),
+    SEPARABLE: Choice(_quadrature()),
+    "BQ, Sobol nodes": Choice(_quadrature(design=Sobol())),
+    "BQ, antithetic-orthogonal nodes": Choice(_quadrature(design=AntitheticOrthogonal())),
+    "BQ, optimised nodes": Choice(_quadrature(design=Optimised())),
+    "BQ, variance-reducing nodes": _chosen(IntegralVarianceReduction()),
+    "BQ, uncertain nodes": _chosen(UncertaintySampling()),
+}
+"""How nodes are chosen."""
+ESTIMATORS: Mapping[str, Choice] = {
+    "score, leave-one-out": Choice(lambda n: Score(n, "leave-one-out", errors=True)),
+    "score, optimal baseline": Choice(lambda n: Score(n, "optimal", errors=True), least=3),
+    "pathwise": Choice(lambda n: Pathwise(n, errors=True)),
+    STL: DESIGNS[STL],
+    "STL, Sobol": Choice(lambda n: Pathwise(n, STL, Sobol())),
+    "STL, antithetic-orthogonal": Choice(lambda n: Pathwise(n, STL, AntitheticOrthogonal())),
+    "BQ, cross-fitted": Choice(lambda n: ControlVariate(n, memory=0, errors=True), least=5),
+    "control variate, half before": Choice(
+        lambda n: ControlVariate(n, errors=True), before=ControlVariate, least=5
+    ),
+    "BQ, values": Choice(_quadrature("auto"), least=5, values_only=True),
+    DEFAULT: Choice(_quadrature("auto")),
+    SEPARABLE: DESIGNS[SEPARABLE],
+    "BQ, derivatives": Choice(_quadrature("derivative"), most_numbers=MOST_NUMBERS),
+    "BQ, joint": Choice(_quadrature("joint"), most_numbers=MOST_NUMBERS),
+}
+"""What is estimated from independent nodes, and Monte Carlo with others."""
+GROUPS = {"estimators": ESTIMATORS, "designs": DESIGNS}
+CHOICES: Mapping[str, Choice] = {**ESTIMATORS, **DESIGNS}
+STROKES = drawing.strokes((*DESIGNS, *ESTIMATORS))
+QUICK = (
+    STL, SEPARABLE, "BQ, derivatives", "BQ, joint", "control variate, half before",
+    "BQ, variance-reducing nodes",
+)  # fmt: skip
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each estimator at each place of each target."""
+    del resources
+    names, places, chosen = (("banana",), ("midway",), QUICK) if quick else (NAMES, PLACES, tuple(CHOICES))
+    sizes, many = ((5, 10), 2**14) if quick else (SIZES, MANY)
+    return [
+        Case(
+            f"{name}, {where}: {estimator}",
+            {"target": name, "place": where, "estimator": estimator, "sizes": sizes, "points": many},
+        )
+        for name in names
+        for where in places
+        for estimator in chosen
+    ]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return a row for each n and replicate: squared error, coverage, and the errors themselves."""
+    settings = case.settings
+    target, q = target_named(settings["target"]), place(settings["target"], settings["place"])
+    truth = reference(settings["target"], settings["place"], settings["points"])
+    choice = CHOICES[settings["estimator"]]
+    rows = []
+    for n in settings["sizes"]:
+        if n < choice.least or n * target.dimension > choice.most_numbers:
+            continue
+        for replicate in range(REPLICATES):
+            # the same numbers for all estimators that draw from q independently
+            rng = np.random.default_rng([seed, n, replicate])
+            error, covered = _errors(choice, target, q, truth, n, rng)
+            row = {"n": n, "replicate": replicate, "squared": float(error @ error), "covered": covered}
+            rows.append(row | {"error": " ".join(f"{e:.6g}" for e in error)})
+    return pd.DataFrame(rows)
+
+
+def _errors(
+    choice: Choice, target: GradientTarget, q: Gaussian, truth: np.ndarray, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """The error, and the share of coordinates covered; NaN where the estimator has no error bars."""
+    found = _estimated(choice, without_gradient(target) if choice.values_only else target.model(), q, n, rng)
+    natural = found.values if found.natural else q.gradient_to_natural(found.values)
+    error = whitened(q, natural) - truth
+    if found.surrogate is not None:
+        sd = flat(found.surrogate.standard_deviations())
+        return error, float(np.mean(np.abs(error) <= NORMAL * sd))
+    return error, _covered(q, found, truth)
+
+
+def _estimated(choice: Choice, model: LogJoint, q: Gaussian, n: int, rng: np.random.Generator) -> Gradient:
+    if choice.before is None:
+        return choice.make(n)(model, q, _NO_DATA, rng)
+    first, second = choice.before(n // 2), choice.make(n - n // 2)
+    memory = first(model, q, _NO_DATA, rng, first.start(model, q)).memory
+    found: Gradient = second(model, q, _NO_DATA, rng, memory)  # type: ignore[call-arg]
+    return found if found.surrogate is None else _of_all(found, q)
+
+
+def _of_all(found: Gradient, q: Gaussian) -> Gradient:
+    """The same with hyperparameters of all nodes, as the other designs have: a memory's are of the first."""
+    frame, kept, kind = Frame.of(q), found.memory, OnGradients()
+    assert isinstance(kept, Memory)
+    points = frame.whiten(kept.points)
+    targets = kind.targets(frame, points, kept.values, kept.gradients)
+    process = kind.process(points, targets, kind.fit(points, targets, None))
+    return replace(found, values=frame.natural_gradient(process.here), surrogate=process)
+
+
+def _covered(q: Gaussian, found: Gradient, truth: np.ndarray) -> float:
+    """The share of the estimator's own coordinates whose interval holds the truth, (D + D (D + 1) / 2,)."""
+    if found.standard_error is None:
+        return float("nan")
+    natural = Frame.of(q).natural_gradient(unflat(truth, q.dimension))
+    known = natural if found.natural else q.gradient_to_unconstrained(natural)
+    missed = np.abs(_lower(found.values) - _lower(known))
+    return float(np.mean(missed <= student.ppf(LEVEL, found.samples - 1) * _lower(found.standard_error)))
+
+
+def _lower(values: Values) -> np.ndarray:
+    """The first array, and the lower triangle of the second."""
+    first, second = values
+    return np.concatenate([first, second[np.tril_indices(len(first))]])
+
+
+def unflat(numbers: np.ndarray, dimension: int) -> Moments:
+    """What `references.flat` makes one vector of."""
+    lower = np.zeros((dimension, dimension))
+    lower[np.tril_indices(dimension)] = numbers[dimension:]
+    return Moments(numbers[:dimension], lower + np.tril(lower, -1).T)
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw MSE relative to sticking-the-landing, and coverage, against n."""
+    return [
+        _figure(results[results["estimator"].isin(choices)], where, group)
+        for where in results["place"].unique()
+        for group, choices in GROUPS.items()
+    ]
+
+
+def _figure(results: pd.DataFrame, where: str, group: str) -> Drawing:
+    here = results[results["place"] == where]
+    names = list(here["target"].unique())
+    figure, axes = drawing.figure(2, len(names), size=(2.4, 2.3), sharex=True, sharey="row")
+    for column, name in enumerate(names):
+        rows = here[here["target"] == name]
+        typical = rows[rows["estimator"] == STL].groupby("n")["squared"].mean()
+        per_seed = rows.groupby(["case", "estimator", "seed", "n"], sort=False, as_index=False)
+        table = per_seed[["squared", "covered"]].mean()
+        table["ratio"] = table["n"].map(typical) / table["squared"]
+        for ax, y in zip(axes[:, column], ("ratio", "covered"), strict=True):
+            drawing.curves(
+                ax, table.dropna(subset=[y]), "n", y, by="estimator", lines=STROKES, steps=False,
+                x_scale="log", y_scale="log" if y == "ratio" else "linear", x_label="", y_label="",
+            )  # fmt: skip
+        axes[0, column].set_title(name)
+        axes[1, column].axhline(0.95, color="grey", linewidth=0.8)
+        axes[1, column].set_xlabel("evaluations")
+        drawing.label_budgets(axes[1, column], table["n"])
+    axes[0, 0].set_ylabel("MSE(STL) / squared error")
+    axes[1, 0].set_ylabel("coverage of 95 % intervals")
+    drawing.legend_below(figure, axes, columns=4)
+    caption = (
+        f"{group.capitalize()} at the place {where!r}: the mean squared error of sticking-the-landing over "
+        "the squared error of each estimator, and the share of coordinates in the 95 % interval, where it "
+        f"states one. {drawing.band_caption(results)}"
+    )
+    return Drawing(f"{where}-{group}", figure, caption)
+
+
+def decomposed(results: pd.DataFrame) -> pd.DataFrame:
+    """Return MSE, bias^2, variance, coverage and its standard error, by estimator, place, target and n."""
+    keys = ["target", "place", "estimator", "n"]
+    rows = []
+    for names, group in results.groupby(keys, sort=False):
+        errors = np.array([[float(e) for e in text.split()] for text in group["error"]])
+        spread = float(errors.var(0, ddof=1).sum()) if len(errors) > 1 else float("nan")
+        mean = errors.mean(0)
+        line: dict[str, Any] = dict(zip(keys, names, strict=True))
+        line["mse"] = float(group["squared"].mean())
+        line["bias^2"] = max(float(mean @ mean) - spread / len(errors), 0.0)
+        line["variance"] = spread
+        line["coverage"] = float(group["covered"].mean())
+        line["coverage_se"] = float(np.std(group["covered"], ddof=1) / np.sqrt(len(group)))
+        rows.append(line)
+    return pd.DataFrame(rows)
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate gains over sticking-the-landing, bias and variance, and coverage."""
+    parts = decomposed(results)
+    typical = parts[parts["estimator"] == STL].set_index(["target", "place", "n"])["mse"]
+    index = pd.MultiIndex.from_frame(parts[["target", "place", "n"]])
+    parts["gain"] = typical.reindex(index).to_numpy() / parts["mse"]
+    made = [
+        _typical(parts),
+        _gains(parts),
+        Table("bias-variance", _shown(parts), "At n = 20 (or the largest below)."),
+    ]
+    judged = parts[(parts["n"] >= 10) & parts["coverage"].notna()]
+    if len(judged):
+        made.append(_coverage(judged))
+    return made
+
+
+def _typical(parts: pd.DataFrame) -> Table:
+    """Gains averaged over targets by their logarithms."""
+    logs = parts.assign(gain=np.log(parts["gain"]))
+    found = logs.groupby(["place", "estimator", "n"], sort=False)["gain"].agg(["mean", "size"])
+    whole = parts["target"].nunique()
+    found["shown"] = [
+        f"{np.exp(mean):.3g}" + (f" (of {size})" if size < whole else "")
+        for mean, size in zip(found["mean"], found["size"], strict=True)
+    ]
+    wide = found["shown"].unstack("n")
+    frame = wide[sorted(wide.columns)].fillna("").reset_index()
+    caption = (
+        f"MSE of sticking-the-landing / MSE, by n: geometric mean over {whole} targets, or as many as stand "
+        "in brackets, where it was run on fewer."
+    )
+    return Table("typical-gains", frame, caption)
+
+
+def _gains(parts: pd.DataFrame) -> Table:
+    wide = parts.assign(at=parts["target"] + ", " + parts["place"]).pivot_table(
+        index=["at", "estimator"], columns="n", values="gain", sort=False
+    )
+    wide = wide[sorted(wide.columns)]
+    frame = wide.map("{:.3g}".format).replace("nan", "").reset_index()
+    return Table("gains", frame, "MSE of sticking-the-landing / MSE, by n.")
+
+
+def _shown(parts: pd.DataFrame) -> pd.DataFrame:
+    n = max(size for size in parts["n"].unique() if size <= 20)
+    columns = ["mse", "bias^2", "variance", "coverage", "gain"]
+    shown = pd.DataFrame(parts[parts["n"] == n].drop(columns="n"))
+    shown[columns] = shown[columns].map("{:.2g}".format).replace("nan", "")
+    return shown
+
+
+def _coverage(judged: pd.DataFrame) -> Table:
+    grouped = judged.groupby("estimator", sort=False)["coverage"]
+    frame = grouped.agg(["mean", "min"]).round(3).reset_index()
+    worst = judged.loc[grouped.idxmin()].set_index("estimator")
+    where = worst["target"] + ", " + worst["place"] + ", n = " + worst["n"].astype(str)
+    frame["se of min"] = frame["estimator"].map(worst["coverage_se"]).round(3)
+    frame["worst at"] = frame["estimator"].map(where)
+    caption = (
+        "Coverage of 95 % intervals, n >= 10, over targets, places and n. The least of as many averages over "
+        "seeds is lower than what it is the average of, by one or two of its standard errors."
+    )
+    return Table("coverage", frame, caption)
+
+
+experiment = Experiment(
+    name="bq-one-shot",
+    title="The ELBO's gradient in one shot",
+    summary="""Bias, variance and mean squared error of every estimator of the ELBO's gradient at equal
+    numbers of evaluations of the log joint, and how often their 95 % intervals hold, on six targets, at the
+    start, midway, on the path and at the optimum. Nothing is kept from earlier steps.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    quick_seeds=2,
+)

@@ -1,0 +1,257 @@
+"""What the experiments on gradients compare with: optima, paths, gradients and ELBOs by quasi-random points.
+
+In units whitened by q (`bqvi.gradients.whitened`), with u the N scrambled Sobol points of one scrambling,
+
+    E[y], E[y u^T]       sticking-the-landing's form of the gradient; 2^20 points where it is the reference
+    E[f + |u|^2 / 2]     the ELBO less the entropy's constants: f's variance at the optimum is gone
+
+The optimum is that of the ELBO on `POINTS` points, by natural-gradient steps with the same points each time,
+and a gap is the difference of two ELBOs on the same points, so that their errors cancel for the most part.
+
+Places where one-shot estimators are compared:
+
+    start     the q that the target starts from
+    midway    mean and Cholesky factor half way from the start to the optimum
+    path      after ten steps of the path, a tenth of a nat from the optimum on an easy target
+    optimum
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from acquisition.designs import normal_sobol
+from bqvi.arrays import Values
+from bqvi.families import Gaussian
+from bqvi.gradients.whitened import Frame, Moments
+from experiments.problems.gradient_targets import GradientTarget, targets
+
+POINTS = 2**12
+"""For paths, optima and gaps."""
+MANY = 2**20
+"""For the gradient that errors are measured from."""
+STORED = Path(__file__).with_name("references.json")
+"""References of `MANY` points, made by `python -m experiments.gradients.references`."""
+PLACES = ("start", "midway", "path", "optimum")
+RATE = 0.3
+STEPS = 20
+"""Of a path."""
+_SCRAMBLING = 20240229
+_BLOCK = 2**13
+_SMALL_BLOCK = 2**9
+"""Where nothing is kept from block to block: its arrays stay in the processor's cache."""
+_POLISH = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """Of the integrand at q."""
+
+    y: Moments
+    """E[y] and the symmetric part of E[y u^T]."""
+    lower: np.ndarray
+    """E[y u^T] itself, (D, D)."""
+    elbo: float
+
+
+def moments(target: GradientTarget, frame: Frame, n: int) -> Moment:
+    """By n quasi-random points."""
+    d = target.dimension
+    noise = _noise(n, d)
+    mean, slopes, value = np.zeros(d), np.zeros((d, d)), 0.0
+    for block in np.array_split(noise, max(1, n // _BLOCK)):
+        theta = torch.tensor(frame.points(block), requires_grad=True)
+        f = target.log_density(theta)
+        (gradient,) = torch.autograd.grad(f.sum(), theta)
+        y = gradient.numpy() @ frame.scale + block
+        mean += y.sum(0) / n
+        slopes += y.T @ block / n
+        value += (float(f.detach().sum()) + 0.5 * float(np.square(block).sum())) / n
+    return Moment(Moments(mean, 0.5 * (slopes + slopes.T)), slopes, value + _entropy_terms(frame))
+
+
+def _entropy_terms(frame: Frame) -> float:
+    """What the ELBO has beside E[f + |u|^2 / 2]."""
+    return float(0.5 * len(frame.mean) * np.log(2.0 * np.pi) + np.log(np.diagonal(frame.scale)).sum())
+
+
+@cache
+def _noise(n: int, dimension: int) -> np.ndarray:
+    return normal_sobol(n, dimension, np.random.default_rng(_SCRAMBLING))
+
+
+@cache
+def target_named(name: str) -> GradientTarget:
+    """One of `gradient_targets.targets`."""
+    return targets()[name]
+
+
+@cache
+def path(name: str) -> tuple[Gaussian, ...]:
+    """q before each of `STEPS` natural-gradient steps on `POINTS` points, and after the last."""
+    target = target_named(name)
+    q, found = target.start(), []
+    for _ in range(STEPS):
+        found.append(q)
+        q = _stepped(target, q, RATE)
+    return (*found, q)
+
+
+@cache
+def optimum(name: str) -> Gaussian:
+    """The best Gaussian on `POINTS` points."""
+    return best_from(target_named(name), path(name)[-1])
+
+
+def best_from(target: GradientTarget, q: Gaussian, points: int = POINTS, left: float = 1e-10) -> Gaussian:
+    """The best Gaussian on so many points, by steps from q until twice the nats to be won are ``left``."""
+    rate, before, frame = RATE, np.inf, Frame.of(q)
+    y = moments(target, frame, points).y
+    for _ in range(_POLISH):
+        q = moved(frame, y, rate)
+        frame = Frame.of(q)
+        y = moments(target, frame, points).y
+        norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
+        if norm < left:
+            break
+        rate = min(1.0, 1.2 * rate) if norm < before else 0.5 * rate
+        before = norm
+    return q
+
+
+def _stepped(target: GradientTarget, q: Gaussian, rate: float) -> Gaussian:
+    frame = Frame.of(q)
+    return moved(frame, moments(target, frame, POINTS).y, rate)
+
+
+def moved(frame: Frame, y: Moments, rate: float) -> Gaussian:
+    """A natural-gradient step; the precision's eigenvalues keep a quarter of what they were."""
+    values, vectors = np.linalg.eigh(np.eye(len(frame.mean)) - rate * y.jacobian)
+    covariance = (vectors / np.maximum(values, 0.25)) @ vectors.T
+    step = rate * covariance @ y.mean
+    step *= min(1.0, 2.0 / float(np.linalg.norm(step)))
+    return Gaussian(frame.mean + frame.scale @ step, frame.scale @ covariance @ frame.scale.T)
+
+
+def place(name: str, where: str) -> Gaussian:
+    """q at one of `PLACES`."""
+    if where == "start":
+        return target_named(name).start()
+    if where == "path":
+        return path(name)[10]
+    best = optimum(name)
+    if where == "optimum":
+        return best
+    first, last = Frame.of(target_named(name).start()), Frame.of(best)
+    root = 0.5 * (first.scale + last.scale)
+    return Gaussian(0.5 * (first.mean + last.mean), root @ root.T)
+
+
+def elbo(target: GradientTarget, frame: Frame, points: int = POINTS) -> float:
+    """Of q, on so many points: that of `moments`, without gradients."""
+    value = 0.0
+    with torch.no_grad():
+        for block in np.array_split(_noise(points, target.dimension), max(1, points // _SMALL_BLOCK)):
+            f = target.log_density(torch.from_numpy(frame.points(block)))
+            value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / points
+    return value + _entropy_terms(frame)
+
+
+class Posed(Protocol):
+    """What a run is given."""
+
+    @property
+    def target(self) -> GradientTarget:
+        """The log joint, and where to start."""
+
+    def gap(self, q: Gaussian) -> float:
+        """Nats below the best Gaussian; infinite where the ELBO of q is not finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A target with what the best Gaussian reaches on it."""
+
+    target: GradientTarget
+    best: float
+    """Its ELBO, on ``points`` points."""
+    points: int = POINTS
+
+    def gap(self, q: Gaussian) -> float:
+        """ELBO of the best Gaussian less that of q, on the same points; infinite where q's is not finite."""
+        with np.errstate(all="ignore"):
+            try:
+                found = self.best - elbo(self.target, Frame.of(q), self.points)
+            except RuntimeError:  # of a log joint that factors a matrix, far out
+                return float("inf")
+        return found if np.isfinite(found) else float("inf")
+
+
+@cache
+def problem(name: str) -> Problem:
+    """One of `gradient_targets.targets`."""
+    return Problem(target_named(name), best_elbo(name))
+
+
+@cache
+def best_elbo(name: str) -> float:
+    """Of the best Gaussian, on `POINTS` points."""
+    return elbo(target_named(name), Frame.of(optimum(name)))
+
+
+def gap(name: str, q: Gaussian) -> float:
+    """As `Problem.gap`."""
+    return problem(name).gap(q)
+
+
+@cache
+def reference(name: str, where: str, points: int) -> np.ndarray:
+    """The whitened gradient at a place by quasi-random points, (D + D (D + 1) / 2,).
+
+    Taken from `STORED` if it stands there for the same q, which saves minutes.
+    """
+    q = place(name, where)
+    stored = _stored().get(f"{name}, {where}, {points}")
+    if stored is not None and np.allclose(stored["mean"], q.mean, rtol=1e-6, atol=1e-6):
+        return np.array(stored["gradient"])
+    return flat(moments(target_named(name), Frame.of(q), points).y)
+
+
+@cache
+def _stored() -> Any:
+    return json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+
+
+def store() -> None:
+    """Compute all references with `MANY` points, and write `STORED`: a few minutes."""
+    found = {}
+    for name in targets():
+        for where in PLACES:
+            q = place(name, where)
+            gradient = flat(moments(target_named(name), Frame.of(q), MANY).y)
+            found[f"{name}, {where}, {MANY}"] = {
+                "mean": [float(f"{x:.9g}") for x in q.mean],
+                "gradient": [float(f"{x:.12g}") for x in gradient],
+            }
+    STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def whitened(q: Gaussian, values: Values) -> np.ndarray:
+    """A natural gradient dL/dmu as (g_delta, g_Delta), (D + D (D + 1) / 2,): mu + L delta, L (I + Delta)."""
+    return flat(Frame.of(q).moments(values))
+
+
+def flat(found: Moments) -> np.ndarray:
+    """E[y] and the lower triangle of the Jacobian."""
+    return np.concatenate([found.mean, found.jacobian[np.tril_indices(len(found.mean))]])
+
+
+if __name__ == "__main__":
+    store()

@@ -1,0 +1,11 @@
+"""What every experiment is run with: records, grid, files, claims, figures, report, command line.
+
+    experiment   the records: Case, Experiment, Drawing, Table, Resources
+    registry     an experiment by its name
+    runner       the grid of cases and seeds, computed in parallel; store, provenance: its files and records
+    results      the runs read back as one table; bands, evidence, claims: what they say
+    drawing, animation, comparison, summaries   figures and tables of the same form in many experiments
+    report       the page; cli: `bqvi list`, `bqvi run`, `bqvi report`
+
+What stands here computes no result, so a change to it leaves results valid (`provenance`).
+"""

@@ -1,0 +1,229 @@
+"""The command line: `bqvi list`, `bqvi run NAME... | all`, `bqvi report`.
+
+Exit codes: 0 done; 1 some runs or drawings failed (all others are kept); 2 a wrong argument; 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from experiments.harness import registry
+from experiments.harness.experiment import Experiment, Resources
+
+# What imports pandas, matplotlib or torch is imported by the command that needs it, so that
+# `bqvi list` answers at once.
+if TYPE_CHECKING:
+    from experiments.harness.runner import Outcome, Plan
+
+app = typer.Typer(
+    help="Experiments on estimating ELBOs, their gradients and model evidence.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Processes.", show_default="one for each processor")
+]
+ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results.")]
+
+
+@app.command("list")
+def list_experiments() -> None:
+    """List the experiments."""
+    width = max((len(name) for name in registry.EXPERIMENTS), default=0)
+    for name in registry.EXPERIMENTS:
+        typer.echo(f"{name:<{width}}  {registry.first_line(name)}")
+
+
+@app.command()
+def run(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Experiments, or `all`.")],
+    *,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of seeds, counted from 0.", show_default="the experiment's own"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version that takes seconds.")] = False,
+    jobs: JobsOption = None,
+    results: ResultsOption = Path("results"),
+    data: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of data sets.")
+    ] = None,
+    posteriors: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Folder of reference posteriors."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Compute again what is there already.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Compute again what other code computed.")
+    ] = False,
+) -> None:
+    """Run experiments, on from what is already there. Ctrl-C is safe: the same command resumes."""
+    from experiments.harness import runner, store
+
+    console = Console(highlight=False, soft_wrap=True)
+    resources = Resources(data, posteriors)
+    plans = [
+        runner.plan(
+            experiment,
+            results,
+            seeds=seeds,
+            quick=quick,
+            resources=resources,
+            force=force,
+            refresh=refresh,
+        )
+        for experiment in _runnable(names, resources, console)
+    ]
+    for made in plans:
+        path = store.manifest_path(results, made.manifest.experiment)
+        store.write_text(path, made.manifest.to_json())
+    _tell_plan(plans, console)
+    try:
+        failures = _execute(plans, jobs, console)
+    except KeyboardInterrupt:
+        _finish(plans, results, console)
+        console.print("Interrupted. The finished runs are kept; the same command resumes.")
+        raise typer.Exit(130) from None
+    except runner.WorkerDiedError as error:
+        _finish(plans, results, console)
+        console.print(f"[red]Stopped:[/] {error}.")
+        raise typer.Exit(1) from None
+    _finish(plans, results, console)
+    if failures:
+        _tell_failures(failures, console)
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    results: ResultsOption = Path("results"),
+    out: Annotated[
+        Path | None, typer.Option(help="The page.", show_default="report.html in the results")
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Also write each figure as a file into this folder."),
+    ] = None,
+    jobs: JobsOption = None,
+) -> None:
+    """Make one self-contained HTML page of the results."""
+    import joblib
+
+    from experiments.harness import report as page
+    from experiments.harness import store
+
+    console = Console(highlight=False, soft_wrap=True)
+    names = [name for name in registry.EXPERIMENTS if store.read_manifest(results, name)]
+    if not names:
+        raise typer.BadParameter(
+            f"there are no results in {results}; first: bqvi run all", param_hint="--results"
+        )
+    command = "bqvi report" if results == Path("results") else f"bqvi report --results {results}"
+    experiments = [registry.load(name) for name in names]
+    made = page.build(experiments, results, command, jobs or joblib.cpu_count())
+    target = out or results / "report.html"
+    page.write(made, target)
+    console.print(f"{escape(str(target))}: {len(names)} experiments, {len(made.html) / 1e6:.2g} MB")
+    if figures is not None:
+        console.print(f"{escape(str(figures))}: {len(page.write_pictures(made, figures))} figures")
+    if made.broken:
+        console.print(f"[red]Failed to draw:[/] {', '.join(made.broken)} (the page holds the tracebacks)")
+        raise typer.Exit(1)
+
+
+def _runnable(names: Sequence[str], resources: Resources, console: Console) -> list[Experiment]:
+    """Import the experiments. One that lacks a folder is left out of `all`, and else an error."""
+    wanted = list(registry.EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
+    try:
+        checked = [registry.check(name) for name in wanted]  # all, before the first is imported
+        experiments = [registry.load(name) for name in checked]
+    except registry.UnknownExperimentError as error:
+        raise typer.BadParameter(str(error), param_hint="NAME") from None
+    runnable: list[Experiment] = []
+    for experiment in experiments:
+        missing = resources.missing(experiment.needs)
+        if missing and "all" not in names:
+            options = " ".join(f"--{name} DIR" for name in missing)
+            raise typer.BadParameter(f"experiment {experiment.name} needs {options}", param_hint="NAME")
+        if missing:
+            console.print(f"{experiment.name}: skipped, as it needs --{' and --'.join(missing)}")
+        else:
+            runnable.append(experiment)
+    return runnable
+
+
+def _tell_plan(plans: Sequence[Plan], console: Console) -> None:
+    for made in plans:
+        kept = len(made.jobs) - len(made.pending)
+        note = f", {kept} there already" * (kept > 0)
+        console.print(f"{made.manifest.experiment}: {len(made.pending)} runs to compute{note}")
+        if made.outdated:
+            console.print(
+                f"  [yellow]{made.outdated} of them were computed with other code; "
+                "--refresh computes them again[/]"
+            )
+
+
+def _execute(plans: Sequence[Plan], jobs: int | None, console: Console) -> list[Outcome]:
+    """Compute what is pending, showing progress; return the failures."""
+    import joblib
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from experiments.harness import runner
+
+    pending = [job for made in plans for job in made.pending]
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    failures: list[Outcome] = []
+    with Progress(*columns, console=console, disable=not pending) as progress:
+        task = progress.add_task("runs", total=len(pending))
+        for outcome in runner.execute(pending, jobs or joblib.cpu_count()):
+            if outcome.error is not None:
+                failures.append(outcome)
+                progress.console.print(f"[red]failed[/] {_describe(outcome)}")
+            progress.update(task, advance=1, description=outcome.experiment)
+    return failures
+
+
+def _finish(plans: Sequence[Plan], root: Path, console: Console) -> None:
+    """Write the combined tables and say what is there now."""
+    from experiments.harness import results as results_module
+
+    for made in plans:
+        done = sum(job.path.is_file() for job in made.jobs)
+        path = results_module.combine(root, made.manifest.experiment)
+        where = f" in {escape(str(path))}" if path else ""
+        console.print(f"{made.manifest.experiment}: {done} of {len(made.jobs)} runs{where}")
+
+
+def _tell_failures(failures: Sequence[Outcome], console: Console) -> None:
+    console.print(f"[red]{len(failures)} runs failed[/]; the same command tries them again:")
+    for outcome in failures:
+        console.print(f"  {_describe(outcome)}\n    {escape(str(outcome.log))}")
+
+
+def _describe(outcome: Outcome) -> str:
+    return escape(f"{outcome.experiment}, {outcome.case}, seed {outcome.seed}: {outcome.error}")
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="bqvi")

@@ -1,0 +1,271 @@
+"""Figures of results: curves with bands over seeds, in one look, for every kind of colour vision.
+
+A curve is the median over seeds and a band the interquartile range (`bands` defines both). Figures
+are made with matplotlib's objects, without pyplot and its global state; `style` is a context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+from numpy.typing import NDArray
+
+from experiments.harness.bands import Band, Scale, band
+
+Panels = NDArray[Any]
+
+# Okabe and Ito's colours, told apart by every kind of colour vision; without their yellow, which
+# is too faint for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+DASHES = ("-", "--", ":", "-.")
+
+LABELS: Mapping[str, str] = {
+    "iteration": "iteration",
+    "seconds": "time (s)",
+    "evaluations": "data evaluations",
+    "samples": "Monte Carlo samples",
+    "elbo": "ELBO (nats)",
+    "log_likelihood_error": "log-likelihood error (nats)",
+}
+
+_STYLE: Any = {  # matplotlib's stubs type the keys one by one
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": "medium",
+    "figure.facecolor": "white",
+    "font.size": 9.0,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "svg.fonttype": "path",  # a reader's machine may lack the font
+    "svg.hashsalt": "bqvi",  # the same figure gives the same file
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Apply the look of the project's figures within the context, and only there.
+
+    `bqvi report` calls `draw` inside it.
+    """
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def figure(
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (3.4, 2.8), **subplots: Any
+) -> tuple[Figure, Panels]:
+    """Return a figure that belongs to no window, and its axes.
+
+    Parameters
+    ----------
+    rows, columns : int
+    size : (float, float)
+        Width and height of one panel, in inches.
+    **subplots
+        Further arguments of `Figure.subplots`, such as `sharey`.
+
+    Returns
+    -------
+    Figure
+    ndarray of Axes, shape (rows, columns)
+    """
+    made = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    FigureCanvasAgg(made)
+    return made, made.subplots(rows, columns, squeeze=False, **subplots)
+
+
+def panels(
+    results: pd.DataFrame,
+    by: str = "target",
+    *,
+    columns: int = 3,
+    size: tuple[float, float] = (3.4, 2.8),
+    **subplots: Any,
+) -> tuple[Figure, Panels, list[tuple[Axes, pd.DataFrame]]]:
+    """Return a figure with a panel for each value of `by`, titled with it, in order of appearance.
+
+    Parameters
+    ----------
+    results : DataFrame
+        With the column `by`.
+    by : str
+    columns : int
+        Most panels in a row.
+    size : (float, float)
+        Width and height of one panel, in inches.
+    **subplots
+        Further arguments of `Figure.subplots`.
+
+    Returns
+    -------
+    Figure
+    ndarray of Axes, shape (rows, columns)
+        All of them, those that no value is left for hidden.
+    list of (Axes, DataFrame)
+        Each value's panel and rows.
+    """
+    groups = list(results.groupby(by, sort=False))
+    columns = min(columns, len(groups))
+    made, axes = figure(-(-len(groups) // columns), columns, size=size, **subplots)
+    for ax in axes.flat[len(groups) :]:
+        ax.set_visible(False)
+    filled = []
+    for ax, (name, rows) in zip(axes.flat, groups, strict=False):
+        ax.set_title(str(name))
+        filled.append((ax, rows))
+    return made, axes, filled
+
+
+def label_budgets(ax: Axes, n: Iterable[int]) -> None:
+    """Put a tick at each number of evaluations that was tried, on an axis that may be logarithmic."""
+    ticks = sorted(set(n))
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.xaxis.set_minor_locator(NullLocator())  # those of y are all there is where it spans no decade
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """How a line is drawn."""
+
+    colour: str
+    dashes: str
+
+
+def strokes(names: Iterable[Hashable]) -> dict[Hashable, Stroke]:
+    """Give each name a stroke of its own: seven colours, then the same colours dashed, and so on.
+
+    Call it once for all cases and hand the result to every `curves`, so that a case looks alike in
+    all panels.
+    """
+    distinct = dict.fromkeys(names)
+    return {
+        name: Stroke(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
+        for i, name in enumerate(distinct)
+    }
+
+
+def curves(
+    ax: Axes,
+    results: pd.DataFrame,
+    x: str,
+    y: str,
+    by: str = "case",
+    *,
+    x_label: str | None = None,
+    y_label: str | None = None,
+    x_scale: Scale = "linear",
+    y_scale: Scale = "linear",
+    linthresh: float = 1.0,
+    lines: Mapping[Hashable, Stroke] | None = None,
+    points: int = 80,
+    steps: bool = True,
+) -> dict[Hashable, Band]:
+    """Draw the median and the interquartile band over seeds, one curve for each value of `by`.
+
+    Parameters
+    ----------
+    ax : Axes
+    results : DataFrame
+        With the columns `seed`, `x`, `y` and `by`.
+    x, y, by : str
+    x_label, y_label : str or None
+        Axis labels with units; None takes the column's entry in `LABELS`, or its name.
+    x_scale, y_scale : "linear" | "log" | "symlog"
+        "symlog" is for signed errors: logarithmic on both sides, linear within +-`linthresh`.
+    linthresh : float
+        In units of the axis.
+    lines : mapping or None
+        Strokes by value of `by` (see `strokes`); None makes them from the values present.
+    points : int
+        Largest number of grid points of a curve.
+    steps : bool
+        Whether a value holds until the next record, as what a run has reached does. False marks the
+        records and joins them by straight lines: for runs that all record at the same few chosen x.
+
+    Returns
+    -------
+    dict
+        The `Band` drawn for each value of `by`.
+
+    Raises
+    ------
+    ValueError
+        If a value of `by` joins several cases, whose runs would pass for one.
+    """
+    drawn: dict[Hashable, Band] = {}
+    chosen = lines if lines is not None else strokes(results[by])
+    for name, rows in results.groupby(by, sort=False):
+        _check_one_case(rows, by, name)
+        found = band(rows, x, y, points=points, x_scale=x_scale)
+        drawn[name] = found
+        _draw_band(ax, found, chosen[name], str(name), steps)
+    _set_scale(ax, "x", x_scale, linthresh)
+    _set_scale(ax, "y", y_scale, linthresh)
+    ax.set_xlabel(x_label if x_label is not None else LABELS.get(x, x))
+    ax.set_ylabel(y_label if y_label is not None else LABELS.get(y, y))
+    return drawn
+
+
+def _check_one_case(rows: pd.DataFrame, by: str, name: Hashable) -> None:
+    cases = list(rows["case"].unique()) if "case" in rows.columns else []
+    if len(cases) > 1:
+        raise ValueError(
+            f"by: {by} = {name!r} joins the cases {', '.join(map(str, cases))}; "
+            "choose a column that tells them apart, or draw a part of the results"
+        )
+
+
+def _draw_band(ax: Axes, found: Band, stroke: Stroke, label: str, steps: bool) -> None:
+    marked = not steps or len(found.x) == 1  # a lone record would be a line of no length
+    ax.plot(
+        found.x, found.median, drawstyle="steps-post" if steps else "default", label=label,
+        color=stroke.colour, linestyle=stroke.dashes, marker="o" if marked else "", markersize=3,
+    )  # fmt: skip
+    ax.fill_between(
+        found.x, found.lower, found.upper, step="post" if steps else None,
+        color=stroke.colour, alpha=0.2, linewidth=0,
+    )  # fmt: skip
+
+
+def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float) -> None:
+    options = {"linthresh": linthresh} if scale == "symlog" else {}
+    (ax.set_xscale if axis == "x" else ax.set_yscale)(scale, **options)
+    low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
+    if scale == "symlog" or (scale == "log" and high > 100.0 * low):
+        # over many decades there are hundreds of them, which took two thirds of a figure's time
+        (ax.xaxis if axis == "x" else ax.yaxis).set_minor_locator(NullLocator())
+
+
+def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:
+    """Put one legend for all panels under the figure, each label once."""
+    entries: dict[str, Any] = {}
+    for ax in axes.flat:
+        handles, labels = ax.get_legend_handles_labels()
+        entries.update(zip(labels, handles, strict=True))
+    made.legend(
+        list(entries.values()),
+        list(entries),
+        loc="outside lower center",
+        ncols=max(1, min(columns, len(entries))),
+    )
+
+
+def band_caption(results: pd.DataFrame, by: str = "case") -> str:
+    """Return the sentence that says what line and band are, and over how many seeds."""
+    counts = results.groupby(by)["seed"].nunique()
+    least, most = int(counts.min()), int(counts.max())
+    number = f"{least}" if least == most else f"{least} to {most}"
+    return f"Line: median; band: interquartile range; over {number} seed{'s' * (most > 1)}."

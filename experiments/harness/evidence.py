@@ -1,0 +1,231 @@
+"""From results over seeds to the checks of a claim.
+
+Each run is first summed up in one row (`runs`): what it ended with, what it cost to get near the truth
+and stay there, how far it fell back. Cases are then compared seed by seed, on the same data: a
+statement about two cases is true if it is true on at least `SHARE` of the seeds. Were it a toss of a
+coin on each seed, that would happen with probability 0.055 at ten seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from experiments.harness.bands import quantile
+from experiments.harness.claims import Check
+
+SHARE = 0.8
+LEVEL = 50.0
+"""Log-likelihood error, nats, below which a run counts as near the truth: 0.07 nats a datum at N = 700. A
+local optimum in which two of the thesis' clusters share a component costs 100 nats or more."""
+
+
+def with_gap(results: pd.DataFrame, by: Sequence[str] = ("seed",)) -> pd.DataFrame:
+    """Return `results` with `elbo_gap`: the best final ELBO of a run of the same problem, less this one.
+
+    Parameters
+    ----------
+    results : DataFrame
+        With the columns `elbo` and `by`.
+    by : sequence of str
+        What makes a problem: ELBOs of different data, or of different models, cannot be compared.
+    """
+    last = results.groupby(["case", "seed"], sort=False).tail(1)
+    best = last.groupby(list(by))["elbo"].max()
+    return results.assign(elbo_gap=_looked_up(best, results, by) - results["elbo"])
+
+
+def with_lag(results: pd.DataFrame, reference: pd.Series, by: Sequence[str] = ("seed",)) -> pd.DataFrame:
+    """Return `results` with `behind`: the ELBO at which the reference run ends, less this one.
+
+    Parameters
+    ----------
+    results : DataFrame
+    reference : Series of bool
+        The rows of the runs to compare with, one run for each value of `by`.
+    by : sequence of str
+        What shares a reference: the same problem from the same start.
+    """
+    ends = results[reference].groupby(list(by))["elbo"].last()
+    return results.assign(behind=_looked_up(ends, results, by) - results["elbo"])
+
+
+def _looked_up(values: pd.Series, results: pd.DataFrame, by: Sequence[str]) -> np.ndarray:
+    """The value of each row's group."""
+    joined = results[list(by)].join(values.rename("value"), on=list(by))
+    return joined["value"].to_numpy(dtype=float)
+
+
+def runs(
+    results: pd.DataFrame, y: str = "log_likelihood_error", level: float = LEVEL, keep: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return one row for each run.
+
+    Parameters
+    ----------
+    results : DataFrame
+        With `case`, `seed`, `iteration`, `seconds`, `evaluations` and `y`, which is better the lower.
+    y : str
+    level : float
+        What counts as near.
+    keep : sequence of str
+        Further columns whose last value is kept.
+
+    Returns
+    -------
+    DataFrame
+        `case`, `seed`; `y` and `keep` as they ended; `iterations_to`, `seconds_to`, `evaluations_to`:
+        the cost at the first record from which y stays at or below the level until the end, infinite
+        if there is none; `ms_per_iteration`; `rise`: how far y ever rose above the lowest it had been.
+    """
+    table = []
+    for (case, seed), run in results.groupby(["case", "seed"], sort=False):
+        value = run[y].to_numpy(dtype=float)
+        first = _stays_below(value, level)
+        costs = {
+            f"{name}_to": float(run[column].iloc[first]) if first is not None else np.inf
+            for name, column in _COSTS.items()
+        }
+        last = run.iloc[-1]
+        steps = max(int(last["iteration"]), 1)
+        table.append(
+            {"case": case, "seed": seed, y: value[-1], **{name: last[name] for name in keep}, **costs}
+            | {"ms_per_iteration": 1e3 * float(last["seconds"]) / steps, "rise": _rise(value)}
+        )
+    return pd.DataFrame(table)
+
+
+_COSTS = {"iterations": "iteration", "seconds": "seconds", "evaluations": "evaluations"}
+
+
+def _stays_below(values: np.ndarray, level: float) -> int | None:
+    above = np.flatnonzero(~(values <= level))
+    first = 0 if above.size == 0 else int(above[-1]) + 1
+    return first if first < len(values) else None
+
+
+def _rise(values: np.ndarray) -> float:
+    """max over t of y_t - min over u <= t of y_u; infinite for a run that diverged."""
+    if np.isinf(values).any():
+        return np.inf
+    return float((values - np.minimum.accumulate(values)).max())
+
+
+def less(
+    table: pd.DataFrame,
+    a: str,
+    b: str | Sequence[str],
+    column: str,
+    setting: str,
+    *,
+    factor: float = 1.0,
+    margin: float = 0.0,
+    shown: str | None = None,
+) -> Check:
+    """Check that `column` is lower in case `a` than in `b` (in each of several), seed by seed.
+
+    True on a seed where a + margin < factor * b. A seed where both are infinite (neither got there)
+    decides nothing. True altogether if, against each case of `b`, at least half of the seeds decide, and
+    at least `SHARE` of these are true; undecided if that many do not decide, and it is not false against
+    another case.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `runs`.
+    a : str
+    b : str or sequence of str
+    column : str
+    setting : str
+    factor, margin : float
+    shown : str or None
+        What the column is called in the numbers; its name by default.
+    """
+    return _against(table, a, b, column, setting, shown, lambda mine, theirs: mine + margin < factor * theirs)
+
+
+def more(
+    table: pd.DataFrame,
+    a: str,
+    b: str | Sequence[str],
+    column: str,
+    setting: str,
+    *,
+    margin: float = 0.0,
+    shown: str | None = None,
+) -> Check:
+    """Check that `column` is higher in case `a` than in `b` plus `margin`; otherwise as `less`."""
+    return _against(table, a, b, column, setting, shown, lambda mine, theirs: mine > theirs + margin)
+
+
+def _against(
+    table: pd.DataFrame,
+    a: str,
+    b: str | Sequence[str],
+    column: str,
+    setting: str,
+    shown: str | None,
+    test: Callable[[pd.Series, pd.Series], pd.Series],
+) -> Check:
+    others = (b,) if isinstance(b, str) else tuple(b)
+    wide = table.pivot(index="seed", columns="case", values=column)[[a, *others]].dropna()
+    wins = {o: int(test(wide[a], wide[o]).sum()) for o in others}
+    deciding = {o: len(wide) - int((np.isposinf(wide[a]) & np.isposinf(wide[o])).sum()) for o in others}
+    open_ = [o for o in others if deciding[o] < max(1.0, 0.5 * len(wide))]
+    false = any(wins[o] < SHARE * deciding[o] for o in others if o not in open_)
+    reason = "" if false else "; ".join(_undecided(a, o, len(wide) - deciding[o], len(wide)) for o in open_)
+    against = ", ".join(f"{_median(wide[o])} for {o} ({wins[o]}/{deciding[o]})" for o in others)
+    numbers = f"{shown or column} {_median(wide[a])} for {a}, against {against}"
+    return Check(setting, not open_ and not false, numbers, reason)
+
+
+def _undecided(a: str, b: str, neither: int, seeds: int) -> str:
+    if seeds == 0:
+        return f"{a} and {b} have no seed in common"
+    return f"neither {a} nor {b} gets there on {neither} of {seeds} seeds"
+
+
+def within(
+    table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, margin: float, shown: str | None = None
+) -> Check:
+    """Check that `column` in case `a` is at most that in `b` plus `margin`, on `SHARE` of the seeds."""
+    wide = table.pivot(index="seed", columns="case", values=column)[[a, b]].dropna()
+    wins = int((wide[a] <= wide[b] + margin).sum())
+    medians = f"{_median(wide[a])} for {a}, {_median(wide[b])} for {b}"
+    numbers = f"{shown or column} {medians} ({wins}/{len(wide)})"
+    return Check(setting, len(wide) > 0 and wins >= SHARE * len(wide), numbers)
+
+
+def at_most(
+    table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
+) -> Check:
+    """Check that `column` in case `a` is at most `level` on at least `SHARE` of the seeds."""
+    return _count(table, a, column, setting, shown, lambda values: values <= level)
+
+
+def at_least(
+    table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
+) -> Check:
+    """Check that `column` in case `a` is at least `level` on at least `SHARE` of the seeds."""
+    return _count(table, a, column, setting, shown, lambda values: values >= level)
+
+
+def _count(
+    table: pd.DataFrame,
+    a: str,
+    column: str,
+    setting: str,
+    shown: str | None,
+    test: Callable[[np.ndarray], np.ndarray],
+) -> Check:
+    values = table.loc[table["case"] == a, column].to_numpy(dtype=float)
+    wins = int(np.sum(test(values)))
+    numbers = f"{shown or column} {_median(values)} for {a} ({wins}/{len(values)})"
+    return Check(setting, len(values) > 0 and wins >= SHARE * len(values), numbers)
+
+
+def _median(values: pd.Series | np.ndarray) -> str:
+    found = float(quantile(np.asarray(values, dtype=float)[:, None], 0.5)[0]) if len(values) else np.nan
+    return "∞" if found == np.inf else f"{found:.3g}"

@@ -1,0 +1,187 @@
+"""What must be known of a run to repeat it: its inputs, the code, the machine, and when.
+
+The version is the one in pyproject.toml or in the installed metadata: no git is needed. As a
+version seldom moves while code is being written, a digest of the code goes with it: of the syntax
+trees, docstrings left out, of the three libraries and of those modules of `experiments` that define
+`run`. Comments, layout and docstrings do not change it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LIBRARIES = ("gp", "acquisition", "bqvi")
+# Changes in these leave the numbers as they are.
+APART = frozenset(("__init__", "__main__", "catalogue", "harness"))
+RECORDED_PACKAGES = (
+    "array-api-compat", "botorch", "gpytorch", "matplotlib", "numpy", "palmerpenguins", "pandas",
+    "pyarrow", "scikit-learn", "scipy", "statsmodels", "torch",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: what went in, what computed it, how long it took.
+
+    Attributes
+    ----------
+    experiment, case : str
+    settings : mapping
+        The case's, as JSON values.
+    seed : int
+    version, source : str
+        Version of bqvi and digest of the code (see the module's docstring).
+    packages : mapping
+        Version by name of distribution.
+    python, platform, processor : str
+    seconds : float
+        Wall time of the whole run, on one thread.
+    started : str
+        ISO 8601, UTC.
+    """
+
+    experiment: str
+    case: str
+    settings: Mapping[str, Any]
+    seed: int
+    version: str
+    source: str
+    packages: Mapping[str, str]
+    python: str
+    platform: str
+    processor: str
+    seconds: float
+    started: str
+
+    def to_json(self) -> str:
+        """Return the record as a JSON object with sorted keys."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Record:
+        """Return the record that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+@functools.cache
+def version() -> str:
+    """Return the version of bqvi: of the checkout that holds this file, else as installed."""
+    project = ROOT / "pyproject.toml"
+    if project.is_file():
+        table = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
+        if table.get("name") == "bqvi":
+            return str(table["version"])
+    return importlib.metadata.version("bqvi")
+
+
+@functools.cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that the numbers depend on, where installed."""
+    found: dict[str, str] = {}
+    for name in RECORDED_PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def python_version() -> str:
+    """Return the interpreter and its version, e.g. "CPython 3.11.9"."""
+    return f"{platform.python_implementation()} {platform.python_version()}"
+
+
+@functools.cache
+def processor() -> str:
+    """Return the processor's name, as well as the platform tells it."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def source_digest(run: Callable[..., Any]) -> str:
+    """Return 12 hexadecimal digits that change when the code behind `run` changes."""
+    while isinstance(run, functools.partial):
+        run = run.func
+    files = [path for name in LIBRARIES for path in sorted((ROOT / name).rglob("*.py"))]
+    return _digest([*files, *sorted(_modules_behind(run.__module__))])
+
+
+def _modules_behind(module: str) -> set[Path]:
+    """Files of `module` and of the modules of `experiments` it imports, the harness left out."""
+    found: set[Path] = set()
+    queue = [module]
+    while queue:
+        path = _file_of(queue.pop())
+        if path is None or path in found:
+            continue
+        found.add(path)
+        queue += [name for name in _imported(_tree(path)) if _is_experiment_code(name)]
+    return found
+
+
+def _file_of(module: str) -> Path | None:
+    loaded = sys.modules.get(module)
+    if loaded is not None:
+        origin = getattr(loaded, "__file__", None)
+    else:
+        try:
+            spec = importlib.util.find_spec(module)
+        except (
+            ModuleNotFoundError
+        ):  # `from experiments.x import f` is tried as the module experiments.x.f too
+            return None
+        origin = spec.origin if spec else None
+    return Path(origin) if origin and origin.endswith(".py") else None
+
+
+def _imported(tree: ast.Module) -> Iterable[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _is_experiment_code(module: str) -> bool:
+    package, _, rest = module.partition(".")
+    return package == "experiments" and bool(rest) and rest.split(".")[0] not in APART
+
+
+def _digest(files: Iterable[Path]) -> str:
+    total = hashlib.sha256()
+    for path in files:
+        total.update(f"{path.name}:{_tree_digest(path, path.stat().st_mtime_ns)};".encode())
+    return total.hexdigest()[:12]
+
+
+@functools.lru_cache(maxsize=1024)
+def _tree_digest(path: Path, _modified: int) -> str:
+    return hashlib.sha256(ast.dump(_tree(path)).encode()).hexdigest()
+
+
+def _tree(path: Path) -> ast.Module:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            ast.get_docstring(node, clean=False) is not None
+        ):
+            node.body = node.body[1:]
+    return tree

@@ -1,0 +1,253 @@
+"""Run cases x seeds: plan what is missing, compute it in parallel, write each run when it is done.
+
+    plan     the grid of an experiment, and which of its cells have no file yet
+    execute  an iterator over the outcomes of those cells, as they come
+
+A cell is written by the process that computed it, so whatever ends the command (Ctrl-C, a crash, a
+full disk) leaves the finished cells, and the same command goes on from there. A cell that raises
+leaves its traceback and harms no other. Every cell runs on one thread, alone or beside others, so
+that seconds mean the same in all.
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import joblib
+import pandas as pd
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from threadpoolctl import threadpool_limits
+
+from experiments.harness import provenance, store
+from experiments.harness.experiment import (
+    RESERVED_COLUMNS,
+    Case,
+    Experiment,
+    Resources,
+)
+from experiments.harness.provenance import Record
+from experiments.harness.store import Manifest, PlannedCase
+
+
+class WorkerDiedError(RuntimeError):
+    """The operating system ended a worker process."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell of an experiment's grid, with all that a worker needs to compute and write it."""
+
+    experiment: str
+    run: Callable[[Case, int], pd.DataFrame]
+    case: Case
+    seed: int
+    path: Path
+    version: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job; `error` is None, or one line that says what was raised."""
+
+    experiment: str
+    case: str
+    seed: int
+    seconds: float
+    error: str | None
+    log: Path | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment's grid.
+
+    Attributes
+    ----------
+    manifest : Manifest
+    jobs : tuple of Job
+        Every cell, all cases of a seed before the next seed, so that an interrupted run can be
+        compared.
+    pending : tuple of Job
+        Those to compute.
+    outdated : int
+        Number of cells that are kept although the code has changed since they were computed.
+    """
+
+    manifest: Manifest
+    jobs: tuple[Job, ...]
+    pending: tuple[Job, ...]
+    outdated: int
+
+
+def plan(
+    experiment: Experiment,
+    root: Path,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    resources: Resources | None = None,
+    force: bool = False,
+    refresh: bool = False,
+) -> Plan:
+    """Lay out the grid of an experiment and find which cells must be computed.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    root : Path
+        Folder of the results.
+    seeds : int or None
+        Run seeds 0 to `seeds` - 1; None takes the experiment's own number.
+    quick : bool
+    resources : Resources or None
+        Folders that the experiment may need.
+    force : bool
+        Compute every cell again.
+    refresh : bool
+        Compute again the cells that other code computed.
+
+    Raises
+    ------
+    ValueError
+        If `seeds` < 1 or the cases are not sound (`Experiment.checked_cases`).
+    """
+    number = seeds if seeds is not None else experiment.quick_seeds if quick else experiment.seeds
+    if number < 1:
+        raise ValueError(f"seeds must be at least 1, got {number}")
+    cases = experiment.checked_cases(quick, resources or Resources())
+    manifest = _manifest(experiment, cases, number, quick)
+    jobs = tuple(
+        Job(
+            experiment.name, experiment.run, case, seed,
+            store.shard_path(root, experiment.name, planned, seed),
+            manifest.version, manifest.source,
+        )
+        for seed in manifest.seeds
+        for case, planned in zip(cases, manifest.cases, strict=True)
+    )  # fmt: skip
+    outdated = {job.path for job in jobs if job.path.is_file() and _is_outdated(job)}
+    pending = tuple(
+        job for job in jobs if force or not job.path.is_file() or (refresh and job.path in outdated)
+    )
+    kept = outdated - {job.path for job in pending}
+    return Plan(manifest, jobs, pending, len(kept))
+
+
+def _manifest(experiment: Experiment, cases: Sequence[Case], seeds: int, quick: bool) -> Manifest:
+    version = provenance.version()
+    flags = ["--quick"] * quick + [f"--{name} DIR" for name in experiment.needs]
+    return Manifest(
+        experiment=experiment.name,
+        version=version,
+        command=" ".join(["bqvi run", experiment.name, f"--seeds {seeds}", *flags]),
+        quick=quick,
+        seeds=tuple(range(seeds)),
+        cases=tuple(
+            PlannedCase(case.name, case.settings, store.digest(experiment.name, case, version))
+            for case in cases
+        ),
+        source=provenance.source_digest(experiment.run),
+    )
+
+
+def _is_outdated(job: Job) -> bool:
+    return store.read_record(job.path).source != job.source
+
+
+def execute(jobs: Sequence[Job], n_jobs: int = 1) -> Iterator[Outcome]:
+    """Compute the jobs, each on one thread, and yield their outcomes as they end.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    n_jobs : int
+        Number of processes; 1 computes in this one.
+
+    Raises
+    ------
+    ValueError
+        If `n_jobs` < 1.
+    WorkerDiedError
+        If a worker process was ended from outside; finished runs are kept.
+    """
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs must be at least 1, got {n_jobs}")
+    if n_jobs == 1 or len(jobs) < 2:
+        import torch  # noqa: F401  # a thread pool can be limited only once it is loaded
+
+        yield from map(perform, jobs)
+        return
+    # The environment variables that joblib sets here reach libraries that a worker has yet to load.
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        parallel = joblib.Parallel(
+            n_jobs=min(n_jobs, len(jobs)), batch_size=1, return_as="generator_unordered"
+        )
+        try:
+            yield from parallel(joblib.delayed(_perform_in_worker)(job) for job in jobs)
+        except TerminatedWorkerError as error:
+            raise WorkerDiedError(
+                "a worker process was ended by the operating system, mostly for want of memory; "
+                "finished runs are kept, and the same command with fewer --jobs goes on from there"
+            ) from error
+
+
+def _perform_in_worker(job: Job) -> Outcome:
+    # Ctrl-C reaches the whole process group. The parent ends its workers; a `run` that answered it
+    # with what it had so far would have a part of a run written as the whole.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return perform(job)
+
+
+def perform(job: Job) -> Outcome:
+    """Compute one job and write its shard, or its traceback if it raises."""
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    clock = time.perf_counter()
+    try:
+        with threadpool_limits(limits=1):
+            frame = _checked(job.run(job.case, job.seed))
+        seconds = time.perf_counter() - clock
+        store.write_shard(job.path, frame, _record(job, seconds, started))
+    except Exception as error:  # whatever an experiment raises is recorded, and the others go on
+        log = store.error_path(job.path)
+        # With --force, an older result must not stand for this run.
+        job.path.unlink(missing_ok=True)
+        store.write_text(log, traceback.format_exc())
+        message = f"{type(error).__name__}: {error}".partition("\n")[0]
+        elapsed = time.perf_counter() - clock
+        return Outcome(job.experiment, job.case.name, job.seed, elapsed, message, log)
+    return Outcome(job.experiment, job.case.name, job.seed, seconds, None, None)
+
+
+def _checked(frame: object) -> pd.DataFrame:
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"run must return a pandas DataFrame, got {type(frame).__name__}")
+    if frame.empty:
+        raise ValueError("run returned a DataFrame without rows or columns")
+    if taken := sorted(RESERVED_COLUMNS & set(frame.columns)):
+        raise ValueError(f"run returned the column {taken[0]!r}, which the runner adds itself")
+    return frame
+
+
+def _record(job: Job, seconds: float, started: str) -> Record:
+    return Record(
+        experiment=job.experiment,
+        case=job.case.name,
+        settings=job.case.settings,
+        seed=job.seed,
+        version=job.version,
+        source=job.source,
+        packages=provenance.package_versions(),
+        python=provenance.python_version(),
+        platform=platform.platform(),
+        processor=provenance.processor(),
+        seconds=seconds,
+        started=started,
+    )

@@ -1,0 +1,159 @@
+"""Where results lie, and how one run is written so that it is there whole or not at all.
+
+    ROOT/EXPERIMENT/run.json                    what was last asked for: cases, seeds, version
+    ROOT/EXPERIMENT/DIGEST/CASE-SEED.parquet    one run; its `Record` is in the file's metadata
+    ROOT/EXPERIMENT/DIGEST/CASE-SEED.error      the traceback of a run that failed
+    ROOT/EXPERIMENT.parquet                     those runs in one table, for other programs
+
+DIGEST is a hash of the experiment's name, the case's name and settings, and the version of bqvi.
+What has the same digest is the same computation, so it is kept whatever else changes; what differs
+is never found under it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from experiments.harness.experiment import Case
+from experiments.harness.provenance import Record
+
+KEY = b"bqvi"
+
+
+@dataclass(frozen=True)
+class PlannedCase:
+    """A case as the manifest remembers it."""
+
+    name: str
+    settings: Mapping[str, Any]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was last asked of an experiment; the report shows this and no other results.
+
+    Attributes
+    ----------
+    experiment, version : str
+    command : str
+        The command line that asks for it again.
+    quick : bool
+    seeds : tuple of int
+    cases : tuple of PlannedCase
+    source : str
+        Digest of the code at that time.
+    """
+
+    experiment: str
+    version: str
+    command: str
+    quick: bool
+    seeds: tuple[int, ...]
+    cases: tuple[PlannedCase, ...]
+    source: str
+
+    def to_json(self) -> str:
+        """Return the manifest as a JSON object."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Return the manifest that `to_json` wrote."""
+        raw = json.loads(text)
+        cases = tuple(PlannedCase(**case) for case in raw.pop("cases"))
+        return cls(**{**raw, "seeds": tuple(raw["seeds"]), "cases": cases})
+
+
+def digest(experiment: str, case: Case, version: str) -> str:
+    """Return 12 hexadecimal digits that identify a case's computation."""
+    identity = {
+        "experiment": experiment,
+        "case": case.name,
+        "settings": case.settings,
+        "version": version,
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def shard_path(root: Path, experiment: str, case: PlannedCase, seed: int) -> Path:
+    """Return the path of one run's results, whether it exists or not."""
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", case.name).strip("-.").lower()[:80] or "case"
+    return root / experiment / case.digest / f"{slug}-{seed}.parquet"
+
+
+def error_path(shard: Path) -> Path:
+    """Return the path of the traceback that stands in a shard's place when its run failed."""
+    return shard.with_suffix(".error")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that takes the place of `path` when the block ends without raising."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())  # else a crash of the machine can leave the new name on an empty file
+        temporary.chmod(0o644)  # mkstemp's files are for their owner alone
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path`, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_frame(path: Path, frame: pd.DataFrame, metadata: str) -> None:
+    """Write `frame` as Parquet, atomically, with `metadata` under the key "bqvi"; no index."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: metadata.encode()})
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def write_shard(path: Path, frame: pd.DataFrame, record: Record) -> None:
+    """Write one run, atomically, and drop the traceback of an earlier failure."""
+    write_frame(path, frame, record.to_json())
+    error_path(path).unlink(missing_ok=True)
+
+
+def read_record(path: Path) -> Record:
+    """Return the record of a run without reading its rows."""
+    return Record.from_json(pq.read_schema(path).metadata[KEY])
+
+
+def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
+    """Return the rows and the record of one run."""
+    table = pq.ParquetFile(path).read()  # a single file: `read_table` would look for a data set first
+    return table.to_pandas(), Record.from_json(table.schema.metadata[KEY])
+
+
+def manifest_path(root: Path, experiment: str) -> Path:
+    """Return the path of an experiment's manifest."""
+    return root / experiment / "run.json"
+
+
+def read_manifest(root: Path, experiment: str) -> Manifest | None:
+    """Return the manifest of an experiment, or None where it was never run."""
+    path = manifest_path(root, experiment)
+    return Manifest.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None

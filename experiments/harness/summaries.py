@@ -1,0 +1,53 @@
+"""Tables that several experiments show in the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from experiments.harness.bands import quantile
+
+
+def last_records(results: pd.DataFrame, by: Sequence[str] = ("case",)) -> pd.DataFrame:
+    """Return the last row of each run, in the order of `results`."""
+    return results.groupby([*by, "seed"], sort=False).tail(1).reset_index(drop=True)
+
+
+def quartiles(
+    rows: pd.DataFrame,
+    columns: Mapping[str, str],
+    by: Sequence[str] = ("case",),
+    digits: int = 3,
+) -> pd.DataFrame:
+    """Return "median [lower quartile, upper quartile]" over the rows of each group.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        One row for each run, such as `last_records` returns.
+    columns : mapping
+        Heading, with the unit, by column. A group with a NaN in a column shows NaN there.
+    by : sequence of str
+    digits : int
+        Significant digits.
+
+    Returns
+    -------
+    DataFrame
+        Columns: `by`, "seeds", and the headings; one row for each group, in order of appearance.
+    """
+    table: list[dict[str, object]] = []
+    for names, group in rows.groupby(list(by), sort=False):
+        line: dict[str, object] = dict(zip(by, names, strict=True))
+        line["seeds"] = group["seed"].nunique()
+        for column, heading in columns.items():
+            line[heading] = _spread(group[column].to_numpy(dtype=float), digits)
+        table.append(line)
+    return pd.DataFrame(table)
+
+
+def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]], digits: int) -> str:
+    lower, median, upper = (float(quantile(values[:, None], q)[0]) for q in (0.25, 0.5, 0.75))
+    return f"{median:.{digits}g} [{lower:.{digits}g}, {upper:.{digits}g}]"

@@ -1,0 +1,167 @@
+"""The problems and strategies of the study of mini-batches.
+
+    mixture        seven clusters uniform in [-10, 10]^2, N = 700, K = 10: small, and the thesis' kind
+    mixture-20k    fifteen clusters in five dimensions, N = 20 000, K = 20
+    digits         scikit-learn's digits on ten axes, N = 1797, K = 15: real clusters
+    logistic       breast cancer on ten axes and an intercept, N = 569; exact expectations
+    drug           patients of `pharmacokinetics`, N = 2000: a millisecond a datum
+
+All are natural-gradient problems. Strategies that need features get those of `representation`: data in
+units of the cluster's covariance, y x for the logistic regression; patients have a kernel smooth in their
+covariates and affine in their measurements, as gradients are, with more features: their cost is small beside
+a millisecond. Lengthscales are the package's defaults everywhere: nothing was fitted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from acquisition import minibatch
+from acquisition.minibatch import Features, Strategy
+from acquisition.minibatch.features import RANK
+from bqvi.models import GaussianMixture, LogisticRegression
+from bqvi.models.gaussian_mixture import simulate
+from experiments.problems import data
+from experiments.problems.pharmacokinetics import Pharmacokinetics
+from experiments.problems.pharmacokinetics import simulate as patients
+from gp.kernels import Kernel
+
+PATIENTS = 2000
+PATIENT_FEATURES = 150
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A model, data, a start, and rows for kernels over data."""
+
+    model: Any
+    data: Any
+    start: Any
+    representation: np.ndarray
+    """(N, D)."""
+    kernel: Kernel | None = None
+    """Of these rows; None: the package's default."""
+    rank: int = RANK
+    """Features of these rows, at most."""
+    seconds: float = 0.0
+    """What making these rows took, where that is more than copying the data."""
+
+
+def clusters(
+    seed: int, n: int, centres: int, dimension: int, components: int, concentration: float
+) -> Setting:
+    """A mixture of ``centres`` Gaussians, fitted by one of ``components``, started at random rows."""
+    rng = np.random.default_rng(seed)
+    means = (
+        rng.uniform(-10.0, 10.0, (centres, 2))
+        if dimension == 2
+        else 3.0 * rng.standard_normal((centres, dimension))
+    )
+    weights = rng.dirichlet(np.full(centres, concentration))
+    x, _ = simulate(n, weights, means, np.eye(dimension), rng)
+    return _mixture(x, components, rng)
+
+
+def _mixture(x: np.ndarray, components: int, rng: np.random.Generator) -> Setting:
+    dimension = x.shape[1]
+    spread = float(x.var(axis=0).mean())
+    model = GaussianMixture(
+        components, np.eye(dimension), concentration=0.1, prior_covariance=spread * np.eye(dimension)
+    )
+    return Setting(model, x, model.initial(x, "random", rng), x)
+
+
+def digits(seed: int) -> Setting:
+    """The data are the same for all seeds; the start is not."""
+    return _mixture(data.digits(10).x, 15, np.random.default_rng(seed))
+
+
+def logistic(seed: int) -> Setting:
+    """Nine tenths of the data, drawn from the seed."""
+    from sklearn.datasets import load_breast_cancer
+
+    x, y = load_breast_cancer(return_X_y=True)
+    x = minibatch.standardised(x)
+    axes = np.linalg.svd(x, full_matrices=False)[2][:10]
+    x = np.column_stack([minibatch.standardised(x @ axes.T), np.ones(len(x))])
+    kept = np.random.default_rng(seed).permutation(len(x))[: 9 * len(x) // 10]
+    model = LogisticRegression(11)
+    rows = (x[kept], y[kept].astype(float))
+    return Setting(model, model.check(rows), model.initial(rows, "k-means++", np.random.default_rng(seed)),
+                   minibatch.signed(*rows))  # fmt: skip
+
+
+def drug(seed: int, n: int = PATIENTS) -> Setting:
+    """Patients drawn from the seed."""
+    drawn = patients(n, seed)
+    model = Pharmacokinetics()
+    rows = (drawn.covariates, drawn.y)
+    began = time.perf_counter()
+    known, kernel = minibatch.affine_in_labels(np.log(drawn.covariates), drawn.y)
+    seconds = time.perf_counter() - began
+    start = model.initial(rows, "random", np.random.default_rng(seed))
+    return Setting(model, rows, start, known, kernel, PATIENT_FEATURES, seconds)
+
+
+PROBLEMS: dict[str, Callable[[int], Setting]] = {
+    "mixture": lambda seed: clusters(seed, 700, 7, 2, 10, 5.0),
+    "mixture-20k": lambda seed: clusters(seed, 20_000, 15, 5, 20, 3.0),
+    "digits": digits,
+    "logistic": logistic,
+    "drug": drug,
+}
+
+
+def strategy(name: str, size: int, setting: Setting) -> Strategy:
+    """The strategy ``name`` with mini-batches of ``size``; features are computed here where it has any."""
+    if name in PLAIN:
+        return PLAIN[name](size)
+    if name == "probabilities by norm of row":
+        return minibatch.HorvitzThompson(size, 1e-3 + np.linalg.norm(setting.representation, axis=1))
+    features = Features.of(setting.representation, setting.kernel, rank=setting.rank)
+    return FEATURED[name](size, replace(features, seconds=features.seconds + setting.seconds))
+
+
+PLAIN: dict[str, Callable[[int], Strategy]] = {
+    "with replacement": lambda s: minibatch.Uniform(s, replacement=True),
+    "without replacement": minibatch.Uniform,
+    "reshuffled": minibatch.Reshuffled,
+    "probabilities by gradient norm": minibatch.GradientNorms,
+    "GraB": minibatch.Grab,
+    "balanced gradients": minibatch.GradientBalanced,
+    "SAGA": lambda s: minibatch.Saga(minibatch.Uniform(s)),
+    "SVRG": lambda s: minibatch.Svrg(minibatch.Reshuffled(s)),
+}
+FEATURED: dict[str, Callable[[int, Features], Strategy]] = {
+    "k-means strata": lambda s, f: minibatch.Stratified(s, f, "k-means"),
+    "kernel strata": minibatch.Stratified,
+    "systematic": lambda s, f: minibatch.Stratified(s, f, "systematic"),
+    "balanced": minibatch.Balanced,
+    "halved": lambda s, f: minibatch.Balanced(s, f, "halving"),
+    "DPP": minibatch.DPP,
+    "BQ weights": lambda s, f: minibatch.BayesianQuadrature(s, f, "plain"),
+    "shrunk BQ weights": lambda s, f: minibatch.BayesianQuadrature(s, f, "shrunk"),
+    "debiased BQ weights": lambda s, f: minibatch.BayesianQuadrature(s, f, "debiased"),
+    "herding": minibatch.Herding,
+    "sequential BQ": minibatch.SequentialBQ,
+    "greatest variance": minibatch.MaxVariance,
+    "greatest variance, BQ weights": lambda s, f: minibatch.MaxVariance(s, f, weights="quadrature"),
+    "upper confidence": minibatch.UpperConfidence,
+    "GP control variate": lambda s, f: minibatch.GPControlVariate(minibatch.Uniform(s), f),
+    "GP control variate, balanced": lambda s, f: minibatch.GPControlVariate(
+        minibatch.Balanced(s, f, replacement=True), f
+    ),
+    "GP control variate, partition": lambda s, f: minibatch.GPControlVariate(minibatch.Balanced(s, f), f),
+}
+UNBIASED = frozenset({
+    "with replacement", "without replacement", "reshuffled", "probabilities by norm of row",
+    "probabilities by gradient norm", "balanced gradients", "SAGA", "SVRG", "k-means strata", "kernel strata",
+    "systematic", "balanced", "halved", "DPP", "debiased BQ weights", "GP control variate",
+    "GP control variate, balanced",
+})  # fmt: skip
+"""At each step, given the past; the others say in their docstrings in what sense they are not."""

@@ -1,0 +1,178 @@
+"""Mini-batches of up to a million data: what balancing costs, and what it gives."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from acquisition.minibatch import Balanced, Features
+from bqvi.arrays import inner, subtract
+from experiments.harness import drawing, evidence
+from experiments.harness.claims import Claim
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.harness.summaries import quartiles
+from experiments.minibatch.problems import Setting, clusters
+
+SIZE = 100
+COUNTS = (1_000, 10_000, 100_000, 1_000_000)
+QUICK_COUNTS = (1_000, 3_000)
+HOW = ("assignment", "halving")
+BATCHES = 300
+"""Mini-batches whose errors are averaged."""
+COLUMNS = {
+    "mse": "MSE / uniform",
+    "features": "features (s)",
+    "partition": "partition (s)",
+    "draw": "a draw (microseconds)",
+}
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return both partitions at each N."""
+    del resources
+    counts = QUICK_COUNTS if quick else COUNTS
+    return [Case(f"{how}, N = {n}", {"how": how, "n": n}) for n in counts for how in HOW]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Partition once; measure times, and the error of its batches near the optimum."""
+    setting = clusters(seed, case.settings["n"], 15, 5, 20, 3.0)
+    n = len(setting.data)
+    features = Features.of(setting.representation)
+    made = Balanced(SIZE, features, how=case.settings["how"])
+    rng = np.random.default_rng(seed)
+    began = time.perf_counter()
+    state = made.start(n, rng)
+    partition = time.perf_counter() - began
+    count = min(BATCHES, n // SIZE)
+    began = time.perf_counter()
+    drawn = []
+    for _ in range(count):
+        selection, state = made.draw(state, rng)
+        drawn.append(selection.indices)
+    spent = (time.perf_counter() - began) / count
+    fit = bqvi.fit(setting.model, setting.data, "sngd", minibatch=SIZE, steps=500, record=[0],
+                   start_from=setting.start, seed=seed)  # fmt: skip
+    row = {
+        "mse": _error(setting, fit.q, drawn) / _uniform(setting, fit.q, rng),
+        "features": features.seconds,
+        "partition": partition,
+        "draw": 1e6 * spent,
+        "elbo": fit.elbo,
+        "iteration": 0,
+    }
+    return pd.DataFrame([row])
+
+
+def _error(setting: Setting, q: Any, batches: list[np.ndarray]) -> float:
+    """Fisher MSE of equal weights on ``batches``."""
+    x, model = setting.data, setting.model
+    exact = model.local_step(q, x).statistics
+    squares = []
+    for rows in batches:
+        weights = np.full(len(rows), len(x) / len(rows))
+        error = subtract(model.local_step(q, x[rows], weights).statistics, exact)
+        squares.append(float(inner(error, q.fisher_product(error))))
+    return float(np.mean(squares))
+
+
+def _uniform(setting: Setting, q: Any, rng: np.random.Generator) -> float:
+    """Of data drawn uniformly."""
+    return _error(setting, q, [rng.choice(len(setting.data), SIZE, replace=False) for _ in range(BATCHES)])
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw error and costs against N."""
+    made, axes = drawing.figure(1, 3)
+    shown = results.assign(setup=results["features"] + results["partition"])
+    lines = drawing.strokes(shown["how"])
+    labels = {"mse": "MSE / MSE of uniform sampling", "setup": "set-up (s)", "draw": "a draw (microseconds)"}
+    for ax, (column, label) in zip(axes.flat, labels.items(), strict=True):
+        for how, part in shown.groupby("how", sort=False):
+            groups = part.groupby("n")[column]
+            low, middle, high = (groups.quantile(level) for level in (0.25, 0.5, 0.75))
+            stroke = lines[how]
+            shape = {"color": stroke.colour, "linestyle": stroke.dashes, "label": str(how)}
+            ax.plot(middle.index, middle, "o", **shape)
+            ax.fill_between(middle.index, low, high, color=stroke.colour, alpha=0.2)
+        ax.set_xscale("log")
+        if column == "setup":
+            ax.set_yscale("log")
+        else:
+            ax.set_ylim(bottom=0.0)
+        ax.set_xlabel("N")
+        ax.set_ylabel(label)
+    drawing.legend_below(made, axes)
+    bands = drawing.band_caption(results)
+    caption = f"Balanced mini-batches of {SIZE}: error, set-up once, and time of one draw. {bands}"
+    return [Drawing("growth", made, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return error and costs by N."""
+    caption = f"S = {SIZE}, D = 5, K = 20. Median [lower quartile, upper quartile] over seeds."
+    return [Table("growth", quartiles(results, COLUMNS), caption)]
+
+
+BASE = 10_000
+"""N with which larger ones are compared: with fewer data there are too few batches to average."""
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check whether the gain holds from `BASE` to larger N, and what a draw and the set-up take."""
+    table = results.assign(setup=results["features"] + results["partition"])
+    larger = [(how, n) for how in dict.fromkeys(table["how"]) for n in dict.fromkeys(table["n"]) if n > BASE]
+    proposed = (
+        (
+            "7.3.4",
+            "What a balanced partition gains over chance does not wear off with more data.",
+            f"its relative error is less than 1.25 times that at N = {BASE}",
+            [
+                evidence.less(
+                    table, f"{how}, N = {n}", f"{how}, N = {BASE}", "mse", f"{how}, N = {n}", factor=1.25,
+                    shown="MSE / uniform",
+                )
+                for how, n in larger
+            ],
+        ),
+        *(
+            (
+                "7.3.4",
+                statement,
+                f"it takes at most {level:g} {unit} on the machine of these runs",
+                [
+                    evidence.at_most(table, f"{how}, N = {n}", column, level, f"{how}, N = {n}", shown=unit)
+                    for how, n in larger
+                ],
+            )
+            for statement, column, level, unit in (
+                ("A draw from a balanced partition is cheap at any N.", "draw", 200.0, "microseconds"),
+                ("A balanced partition is made within a minute.", "setup", 60.0, "seconds"),
+            )
+        ),
+    )  # fmt: skip
+    return [Claim(*parts) for parts in proposed if parts[-1]]
+
+
+experiment = Experiment(
+    name="minibatch-scaling",
+    title="Mini-batches of up to a million data",
+    summary="""Features and partitions are made once; a draw reads off the next batch. Whether the gain in
+    error lasts, and what a draw and the set-up take, is decided by the claims.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+    seeds=3,
+)

@@ -1,0 +1,1 @@
+"""Inference in other models and on real data."""

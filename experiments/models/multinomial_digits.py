@@ -1,0 +1,122 @@
+"""Batch and stochastic VI for a mixture of multinomials: digits read as counts."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import adjusted_rand_score
+
+from bqvi.models import MultinomialMixture
+from experiments import fitting
+from experiments.harness import comparison, drawing, evidence
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.harness.summaries import quartiles
+from experiments.problems import data
+
+SIZES = (10, 50, 200, 1000)
+COMPONENTS = 20
+PASSES, QUICK_PASSES = 20, 3
+MOST_STEPS = 1500
+NEAR = 500.0
+"""ELBO gap, nats, to where batch VI ends that counts as arrived: 0.3 nats a datum, which is 312 counts."""
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return batch VI, and SVI at each S, with as many passes over the data (at most 1500 steps)."""
+    del resources
+    passes = QUICK_PASSES if quick else PASSES
+    n = len(_digits()[0])
+    batch = Case("batch VI", {"method": "cavi", "minibatch": n, "steps": passes, "components": COMPONENTS})
+    return [
+        batch,
+        *(
+            Case(
+                f"SVI, S = {size}",
+                {
+                    "method": "sngd", "minibatch": size, "components": COMPONENTS,
+                    "steps": min(passes * n // size, MOST_STEPS),
+                },
+            )
+            for size in SIZES
+        ),
+    ]  # fmt: skip
+
+
+@cache
+def _digits() -> tuple[data.Floats, np.ndarray]:
+    return data.digit_counts()
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Run one case from the k-means++ start of the seed."""
+    chosen = case.settings
+    counts, labels = _digits()
+    model = MultinomialMixture(chosen["components"], counts.shape[1])
+    choices = {} if chosen["method"] == "cavi" else {"minibatch": chosen["minibatch"]}
+    return fitting.frame(
+        model,
+        counts,
+        chosen["method"],
+        metrics={
+            "rand": lambda q: adjusted_rand_score(labels, model.responsibilities(q, counts).argmax(axis=1))
+        },
+        start_from=model.initial(counts, "k-means++", np.random.default_rng(seed)),
+        steps=chosen["steps"],
+        record=fitting.spread_records(chosen["steps"], 25),
+        seed=seed,
+        **choices,
+    )
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the ELBO gap against the costs."""
+    rows = evidence.with_gap(results, ("components",))
+    made, _ = comparison.figure(rows, measures=("elbo_gap",))
+    caption = (
+        f"The gap to the best ELBO of all runs, K = {COMPONENTS}. SVI with steps (t + 10)^-0.7; batch VI is "
+        f"CAVI. {drawing.band_caption(results)}"
+    )
+    return [Drawing("batch-sizes", made, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return how each case ended, and what it cost to come near the end of batch VI."""
+    rows = evidence.with_gap(results, ("components",))
+    rows = evidence.with_lag(rows, rows["method"] == "cavi")
+    summed = evidence.runs(rows, "behind", level=NEAR, keep=("elbo_gap", "rand"))
+    columns = {
+        "elbo_gap": "final ELBO gap (nats)",
+        "behind": "final ELBO behind batch VI (nats)",
+        "rand": "adjusted Rand index",
+        "iterations_to": "iterations to near",
+        "evaluations_to": "data evaluations to near",
+        "seconds_to": "seconds to near",
+        "ms_per_iteration": "ms an iteration",
+    }
+    caption = (
+        f"Median [lower quartile, upper quartile]. Near: at most {NEAR:g} nats behind where batch VI ends "
+        "from the same start, until the end; inf: never."
+    )
+    return [Table("costs", quartiles(summed, columns), caption)]
+
+
+experiment = Experiment(
+    name="multinomial-digits",
+    title="Mixture of multinomials: batch VI and SVI on counts",
+    summary="""1797 images of digits, each 64 pixels of 0 to 16 read as counts of 64 words, in a mixture
+    of multinomials (K = 20, alpha_0 = 1 / K, gamma_0 = 0.1). Batch VI is coordinate ascent, stochastic VI
+    its natural gradient on mini-batches; both are the same loop as for the mixture of Gaussians. All start
+    at the k-means++ centres that the seed gives and have as many passes over the data (S = 10: fewer).""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+)

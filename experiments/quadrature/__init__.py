@@ -1,0 +1,1 @@
+"""Bayesian quadrature of integrals and evidences."""

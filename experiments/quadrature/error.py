@@ -1,0 +1,158 @@
+"""Quadrature: relative error against evaluations, on twelve integrands of D = 1 to 10.
+
+Integrals that are known in closed form (`experiments.problems.integrands`), against a Gaussian. What counts
+is the relative error |estimate - truth| / |truth| after n evaluations, and its ratio to the error of a
+scrambled Sobol sequence of the same n, which is the median over `SCRAMBLINGS` scramblings. The ratio
+is averaged over problems by its geometric mean: halving one error and doubling another leaves it.
+
+Three seeds settle the order of the methods. `bqvi run quadrature-error --seeds 20` narrows the bands
+(five minutes on two cores); other integrands of `experiments.problems.integrands` are added by name in
+`PROBLEMS`, and D = 10 with n = 160 in `BUDGETS`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.quadrature.runs import (
+    BASELINE,
+    LABELS,
+    STROKES,
+    against_truth,
+    estimates,
+    known,
+    method_cases,
+)
+
+PROBLEMS = (
+    "bump 1",
+    "bump, full covariance 2",
+    "Genz oscillatory 2",
+    "Genz discontinuous 2",
+    "banana 2",
+    "cosine 3",
+    "narrow likelihood 3",
+    "exponential 4",
+    "probit 5",
+    "logistic ELBO 5",
+    "bump 10",
+    "logistic ELBO 10",
+)
+QUICK_PROBLEMS = ("bump 1", "Genz discontinuous 2", "narrow likelihood 3")
+METHODS = tuple(LABELS)
+BUDGETS = (10, 20, 40, 80)
+SCRAMBLINGS = 40
+_LEAST = 1e-15
+"""Errors below rounding count as that: a zero would decide every geometric mean."""
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return every method on every integrand that suits it."""
+    problems, budgets = (QUICK_PROBLEMS, BUDGETS[:3]) if quick else (PROBLEMS, BUDGETS)
+    return method_cases(problems, METHODS, budgets)
+
+
+@cache
+def typical_error(name: str, budgets: tuple[int, ...]) -> np.ndarray:
+    """Return the median relative error of scrambled Sobol at each of ``budgets``."""
+    problem = known()[name]
+    errors = [
+        np.abs(
+            estimates(problem.function, problem.measure, BASELINE, budgets, 1000 + s)["mean"] - problem.truth
+        )
+        for s in range(SCRAMBLINGS)
+    ]
+    median: np.ndarray = np.median(errors, axis=0) / abs(problem.truth)
+    return median
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return relative errors at each n, and their ratios to that of scrambled Sobol."""
+    rows = against_truth(case, seed)
+    typical = typical_error(case.settings["problem"], tuple(case.settings["budgets"]))
+    relative = rows["relative"].clip(lower=_LEAST)
+    return rows.assign(relative=relative, ratio=relative / typical)
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw a panel for each integrand."""
+    figure, axes, panels = drawing.panels(results, "problem", columns=4, size=(2.7, 2.2), sharex=True)
+    for ax, rows in panels:
+        drawing.curves(
+            ax, rows, "n", "relative", by="method", lines=STROKES, steps=False,
+            x_scale="log", y_scale="log", x_label="", y_label="",
+        )  # fmt: skip
+        drawing.label_budgets(ax, results["n"])
+    for ax in axes[:, 0]:
+        ax.set_ylabel("relative error")
+    for ax in axes[-1]:
+        ax.set_xlabel("evaluations")
+    drawing.legend_below(figure, axes, columns=6)
+    caption = (
+        "Relative error of the integral; the number in the name is the dimension. "
+        f"{drawing.band_caption(results)} WSABI is for integrands that are nowhere negative."
+    )
+    return [Drawing("error", figure, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate ratios to scrambled Sobol at the last n."""
+    last = results[results["n"] == results["n"].max()]
+    typical = last.groupby(["method", "problem", "kind", "dimension"], sort=False)["ratio"].median()
+    ratios = typical.reset_index()
+    n = int(last["n"].max())
+    each = ratios.pivot(index="problem", columns="method", values="ratio")
+    each = each.reindex(index=ratios["problem"].unique(), columns=ratios["method"].unique())
+    what = f"error / (median error of scrambled Sobol), n = {n}, median over seeds"
+    return [
+        Table("geometric-means", _geometric_means(ratios), f"Geometric mean of {what}; and the largest."),
+        Table("ratios", each.map("{:.2g}".format).replace("nan", "").reset_index(), f"{what}."),
+    ]
+
+
+def _geometric_means(ratios: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for method, group in ratios.groupby("method", sort=False):
+        smooth = group[group["kind"].isin(["smooth", "peaky"]) & (group["dimension"] <= 5)]
+        worst = group.iloc[int(group["ratio"].argmax())]
+        rows.append(
+            {
+                "method": method,
+                "problems": len(group),
+                "all": f"{_geometric_mean(group['ratio']):.2g}",
+                "smooth and peaky, D <= 5": f"{_geometric_mean(smooth['ratio']):.2g}",
+                "largest": f"{worst['ratio']:.2g} ({worst['problem']})",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _geometric_mean(values: pd.Series[float]) -> float:
+    return float(np.exp(np.log(values).mean())) if len(values) else float("nan")
+
+
+experiment = Experiment(
+    name="quadrature-error",
+    title="Quadrature: error against evaluations",
+    summary=(
+        "How many evaluations an integral takes, by simple Monte Carlo, scrambled Sobol points, Bayesian "
+        "quadrature and WSABI, on integrands whose integrals are known."
+    ),
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=3,
+    quick_seeds=1,
+)

@@ -1,0 +1,84 @@
+"""Quadrature: two evidences, of a regression on diabetes data and of a Gaussian process on the Nile.
+
+The targets and their truths, by brute force, are in `experiments.problems.evidence_targets`; the proposals
+against which they are integrated are in `evidence_runs`. Against the prior, the likelihood of 442 patients is
+a needle: its standard deviation is a twentieth of the prior's in each of four dimensions. Around the mode
+it is an easy integrand. The other evidence is not: the length of the Nile's trend is determined so
+weakly that its posterior has tails which Laplace's approximation does not have.
+
+`bqvi run quadrature-evidence --seeds 20` for narrower bands (three minutes on two cores).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.problems.evidence_targets import TARGETS
+from experiments.quadrature.evidence_runs import (
+    GAUSSIAN,
+    HEAVY,
+    PRIOR,
+    draw_errors,
+    evidence_cases,
+    log_evidences,
+    proposals,
+    table_of_estimates,
+)
+
+METHODS = ("monte-carlo", "sobol", "bq", "wsabi-l")
+BUDGETS = (20, 40, 80)
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each method with each proposal on both targets."""
+    if quick:
+        return evidence_cases(tuple(TARGETS), (PRIOR, GAUSSIAN), ("sobol", "wsabi-l"), BUDGETS[:2])
+    return evidence_cases(tuple(TARGETS), (PRIOR, GAUSSIAN, HEAVY), METHODS, BUDGETS)
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return ln Z at each n with its error."""
+    target = TARGETS[case.settings["problem"]]()
+    around_mode, log_evidence = proposals(target.log_joint, np.zeros(target.prior.dimension))
+    measure = {PRIOR: target.prior, **around_mode}[case.settings["proposal"]]
+    return log_evidences(target.log_joint, measure, case, seed, target.log_evidence).assign(
+        laplace=log_evidence
+    )
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw errors against n."""
+    caption = (
+        "Error of the log evidence; columns: what nodes are proposed from. Dotted: Laplace's approximation "
+        "by itself."
+    )
+    return draw_errors(results, caption)
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the estimates."""
+    return [table_of_estimates(results, "Truth: brute force.")]
+
+
+experiment = Experiment(
+    name="quadrature-evidence",
+    title="Quadrature: evidence of a regression and of a Gaussian process",
+    summary=(
+        "The evidence of a Bayesian linear regression (diabetes data, three coefficients and the noise) and "
+        "of a Gaussian process (the Nile's flow, three hyperparameters), against brute force."
+    ),
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=2,
+    quick_seeds=1,
+)

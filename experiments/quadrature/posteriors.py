@@ -1,0 +1,89 @@
+"""Quadrature: evidence of three reference posteriors, from a folder given by `--posteriors DIR`.
+
+gp_regr (three hyperparameters of a Gaussian process), garch11 (four parameters of a time series, flat
+priors) and kidscore_interaction (five parameters of a regression, strongly correlated), in the
+unconstrained coordinates of `experiments.problems.reference`, whose layout of the folder is told in
+`experiments.problems.reference.folder`. Each is integrated against the two proposals of
+`evidence_runs` around the mode; there is no prior to draw from where priors are flat. The
+search for the mode starts at the reference's mean: finding it is not what is tried here.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.problems.reference import load_reference
+from experiments.quadrature.evidence_runs import (
+    GAUSSIAN,
+    HEAVY,
+    draw_errors,
+    evidence_cases,
+    log_evidences,
+    proposals,
+    table_of_estimates,
+)
+
+NAMES = ("gp_regr", "garch11", "kidscore_interaction")
+METHODS = ("monte-carlo", "sobol", "qmc", "bq", "wsabi-l")
+BUDGETS = (20, 40, 80, 160)
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each method with each proposal on the three posteriors."""
+    made = (
+        evidence_cases(NAMES, (GAUSSIAN,), ("sobol", "bq"), BUDGETS[:2])
+        if quick
+        else evidence_cases(NAMES, (GAUSSIAN, HEAVY), METHODS, BUDGETS)
+    )
+    return [Case(case.name, case.settings, resources.posteriors) for case in made]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return ln Z at each n with its error from the reference."""
+    assert case.folder is not None  # `needs` says so
+    reference = load_reference(case.folder, case.settings["problem"])
+    density = reference.target.log_density
+    around_mode, log_evidence = proposals(density, reference.mean)
+    measure = around_mode[case.settings["proposal"]]
+    rows = log_evidences(density, measure, case, seed, reference.log_evidence)
+    return rows.assign(laplace=log_evidence, reference_se=reference.log_evidence_se)
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw errors against n."""
+    caption = (
+        "Error of the log evidence against the reference; columns: what nodes are proposed from. Dotted: "
+        "Laplace's approximation by itself."
+    )
+    return draw_errors(results, caption)
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the estimates."""
+    errors = results.groupby("problem", sort=False)["reference_se"].first()
+    known = ", ".join(f"{name} {error:.1g}" for name, error in errors.items())
+    return [table_of_estimates(results, f"Standard errors of the references: {known}.")]
+
+
+experiment = Experiment(
+    name="quadrature-posteriors",
+    title="Quadrature: evidence of reference posteriors",
+    summary=(
+        "The evidence of three posteriors of a reference collection from 20 to 160 evaluations of their log "
+        "joint density, against Laplace proposals."
+    ),
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=3,
+    quick_seeds=1,
+    needs=("posteriors",),
+)

@@ -1,0 +1,195 @@
+"""Gradient descent and the cone of positive definite matrices: two choices of coordinates.
+
+The thesis takes steps in (alpha, m, C) themselves (Eqs 3.41 to 3.43, 4.1 to 4.3). Nothing keeps C_k
+positive definite there; alpha is kept above 0.1 by hand in the author's program. With the natural
+gradient (g_alpha, g_1, g_2) at q, those directions are
+
+    dL/dalpha = F g_alpha,    dL/dm = g_1 + 2 g_2 m,    dL/dC = g_2,
+
+and `Raw` is that as a geometry of `bqvi`. Beside it stands the package's own, `Euclidean`, which moves ln
+alpha and a Cholesky factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bqvi import Exponential
+from bqvi.arrays import Values, add
+from bqvi.families import Product
+from bqvi.gradients import Gradient
+from experiments import fitting
+from experiments.harness import comparison, drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.evidence import at_least
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.harness.summaries import quartiles
+from experiments.thesis import settings as thesis
+
+STEPS = 60
+LEAST_ALPHA = 0.1
+RAW, OURS = "(alpha, m, C)", "(ln alpha, m, Cholesky)"
+METHODS = {"GD": ("gd", None), "SGD, S = 10": ("sgd", 10)}
+WORST = {"elbo": -np.inf, "eigenvalue": -np.inf}
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Additive steps in (alpha, m, C) of Dir(alpha) prod N(m_k, C_k), as in the author's program.
+
+    Parameters
+    ----------
+    scales : factor name -> multiple of the step
+        1 for the weights and 1e-3 for the means in the thesis.
+    """
+
+    scales: Mapping[str, float] = field(default_factory=lambda: {"weights": 1.0, "means": 1e-3})
+
+    def check(self, q: Product) -> None:
+        """Any of the thesis' mixtures will do."""
+
+    def direction(self, q: Product, gradient: Gradient) -> Values:
+        """(dL/dalpha, dL/dm, dL/dC), scaled; `gradient` must be a natural one."""
+        g_alpha, g_1, g_2 = gradient.values
+        (alpha,) = q["weights"].fisher_product((g_alpha,))
+        mean = g_1 + 2.0 * (g_2 @ q["means"].mean[..., None])[..., 0]
+        weights, means = self.scales["weights"], self.scales["means"]
+        return weights * alpha, means * mean, means * g_2
+
+    def move(self, q: Product, increment: Values) -> Product:
+        """Add the increment; alpha is kept above `LEAST_ALPHA`, C is not kept anywhere."""
+        alpha, mean, covariance = add(self.coordinates(q), increment)
+        return self.at(q, (np.maximum(alpha, LEAST_ALPHA), mean, covariance))
+
+    def coordinates(self, q: Product) -> Values:
+        """(alpha, m, C)."""
+        return q["weights"].concentration, q["means"].mean, q["means"].covariance
+
+    def at(self, q: Product, coordinates: Values) -> Product:
+        """q at (alpha, m, C), whatever C is."""
+        alpha, mean, covariance = coordinates
+        precision = np.linalg.inv(covariance)
+        natural = ((precision @ mean[..., None])[..., 0], -0.5 * precision)
+        return Product(
+            {"weights": q["weights"].from_natural((alpha,)), "means": q["means"].from_natural(natural)}
+        )
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return GD and SGD in both coordinates, and CAVI, which finds the largest ELBO there is nearby."""
+    del resources
+    steps = thesis.QUICK_STEPS if quick else STEPS
+    made = [
+        thesis.case(_name(name, where), method, minibatch=size, steps=steps, coordinates=where)
+        for where in (RAW, OURS)
+        for name, (method, size) in METHODS.items()
+    ]
+    return [*made, thesis.case("CAVI", "cavi", steps=steps, coordinates="natural")]
+
+
+def _name(method: str, where: str) -> str:
+    return f"{method}, {where}"
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Run one case; recorded are the ELBO and the smallest eigenvalue of all C_k."""
+    chosen = case.settings
+    model, clusters, start = thesis.problem(seed)
+    choices = thesis.method_choices(chosen)
+    if chosen["coordinates"] == RAW:
+        choices |= {"geometry": Raw(), "schedule": Exponential(chosen["s"], thesis.DECAY)}
+    return fitting.frame(
+        model,
+        clusters.x,
+        **choices,
+        metrics={"eigenvalue": _smallest_eigenvalue},
+        worst=WORST,
+        start_from=start,
+        steps=chosen["steps"],
+        record=1,
+        seed=seed,
+    )
+
+
+def _smallest_eigenvalue(q: Any) -> float:
+    covariance = q["means"].covariance
+    return float(np.linalg.eigvalsh(covariance).min()) if np.isfinite(covariance).all() else np.nan
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the smallest eigenvalue and the ELBO against iterations."""
+    made, axes = drawing.figure(1, 2, size=(4.4, 3.2))
+    lines = comparison.strokes(results["case"])
+    drawing.curves(
+        axes[0, 0], results, "iteration", "eigenvalue", y_scale="symlog", linthresh=1e-3,
+        y_label="smallest eigenvalue of all $C_k$", lines=lines,
+    )  # fmt: skip
+    axes[0, 0].axhline(0.0, color="black", linewidth=0.8)
+    drawing.curves(axes[0, 1], results, "iteration", "elbo", y_label="ELBO (nats)", lines=lines)
+    drawing.legend_below(made, axes, columns=3)
+    caption = (
+        "Left: below the line some C_k is no covariance; the axis is linear within 0.001 of 0. Right: once "
+        "that line is crossed, what the ELBO's formula gives means nothing; it passes what CAVI finds. "
+        + drawing.band_caption(results)
+    )
+    return [Drawing("eigenvalue", made, caption)]
+
+
+def _left(results: pd.DataFrame) -> pd.DataFrame:
+    """One row for each run: the iteration after which some C_k is not positive definite, or infinity."""
+    rows = []
+    for (case, seed), one in results.groupby(["case", "seed"], sort=False):
+        out = one.loc[~(one["eigenvalue"] > 0.0), "iteration"]
+        rows.append({"case": case, "seed": seed, "left": float(out.iloc[0]) if len(out) else np.inf})
+    return pd.DataFrame(rows)
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return when each case left the cone."""
+    columns = {"left": "first iteration outside the cone"}
+    caption = "inf: never. Median [lower quartile, upper quartile] over seeds."
+    return [Table("left", quartiles(_left(results), columns), caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check that gradient descent can be done as the thesis does it."""
+    left = _left(results)
+    checks: list[Check] = [
+        at_least(left, _name(m, where), "left", np.inf, _name(m, where), shown="first iteration outside")
+        for where in (RAW, OURS)
+        for m in METHODS
+    ]
+    return [
+        Claim(
+            "3.4, 4.1",
+            "The ELBO can be maximised by gradient steps in the variational parameters.",
+            "every C_k stays positive definite for 60 iterations with the thesis' steps",
+            checks,
+        )
+    ]
+
+
+experiment = Experiment(
+    name="domain",
+    title="Steps out of the domain",
+    summary="""The thesis' gradient steps are taken in alpha, m and C themselves, times 1, 1e-3 and 1e-3. A
+    step along dL/dC that suits a C_k as wide as the start is far too long for one as narrow as at the end,
+    1 / (N_k + 1): it lands outside the cone of positive definite matrices, where responsibilities and ELBO
+    still are numbers, so nothing tells. Steps in ln alpha and the Cholesky factor cannot leave.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+)

@@ -1,0 +1,136 @@
+"""Stochastic gradient descent with mini-batches of several sizes (Figure 6.3), and with more data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from experiments.harness import comparison, evidence
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.thesis import settings as thesis
+
+SIZES = (1, 10, 50, 100, 350)
+MANY = 20_000
+MANY_SIZES = (10, 100, 1000)
+MANY_STEPS, MANY_CAVI_STEPS = 150, 60
+"""With 20 000 data; the second for CAVI, which is there to compare with."""
+LONGER = 3.0
+"""Scale of the steps that all but a few runs need to arrive (`gd-schedules`)."""
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return SGD and GD on the thesis' 700 data with two scales of steps, and on 20 000; CAVI on both."""
+    del resources
+    steps = thesis.QUICK_STEPS if quick else thesis.STEPS
+    plain = [
+        thesis.case(
+            _name(size, s, n),
+            "gd" if size == n else "sgd",
+            minibatch=None if size == n else size,
+            s=s,
+            n=n,
+            steps=steps if n == thesis.N else min(steps, MANY_STEPS),
+        )
+        for s, n, sizes in ((1.0, thesis.N, SIZES), (LONGER, thesis.N, SIZES), (LONGER, MANY, MANY_SIZES))
+        for size in (*sizes, n)
+    ]
+    few, many = comparison.REFERENCE, f"{comparison.REFERENCE}, N = {MANY}"
+    return [
+        *plain,
+        thesis.case(few, "cavi", steps=steps),
+        thesis.case(many, "cavi", steps=min(steps, MANY_CAVI_STEPS), n=MANY),
+    ]
+
+
+def _name(size: int, s: float, n: int = thesis.N) -> str:
+    batch = "all" if size == n else f"S = {size}"
+    return f"{batch}, s = {s:g}" + f", N = {n}" * (n != thesis.N)
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw both scales of steps and both sizes of data."""
+    few, many = results[results["n"] == thesis.N], results[results["n"] == MANY]
+    steps = "SGD with N = 700, steps {:g} exp(-0.01 t)."
+    return [
+        *comparison.drawings(comparison.part(few, few["s"] == 1.0), "thesis-steps", steps.format(1)),
+        *comparison.drawings(comparison.part(few, few["s"] == LONGER), "longer-steps", steps.format(LONGER)),
+        *comparison.drawings(
+            many,
+            "more-data",
+            f"The same with N = 20 000 from the same clusters and steps {LONGER:g} (700 / N) exp(-0.01 t).",
+        ),
+    ]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return the end and the costs at each size."""
+    made = comparison.table(_per_datum(results))
+    return [replace(made, caption=f"Errors for N = 20 000 are given times 700 / N. {made.caption}")]
+
+
+def _per_datum(results: pd.DataFrame) -> pd.DataFrame:
+    """Errors in proportion to N, so that one level serves both sizes of data."""
+    return results.assign(log_likelihood_error=results["log_likelihood_error"] * thesis.N / results["n"])
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check the claims on mini-batches of Section 6.3."""
+    table = evidence.runs(_per_datum(results))
+    scales = (1.0, LONGER)
+    return [
+        Claim(
+            "6.3",
+            "Large mini-batches converge in fewer iterations.",
+            f"S = 350 stays within {evidence.LEVEL:g} nats after fewer than S = 10",
+            [_large(table, s, "iterations_to", "iterations") for s in scales],
+        ),
+        Claim(
+            "6.3",
+            "Large mini-batches end with a lower error.",
+            "S = 350 ends lower than S = 10",
+            [_large(table, s, "log_likelihood_error", "final error") for s in scales],
+        ),
+        Claim(
+            "6.3",
+            "Small mini-batches reach a similar accuracy in much less time.",
+            f"S = 10 stays within {evidence.LEVEL:g} nats (per 700 data) at under half the cost of all data",
+            [
+                _cheaper(table, column, s, n)
+                for column in ("seconds_to", "evaluations_to")
+                for s, n in ((1.0, thesis.N), (LONGER, thesis.N), (LONGER, MANY))
+            ],
+        ),
+    ]
+
+
+def _large(table: pd.DataFrame, s: float, column: str, shown: str) -> Check:
+    return evidence.less(table, _name(350, s), _name(10, s), column, f"s = {s:g}", shown=shown)
+
+
+def _cheaper(table: pd.DataFrame, column: str, s: float, n: int) -> Check:
+    cost = column.removesuffix("_to")
+    setting = f"in {'data evaluations' if cost == 'evaluations' else cost}, s = {s:g}, N = {n}"
+    return evidence.less(table, _name(10, s, n), _name(n, s, n), column, setting, factor=0.5, shown=cost)
+
+
+experiment = Experiment(
+    name="sgd-batch-sizes",
+    title="Sizes of mini-batches for SGD (Figure 6.3)",
+    summary="""Stochastic gradient descent with uniform mini-batches of S without replacement, beside gradient
+    descent on all data, with the same steps s exp(-0.01 t). With the thesis' s = 1 many runs are still on
+    their way when the steps have become too short; s = 3 lets them arrive. Seconds of so small a problem
+    measure the loop rather than the data, so the same is done with N = 20 000.""",
+    cases=cases,
+    run=thesis.run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+)

@@ -1,0 +1,1 @@
+"""Variational Bayesian Monte Carlo: evidence and posterior from few evaluations."""

@@ -1,0 +1,174 @@
+"""VBMC: evidence and posterior of reference posteriors, from a folder given by `--posteriors DIR`.
+
+The posteriors are those of `experiments.problems.reference` (its `folder` tells the layout), in their
+unconstrained coordinates.
+The plausible box is one that a user might guess: eight posterior standard deviations wide, its middle off the
+mean by up to one of them in each coordinate, drawn from the seed. Runs end when they have converged, at the
+latest after 50 (D + 2) evaluations.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import bqvi
+from bqvi.variational_bmc.distances import gskl, mmtv
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.problems.reference import MODELS, Reference, load_reference
+from experiments.vbmc.runs import GRADIENTS, VALUES, honesty
+
+DRAWS = 20_000
+WIDTH, SHIFT = 4.0, 1.0
+"""Half the width of the plausible box, and how far its middle may be off, in standard deviations."""
+LEVEL = 0.1
+"""An evidence is good whose error is below this and three standard errors of the reference."""
+QUICK = ("gp_regr",)
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each posterior from values and from values with gradients."""
+    return [
+        Case(
+            f"{name}: {method}",
+            {"problem": name, "method": method, "per_dimension": 6 if quick else 50},
+            resources.posteriors,
+        )
+        for name in (QUICK if quick else MODELS)
+        for method in (VALUES, GRADIENTS)
+    ]
+
+
+def box(reference: Reference, seed: int) -> dict[str, Any]:
+    """The plausible bounds (D,) of this seed."""
+    sd = np.sqrt(np.diag(reference.covariance))
+    middle = reference.mean + SHIFT * sd * np.random.default_rng(seed).uniform(-1, 1, len(sd))
+    return {"plausible_lower": middle - WIDTH * sd, "plausible_upper": middle + WIDTH * sd}
+
+
+def log_joint(reference: Reference, gradients: bool) -> Callable[[Any], Any]:
+    """Of one vector: a float, or for autodiff a tensor."""
+    density = reference.target.log_density
+    if gradients:
+        return lambda theta: density(theta[None])[0]
+
+    def value(theta: np.ndarray) -> float:
+        with torch.no_grad():
+            return float(density(torch.as_tensor(theta)[None])[0])
+
+    return value
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return where the run ended."""
+    assert case.folder is not None  # `needs` says so
+    reference = load_reference(case.folder, case.settings["problem"])
+    gradients = case.settings["method"] == GRADIENTS
+    dimension = reference.target.dimension
+    began = time.perf_counter()
+    found = bqvi.vbmc(
+        log_joint(reference, gradients), **box(reference, seed), gradient="autodiff" if gradients else None,
+        budget=case.settings["per_dimension"] * (dimension + 2), seed=seed,
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    draws = found.posterior.sample(DRAWS, 0)
+    stated = reference.target.constrain(torch.as_tensor(draws)).numpy()
+    error = found.log_evidence - reference.log_evidence
+    return pd.DataFrame(
+        [
+            {
+                "dimension": dimension,
+                "n": found.n_evaluations,
+                "seconds": seconds,
+                "error": error,
+                "size": max(abs(error), 1e-5),
+                "sd": found.log_evidence_sd,
+                "reference_se": reference.log_evidence_se,
+                "good": abs(error) < LEVEL + 3 * reference.log_evidence_se,
+                "mmtv": mmtv(stated, reference.draws),
+                "gskl": gskl(
+                    found.posterior.mean, found.posterior.covariance, reference.mean, reference.covariance
+                ),
+                "converged": bool(found.converged),
+            }
+        ]
+    )
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw errors and their stated standard deviations, run by run."""
+    problems = list(results["problem"].unique())
+    figure, axes = drawing.figure(1, 2, size=(4.4, 0.35 * len(problems) + 1.4), sharey=True)
+    lines = drawing.strokes(results["method"])
+    for (problem, method), group in results.groupby(["problem", "method"], sort=False):
+        row = problems.index(problem) + (0.15 if method == GRADIENTS else -0.15)
+        for ax, column in zip(axes[0], ("size", "mmtv"), strict=True):
+            label = str(method) if row < 0.5 else None
+            ax.plot(
+                group[column], np.full(len(group), row), "o", ms=4, color=lines[method].colour, label=label
+            )
+    for ax, label, level in zip(axes[0], ("|error of ln Z| (nats)", "MMTV"), (LEVEL, 0.1), strict=True):
+        ax.axvline(level, color="0.5", ls=":", lw=1)
+        ax.set_xscale("log")
+        ax.set_xlabel(label)
+    axes[0, 0].set_yticks(range(len(problems)), problems)
+    drawing.legend_below(figure, axes)
+    return [Drawing("errors", figure, "Each dot is a run; dotted: .1.")]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate where the runs ended."""
+    rows = []
+    for (problem, method), group in results.groupby(["problem", "method"], sort=False):
+        wrong = int((group["converged"] & (group["error"].abs() > 1.0)).sum())
+        rows.append(
+            {
+                "posterior": problem,
+                "D": int(group["dimension"].iloc[0]),
+                "method": method,
+                "evaluations": f"{group['n'].median():.0f}",
+                "seconds": f"{group['seconds'].median():.1f}",
+                "|error|": f"{group['error'].abs().median():.2g}",
+                "sd": f"{group['sd'].median():.2g}",
+                "good": f"{int(group['good'].sum())} of {len(group)}",
+                "MMTV": f"{group['mmtv'].median():.2g}",
+                "gsKL": f"{group['gskl'].median():.2g}",
+                "converged": f"{int(group['converged'].sum())} of {len(group)}",
+                "converged and wrong": wrong,
+                **honesty(group),
+            }
+        )
+    caption = (
+        "Medians over seeds. Good: the error of ln Z is below .1 and three standard errors of the reference. "
+        "MMTV against 1,000 draws, which by themselves are .03 away from the posterior."
+    )
+    return [Table("ends", pd.DataFrame(rows), caption)]
+
+
+experiment = Experiment(
+    name="vbmc-posteriors",
+    title="VBMC: reference posteriors",
+    summary=(
+        "Evidence and posterior of the reference posteriors of a folder, from values and from values with "
+        "gradients, within 50 (D + 2) evaluations."
+    ),
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=3,
+    quick_seeds=1,
+    needs=("posteriors",),
+)

@@ -1,0 +1,138 @@
+"""VBMC: a hundred runs from plausible boxes that are badly chosen.
+
+The seed makes the box three times too wide or too narrow, and moves it by a width of the good one, up or down
+along each axis. Asked of each run: that it ends, with numbers, and that it says `converged` only where its
+evidence is right.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from bqvi.variational_bmc.distances import gskl
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.problems.known_posteriors import Problem
+from experiments.vbmc.runs import honesty, problem_named
+
+NAMES: Sequence[str] = ("Rosenbrock 2", "bounded banana", "lumpy 4", "logistic 5")
+FACTOR = 3.0
+WRONG = 1.0
+"""nats; a converged run with such an error has not told the truth."""
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return the targets."""
+    del resources
+    return [
+        Case(name, {"problem": name, "budget": 20 if quick else 150})
+        for name in NAMES[: 2 if quick else None]
+    ]
+
+
+def badly_scaled(problem: Problem, seed: int) -> tuple[Problem, float]:
+    """The problem in a bad box, and how many times too wide the box is."""
+    rng = np.random.default_rng(seed)
+    width = FACTOR if rng.random() < 0.5 else 1.0 / FACTOR
+    return problem.rescaled(width, rng.choice([-1.0, 1.0], problem.dimension)), width
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return how one run ended; a run that raised has said so."""
+    problem, width = badly_scaled(problem_named(case.settings["problem"]), seed)
+    began = time.perf_counter()
+    row: dict[str, object] = {"width": width, "crashed": ""}
+    try:
+        found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=case.settings["budget"], seed=seed)
+    except Exception as failure:
+        row["crashed"] = f"{type(failure).__name__}: {failure}"
+        return pd.DataFrame([{**row, "seconds": time.perf_counter() - began}])
+    posterior = found.posterior
+    divergence = gskl(posterior.mean, posterior.covariance, problem.mean, problem.covariance)
+    return pd.DataFrame(
+        [
+            {
+                **row,
+                "seconds": time.perf_counter() - began,
+                "n": found.n_evaluations,
+                "error": found.log_evidence - problem.log_evidence,
+                "sd": found.log_evidence_sd,
+                "gskl": divergence,
+                "converged": bool(found.converged),
+            }
+        ]
+    )
+
+
+def _ended(results: pd.DataFrame) -> pd.DataFrame:
+    return results[results["crashed"].fillna("") == ""]
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the error of each run against what it says of it."""
+    ended = _ended(results)
+    problems = list(results["problem"].unique())
+    figure, axes = drawing.figure(1, len(problems), size=(2.7, 2.7), sharex=True, sharey=True)
+    for ax, problem in zip(axes[0], problems, strict=True):
+        rows = ended[ended["problem"] == problem]
+        for converged, mark in ((True, "o"), (False, "x")):
+            some = rows[rows["converged"].astype(bool) == converged]
+            label = "converged" if converged else "not converged"
+            ax.plot(some["sd"], some["error"].abs().clip(lower=1e-4), mark, ms=4, color="C0", label=label)
+        line = np.array([1e-4, 1e2])
+        for k in (1.0, 3.0):
+            ax.plot(line, k * line, color="0.6", lw=0.8)
+        ax.set(xscale="log", yscale="log", title=problem, xlabel="stated sd (nats)")
+    axes[0, 0].set_ylabel("|error of ln Z| (nats)")
+    drawing.legend_below(figure, axes)
+    return [Drawing("errors", figure, "Each mark is a run; lines: the error is one and three stated sds.")]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Count what went wrong."""
+    rows = []
+    for problem, group in results.groupby("problem", sort=False):
+        ended = _ended(group)
+        numbers = ended[["error", "sd", "gskl"]].astype(float)
+        converged = ended["converged"].astype(bool)
+        rows.append(
+            {
+                "problem": problem,
+                "runs": len(group),
+                "raised": len(group) - len(ended),
+                "not finite": int((~np.isfinite(numbers)).any(axis=1).sum()),
+                "converged": int(converged.sum()),
+                "converged and wrong": int((converged & (numbers["error"].abs() > WRONG)).sum()),
+                "|error|": f"{numbers['error'].abs().median():.2g}",
+                "largest |error|": f"{numbers['error'].abs().max():.2g}",
+                "gsKL": f"{numbers['gskl'].median():.2g}",
+                "evaluations": f"{ended['n'].median():.0f}",
+                **honesty(ended),
+            }
+        )
+    caption = f"Badly scaled runs. Wrong: the error of ln Z is above {WRONG:g} nat."
+    return [Table("runs", pd.DataFrame(rows), caption)]
+
+
+experiment = Experiment(
+    name="vbmc-robustness",
+    title="VBMC: badly chosen plausible boxes",
+    summary="A hundred runs from plausible boxes three times too wide or too narrow and off by a width.",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=25,
+    quick_seeds=1,
+)

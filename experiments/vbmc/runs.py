@@ -1,0 +1,174 @@
+"""Runs of VBMC on posteriors that are known, as the experiments on it record them.
+
+A row for each number of evaluations at which a posterior was looked at:
+
+    method  n  seconds  log_evidence  sd  error  mmtv  gskl  converged
+
+    error       log_evidence - ln Z, nats
+    sd          what the method says of it
+    mmtv, gskl  distances to the exact posterior (`bqvi.variational_bmc.distances`), from 20,000 draws and
+                from moments
+    seconds     of the method by itself since its start; the log joints cost next to nothing
+
+`ours` goes on from each budget to the next; what it costs to look is not counted. `pyvbmc` is one run of
+PyVBMC (Acerbi 2018, 2020; the extra `peers`) with its default options, looked at after each of its
+iterations. Its log evidence is its ELBO, as it has no other.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from bqvi.variational_bmc.distances import gskl, mmtv
+from experiments.problems.known_posteriors import (
+    Problem,
+    bounded_banana,
+    cigar,
+    logistic,
+    lumpy,
+    rosenbrock,
+)
+
+DRAWS = 20_000
+_REFERENCE_SEED = 999_331
+VALUES, GRADIENTS, NOISY, PEER = "values", "values and gradients", "noisy values", "PyVBMC"
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "Rosenbrock 2": lambda: rosenbrock(2),
+    "Rosenbrock 4": lambda: rosenbrock(4),
+    "Rosenbrock 6": lambda: rosenbrock(6),
+    "cigar 2": lambda: cigar(2),
+    "cigar 4": lambda: cigar(4),
+    "cigar 6": lambda: cigar(6),
+    "lumpy 2": lambda: lumpy(2),
+    "lumpy 4": lambda: lumpy(4),
+    "bounded banana": bounded_banana,
+    "logistic 5": logistic,
+}
+"""The posteriors by name; made when they are asked for."""
+
+
+def peer_installed() -> bool:
+    """Whether PyVBMC can be run beside."""
+    return importlib.util.find_spec("pyvbmc") is not None
+
+
+@lru_cache(maxsize=4)
+def _reference(name: str) -> np.ndarray:
+    return PROBLEMS[name]().sample(DRAWS, _REFERENCE_SEED)
+
+
+def distances(
+    problem: Problem, draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray
+) -> dict[str, float]:
+    """Mmtv from draws and gskl from moments."""
+    known = _reference(problem.name) if problem.name in PROBLEMS else problem.sample(DRAWS, _REFERENCE_SEED)
+    return {"mmtv": mmtv(draws, known), "gskl": gskl(mean, covariance, problem.mean, problem.covariance)}
+
+
+def ours(
+    problem: Problem,
+    budgets: Sequence[int],
+    seed: int,
+    *,
+    gradients: bool = False,
+    noise_sd: float | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Run `bqvi.vbmc` to each of the growing ``budgets``, whether it has converged before or not."""
+    log_joint = problem.log_joint if noise_sd is None else problem.noisy(noise_sd, seed)
+    rows, found, seconds = [], None, 0.0
+    for budget in budgets:
+        began = time.perf_counter()
+        found = bqvi.vbmc(
+            log_joint, **problem.bounds(), gradient=problem.gradient if gradients else None,
+            noise_sd=noise_sd, budget=budget, seed=seed, resume=found,
+            tolerance=None, **options,
+        )  # fmt: skip
+        seconds += time.perf_counter() - began
+        rows.append(_row(problem, found, seconds))
+    return pd.DataFrame(rows)
+
+
+def _row(problem: Problem, found: Any, seconds: float) -> dict[str, Any]:
+    posterior = found.posterior
+    return {
+        "n": found.n_evaluations,
+        "seconds": seconds,
+        "log_evidence": found.log_evidence,
+        "sd": found.log_evidence_sd,
+        "elbo": found.elbo,
+        "error": found.log_evidence - problem.log_evidence,
+        "converged": bool(found.converged),
+        **distances(problem, posterior.sample(DRAWS, 0), posterior.mean, posterior.covariance),
+    }
+
+
+def pyvbmc(problem: Problem, seed: int, noise_sd: float | None = None) -> pd.DataFrame:
+    """Run PyVBMC until it stops, with a row for each of its iterations."""
+    from pyvbmc import VBMC
+
+    box = {name.replace("lower", "lower_bounds").replace("upper", "upper_bounds"): value[None]
+           for name, value in problem.bounds().items()}  # fmt: skip
+    rng = np.random.default_rng(seed)
+    start = rng.uniform(problem.plausible_lower, problem.plausible_upper)[None]
+    options: dict[str, Any] = {"display": "off"}
+    log_joint: Callable[[np.ndarray], Any] = problem.log_joint
+    if noise_sd is not None:
+        noisy = problem.noisy(noise_sd, seed)
+        options["specify_target_noise"] = True
+
+        def log_joint(theta: np.ndarray) -> Any:
+            return noisy(theta), noise_sd
+
+    run = VBMC(log_joint, start, options=options, seed=seed, **box)
+    began = time.perf_counter()
+    final, result = run.optimize()
+    total = time.perf_counter() - began
+    history = run.iteration_history
+    seconds = np.cumsum([sum(timer._durations.values()) for timer in history["timer"]])
+    rows = [
+        _peer_row(problem, history["vp"][i], int(history["func_count"][i]), float(seconds[i]),
+                  float(history["elbo"][i]), float(history["elbo_sd"][i]), False)
+        for i in range(1, len(seconds))
+    ]  # fmt: skip
+    last = _peer_row(
+        problem, final, int(result["func_count"]), total, float(result["elbo"]), float(result["elbo_sd"]),
+        bool(result["success_flag"]),
+    )  # fmt: skip
+    return pd.DataFrame([*rows[:-1], last])
+
+
+def _peer_row(
+    problem: Problem, posterior: Any, n: int, seconds: float, elbo: float, sd: float, converged: bool
+) -> dict[str, Any]:
+    draws = posterior.sample(DRAWS)[0]
+    return {
+        "n": n,
+        "seconds": seconds,
+        "log_evidence": elbo,
+        "sd": sd,
+        "elbo": elbo,
+        "error": elbo - problem.log_evidence,
+        "converged": converged,
+        **distances(problem, draws, draws.mean(axis=0), np.cov(draws.T)),
+    }
+
+
+@cache
+def problem_named(name: str) -> Problem:
+    """The posterior of that name."""
+    return PROBLEMS[name]()
+
+
+def honesty(rows: pd.DataFrame) -> dict[str, str]:
+    """How many errors lie within one and within three of the sds that were stated."""
+    ratio = (rows["error"] / rows["sd"]).abs()
+    return {f"within {k} sd": f"{int((ratio <= k).sum())} of {len(ratio)}" for k in (1, 3)}

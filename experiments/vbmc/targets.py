@@ -1,0 +1,154 @@
+"""VBMC: evidence and posterior of ten known targets against evaluations and seconds.
+
+The targets and how they are known: `experiments.problems.known_posteriors`. What is recorded: `runs`. Values
+alone, values with gradients, noisy values on one target and, where the extra `peers` is installed, PyVBMC
+with its default options in the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.vbmc.runs import (
+    GRADIENTS,
+    NOISY,
+    PEER,
+    PROBLEMS,
+    VALUES,
+    honesty,
+    ours,
+    peer_installed,
+    problem_named,
+    pyvbmc,
+)
+
+_STEPS = (15, 20, 25, 30, 40, 50, 65, 80, 95, 115, 145, 160)
+PEER_EVALUATIONS = {
+    "Rosenbrock 2": 80, "Rosenbrock 4": 115, "Rosenbrock 6": 160,
+    "cigar 2": 115, "cigar 4": 90, "cigar 6": 145,
+    "lumpy 2": 65, "lumpy 4": 95, "bounded banana": 85, "logistic 5": 120,
+}  # fmt: skip
+"""How many evaluations PyVBMC takes until it stops: where our runs end too, if they do not stop before."""
+NOISE, MOST_NOISY = 1.0, 150
+"""nats, on Rosenbrock 2, and how many evaluations it gets."""
+QUICK = ("Rosenbrock 2",)
+_LEAST = 1e-5
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each way of running on each target."""
+    del resources
+    methods: Sequence[str] = (VALUES, GRADIENTS, *((PEER,) if peer_installed() and not quick else ()))
+    chosen = [
+        (name, method, [12, 20] if quick else _up_to(PEER_EVALUATIONS[name]))
+        for name in (QUICK if quick else PROBLEMS)
+        for method in methods
+    ]
+    if not quick:
+        chosen.append(("Rosenbrock 2", NOISY, _up_to(MOST_NOISY)))
+    return [
+        Case(f"{name}: {method}", {"problem": name, "method": method, "budgets": budgets})
+        for name, method, budgets in chosen
+    ]
+
+
+def _up_to(last: int) -> list[int]:
+    return [n for n in _STEPS if n < last] + [last]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return the rows of `runs`."""
+    problem = problem_named(case.settings["problem"])
+    method, budgets = case.settings["method"], case.settings["budgets"]
+    if method == PEER:
+        found = pyvbmc(problem, seed)
+    else:
+        noise_sd = NOISE if method == NOISY else None
+        found = ours(problem, budgets, seed, gradients=method == GRADIENTS, noise_sd=noise_sd)
+    return found.assign(size=found["error"].abs().clip(lower=_LEAST))
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the three distances against evaluations and seconds."""
+    return [_against(results, "n", "evaluations"), _against(results, "seconds", "seconds")]
+
+
+def _against(results: pd.DataFrame, x: str, label: str) -> Drawing:
+    problems = list(results["problem"].unique())
+    measures = {"size": "|error of ln Z| (nats)", "mmtv": "MMTV", "gskl": "gsKL (nats)"}
+    figure, axes = drawing.figure(len(problems), 3, size=(3.0, 2.1))
+    lines = drawing.strokes(results["method"])
+    for i, problem in enumerate(problems):
+        rows = results[results["problem"] == problem]
+        for j, (measure, title) in enumerate(measures.items()):
+            drawing.curves(
+                axes[i, j], rows, x, measure, by="method", lines=lines, y_scale="log",
+                x_scale="log" if x == "seconds" else "linear",
+                x_label=label if i == len(problems) - 1 else "", y_label=title,
+            )  # fmt: skip
+            axes[i, j].set_title(problem)
+    drawing.legend_below(figure, axes)
+    caption = f"Distance from the truth against {label}. {drawing.band_caption(results)}"
+    return Drawing(f"against-{label}", figure, caption)
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate where each run ended, and how honest its standard deviation is."""
+    last = results.sort_values("n").groupby(["problem", "method", "seed"], sort=False).tail(1)
+    rows = []
+    for (problem, method), group in last.groupby(["problem", "method"], sort=False):
+        rows.append(
+            {
+                "problem": problem,
+                "method": method,
+                "evaluations": f"{group['n'].median():.0f}",
+                "ms each": f"{1e3 * (group['seconds'] / group['n']).median():.0f}",
+                "|error|": f"{group['error'].abs().median():.2g}",
+                "sd": f"{group['sd'].median():.2g}",
+                "MMTV": f"{group['mmtv'].median():.2g}",
+                "gsKL": f"{group['gskl'].median():.2g}",
+                "converged": f"{int(group['converged'].sum())} of {len(group)}",
+                **honesty(group),
+            }
+        )
+    order = {name: i for i, name in enumerate(PROBLEMS)}
+    table = pd.DataFrame(rows).sort_values(["problem", "method"], key=_ranked(order))
+    pooled = [{"method": m, "runs": len(g), **honesty(g)} for m, g in last.groupby("method", sort=False)]
+    return [
+        Table("ends", table, "Where the runs ended: medians over seeds; ms of overhead for each evaluation."),
+        Table(
+            "honesty", pd.DataFrame(pooled), "All targets together: errors of ln Z in units of the stated sd."
+        ),
+    ]
+
+
+def _ranked(order: dict[str, int]) -> Callable[[pd.Series], pd.Series]:
+    """Sort by the place in ``order`` rather than by the alphabet."""
+    return lambda column: column.map(order) if column.name == "problem" else column
+
+
+experiment = Experiment(
+    name="vbmc-targets",
+    title="VBMC: evidence and posterior of known targets",
+    summary=(
+        "Rosenbrock, correlated Gaussians, mixtures, a bounded banana and a logistic regression in 2 to 6 "
+        "dimensions: error of the evidence and distances of the posterior against evaluations and seconds, "
+        "from values and from values with gradients, beside PyVBMC where it is installed."
+    ),
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=5,
+    quick_seeds=1,
+)

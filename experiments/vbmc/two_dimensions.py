@@ -1,0 +1,162 @@
+"""VBMC: a run in two dimensions, as its nodes, surrogate and posterior grow.
+
+After each of a few budgets: the evaluations (the latest in colour), the surrogate's mean of the log joint in
+grey, and the contours of the posterior that hold half and nine tenths of it. The last panel is the truth.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import bqvi
+from bqvi.variational_bmc import plots
+from experiments.harness import drawing
+from experiments.harness.animation import gif
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+)
+from experiments.problems.known_posteriors import Problem
+from experiments.vbmc.runs import problem_named
+
+BUDGETS = (10, 15, 20, 30, 45, 60)
+NAMES = ("Rosenbrock 2", "bounded banana", "lumpy 2")
+CELLS = 70
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return the targets."""
+    del resources
+    return [
+        Case(name, {"problem": name, "budgets": list(BUDGETS[1:3] if quick else BUDGETS)})
+        for name in NAMES[: 1 if quick else None]
+    ]
+
+
+def _axes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Middles of cells (CELLS,) on both axes, over the plausible box and a little more."""
+    margin = 0.15 * (problem.plausible_upper - problem.plausible_lower)
+    low = np.maximum(problem.plausible_lower - margin, problem.lower)
+    high = np.minimum(problem.plausible_upper + margin, problem.upper)
+    x, y = low[:, None] + (high - low)[:, None] * (np.arange(CELLS) + 0.5) / CELLS
+    return x, y
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return for each budget the new nodes, and surrogate and posterior on a grid; and the truth."""
+    problem = problem_named(case.settings["problem"])
+    x, y = _axes(problem)
+    grid = np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1)
+    parts, found, seen = [], None, 0
+    for budget in case.settings["budgets"]:
+        found = bqvi.vbmc(
+            problem.log_joint, **problem.bounds(), budget=budget, seed=seed, resume=found, tolerance=None
+        )
+        theta = found.theta[seen:]
+        seen = found.n_evaluations
+        nodes = pd.DataFrame({"part": "nodes", "n": seen, "x": theta[:, 0], "y": theta[:, 1]})
+        columns = {"log_q": found.posterior.log_prob(grid), "surrogate": _surrogate(found, grid)}
+        parts += [
+            nodes,
+            pd.DataFrame({"part": "grid", "n": seen, "x": grid[:, 0], "y": grid[:, 1], **columns}),
+        ]
+    truth = {
+        "log_q": problem.log_density(grid) - problem.log_evidence,
+        "surrogate": problem.log_density(grid),
+    }
+    parts.append(pd.DataFrame({"part": "truth", "n": -1, "x": grid[:, 0], "y": grid[:, 1], **truth}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _surrogate(found: bqvi.VBMCResult, theta: np.ndarray) -> np.ndarray:
+    """The surrogate's mean of the log joint at theta (n, 2), in the user's units."""
+    coordinates = found.posterior.coordinates
+    points = coordinates.from_user(theta)
+    mean, _ = found.learnt.surrogate.moments(found.frame.into(points))
+    out: np.ndarray = mean - coordinates.log_jacobian(points)
+    return out
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw a row of panels for each target, and its growth as an animation."""
+    first = results[results["seed"] == results["seed"].min()]
+    problems = list(first["problem"].unique())
+    steps = {name: _steps(first[first["problem"] == name]) for name in problems}
+    most = max(len(found) for found in steps.values())
+    figure, axes = drawing.figure(len(problems), most + 1, size=(2.3, 2.3))
+    for i, name in enumerate(problems):
+        rows = first[first["problem"] == name]
+        for j in range(most):
+            if j < len(steps[name]):
+                _panel(axes[i, j], rows, steps[name], j)
+            else:
+                axes[i, j].set_axis_off()
+        _truth(axes[i, most], rows)
+        axes[i, 0].set_ylabel(f"{name}\n$x_2$")
+    caption = (
+        "A run as it grows. Dots: evaluations, the latest in colour; grey: the surrogate's mean of the log "
+        "joint, ten nats from its top down; lines: 50 % and 90 % of the posterior. Right: the truth."
+    )
+    growing = gif((_frame(first[first["problem"] == problems[0]], k) for k in range(len(steps[problems[0]]))),
+                  seconds=0.8)  # fmt: skip
+    return [Drawing("panels", figure, caption), Drawing("growing", growing, f"{problems[0]}, growing.")]
+
+
+def _steps(rows: pd.DataFrame) -> list[int]:
+    return sorted(int(n) for n in rows.loc[rows["part"] == "grid", "n"].unique())
+
+
+def _frame(rows: pd.DataFrame, k: int) -> Figure:
+    figure, axes = drawing.figure(1, 2, size=(3.0, 3.0))
+    _panel(axes[0, 0], rows, _steps(rows), k)
+    _truth(axes[0, 1], rows)
+    axes[0, 0].set_ylabel("$x_2$")
+    return figure
+
+
+def _square(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x, y = np.unique(rows["x"]), np.unique(rows["y"])
+    return x, y, rows[column].to_numpy().reshape(len(y), len(x))
+
+
+def _panel(ax: Axes, rows: pd.DataFrame, steps: list[int], k: int) -> None:
+    at = rows[(rows["part"] == "grid") & (rows["n"] == steps[k])]
+    plots.shade(ax, *_square(at, "surrogate"))
+    plots.mass(ax, *_square(at, "log_q"))
+    known = rows[(rows["part"] == "nodes") & (rows["n"] <= steps[k])]
+    theta = known[["x", "y"]].to_numpy()
+    plots.nodes(ax, theta, np.zeros(len(theta), bool), int((known["n"] == steps[k]).sum()) if k else 0)
+    _limits(ax, at)
+    ax.set_title(f"{steps[k]} evaluations")
+
+
+def _truth(ax: Axes, rows: pd.DataFrame) -> None:
+    at = rows[rows["part"] == "truth"]
+    plots.shade(ax, *_square(at, "surrogate"))
+    plots.mass(ax, *_square(at, "log_q"))
+    _limits(ax, at)
+    ax.set_title("truth")
+
+
+def _limits(ax: Axes, rows: pd.DataFrame) -> None:
+    ax.set_xlabel("$x_1$")
+    ax.set_xlim(rows["x"].min(), rows["x"].max())
+    ax.set_ylim(rows["y"].min(), rows["y"].max())
+    ax.grid(False)
+
+
+experiment = Experiment(
+    name="vbmc-2d",
+    title="VBMC: a run in two dimensions",
+    summary="Nodes, surrogate and posterior of runs in the plane, as they grow.",
+    cases=cases,
+    run=run,
+    draw=draw,
+    seeds=1,
+    quick_seeds=1,
+)

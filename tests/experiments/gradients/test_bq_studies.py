@@ -1,0 +1,238 @@
+"""The studies of one shot, of posteriors of a folder, of the mixture's two forms and beside VBMC: oracles."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.datasets  # noqa: F401  # what it imports seeds the global generator, once
+import torch
+from numpy.testing import assert_allclose
+from quick_runs import looked_at, table
+
+from bqvi.families import Gaussian
+from bqvi.gradients import Pathwise
+from bqvi.gradients.gradient import Batch
+from bqvi.gradients.whitened import Frame, Moments
+from bqvi.models import LogJoint
+from bqvi.quadrature.laplace import laplace
+from experiments.gradients import dimensions as bq_dimensions
+from experiments.gradients import inference as bq_inference
+from experiments.gradients import mixture as bq_mixture
+from experiments.gradients import one_shot as bq_one_shot
+from experiments.gradients import posteriors as bq_posteriors
+from experiments.gradients import references as bq_references
+from experiments.gradients import runs as bq_runs
+from experiments.gradients import vbmc as bq_vbmc
+from experiments.harness.experiment import Resources
+from experiments.problems import gradient_targets as targets
+from experiments.problems.reference import MODELS
+
+
+@pytest.mark.parametrize("name", list(bq_one_shot.CHOICES))
+def test_each_estimator_is_given_n_evaluations(name):
+    seen = []
+
+    def counted(theta):
+        seen.append(len(theta))
+        return targets.banana().log_density(theta)
+
+    target = replace(targets.banana(), log_density=counted)
+    truth = bq_references.reference("banana", "midway", 2**10)
+    q, rng = bq_references.place("banana", "midway"), np.random.default_rng(0)
+    error, covered = bq_one_shot._errors(bq_one_shot.CHOICES[name], target, q, truth, 11, rng)
+    assert sum(seen) == 11
+    assert np.isfinite(error).all()
+    assert np.isnan(covered) == name.startswith(("STL, Sobol", "STL, antithetic"))
+
+
+def test_students_intervals_hold_as_often_as_they_say():
+    """On a quadratic, E[y] = L^T P (a - m) and E[dy/du] = I - L^T P L.
+
+    With 100 draws means are normal to O(1 / 100). The sd of the mean share of 150 estimates, of 9 coordinates
+    that depend on one another, is .008 (from the shares); three of it are allowed.
+    """
+    rng = np.random.default_rng(0)
+    root = np.tril(rng.standard_normal((3, 3))) + 2.0 * np.eye(3)
+    precision, mode = 0.1 * root @ root.T, np.array([1.0, -2.0, 0.5])
+    q = Gaussian(np.array([0.3, 0.1, -0.2]), np.linalg.inv(root.T @ root) * 4.0)
+    scale = Frame.of(q).scale
+    jacobian = np.eye(3) - scale.T @ precision @ scale
+    truth = bq_references.flat(Moments(scale.T @ precision @ (mode - q.mean), jacobian))
+
+    def log_density(theta):
+        offset = theta - torch.from_numpy(mode)
+        return -0.5 * ((offset @ torch.from_numpy(precision)) * offset).sum(1)
+
+    model, estimator = LogJoint(log_density, 3), Pathwise(100, "sticking-the-landing", errors=True)
+    batch = Batch(None, 0)
+    shares = [bq_one_shot._covered(q, estimator(model, q, batch, rng), truth) for _ in range(150)]
+    assert np.mean(shares) == pytest.approx(0.95, abs=0.024)
+
+
+def test_a_vector_of_moments_comes_apart_again():
+    numbers = np.arange(1.0, 10.0)
+    assert_allclose(bq_references.flat(bq_one_shot.unflat(numbers, 3)), numbers)
+    jacobian = bq_one_shot.unflat(numbers, 3).jacobian
+    assert_allclose(jacobian, jacobian.T)
+
+
+def test_typical_gains_are_geometric_means():
+    parts = pd.DataFrame(
+        [
+            {"target": target, "place": "p", "estimator": "e", "n": n, "gain": gain}
+            for target, n, gain in (("a", 5, 2.0), ("b", 5, 8.0), ("a", 10, 3.0))
+        ]
+    )
+    frame = bq_one_shot._typical(parts).frame
+    assert frame.loc[0, 5] == "4"
+    assert frame.loc[0, 10] == "3 (of 1)"
+
+
+def test_records_nearest_to_the_budgets_are_marked():
+    found = bq_inference.at_budgets(pd.DataFrame({"evaluations": [9, 21, 48, 52]}), [20, 51])
+    assert_allclose(found["budget"], [np.nan, 20, np.nan, 51])
+
+
+def test_sizes_below_a_grid_are_tried_while_they_are_better():
+    assert bq_runs._descended(lambda size, samples: abs(np.log(size / 0.01)), 0.09, 2) == [0.01, 2]
+    assert bq_runs._descended(lambda size, samples: np.inf, 0.09, 2) == [0.09, 2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The children's scores with made-up data, in the layout of `experiments.problems.reference.folder`."""
+    rng, n = np.random.default_rng(0), 60
+    made = tmp_path_factory.mktemp("posteriors")
+    school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)
+    scores = 1 + school + 0.5 * iq + rng.normal(0, 1, n)
+    data = {"kid_score": scores.tolist(), "mom_hs": school.tolist(), "mom_iq": iq.tolist()}
+    found = laplace(MODELS[bq_posteriors.QUICK](data).log_density, np.zeros(5))
+    free = {
+        "mean": found.gaussian.mean.tolist(), "covariance": found.gaussian.covariance.tolist(),
+        "test_points": [],
+    }  # fmt: skip
+    numbers = {"log_evidence": {"logz": found.log_evidence, "se": 0.1}, "unconstrained": free}
+    place = made / bq_posteriors.QUICK
+    place.mkdir()
+    (place / "data.json").write_text(json.dumps(data))
+    (place / "reference.json").write_text(json.dumps(numbers))
+    np.savez(place / "draws.npz", draws=np.zeros((2, 5)))
+    return made
+
+
+def test_posteriors_of_a_folder(folder):
+    found = table(bq_posteriors.experiment, Resources(posteriors=folder))
+    shown = looked_at(bq_posteriors.experiment, found)
+    assert len(shown["gaps"]) == 8
+    ours = found[found["method"].isin(bq_posteriors.GRADIENTS) & (found["budget"] == 50)]
+    assert ours["elbo_gap"].max() < 0.01
+    # each form's ELBO is below ln Z, of which Laplace's error is O(1/n)
+    best = bq_posteriors.problem(folder, bq_posteriors.QUICK, 0).best
+    log_evidence = json.loads((folder / bq_posteriors.QUICK / "reference.json").read_text())["log_evidence"]
+    assert -0.3 < best - log_evidence["logz"] < 0.1
+
+
+def test_the_start_of_a_posterior_differs_by_seed_and_its_optimum_does_not(folder):
+    one, two = (bq_posteriors.problem(folder, bq_posteriors.QUICK, seed) for seed in (0, 1))
+    assert one.best == two.best
+    assert not np.allclose(one.target.mean, two.target.mean)
+    sd = np.sqrt(np.diag(bq_posteriors._known(folder, bq_posteriors.QUICK)[0].covariance))
+    assert_allclose(one.target.scale, sd)
+    assert one.gap(one.target.start()) > 1.0
+
+
+def test_posteriors_need_a_folder():
+    with pytest.raises(ValueError, match="--posteriors DIR"):
+        bq_posteriors.experiment.checked_cases(True, Resources())
+
+
+def test_posteriors_done_are_counted():
+    rows = [("a", 0.01, 0.3, 0.05), ("b", 0.2, 0.3, np.inf)]
+    results = pd.DataFrame(
+        [
+            {"target": target, "method": "m", "budget": 50.0, "elbo_gap": gap}
+            for target, *found in rows
+            for gap in found
+        ]
+    )
+    frame = bq_posteriors._counted(results).frame
+    assert list(frame["50 evaluations"]) == ["1 of 2"]
+
+
+def test_both_forms_of_the_mixture_are_of_the_target():
+    """Its own code for the log joint with z summed out against the other target's, at random points."""
+    theta = torch.from_numpy(np.random.default_rng(0).standard_normal((20, 8)))
+    expected = targets.mixture().log_density(theta)
+    assert_allclose(bq_mixture.model().summed_out().log_prior(theta), expected, rtol=1e-12)
+
+
+def test_the_best_q_with_the_e_step_inside():
+    """No q near it has a larger bound, and the bound is below the ELBO of the same q by what r costs."""
+    best, rng = bq_mixture.best_inside(), np.random.default_rng(0)
+    frame, whole = Frame.of(best.q), bq_references.target_named("mixture")
+    for _ in range(5):
+        moved = frame.mean + 0.1 * frame.scale @ rng.standard_normal(8)
+        root = frame.scale @ (np.eye(8) + 0.05 * np.tril(rng.standard_normal((8, 8))))
+        near = Gaussian(moved, root @ root.T)
+        assert bq_mixture.bound(near) < best.bound
+        assert bq_mixture.bound(near) < bq_references.elbo(whole, Frame.of(near))
+    assert best.bound < bq_references.best_elbo("mixture") - best.gap
+    assert best.gap > 0.0
+
+
+def test_costs_to_one_elbo():
+    rows = [(10, 5, 1.0), (20, 10, 0.39), (30, 15, 0.1)]
+    what = f"{bq_mixture.STEPPED}, {bq_mixture.INSIDE}"
+    results = pd.DataFrame(
+        [
+            {
+                "case": what, "what": what, "seed": 0, "iteration": passes, "evaluations": n,
+                "passes": passes, "seconds": float(n), "elbo_gap": gap, "own_gap": gap, "inside_gap": 0.3,
+            }
+            for n, passes, gap in rows
+        ]
+    )  # fmt: skip
+    (frame,) = (made.frame for made in bq_mixture.tables(results))
+    assert frame["evaluations"].item().startswith("20 ")
+    assert frame["passes over the data"].item().startswith("10 ")
+
+
+def test_log_evidences():
+    """The banana's on a grid; the logistic's above the best Gaussian's ELBO by a part of a nat, as n >> D."""
+    x = np.linspace(-7, 7, 701)
+    y = np.linspace(-6, 55, 3051)
+    theta = torch.from_numpy(np.stack(np.meshgrid(x, y), -1).reshape(-1, 2))
+    total = float(torch.exp(targets.banana().log_density(theta)).sum()) * (x[1] - x[0]) * (y[1] - y[0])
+    assert bq_vbmc.log_evidence("banana")[0] == pytest.approx(np.log(total), abs=1e-6)
+    found, error = bq_vbmc.log_evidence("logistic")
+    assert 0.0 < found - bq_references.best_elbo("logistic") < 0.1
+    assert error < 0.01
+    assert np.isnan(bq_vbmc.log_evidence("mixture")[0])
+
+
+def test_the_elbo_of_a_regression_is_what_draws_say_and_its_optimum_an_optimum():
+    """500 000 draws, 5 standard errors; then the best Gaussian against others, along and across."""
+    posed, rng = bq_dimensions.regression(5), np.random.default_rng(0)
+    root = np.tril(0.2 * rng.standard_normal((5, 5))) + 0.5 * np.eye(5)
+    q = Gaussian(rng.standard_normal(5), root @ root.T)
+    draws = q.mean + rng.standard_normal((500_000, 5)) @ root.T
+    log_joint = posed.target.log_density(torch.from_numpy(draws)).numpy()
+    constants = 2.5 + 0.5 * np.linalg.slogdet(q.covariance)[1]  # the entropy, less that of N(0, I), and D / 2
+    error = log_joint.std() / np.sqrt(len(draws))
+    assert abs(log_joint.mean() + constants - posed.elbo(q)) < 5.0 * error
+
+    best = posed.best()
+    assert abs(posed.gap(best)) < 1e-10
+    for change in (np.eye(5), np.diag([1.0, -1.0, 1.0, -1.0, 1.0])):
+        turned = np.eye(5) + 1e-3 * change
+        assert posed.gap(Gaussian(best.mean, turned @ best.covariance @ turned)) > 1e-7
+        assert posed.gap(Gaussian(best.mean + 1e-3 * np.diagonal(change), best.covariance)) > 1e-7
+
+
+def test_regressions_of_any_dimension_are_run():
+    found = table(bq_dimensions.experiment, Resources())
+    assert looked_at(bq_dimensions.experiment, found)
+    last = found[found["budget"] == 50].groupby("method")["elbo_gap"].median()
+    assert last["BQ, 2 nodes"] < 1e-3 < last["natural gradient, STL"]

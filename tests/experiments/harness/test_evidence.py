@@ -1,0 +1,156 @@
+"""Verdicts on made-up results, and what flips them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.harness import evidence
+from experiments.harness.claims import Check, Claim
+
+INF = np.inf
+
+
+def runs(**columns):
+    """A table of runs: one list over seeds for each case."""
+    return pd.DataFrame(
+        [{"case": case, "seed": s, "y": v} for case, values in columns.items() for s, v in enumerate(values)]
+    )
+
+
+def trace(y, case="a", seed=0):
+    t = np.arange(len(y))
+    return pd.DataFrame(
+        {"case": case, "seed": seed, "iteration": 2 * t, "seconds": 0.1 * t, "evaluations": 20 * t,
+         "log_likelihood_error": y, "elbo": -np.asarray(y, float)}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "conditions"),
+    [
+        ([True, True], "holds", ()),
+        ([True, False], "holds only if", ("0",)),
+        ([False, True], "holds only if", ("1",)),
+        ([False, False], "does not hold", ()),
+    ],
+)
+def test_the_verdict_follows_from_the_checks(found, verdict, conditions):
+    claim = Claim("6", "s", "c", [Check(str(i), true, "") for i, true in enumerate(found)])
+    assert claim.verdict == verdict
+    assert claim.conditions == conditions
+
+
+def test_what_is_undecided_is_neither_true_nor_false():
+    yes, no, open_ = Check("y", True, "1"), Check("n", False, "2"), Check("o", False, "3", "nobody came")
+    for checks, verdict in (
+        ([open_, open_], "undecided"),
+        ([open_, no], "does not hold"),
+        ([open_, yes], "holds only if"),
+    ):
+        assert Claim("6", "s", "c", checks).verdict == verdict
+    assert [check.answer for check in (yes, no, open_)] == ["yes", "no", "undecided (nobody came)"]
+    assert (yes & open_).undecided == (open_ & yes).undecided == "nobody came"
+    assert not (no & open_).undecided
+    assert not (open_ & no).undecided
+    with pytest.raises(ValueError, match="undecided is 'why'"):
+        Check("y", True, "", "why")
+
+
+def test_a_claim_without_checks_is_refused():
+    with pytest.raises(ValueError, match="at least one check"):
+        Claim("6", "s", "c", [])
+
+
+@pytest.mark.parametrize(
+    ("y", "iterations", "rise"),
+    [
+        ([90, 40, 30, 20], 2, 0),
+        ([90, 40, 60, 20], 6, 20),  # a crossing that does not last is none
+        ([90, 40, 30, 60], INF, 30),
+        ([90, 80, 70, 60], INF, 0),
+        ([10, 10], 0, 0),
+        ([90, 20, INF], INF, INF),
+    ],
+)
+def test_a_run_is_summed_up(y, iterations, rise):
+    summed = evidence.runs(trace(y), level=50.0).iloc[0]
+    assert summed["iterations_to"] == iterations
+    assert summed["evaluations_to"] == 10 * iterations
+    assert summed["seconds_to"] == pytest.approx(iterations / 20)
+    assert summed["rise"] == rise
+    assert summed["log_likelihood_error"] == y[-1]
+    assert summed["ms_per_iteration"] == pytest.approx(50.0)
+
+
+@given(st.lists(st.floats(-100, 1000), min_size=1, max_size=12), st.floats(-50, 500))
+@settings(deadline=None, derandomize=True, max_examples=60)
+def test_the_level_is_kept_from_there_on_and_not_before(y, level):
+    reached = evidence.runs(trace(y), level=level).iloc[0]["iterations_to"]
+    kept = [all(v <= level for v in y[i:]) for i in range(len(y))]
+    assert reached == (2 * kept.index(True) if any(kept) else INF)
+
+
+def test_less_needs_four_seeds_in_five():
+    b = [10.0] * 10
+    assert evidence.less(runs(a=[1.0] * 8 + [20.0] * 2, b=b), "a", "b", "y", "").true
+    assert not evidence.less(runs(a=[1.0] * 7 + [20.0] * 3, b=b), "a", "b", "y", "").true
+
+
+def test_less_is_strict_and_minds_its_margin_and_factor():
+    table = runs(a=[4.0] * 5, b=[10.0] * 5)
+    assert evidence.less(table, "a", "b", "y", "", margin=5.9).true
+    assert not evidence.less(table, "a", "b", "y", "", margin=6.0).true
+    assert evidence.less(table, "a", "b", "y", "", factor=0.5).true
+    assert not evidence.less(table, "a", "b", "y", "", factor=0.4).true
+    assert not evidence.less(table, "b", "a", "y", "").true
+    assert evidence.more(table, "b", "a", "y", "", margin=5.9).true
+    assert not evidence.more(table, "b", "a", "y", "", margin=6.0).true
+
+
+def test_less_against_several_cases_needs_each():
+    table = runs(a=[1.0] * 5, b=[2.0] * 5, c=[0.0] * 5)
+    assert not evidence.less(table, "a", ["b", "c"], "y", "").true
+    assert evidence.less(table.replace({"y": {0.0: 3.0}}), "a", ["b", "c"], "y", "").true
+
+
+def test_seeds_on_which_neither_arrives_decide_nothing():
+    table = runs(a=[1.0, 1.0, 1.0, INF, INF], b=[2.0, INF, 2.0, INF, INF])
+    check = evidence.less(table, "a", "b", "y", "")
+    assert check.true
+    assert "(3/3)" in check.numbers
+    few = evidence.less(runs(a=[1.0, INF, INF], b=[2.0, INF, INF]), "a", "b", "y", "")
+    assert not few.true
+    assert few.undecided == "neither a nor b gets there on 2 of 3 seeds"
+    none = runs(a=[INF] * 4, b=[INF] * 4, c=[1.0] * 4)
+    assert "4 of 4" in evidence.less(none, "a", "b", "y", "").undecided
+    assert evidence.less(none, "a", ["b", "c"], "y", "").answer == "no"  # false against c decides
+    assert evidence.less(runs(a=[INF] * 4, b=[1.0] * 4), "a", "b", "y", "").answer == "no"
+
+
+def test_within_and_the_levels():
+    table = runs(a=[12.0] * 5, b=[10.0] * 5)
+    assert evidence.within(table, "a", "b", "y", "", margin=2.0).true
+    assert not evidence.within(table, "a", "b", "y", "", margin=1.9).true
+    assert evidence.at_most(table, "a", "y", 12.0, "").true
+    assert not evidence.at_most(table, "a", "y", 11.9, "").true
+    assert evidence.at_least(table, "a", "y", 12.0, "").true
+    assert not evidence.at_least(table, "a", "y", 12.1, "").true
+    assert evidence.at_least(runs(a=[INF] * 5), "a", "y", 1e9, "").true
+
+
+def test_a_case_that_is_not_there_is_an_error():
+    with pytest.raises(KeyError):
+        evidence.less(runs(a=[1.0]), "a", "b", "y", "")
+    assert not evidence.at_most(runs(a=[1.0]), "b", "y", 2.0, "").true
+
+
+def test_the_gap_is_to_the_best_end_of_the_same_problem():
+    table = pd.concat(
+        [trace([5, 1]), trace([0, 3], case="b"), trace([9, 7], seed=1), trace([8, INF], case="b", seed=1)]
+    )
+    gap = evidence.with_gap(table)["elbo_gap"]
+    np.testing.assert_array_equal(gap, [4, 0, -1, 2, 2, 0, 1, INF])
+    lag = evidence.with_lag(table, table["case"] == "b")["behind"]
+    np.testing.assert_array_equal(lag[:4], [2, -2, -3, 0])

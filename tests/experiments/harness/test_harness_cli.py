@@ -1,0 +1,243 @@
+"""The command line, in this process and, for Ctrl-C and start-up, in one of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import toy_experiment
+from typer.testing import CliRunner
+
+import experiments
+from experiments.harness import registry, runner
+from experiments.harness.cli import app
+
+HERE = Path(__file__).parent.parent
+ROOT = HERE.parent.parent
+TOYS = {"toy": "toy_experiment", "slow": "slow_experiment"}
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    monkeypatch.setattr(registry, "EXPERIMENTS", TOYS)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "results"
+
+
+def bqvi(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_list_shows_names_and_first_lines():
+    done = bqvi("list")
+    assert done.exit_code == 0
+    assert done.output.splitlines() == [
+        "toy   A toy: halving an error, with a figure, an animation and a table.",
+        "slow  A slow toy, to be interrupted.",
+    ]
+
+
+def test_run_then_report(folder):
+    done = bqvi("run", "toy", "--seeds", 2, "--jobs", 1, "--results", folder)
+    assert done.exit_code == 0, done.output
+    assert "toy: 4 runs to compute" in done.output
+    assert f"toy: 4 of 4 runs in {folder / 'toy.parquet'}" in done.output
+    assert len(pd.read_parquet(folder / "toy.parquet")) == 4 * 8
+    again = bqvi("run", "toy", "--seeds", 2, "--jobs", 1, "--results", folder)
+    assert "toy: 0 runs to compute, 4 there already" in again.output
+    page = bqvi("report", "--results", folder, "--figures", folder / "figures")
+    assert page.exit_code == 0, page.output
+    assert "Halving" in (folder / "report.html").read_text()
+    assert (folder / "figures" / "toy-errors.svg").is_file()
+    out = folder / "deep" / "page.html"
+    assert bqvi("report", "--results", folder, "--out", out).exit_code == 0
+    assert out.read_text() == (folder / "report.html").read_text()
+
+
+def test_all_quick_runs_every_experiment(folder):
+    done = bqvi("run", "all", "--quick", "--jobs", 2, "--results", folder)
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in folder.glob("*.parquet")} == {"toy.parquet", "slow.parquet"}
+
+
+def test_an_unknown_name_gets_the_near_ones(folder):
+    done = bqvi("run", "toys", "--results", folder)
+    assert done.exit_code == 2
+    words = " ".join(done.output.replace("│", " ").split())
+    assert "unknown experiment 'toys' (did you mean toy?); there are: all, toy, slow" in words
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("words", [("--seeds", 0), ("--jobs", 0), ("--data", "absent")])
+def test_bad_options_are_refused(folder, words):
+    assert bqvi("run", "toy", "--results", folder, *words).exit_code == 2
+    assert not folder.exists()
+
+
+def test_report_without_results_says_what_to_do(folder):
+    done = bqvi("report", "--results", folder)
+    assert done.exit_code == 2
+    assert "bqvi run all" in done.output
+
+
+def needy():
+    return toy_experiment.make(needs=("posteriors",))
+
+
+def test_a_needed_folder(folder, monkeypatch):
+    monkeypatch.setattr(toy_experiment, "experiment", needy())
+    alone = bqvi("run", "toy", "--results", folder)
+    assert alone.exit_code == 2
+    assert "needs --posteriors DIR" in " ".join(alone.output.split())
+    among = bqvi("run", "all", "--quick", "--jobs", 1, "--results", folder)
+    assert among.exit_code == 0
+    assert "toy: skipped, as it needs --posteriors" in among.output
+    given = ["--posteriors", folder]
+    assert bqvi("run", "toy", "--quick", "--jobs", 1, "--results", folder, *given).exit_code == 0
+
+
+def test_failures_are_named_and_the_exit_code_tells(folder, monkeypatch):
+    def run(case, seed):
+        if case.name == "rate 0.9":
+            raise ValueError("[too] slow")
+        return toy_experiment.run(case, seed)
+
+    monkeypatch.setattr(toy_experiment, "experiment", toy_experiment.make(run=run))
+    done = bqvi("run", "toy", "--seeds", 2, "--jobs", 1, "--results", folder)
+    assert done.exit_code == 1
+    assert "2 runs failed" in done.output
+    assert "toy, rate 0.9, seed 1: ValueError: [too] slow" in done.output
+    assert "toy: 2 of 4 runs" in done.output
+    assert len(list(folder.rglob("*.error"))) == 2
+    assert bqvi("report", "--results", folder).exit_code == 0
+
+
+def test_ctrl_c_in_this_process(folder, monkeypatch):
+    def run(case, seed):
+        if seed == 1:
+            raise KeyboardInterrupt
+        return toy_experiment.run(case, seed)
+
+    monkeypatch.setattr(toy_experiment, "experiment", toy_experiment.make(run=run))
+    done = bqvi("run", "toy", "--jobs", 1, "--results", folder)
+    assert done.exit_code == 130
+    assert "toy: 2 of 6 runs" in done.output
+    last = done.output.strip().splitlines()[-1]
+    assert last == "Interrupted. The finished runs are kept; the same command resumes."
+
+
+def test_a_dead_worker_is_told_in_one_line(folder, monkeypatch):
+    def execute(jobs, n_jobs):
+        yield from ()
+        raise runner.WorkerDiedError("out of memory")
+
+    monkeypatch.setattr(runner, "execute", execute)
+    done = bqvi("run", "toy", "--results", folder)
+    assert done.exit_code == 1
+    assert "Stopped: out of memory" in done.output
+
+
+def test_a_broken_drawing_makes_the_report_fail_but_exist(folder, monkeypatch):
+    bqvi("run", "toy", "--quick", "--jobs", 1, "--results", folder)
+    monkeypatch.setattr(toy_experiment, "experiment", toy_experiment.make(draw=lambda r: 1 / 0))
+    done = bqvi("report", "--results", folder)
+    assert done.exit_code == 1
+    assert "Failed to draw: toy" in done.output
+    assert (folder / "report.html").is_file()
+
+
+def environment(**more):
+    path = os.pathsep.join([str(ROOT), str(HERE)])
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def test_ctrl_c_at_the_terminal_keeps_the_finished_and_resumes(folder):
+    start = "from experiments.harness import registry, cli\n"
+    code = start + f"registry.EXPERIMENTS.update({TOYS!r})\ncli.main()\n"
+    command = [sys.executable, "-c", code, "run", "slow", "--jobs", "2", "--results", str(folder)]
+    process = subprocess.Popen(
+        command,
+        env=environment(SLOW_SECONDS="60"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while len(list(folder.rglob("slow/*/*.parquet"))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.5)  # the workers are now inside the slow seeds
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == 130, output
+    assert "slow: 4 of 8 runs" in output
+    assert "Interrupted. The finished runs are kept; the same command resumes." in output
+    assert "Traceback" not in output
+    assert not list(folder.rglob("*.tmp"))
+    done = bqvi("run", "slow", "--jobs", 1, "--results", folder)
+    assert "slow: 4 runs to compute, 4 there already" in done.output
+    assert done.exit_code == 0
+
+
+def test_python_m_experiments_lists_without_heavy_imports():
+    code = (
+        "import sys, runpy\nsys.argv = ['bqvi', 'list']\n"
+        "try: runpy.run_module('experiments', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print({'torch', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_every_registered_experiment_can_be_loaded(monkeypatch):
+    monkeypatch.undo()
+    for name in registry.EXPERIMENTS:
+        assert registry.load(name).name == name
+        assert registry.first_line(name)
+
+
+def test_a_module_without_its_experiment_is_refused(monkeypatch):
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"fig": "toy_experiment"})
+    with pytest.raises(TypeError, match="must define `experiment`, an Experiment with name='fig'"):
+        registry.load("fig")
+
+
+def test_missing_packages_are_named_with_the_remedy():
+    code = "import sys; sys.modules['typer'] = None\nfrom experiments.__main__ import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        'bqvi\'s command line needs typer; install it with: pip install "bqvi[experiments]"'
+    )
+
+
+def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch):
+    block = experiments.__doc__.partition("in `catalogue`:\n")[2]
+    (tmp_path / "docstring_example.py").write_text(textwrap.dedent(block))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"means": "docstring_example"})
+    assert bqvi("run", "means", "--jobs", 1, "--results", folder).exit_code == 0
+    assert bqvi("report", "--results", folder).exit_code == 0
+    rows = pd.read_parquet(folder / "means.parquet")
+    # The sd of a mean of 500 draws is sd / 22.4; 4.5 of them are exceeded once in 150,000.
+    last = rows[rows["samples"] == 500]
+    assert (last["error"] < 4.5 * last["sd"] / 500**0.5).all()
+    assert "How fast the mean" in bqvi("list").output

@@ -1,0 +1,193 @@
+"""Bands against NumPy by hand and against a definition read off record by record."""
+
+import io
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from experiments.harness import animation, bands, drawing, summaries
+
+
+def table(runs, case="a"):
+    return pd.concat(
+        pd.DataFrame({"case": case, "seed": seed, "t": np.array(x, float), "y": np.array(y, float)})
+        for seed, (x, y) in enumerate(runs)
+    )
+
+
+def test_the_last_record_at_or_before():
+    x, y = np.array([1.0, 2.0, 2.0, 5.0]), np.array([10.0, 20.0, 21.0, np.nan])
+    found = bands.reached(x, y, np.array([0.0, 1.0, 1.9, 2.0, 9.0]))
+    np.testing.assert_array_equal(found, [np.nan, 10, 10, 21, 21])
+
+
+def test_a_band_by_hand():
+    # Seed 0 ends early, seed 1 begins late; before x = 1 not all have begun.
+    runs = [([0, 1, 2], [9, 5, 3]), ([1, 3], [4, 2]), ([0, 2, 4], [8, 6, 0])]
+    found = bands.band(table(runs), "t", "y")
+    by_hand = np.array([[5, 3, 3, 3], [4, 4, 2, 2], [8, 6, 6, 0]], float)  # at x = 1, 2, 3, 4
+    np.testing.assert_array_equal(found.x, [1, 2, 3, 4])
+    np.testing.assert_array_equal(found.median, np.median(by_hand, axis=0))
+    np.testing.assert_allclose(found.lower, np.quantile(by_hand, 0.25, axis=0), rtol=1e-15)
+    np.testing.assert_allclose(found.upper, np.quantile(by_hand, 0.75, axis=0), rtol=1e-15)
+    assert found.seeds == 3
+
+
+finite = st.floats(-1e6, 1e6, allow_nan=False)
+run = st.lists(st.tuples(st.integers(0, 30), finite), min_size=1, max_size=8).map(
+    lambda records: tuple(zip(*sorted(records, key=lambda r: r[0]), strict=True))
+)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.lists(run, min_size=1, max_size=6))
+def test_a_band_is_what_its_definition_says(runs):
+    found = bands.band(table(runs), "t", "y")
+    for x, *quartiles in zip(found.x, found.lower, found.median, found.upper, strict=True):
+        at_x = [[y for t, y in zip(*r, strict=True) if t <= x][-1] for r in runs]
+        # Quantiles interpolate between two sorted values: a few roundings of the largest.
+        scale = max(map(abs, at_x))
+        np.testing.assert_allclose(
+            quartiles, np.quantile(at_x, [0.25, 0.5, 0.75]), rtol=0, atol=1e-14 * scale
+        )
+    assert found.x[0] == max(r[0][0] for r in runs)
+    assert found.x[-1] == max(r[0][-1] for r in runs)
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.lists(finite, min_size=1, max_size=12), st.floats(0, 1))
+def test_quantiles_are_numpys_where_finite(values, level):
+    found = bands.quantile(np.array(values)[:, None], level)[0]
+    assert found == pytest.approx(np.quantile(values, level), rel=1e-12, abs=1e-9)
+
+
+def test_quantiles_know_infinity():
+    column = np.array([1.0, 2.0, 3.0, np.inf, np.inf])[:, None]
+    assert bands.quantile(column, 0.5) == 3.0
+    assert bands.quantile(column, 0.6) == np.inf
+    assert bands.quantile(column, 1.0) == np.inf
+    assert bands.quantile(-column, 0.0) == -np.inf
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_thinned_band_keeps_its_ends_and_true_values(scale):
+    x = np.cumsum(np.random.default_rng(0).exponential(size=5000))
+    full = bands.band(table([(x, 1 / x)]), "t", "y", points=10**6)
+    thin = bands.band(table([(x, 1 / x)]), "t", "y", points=50, x_scale=scale)
+    assert len(full.x) == 5000
+    assert len(thin.x) <= 52
+    assert (thin.x[0], thin.x[-1]) == (x[0], x[-1])
+    np.testing.assert_array_equal(thin.median, 1 / thin.x)
+
+
+def test_nothing_recorded_gives_an_empty_band():
+    assert bands.band(table([([1], [np.nan])]), "t", "y").seeds == 0
+    with pytest.raises(KeyError, match="lack the column 'z'"):
+        bands.band(table([([1], [1])]), "t", "z")
+
+
+def test_curves_draw_the_band_with_labels_and_scales():
+    results = pd.concat([table([([1, 10], [3, -2])], c) for c in ("b", "a")])
+    results = results.rename(columns={"t": "seconds", "y": "log_likelihood_error"})
+    _, axes = drawing.figure()
+    ax = axes[0, 0]
+    found = drawing.curves(ax, results, "seconds", "log_likelihood_error", x_scale="log", y_scale="symlog")
+    assert list(found) == ["b", "a"]
+    assert [line.get_label() for line in ax.lines] == ["b", "a"]
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 3], [10, -2]])
+    assert ax.lines[0].get_drawstyle() == "steps-post"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time (s)", "log-likelihood error (nats)")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "symlog")
+
+
+def test_curves_refuse_to_pass_two_cases_for_one():
+    results = pd.concat([table([([1], [1])], c) for c in ("a", "b")]).assign(kind="k")
+    with pytest.raises(ValueError, match="kind = 'k' joins the cases a, b"):
+        drawing.curves(drawing.figure()[1][0, 0], results, "t", "y", by="kind")
+
+
+def test_strokes_differ_and_do_not_depend_on_order_of_use():
+    names = [f"m{i}" for i in range(28)]
+    made = drawing.strokes(names)
+    assert len(set(made.values())) == 28
+    assert drawing.strokes([*names, *names]) == made
+
+
+def test_style_and_figures_leave_the_globals_alone():
+    import sys
+
+    before = dict(mpl.rcParams)
+    with drawing.style():
+        assert mpl.rcParams["svg.hashsalt"] == "bqvi"
+        figure, axes = drawing.figure(1, 2)
+        drawing.curves(axes[0, 0], table([([1, 2], [1, 2])]), "t", "y")
+        drawing.legend_below(figure, axes)
+        figure.savefig(io.BytesIO(), format="png")
+    assert dict(mpl.rcParams) == before
+    if "matplotlib.pyplot" in sys.modules:
+        assert not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_the_caption_counts_the_seeds():
+    one = table([([1], [1])])
+    three = table([([1], [1])] * 3, "b")
+    assert drawing.band_caption(three).endswith("over 3 seeds.")
+    assert drawing.band_caption(one).endswith("over 1 seed.")
+    assert drawing.band_caption(pd.concat([one, three])).endswith("over 1 to 3 seeds.")
+
+
+def test_a_gif_shows_its_frames_in_order_and_for_their_time():
+    def frame(level):
+        figure, axes = drawing.figure()
+        axes[0, 0].axvspan(0, level, color="black")
+        axes[0, 0].set_xlim(0, 1)
+        return figure
+
+    made = animation.gif((frame(x) for x in (0.1, 0.5, 0.9)), seconds=0.3, last_seconds=1)
+    image = Image.open(io.BytesIO(made.data))
+    darkness, durations = [], []
+    for i in range(image.n_frames):
+        image.seek(i)
+        darkness.append(-np.asarray(image.convert("L"), float).mean())
+        durations.append(image.info["duration"])
+    assert durations == [300, 300, 1000]
+    assert darkness == sorted(darkness)
+    assert image.info["loop"] == 0
+
+
+def test_a_gif_needs_frames_of_one_size():
+    with pytest.raises(ValueError, match="at least one figure"):
+        animation.gif([])
+    with pytest.raises(ValueError, match="one size"):
+        animation.gif(drawing.figure(size=(s, 1))[0] for s in (1, 2))
+    with pytest.raises(ValueError, match="positive"):
+        animation.gif([drawing.figure()[0]], seconds=0)
+
+
+def test_quartiles_of_last_records():
+    runs = [([0, 1], [9, y]) for y in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    last = summaries.last_records(table(runs))
+    assert sorted(last["y"]) == [1, 2, 3, 4, 5]
+    made = summaries.quartiles(last, {"y": "error (nats)"})
+    assert made.to_dict("records") == [{"case": "a", "seeds": 5, "error (nats)": "3 [2, 4]"}]
+
+
+@pytest.mark.parametrize(
+    ("n", "columns", "shape"), [(1, 3, (1, 1)), (4, 3, (2, 3)), (6, 3, (2, 3)), (3, 5, (1, 3))]
+)
+def test_a_panel_for_each_value_and_none_besides(n, columns, shape):
+    names = [f"target {9 - i}" for i in range(n)]  # not in alphabetical order
+    results = pd.DataFrame({"target": names * 2, "y": np.arange(2.0 * n)})
+    figure, axes, filled = drawing.panels(results, columns=columns, size=(2.0, 1.0), sharex=True)
+    assert axes.shape == shape
+    assert tuple(figure.get_size_inches()) == (2.0 * shape[1], 1.0 * shape[0])
+    assert [ax.get_title() for ax in axes.flat] == names + [""] * (axes.size - n)
+    assert [ax.get_visible() for ax in axes.flat] == [True] * n + [False] * (axes.size - n)
+    for ax, (found, rows), i in zip(axes.flat, filled, range(n), strict=False):
+        assert found is ax
+        assert list(rows["y"]) == [i, n + i]

@@ -1,0 +1,140 @@
+"""Every experiment on VBMC runs and draws in its quick form; what is recorded has oracles."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.datasets  # noqa: F401  # what it imports seeds the global generator, once
+import torch
+
+import bqvi
+from bqvi.quadrature.laplace import laplace
+from experiments.harness import registry, report, store
+from experiments.harness.experiment import Case, Resources
+from experiments.harness.results import _labelled
+from experiments.problems.known_posteriors import rosenbrock
+from experiments.problems.reference import MODELS, load_reference
+from experiments.vbmc import posteriors as vbmc_posteriors
+from experiments.vbmc import robustness as vbmc_robustness
+from experiments.vbmc import runs as vbmc_runs
+from experiments.vbmc import targets as vbmc_targets
+
+
+def table(experiment, resources=None, cases=None):
+    """The results of one seed, as the report reads them."""
+    frames = []
+    for case in cases or experiment.checked_cases(True, resources or Resources()):
+        planned = store.PlannedCase(case.name, case.settings, store.digest(experiment.name, case, "test"))
+        frames.append(_labelled({0: experiment.run(case, 0)}, planned))
+    return pd.concat(frames, ignore_index=True)
+
+
+def shown(experiment, found):
+    """Draw and tabulate; return the tables' frames by name."""
+    with report.drawing.style():
+        for drawn in experiment.draw(found):
+            assert len(report.picture(drawn).data) > 1000
+    return {one.name: one.frame for one in experiment.tables(found)}
+
+
+@pytest.mark.parametrize("name", ["vbmc-targets", "vbmc-2d", "vbmc-robustness"])
+def test_runs_and_draws(name):
+    experiment = registry.load(name)
+    cases = experiment.checked_cases(True, Resources())
+    found = table(experiment, cases=cases)
+    assert set(found["case"]) == {case.name for case in cases}
+    shown(experiment, found)
+    if name == "vbmc-targets":
+        assert found.groupby("case")["n"].apply(lambda n: n.is_monotonic_increasing).all()
+        assert np.isfinite(found[["error", "sd", "mmtv", "gskl", "seconds"]]).all(axis=None)
+
+
+def test_distances_of_exact_draws_are_small():
+    problem = rosenbrock(2)
+    draws = problem.sample(vbmc_runs.DRAWS, 5)
+    found = vbmc_runs.distances(problem, draws, draws.mean(axis=0), np.cov(draws.T))
+    assert found["mmtv"] < 0.02
+    assert found["gskl"] < 0.002
+    off = vbmc_runs.distances(problem, draws + 1.0, draws.mean(axis=0) + 1.0, np.cov(draws.T))
+    assert off["mmtv"] > 0.2
+    assert off["gskl"] > 0.2
+
+
+def test_our_runs_end_where_theirs_do():
+    assert set(vbmc_targets.PEER_EVALUATIONS) == set(vbmc_runs.PROBLEMS)
+    for case in registry.load("vbmc-targets").checked_cases(False, Resources()):
+        if case.settings["method"] != vbmc_runs.NOISY:
+            assert case.settings["budgets"][-1] == vbmc_targets.PEER_EVALUATIONS[case.settings["problem"]]
+
+
+def test_honesty_counts():
+    rows = pd.DataFrame({"error": [0.5, -2.0, 4.0, 0.0], "sd": [1.0, 1.0, 1.0, 1.0]})
+    assert vbmc_runs.honesty(rows) == {"within 1 sd": "2 of 4", "within 3 sd": "3 of 4"}
+
+
+def test_bad_boxes_are_three_times_off():
+    problem = rosenbrock(2)
+    widths = set()
+    for seed in range(20):
+        bad, width = vbmc_robustness.badly_scaled(problem, seed)
+        widths.add(width)
+        np.testing.assert_allclose((bad.plausible_upper - bad.plausible_lower) / 6.0, width)
+        np.testing.assert_allclose(np.abs(bad.plausible_upper + bad.plausible_lower), 12.0)
+        assert bad.log_evidence == problem.log_evidence
+    assert widths == {3.0, 1.0 / 3.0}
+
+
+def test_a_run_that_raises_is_counted(monkeypatch):
+    def broken(*args, **options):
+        raise ArithmeticError("no")
+
+    monkeypatch.setattr(bqvi, "vbmc", broken)
+    case = Case("Rosenbrock 2", {"problem": "Rosenbrock 2", "budget": 20})
+    found = table(vbmc_robustness.experiment, cases=[case])
+    assert found["crashed"].iloc[0] == "ArithmeticError: no"
+
+
+def made_up_folder(tmp_path):
+    """The children's scores with made-up data, whose posterior Laplace is near."""
+    rng = np.random.default_rng(0)
+    n, name = 60, "kidscore_interaction"
+    school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)
+    scores = 1 + school + 0.5 * iq + rng.normal(0, 1, n)
+    folder = tmp_path / name
+    folder.mkdir()
+    data = {"kid_score": scores.tolist(), "mom_hs": school.tolist(), "mom_iq": iq.tolist()}
+    target = MODELS[name](data)
+    found = laplace(target.log_density, np.zeros(5))
+    mean, covariance = found.gaussian.mean, found.gaussian.covariance
+    free = {"mean": mean.tolist(), "covariance": covariance.tolist(), "test_points": []}
+    numbers = {"log_evidence": {"logz": found.log_evidence, "se": 0.1}, "unconstrained": free}
+    (folder / "data.json").write_text(json.dumps(data))
+    (folder / "reference.json").write_text(json.dumps(numbers))
+    draws = target.constrain(torch.as_tensor(found.gaussian.sample(1000, 0))).numpy()
+    np.savez(folder / "draws.npz", draws=draws)
+    return name
+
+
+def test_posteriors_of_a_folder(tmp_path, monkeypatch):
+    name = made_up_folder(tmp_path)
+    monkeypatch.setattr(vbmc_posteriors, "QUICK", (name,))
+    found = table(vbmc_posteriors.experiment, Resources(posteriors=tmp_path))
+    assert len(shown(vbmc_posteriors.experiment, found)["ends"]) == 2
+    with_gradients = found[found["method"] == vbmc_runs.GRADIENTS].iloc[0]
+    # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters
+    assert abs(with_gradients["error"]) < 0.3
+    assert with_gradients["mmtv"] < 0.15
+
+
+def test_the_box_of_a_seed_holds_the_mean(tmp_path):
+    reference = load_reference(tmp_path, made_up_folder(tmp_path))
+    for seed in range(5):
+        box = vbmc_posteriors.box(reference, seed)
+        assert (box["plausible_lower"] < reference.mean).all()
+        assert (box["plausible_upper"] > reference.mean).all()
+
+
+def test_posteriors_need_a_folder():
+    with pytest.raises(ValueError, match="--posteriors DIR"):
+        vbmc_posteriors.experiment.checked_cases(True, Resources())
