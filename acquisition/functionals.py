@@ -1,11 +1,12 @@
-"""Nodes that tell most about several linear functionals of a Gaussian process at once.
+"""Candidates that tell most about several linear functionals of a Gaussian process at once.
 
-With c_j the vector of covariances of f(x_j) with F functionals given what is known, and v_j the variance of
-f(x_j), observing f(x_j) takes |c_j|^2 / v_j off the sum of the functionals' variances. Variances need
-no observation, so each further node is chosen given the ones before it (sequential Bayesian quadrature,
-Huszar & Duvenaud 2012, with more than one integral). With the candidates themselves as functionals
-it is the sum of their variances that falls. A candidate that shows a block of B numbers at once, such as a
-gradient, takes off tr(c_j^T V_j^-1 c_j).
+With c_j the covariances of f(x_j) with F functionals given what is known, and v_j the variance of f(x_j),
+observing f(x_j) lowers the sum of the functionals' variances by |c_j|^2 / v_j. Each further candidate is
+chosen given the ones before it (sequential Bayesian quadrature, Huszar and Duvenaud 2012, with more than one
+integral), by :mod:`acquisition.conditioned`. With the candidates themselves as functionals it is the sum of
+their variances that falls. A candidate that shows a block of B numbers at once, such as a gradient, lowers it
+by tr(c_j^T V_j^-1 c_j), with V_j (B, B) their covariance; conditioning on a block is conditioning on its
+numbers one after the other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from acquisition.conditioned import Conditioned, greedy, variance_reduction
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,48 +40,40 @@ class Candidates:
 
 
 def most_informative(candidates: Candidates, n: int, noise: float) -> list[int]:
-    """Return the indices of n <= C candidates, greedily; O(n C B (C B + F)).
+    """Return the indices of n <= C candidates, greedily; O(n C B (n B + F)) beside the columns.
 
     ``noise`` is the variance of an observation, in units of f's. With B = 1 no more than n - 1 columns of the
     candidates' covariances are asked for.
     """
-    if candidates.block > 1:
-        return _most_informative_blocks(candidates, n, noise)
-    chosen: list[int] = []
-    shared, variance, columns = candidates.shared, candidates.variances, list[np.ndarray]()
-    for _ in range(n):
-        noisy = np.maximum(variance, 0.0) + noise
-        gains = np.einsum("cf,cf->c", shared, shared) / noisy
-        for index in chosen:
-            gains[index] = -1.0
-        best = int(gains.argmax())
-        chosen.append(best)
-        if len(chosen) == n:
-            break
-        column = candidates.columns(best)
-        for before in columns:
-            column = column - before[best] * before
-        shared = shared - (column / noisy[best])[:, None] * shared[best]
-        column = column / np.sqrt(noisy[best])
-        variance = variance - column * column
-        columns.append(column)
-    return chosen
+    noises = np.full(len(candidates.variances), noise)
+    state = Conditioned(candidates.columns, candidates.variances, noises, candidates.shared)
+    if candidates.block == 1:
+        return greedy(state, n, variance_reduction)
+    return _blocks(state, _own(candidates), n, noise)
 
 
-def _most_informative_blocks(candidates: Candidates, n: int, noise: float) -> list[int]:
-    """`most_informative` for B > 1: divisions by a variance become solves with a (B, B) matrix."""
-    shared, residual, block = candidates.shared, candidates.columns(slice(None)), candidates.block
-    count, chosen = len(shared) // block, list[int]()
+def _own(candidates: Candidates) -> np.ndarray:
+    """Covariances within each block, (C, B, B)."""
+    block = candidates.block
+    count = len(candidates.variances) // block
     every = np.arange(count)
+    whole = candidates.columns(slice(None)).reshape(count, block, count, block)
+    return np.asarray(whole[every, :, every, :])
+
+
+def _blocks(state: Conditioned, own: np.ndarray, n: int, noise: float) -> list[int]:
+    """Choose n blocks; ``own`` are the covariances (C, B, B) within each."""
+    count, block = own.shape[:2]
+    chosen: list[int] = []
     for _ in range(n):
-        own = residual.reshape(count, block, count, block)[every, :, every, :] + noise * np.eye(block)
-        parts = shared.reshape(count, block, -1)
-        gains = np.einsum("cbf,cbf->c", parts, np.linalg.solve(own, parts))
-        gains[chosen] = -1.0
-        best = int(np.argmax(gains))
-        chosen.append(best)
-        rows = slice(best * block, (best + 1) * block)
-        column = np.linalg.solve(own[best], residual[rows]).T
-        shared = shared - column @ shared[rows]
-        residual = residual - column @ residual[rows]
+        assert state.signals is not None  # those of the functionals
+        parts = state.signals.reshape(count, block, -1)
+        gains = np.einsum("cbf,cbf->c", parts, np.linalg.solve(own + noise * np.eye(block), parts))
+        gains[chosen] = -np.inf
+        chosen.append(int(np.argmax(gains)))
+        for number in range(chosen[-1] * block, (chosen[-1] + 1) * block):
+            state = state.given(number)
+            assert state.rows is not None  # one has just been added
+            row = state.rows[-1].reshape(count, block)
+            own = own - row[:, :, None] * row[:, None, :]
     return chosen

@@ -1,15 +1,8 @@
 """Where in a finite pool an acquisition is largest: no search, and no matrix solved twice.
 
-With H = C^-1 k(X, pool) the whitened covariances of the n observations with the N points, seeing
-point j with noise s adds one row to H,
-
-    h = (k(x_j, pool) - H_j^T H) / sqrt(v_j + s),
-
-and takes all moments along in O(N n),
-
-    v <- v - h^2
-    m <- m + h (y - m_j) / sqrt(v_j + s)
-    signals <- signals - h u,      u = signals_j / sqrt(v_j + s).
+With H = C^-1 k(X, pool) the whitened covariances of the n observations with the N points, observing point j
+adds one row to H and changes variances and signals by one rank (:mod:`acquisition.conditioned`); the mean
+changes by the row times (y - m_j) / sqrt(v_j + s), with s the noise variance.
 
 Signals that are relative to the targets' covariance, I in their units, are made relative to what is left
 of it, I - u u^T, whose inverse root is I + ((1 - |u|^2)^(-1/2) - 1) u u^T / |u|^2.
@@ -25,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from acquisition.conditioned import Conditioned
 from acquisition.pointwise.acquisition import Acquisition, checked_points
 from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.floors import at_least
@@ -132,26 +126,32 @@ class Pool:
     def given(self, index: int, y: float | None = None) -> Pool:
         """Return the pool once f has been seen at point ``index``; without ``y``, as expected."""
         xp = namespace(self.points)
-        spread = at_least(self.variance, 0.0)[index] + self.rounding + self.extra[index]
-        root = xp.sqrt(spread)
-        cross = self.kernel(self.points[index : index + 1, :], self.points)[0, :]
-        row = (cross - self.half[:, index] @ self.half) / root
+        before, after = self._conditioned, self._conditioned.given(index)
+        assert after.rows is not None  # one has just been added
+        row, root = after.rows[-1, :], xp.sqrt(before.predictive_variance[index])
         is_open = self.open.copy()
         is_open[index] = False
-        signals = self.signals
-        if signals is not None:
-            told = signals[index, :] / root
-            signals = signals - row[:, None] * told
-            if isinstance(self.criterion, Informative) and self.criterion.relative:
-                signals = _relative_to_what_is_left(signals, told)
+        signals = after.signals
+        if signals is not None and isinstance(self.criterion, Informative) and self.criterion.relative:
+            signals = _relative_to_what_is_left(signals, before.explained(index))
         return replace(
             self,
-            half=xp.concat([self.half, row[None, :]], axis=0),
+            half=after.rows,
             mean=self.mean if y is None else self.mean + row * ((y - self.mean[index]) / root),
-            variance=self.variance - row**2,
+            variance=after.variance,
             signals=signals,
             open=is_open,
         )
+
+    @property
+    def _conditioned(self) -> Conditioned:
+        """The moments without the mean: an observation is a row of ``half`` like a choice."""
+
+        def column(j: int) -> Array:
+            prior: Array = self.kernel(self.points[j : j + 1, :], self.points)[0, :]
+            return prior
+
+        return Conditioned(column, self.variance, self.extra + self.rounding, self.signals, self.half)
 
     def choose(self, n: int) -> Chosen:
         """Return the best n points, one after the other, each given those before it.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from acquisition.minibatch.pools import Greedy, greedy, require_weighting, weighted
+from acquisition.minibatch.pools import Greedy, greedy_rows, require_weighting, weighted
 from acquisition.minibatch.regression import Coefficients, design
 from acquisition.minibatch.strategy import Selection, require_between
 
@@ -76,7 +76,7 @@ class UpperConfidence(Greedy):
         bonus = None
         if state.norms.known and state.average > 0.0:
             bonus = design(self.features, pool) @ state.norms.table[0] / state.average
-        chosen = pool[greedy(self.features, pool, self.size, self.noise, bonus=bonus, factor=self.beta)]
+        chosen = pool[greedy_rows(self.features, pool, self.size, self.noise, bonus=bonus, factor=self.beta)]
         return weighted(self.features, chosen, self.weights, self.noise), state
 
     def estimate(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.conditioned import Conditioned, greedy, variance_reduction
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.quadrature_weights import quadrature_weights
@@ -30,6 +31,9 @@ from acquisition.minibatch.strategy import (
     require_between,
 )
 from acquisition.minibatch.uniform import UniformState
+
+_LEAST_NOISE = 1e-10
+"""Noise variance as a share of the largest k(x, x), below which rounding decides."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class SequentialBQ(Greedy):
         """The next mini-batch."""
         pool = self._pool(state.n, rng)
         signal = self.features.kernel_mean(pool)
-        chosen = pool[greedy(self.features, pool, self.size, self.noise, signal)]
+        chosen = pool[greedy_rows(self.features, pool, self.size, self.noise, signal)]
         weights = quadrature_weights(self.features, chosen, "plain", self.noise)
         return Selection(chosen, weights), state
 
@@ -131,7 +135,7 @@ class MaxVariance(Greedy):
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
         """The next mini-batch."""
         pool = self._pool(state.n, rng)
-        chosen = pool[greedy(self.features, pool, self.size, self.noise)]
+        chosen = pool[greedy_rows(self.features, pool, self.size, self.noise)]
         return weighted(self.features, chosen, self.weights, self.noise), state
 
 
@@ -148,7 +152,7 @@ def weighted(features: Features, chosen: np.ndarray, weights: str, noise: float)
     return Selection(chosen, quadrature_weights(features, chosen, "plain", noise))
 
 
-def greedy(
+def greedy_rows(
     features: Features,
     pool: np.ndarray,
     size: int,
@@ -157,7 +161,7 @@ def greedy(
     bonus: np.ndarray | None = None,
     factor: float = 1.0,
 ) -> list[int]:
-    """Places in ``pool`` of ``size`` rows, one by one, by a Cholesky factorisation as it grows.
+    """Places in ``pool`` of ``size`` rows, each the best given those before it.
 
     Parameters
     ----------
@@ -169,26 +173,19 @@ def greedy(
     bonus : what is added to ``factor`` times the standard deviation left, where there is no signal
     factor : see ``bonus``
     """
-    phi = features.phi[pool].astype(np.float64, copy=False)
-    variance = features.residual[pool] + np.einsum("nm,nm->n", phi, phi) + noise
-    least = 1e-10 * variance.max()
-    columns = np.empty((size, len(pool)))
-    left = None if signal is None else signal.copy()
-    drawn: list[int] = []
-    for t in range(size):
-        held = np.maximum(variance, least)
-        if left is not None:
-            score = left**2 / held
-        else:
-            score = factor * np.sqrt(held) + (0.0 if bonus is None else bonus)
-        score[drawn] = -np.inf
-        i = int(np.argmax(score))
-        column = phi @ phi[i] - columns[:t, i] @ columns[:t]
-        column[i] += features.residual[pool[i]] + noise
-        column /= np.sqrt(held[i])
-        columns[t] = column
-        variance = variance - column**2
-        if left is not None:
-            left = left - column * (left[i] / np.sqrt(held[i]))
-        drawn.append(i)
-    return drawn
+    phi, residual = features.phi[pool].astype(np.float64, copy=False), features.residual[pool]
+    variance = residual + np.einsum("nm,nm->n", phi, phi)
+
+    def column(i: int) -> np.ndarray:
+        covariances: np.ndarray = phi @ phi[i]
+        covariances[i] += residual[i]
+        return covariances
+
+    def uncertainty(state: Conditioned) -> np.ndarray:
+        deviations: np.ndarray = factor * np.sqrt(state.predictive_variance)
+        return deviations if bonus is None else deviations + bonus
+
+    noises = np.full(len(pool), max(noise, _LEAST_NOISE * float(variance.max())))
+    signals = None if signal is None else signal[:, None]
+    state = Conditioned(column, variance, noises, signals)
+    return greedy(state, size, uncertainty if signal is None else variance_reduction)

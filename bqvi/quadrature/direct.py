@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.quadrature.nodes import greedy
+from bqvi.quadrature.nodes import by_variance
 from bqvi.quadrature.surrogate import Data, Surrogate
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Direct:
 
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return the candidates that reduce the integral's variance most."""
-        return greedy(member, candidates, count, given)
+        return by_variance(member, candidates, count, given)
 
 
 def _spread(values: Any, shared: bool) -> Any:

@@ -1,15 +1,9 @@
 """Where to evaluate next.
 
 By default nodes are taken greedily from a pool of candidates so that the variance of the integral
-falls most (thesis Eq. 7.17): with v and r the posterior variance of f at a candidate and its posterior
-covariance with the integral, the next node maximises r^2 / (v + tau). Conditioning on it changes both
-by one rank,
-
-    g(x) = cov(f(x), f(x*)) / sqrt(v* + tau),   v -> v - g^2,   r -> r - g g_Z,
-
-so that k nodes from M candidates cost O(n^2 M + k n M), less than one fit. The pool lies where the
-measure has its mass and somewhat beyond, where a smooth integrand is pinned down by its tails; a finite
-measure is its own pool.
+falls most (thesis Eq. 7.17), by :mod:`acquisition.conditioned`: k nodes from M candidates cost
+O(n^2 M + k n M), less than one fit. The pool lies where the measure has its mass and somewhat beyond, where a
+smooth integrand is pinned down by its tails; a finite measure is its own pool.
 
 Any criterion of :mod:`acquisition.pointwise` may be used instead: it is maximised over a continuous
 domain by its gradient, one node after the other, each conditioned on the surrogate's own mean there
@@ -19,11 +13,11 @@ until it is evaluated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from acquisition.conditioned import Conditioned, greedy, variance_reduction
 from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
@@ -64,88 +58,49 @@ def _left(measure: Empirical, taken: Any, seed: int) -> Any:
     return left.reshape(-1, measure.dimension)
 
 
-@dataclass(eq=False)
-class Reduction:
-    """Posterior moments of f at M candidates, conditioned on one chosen candidate after the other.
+def whitened_cross(surrogate: Surrogate, v: Any) -> Any:
+    """Return C^-1 k(X, v), (n, M), for v (M, D) in the chart; C C^T is the data's covariance."""
+    return surrogate.profile.factor.solve(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
 
-    Attributes
+
+def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: Any) -> Conditioned:
+    """Return the posterior moments at v (M, D) in the chart, for unit scale, with a functional of interest.
+
+    Parameters
     ----------
-    mean, variance, signal : (M,); the variance and the signal for unit scale.
-    scale : of the kernel. noise : tau, (M,), and no less than rounding leaves of a variance.
+    half : the whitened covariances of the data with f(v), (n, M).
+    cross : prior covariances of f(v) with the functional, (M,).
+    with_data : those of the data with it, (n,).
     """
-
-    mean: Any
-    variance: Any
-    signal: Any
-    scale: float
-    noise: Any
-    half: Any
-    columns: Callable[[int], Any]
-    rows: list[Any]
-    open: Any
-
-    @staticmethod
-    def of(surrogate: Surrogate, v: Any, cross: Any, with_data: Any) -> Reduction:
-        """Return the moments at v (M, D) in the chart.
-
-        Parameters
-        ----------
-        cross : prior covariances of f(v) with the functional of interest, (M,).
-        with_data : those of the data with it, (n,).
-        """
-        kernel, found = surrogate.kernel, surrogate.profile
-        half = found.factor.solve(covariance(kernel, surrogate.view.observed, Values(v)))
-        signal = cross - half.T @ found.factor.solve(with_data)
-        prior = kernel.diagonal(v)
-        variance = prior - np.einsum("nm,nm->m", half, half)
-        return Reduction(
-            mean=half.T @ found.residual[:, 0],
-            variance=variance,
-            signal=signal,
-            scale=float(found.scales[0]),
-            noise=np.maximum(surrogate.tau, _LEAST_NOISE * prior),
-            half=half,
-            columns=lambda j: kernel(v[j : j + 1], v)[0],
-            rows=[],
-            open=np.ones(len(v), dtype=bool),
-        )
-
-    def scores(self) -> Any:
-        """Return by how much each candidate would reduce the functional's variance, (M,)."""
-        return self.signal**2 / (np.maximum(self.variance, 0.0) + self.noise)
-
-    def take(self, scores: Any) -> int:
-        """Condition on the candidate with the best score among those not taken; return its index."""
-        best = int(np.argmax(np.where(self.open, scores, -1.0)))
-        self.condition(best)
-        return best
-
-    def condition(self, best: int) -> None:
-        """Condition on the candidate of this index."""
-        self.open[best] = False
-        total = np.sqrt(max(float(self.variance[best]), 0.0) + self.noise[best])
-        row = self.columns(best) - self.half[:, best] @ self.half
-        for earlier in self.rows:
-            row = row - earlier[best] * earlier
-        # cov(f, f*)^2 <= var f var f*: beyond that are rounding errors, which would grow from node to node
-        bound = np.sqrt(np.maximum(self.variance, 0.0))
-        row = np.minimum(np.maximum(row / total, -bound), bound)
-        self.rows.append(row)
-        self.signal = self.signal - self.signal[best] / total * row
-        self.variance = self.variance - row**2
+    kernel = surrogate.kernel
+    prior = kernel.diagonal(v)
+    return Conditioned(
+        columns=lambda j: kernel(v[j : j + 1], v)[0] - half[:, j] @ half,
+        variance=prior - np.einsum("nm,nm->m", half, half),
+        noise=np.maximum(surrogate.tau, _LEAST_NOISE * prior),
+        signals=(cross - half.T @ surrogate.profile.factor.solve(with_data))[:, None],
+    )
 
 
-def greedy(surrogate: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
+def among(
+    state: Conditioned, count: int, given: int, score: Callable[[Conditioned], Any] = variance_reduction
+) -> Any:
+    """Return the indices of ``count`` candidates, the first ``given`` of which will be evaluated anyway."""
+    for index in range(given):
+        state = state.given(index)
+    left = min(count, len(state.variance) - given)
+    return np.array(greedy(state, left, score, closed=range(given)), dtype=int)
+
+
+def by_variance(surrogate: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
     """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most.
 
     The first ``given`` of the candidates will be evaluated anyway.
     """
     v = surrogate.chart.forward(candidates)
-    reduction = Reduction.of(surrogate, v, surrogate.embedding().mean(v), surrogate.with_integral())
-    for index in range(given):
-        reduction.condition(index)
-    chosen = [reduction.take(reduction.scores()) for _ in range(min(count, len(v) - given))]
-    return np.array(chosen, dtype=int)
+    half = whitened_cross(surrogate, v)
+    state = conditioned(surrogate, v, half, surrogate.embedding().mean(v), surrogate.with_integral())
+    return among(state, count, given)
 
 
 def by_criterion(surrogate: Surrogate, criterion: Criterion, count: int, seed: int, among: Any = None) -> Any:

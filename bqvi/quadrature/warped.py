@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.quadrature.nodes import Reduction
+from acquisition.conditioned import Conditioned, variance_reduction
+from bqvi.quadrature.nodes import among, conditioned, whitened_cross
 from bqvi.quadrature.products import Products, products, single, square
 from bqvi.quadrature.surrogate import Data, Surrogate
 
@@ -95,14 +96,14 @@ class Warped:
 
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
-        reduction = _linearised(member, candidates)
-        for index in range(given):
-            reduction.condition(index)
-        chosen = []
-        for k in range(min(count, len(candidates) - given)):
-            explore = k % _EXPLORE == _EXPLORE - 1
-            chosen.append(reduction.take(_uncertainty(reduction) if explore else reduction.scores()))
-        return np.array(chosen, dtype=int)
+        state, mean = _linearised(member, candidates)
+        scale = float(member.profile.scales[0])
+
+        def score(state: Conditioned) -> Any:
+            explore = (state.count - given) % _EXPLORE == _EXPLORE - 1
+            return _uncertainty(scale * state.variance, mean) if explore else variance_reduction(state)
+
+        return among(state, count, given, score)
 
 
 def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
@@ -118,17 +119,18 @@ def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
     return mean, 0.5 * max(variance, 0.0)
 
 
-def _linearised(member: Surrogate, candidates: Any) -> Reduction:
-    """Greedy reduction for the functional pi[m g], whose prior covariance with g(x) is Q_x w."""
+def _linearised(member: Surrogate, candidates: Any) -> tuple[Conditioned, Any]:
+    """The candidates for pi[m g], whose prior covariance with g(x) is Q_x w, and m there, (M,)."""
     found = member.profile
     v = member.chart.forward(candidates)
     w = found.weights[:, 0]
     data, lengths, measure = member.view.observed.x, np.exp(member.theta[:-1]), member.chart.measure
     cross, with_data = (single(lengths, measure, at, data) @ w for at in (v, data))
-    return Reduction.of(member, v, cross, with_data)
+    half = whitened_cross(member, v)
+    return conditioned(member, v, half, cross, with_data), half.T @ found.residual[:, 0]
 
 
-def _uncertainty(reduction: Reduction) -> Any:
+def _uncertainty(variance: Any, mean: Any) -> Any:
     """C^2/2 + m^2 C under the measure, which candidates follow already, (M,)."""
-    variance = np.maximum(reduction.variance, 0.0) * reduction.scale
-    return variance * (variance / 2 + reduction.mean**2)
+    variance = np.maximum(variance, 0.0)
+    return variance * (variance / 2 + mean**2)

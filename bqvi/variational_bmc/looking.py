@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.conditioned import Conditioned
 from acquisition.pointwise.quantile_range import InterquantileRange
 from bqvi.variational_bmc.correction import Correction, resampled
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -44,7 +45,7 @@ class SieveMoments:
     log_density: Vector
     variance: Vector
     predictive_variance: Vector
-    signals: Vector
+    signals: Vector | None
 
 
 def look(
@@ -78,7 +79,7 @@ def look(
     candidates = _candidates(share, allowed, rng)
     u, half = found.u[candidates], found.half[:, candidates]
     mean, log_q = found.mean[candidates], found.log_q[candidates]
-    variance, left = found.variance[candidates].copy(), found.variance[targets].copy()
+    variance, left = found.variance[candidates], found.variance[targets]
     if first is not None:
         own = surrogate.half(first[None])
         u, half = np.concatenate([u, first[None]]), np.concatenate([half, own], axis=1)
@@ -86,19 +87,17 @@ def look(
     signals = surrogate.covariance(u, found.u[targets], half, found.half[:, targets])
     base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
     between = surrogate.covariance(u, u, half, half)
+    noises = np.full(len(u), noise + surrogate.rounding)
+    state = Conditioned(lambda j: between[:, j], variance, noises, signals)
     chosen: list[int] = []
     for _ in range(count):
-        moments = SieveMoments(mean, log_q, variance, variance + noise + surrogate.rounding, signals)
+        moments = SieveMoments(mean, log_q, state.variance, state.predictive_variance, state.signals)
         scores = InterquantileRange(None, left, base).score(moments)
         scores[chosen] = -np.inf
         best = len(u) - 1 if first is not None and not chosen else int(np.argmax(scores))
         chosen.append(best)
-        scale = moments.predictive_variance[best]
-        along, across = between[:, best] / scale, signals[best].copy()
-        left = np.maximum(left - across**2 / scale, 1e-12)
-        variance = np.maximum(variance - between[:, best] * along, surrogate.rounding)
-        signals = signals - np.outer(along, across)
-        between = between - np.outer(along, between[best])
+        left = np.maximum(left - state.explained(best) ** 2, 1e-12)
+        state = state.given(best)
     found_points: Vector = u[chosen]
     return found_points
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acquisition.conditioned import variance_reduction
 from bqvi.quadrature import expectation
 from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH
-from bqvi.quadrature.nodes import Reduction, greedy
+from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
 from bqvi.quadrature.products import products, square, triple
 from bqvi.quadrature.profile import profile
 from bqvi.quadrature.quasi_monte_carlo import sobol
@@ -177,9 +178,10 @@ def test_reduction_is_the_brute_force_difference_of_variances():
     from gp.embeddings import embed
 
     pair = embed(target, standard(2))
-    reduction = Reduction.of(member, candidates, pair.mean(candidates), pair.mean(member.data.u))
+    half = whitened_cross(member, candidates)
+    state = conditioned(member, candidates, half, pair.mean(candidates), pair.mean(member.data.u))
     before = member.integral()[1][0, 0]
-    scores = reduction.scores()
+    scores = variance_reduction(state)
     for i, x in enumerate(candidates):
         u = np.vstack([member.data.u, x])
         grown = surrogate(
@@ -192,7 +194,7 @@ def test_reduction_is_the_brute_force_difference_of_variances():
 def test_greedy_takes_the_best_candidate_each_time():
     member = a_surrogate(centred=False)
     candidates = np.random.default_rng(2).standard_normal((20, 2))
-    chosen = greedy(member, candidates, 4)
+    chosen = by_variance(member, candidates, 4)
     u = member.data.u
     for k in range(4):
         left = [i for i in range(20) if i not in chosen[:k]]

@@ -1,0 +1,95 @@
+"""Greedy choice by rank-one updates: the joint Gaussian's conditional moments, and exhaustive choices."""
+
+import numpy as np
+import pytest
+import torch
+
+from acquisition.conditioned import Conditioned, greedy, variance_reduction
+from acquisition.functionals import Candidates, most_informative
+
+N, F = 12, 3
+
+
+def joint(seed):
+    """A covariance of N candidates and F quantities, (N + F, N + F)."""
+    root = np.random.default_rng(seed).standard_normal((N + F, N + F))
+    return root @ root.T
+
+
+def state_of(covariance, noise):
+    own = covariance[:N, :N]
+    return Conditioned(lambda j: own[:, j], np.diag(own).copy(), noise, covariance[:N, N:])
+
+
+def conditional(covariance, chosen, noise):
+    """Covariance of everything given noisy observations of the chosen candidates, by one solve."""
+    cross = covariance[:, chosen]
+    seen = covariance[np.ix_(chosen, chosen)] + np.diag(noise[chosen])
+    return covariance - cross @ np.linalg.solve(seen, cross.T)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_moments_after_choices_are_those_of_the_conditional_gaussian(seed):
+    covariance, noise = joint(seed), np.linspace(0.1, 1.0, N)
+    state, chosen = state_of(covariance, noise), [7, 2, 9, 4]
+    for index in chosen:
+        state = state.given(index)
+    exact = conditional(covariance, chosen, noise)
+    # eps times the condition of the (N + F) covariance, about 1e4
+    np.testing.assert_allclose(state.variance, np.diag(exact)[:N], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(state.signals, exact[:N, N:], rtol=1e-9, atol=1e-10)
+    assert state.count == len(chosen)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_choice_takes_most_off_the_variances_of_interest(seed):
+    covariance, noise = joint(seed), np.full(N, 0.3)
+    chosen = greedy(state_of(covariance, noise), 5, variance_reduction, closed=[3])
+    before: list[int] = []
+    for choice in chosen:
+        left = [
+            np.trace(conditional(covariance, [*before, j], noise)[N:, N:])
+            if j not in before and j != 3
+            else np.inf
+            for j in range(N)
+        ]
+        assert choice == int(np.argmin(left))
+        before.append(choice)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_blocks_take_most_off_together(seed):
+    covariance, block = joint(seed), 3
+    candidates = Candidates.of(covariance[:N, N:], covariance[:N, :N], block)
+    before: list[int] = []
+    noise = np.full(N, 0.3)
+    for choice in most_informative(candidates, 3, 0.3):
+        numbers = [[*before, *range(j * block, (j + 1) * block)] for j in range(N // block)]
+        left = [
+            np.trace(conditional(covariance, all_of, noise)[N:, N:])
+            if len(set(all_of)) == len(all_of)
+            else np.inf
+            for all_of in numbers
+        ]
+        assert choice == int(np.argmin(left))
+        before = numbers[choice]
+
+
+def test_rounding_does_not_grow_where_candidates_coincide():
+    points = np.repeat(np.linspace(0.0, 1.0, 4), 3)
+    covariance = np.exp(-0.5 * np.subtract.outer(points, points) ** 2)
+    state = Conditioned(lambda j: covariance[:, j], np.ones(N), np.full(N, 1e-12), np.ones((N, 1)))
+    for index in range(N):
+        state = state.given(index)
+        assert np.all(np.isfinite(state.variance))
+    assert np.all(state.variance > -1e-9)  # 12 updates, each of relative rounding 1e-16 / sqrt(1e-12)
+
+
+def test_torch_gives_the_same_numbers():
+    covariance, noise = joint(0), np.full(N, 0.3)
+    tensor = torch.tensor(covariance)
+    state = Conditioned(
+        lambda j: tensor[:N, j], tensor.diagonal()[:N].clone(), torch.tensor(noise), tensor[:N, N:]
+    )
+    with_torch = greedy(state, 5, variance_reduction)
+    assert with_torch == greedy(state_of(covariance, noise), 5, variance_reduction)
