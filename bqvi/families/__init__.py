@@ -4,8 +4,12 @@ from bqvi.families.categorical import Categorical
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.dirichlet import Dirichlet
 from bqvi.families.family import ExponentialFamily
+from bqvi.families.flat import Flat
+from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
 from bqvi.families.gaussian_mixture import GaussianMixture
+from bqvi.families.normal_inverse_gamma import NormalInverseGamma
+from bqvi.families.normal_inverse_wishart import NormalInverseWishart
 from bqvi.families.point_mass import PointMass
 from bqvi.families.product import Product
 
@@ -14,8 +18,12 @@ __all__ = [
     "DiagonalGaussian",
     "Dirichlet",
     "ExponentialFamily",
+    "Flat",
+    "Gamma",
     "Gaussian",
     "GaussianMixture",
+    "NormalInverseGamma",
+    "NormalInverseWishart",
     "PointMass",
     "Product",
 ]

@@ -19,7 +19,7 @@ import numpy as np
 
 from bqvi.arrays import Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
 from bqvi.checks import require_positive
-from bqvi.families.gamma import rsample_log_gamma
+from bqvi.families.log_gamma import rsample_log_gamma
 from gp.arrays import Array
 
 

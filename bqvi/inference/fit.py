@@ -24,6 +24,7 @@ from bqvi.inference.methods import defaults_for, method_named
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Metrics, Recorder, Row, Trace, require_metrics
+from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 
 
@@ -173,6 +174,7 @@ def fit(
     require_seed("seed", seed)
     require_metrics(metrics or {})
     named = method_named(method) if isinstance(method, str) else None
+    model = settled(model, data)
     check_model(model, method, family)
     data = model.check(data)
     problem = problem_of(model, data, method, named, minibatch, schedule, geometry, samples)

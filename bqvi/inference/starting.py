@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from bqvi.checks import require_one_of
-from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, PointMass, Product
+from bqvi.families import (
+    DiagonalGaussian,
+    ExponentialFamily,
+    Flat,
+    Gaussian,
+    GaussianMixture,
+    PointMass,
+    Product,
+)
 from bqvi.inference.loop import Problem
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.starts import STARTS
@@ -32,12 +40,24 @@ def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.ran
         _check_structure(problem, q, model.initial(data, "random", np.random.default_rng(0)))
     if isinstance(q, GaussianMixture):
         _check_mixture(problem, family)
+    _check_flat(model, q, family)
     if family == "point":
         _check_score(problem, "family is 'point'")
         _check_mode(problem)
     elif _has_point(q):
         _check_score(problem, "start_from has a PointMass")
     return _in_family(q, family)
+
+
+def _check_flat(model: Any, q: Any, family: str) -> None:
+    """Only a point mass has a bound under a flat prior."""
+    prior = getattr(model, "prior", None)
+    factors = prior.factors.values() if isinstance(prior, Product) else [prior]
+    if any(isinstance(factor, Flat) for factor in factors) and family != "point" and not _has_point(q):
+        raise ValueError(
+            f"family is {family!r}, but the model's prior is flat, which has no normaliser; use "
+            "family='point' (maximum likelihood), or give a proper prior"
+        )
 
 
 def _check_mixture(problem: Problem, family: str) -> None:

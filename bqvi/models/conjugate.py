@@ -117,6 +117,11 @@ class ConjugateModel(Protocol):
         """ln p(X | theta) at a point theta, local variables summed out."""
 
 
+def settled(model: Any, data: Data) -> Any:
+    """``model`` with what its prior takes from ``data``, if it takes anything (``model.for_data``)."""
+    return model.for_data(data) if hasattr(model, "for_data") and not isinstance(model, type) else model
+
+
 def is_conjugate(model: object) -> bool:
     """Whether ``model`` states a local step; for loops, where asking the whole protocol takes too long."""
     return hasattr(model, "local_step") and hasattr(model, "log_base_measure")

@@ -1,24 +1,26 @@
 """The one pass over the data that every mixture shares.
 
 For components in an exponential family the expected log joint of a datum and a component is affine in
-a statistic of the datum (here the datum itself),
+a statistic T of the datum (the datum itself, or its `Lift`: products of its columns, for a Gaussian),
 
-    rho_nk = <x_n, W_k> + b_k,      r_n = softmax(rho_n)                     (thesis Eqs 3.12, 3.23)
+    rho_nk = <T(x_n), W_k> + b_k,      r_n = softmax(rho_n)                  (thesis Eqs 3.12, 3.23)
 
 so the local step is two matrix products around a softmax:
 
-    N_k = sum_n w_n r_nk,   sum_n w_n r_nk x_n,   sum_n w_n logsumexp_k(rho_nk).
+    N_k = sum_n w_n r_nk,   sum_n w_n r_nk T(x_n),   sum_n w_n logsumexp_k(rho_nk).
 
 The dense pass works through blocks of rows that stay in the processor's cache, data on the last axis so
 that what is done to each component or column is vectorised over them. The softmax is never normalised:
-1 / sum exp is moved to the columns of x, which are fewer numbers. Sums over blocks are in float64; inside a
-block the arithmetic has the precision of the data. Memory beyond the data is a few blocks, whatever N.
+1 / sum exp is moved to the columns of T(x) where they are fewer numbers. Sums over blocks are in float64;
+inside a block the arithmetic has the precision of the data. Memory beyond the data is a few blocks, whatever
+N.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.special
@@ -33,16 +35,32 @@ SMALLEST = {"float32": -80.0, "float64": -700.0}
 and a responsibility that small changes no sum."""
 
 
+LARGE_PASS = 1 << 21
+"""Exponentials in one pass from which torch is imported for them: its exp takes a third of NumPy's time on
+processors without AVX-512, and importing it takes seconds, once."""
+
+
+class Lift(Protocol):
+    """T(x): more columns made of those of the data."""
+
+    @property
+    def size(self) -> int:
+        """P, the number of columns of T(x)."""
+
+    def fill(self, columns: Any, out: Any) -> None:
+        """Write T of ``columns`` (D, n) to ``out`` (P, n), NumPy or torch."""
+
+
 @dataclass(frozen=True)
 class Affine:
-    """rho_nk = <x_n - shift, slope_k + tilt> + offset_k + level.
+    """rho_nk = <T(x_n - shift), slope_k + tilt> + offset_k + level.
 
     What all components share (tilt, level) changes no responsibility; it is added to the sums, where it
     costs no digits.
     """
 
     slope: np.ndarray
-    """W, (K, D)."""
+    """W, (K, P); P = D without a lift."""
     offset: np.ndarray
     """b, (K,)."""
     shift: np.ndarray | None = None
@@ -51,6 +69,8 @@ class Affine:
     tilt: np.ndarray | None = None
     """(D,)."""
     level: float = 0.0
+    lift: Lift | None = None
+    """T; None for the datum itself. With a lift there is no tilt."""
 
     def common(self, total: np.ndarray, count: float) -> float:
         """What is shared, summed over data whose sum of x - shift is ``total`` and number ``count``."""
@@ -60,8 +80,17 @@ class Affine:
         """rho, (N, K)."""
         shifted = x if self.shift is None else x - self.shift
         shared = 0.0 if self.tilt is None else (shifted @ self.tilt)[:, None] + self.level
-        table: np.ndarray = shifted @ self.slope.T + self.offset + shared
+        table: np.ndarray = lifted(shifted, self.lift) @ self.slope.T + self.offset + shared
         return table
+
+
+def lifted(x: np.ndarray, lift: Lift | None) -> np.ndarray:
+    """T(x), (N, P), of rows ``x`` (N, D)."""
+    if lift is None:
+        return x
+    out = np.empty((lift.size, len(x)), x.dtype if x.dtype.kind == "f" else float)
+    lift.fill(x.T, out)
+    return out.T
 
 
 @dataclass(frozen=True)
@@ -71,11 +100,12 @@ class MixtureSums:
     counts: np.ndarray
     """N_k, (K,)."""
     sums: np.ndarray
-    """sum_n w_n r_nk (x_n - shift), (K, D)."""
+    """sum_n w_n r_nk T(x_n - shift), (K, P)."""
     log_normaliser: float
     """sum_n w_n logsumexp_k rho_nk."""
     total: np.ndarray
-    """sum_n w_n (x_n - shift), (D,): in float64 whatever the data, since ``tilt`` multiplies it."""
+    """sum_n w_n (x_n - shift), (D,), where there is a ``tilt``, which multiplies it: in float64 whatever the
+    data. Zeros elsewhere."""
 
 
 def mixture_pass(x: Data, affine: Affine, weights: Array | None = None) -> MixtureSums:
@@ -117,46 +147,85 @@ def working_dtype(x: Data) -> np.dtype:
 
 def _dense_pass(x: np.ndarray, affine: Affine, weights: Array | None) -> MixtureSums:
     dtype = working_dtype(x)
-    n_components, dimension = affine.slope.shape
-    # the offset rides along as the weight of a column of ones, and that column returns N_k
-    slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
-    floor = dtype.type(SMALLEST[dtype.name])
-    totals = np.zeros((n_components, dimension + 1))
+    block = _Block(affine, dtype, x.shape[1], len(x))
+    n_components, width = affine.slope.shape
+    totals = np.zeros((n_components, width + 1))
     log_normaliser = 0.0
-    total = np.zeros(dimension)
-    size = min(len(x), max(256, BLOCK_ENTRIES // n_components))
-    shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
-    columns_buffer = np.empty((dimension + 1, size), dtype)
-    rho_buffer = np.empty((n_components, size), dtype)
-    for rows in blocks(len(x), n_components):
-        width = rows.stop - rows.start
-        whole = width == size
-        columns = columns_buffer if whole else np.empty((dimension + 1, width), dtype)
-        rho = rho_buffer if whole else np.empty((n_components, width), dtype)
-        if shift is None:
-            columns[:dimension] = x[rows].T
-        else:
-            np.subtract(x[rows].T, shift, out=columns[:dimension], casting="same_kind")
-        columns[dimension] = 1.0
-        np.matmul(slope, columns, out=rho)
+    total = np.zeros(width)
+    for rows in blocks(len(x), max(n_components, width)):
+        columns, rho = block.evaluate(x[rows])
         top = rho.max(axis=0)
         rho -= top
-        np.maximum(rho, floor, out=rho)
-        np.exp(rho, out=rho)
+        np.maximum(rho, block.floor, out=rho)
+        block.exp(rho)
         normaliser = rho.sum(axis=0)
         top += np.log(normaliser)
         if weights is None:
             np.reciprocal(normaliser, out=normaliser)
             log_normaliser += float(top.sum(dtype=np.float64))
-            total += columns[:dimension].sum(axis=1, dtype=np.float64)
+            if affine.tilt is not None:
+                total += columns[:width].sum(axis=1, dtype=np.float64)
         else:
             part = weights[rows]
             np.divide(part, normaliser, out=normaliser, casting="same_kind")
             log_normaliser += float(part @ top)
-            total += columns[:dimension] @ part
-        columns *= normaliser
+            if affine.tilt is not None:
+                total += columns[:width] @ part
+        if width < n_components:
+            columns *= normaliser
+        else:
+            rho *= normaliser
         totals += rho @ columns.T
-    return MixtureSums(totals[:, dimension], totals[:, :dimension], log_normaliser, total)
+    return MixtureSums(totals[:, width], totals[:, :width], log_normaliser, total)
+
+
+class _Block:
+    """Buffers of one block of rows, and what fills them."""
+
+    def __init__(self, affine: Affine, dtype: np.dtype, dimension: int, n: int) -> None:
+        n_components, width = affine.slope.shape
+        # the offset rides along as the weight of a column of ones, and that column returns N_k
+        self.slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
+        self.shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
+        self.lift = affine.lift
+        self.floor = dtype.type(SMALLEST[dtype.name])
+        self.exp = _exp_in_place if n * n_components >= LARGE_PASS else _numpy_exp_in_place
+        size = min(n, max(256, BLOCK_ENTRIES // max(n_components, width)))
+        self.columns = np.empty((width + 1, size), dtype)
+        self.rho = np.empty((n_components, size), dtype)
+        self.shifted = None if affine.lift is None else np.empty((dimension, size), dtype)
+
+    def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """T(x - shift) with a column of ones, (P + 1, n), and rho, (K, n); the next overwrites them."""
+        n = len(x)
+        whole = n == self.rho.shape[1]
+        # a part of a buffer is not contiguous, which the products would copy
+        columns = self.columns if whole else np.empty((len(self.columns), n), self.columns.dtype)
+        rho = self.rho if whole else np.empty((len(self.rho), n), self.rho.dtype)
+        shifted = columns[:-1] if self.shifted is None else self.shifted[:, :n]
+        if self.shift is None:
+            shifted[...] = x.T
+        else:
+            np.subtract(x.T, self.shift, out=shifted, casting="same_kind")
+        if self.lift is not None:
+            self.lift.fill(shifted, columns[:-1])
+        columns[-1] = 1.0
+        np.matmul(self.slope, columns, out=rho)
+        return columns, rho
+
+
+def _numpy_exp_in_place(x: np.ndarray) -> None:
+    np.exp(x, out=x)
+
+
+def _exp_in_place(x: np.ndarray) -> None:
+    """By torch, if it is at hand."""
+    if x.dtype == np.float32:  # there NumPy's is as fast
+        np.exp(x, out=x)
+        return
+    import torch
+
+    torch.exp(torch.from_numpy(x), out=torch.from_numpy(x))
 
 
 def _sparse_pass(x: Data, affine: Affine, weights: Array | None) -> MixtureSums:
@@ -178,6 +247,10 @@ def _torch_pass(x: Array, affine: Affine, weights: Array | None) -> MixtureSums:
     """On the tensor's own device, in one piece: the parameters travel, the data do not."""
     slope, offset = x.new_tensor(affine.slope), x.new_tensor(affine.offset)
     shifted = x if affine.shift is None else x - x.new_tensor(affine.shift)
+    if affine.lift is not None:
+        lifted_columns = x.new_empty((affine.lift.size, len(x)))
+        affine.lift.fill(shifted.T, lifted_columns)
+        shifted = lifted_columns.T
     rho = shifted @ slope.T + offset
     log_sums = rho.logsumexp(1)
     r = (rho - log_sums[:, None]).exp_()

@@ -1,10 +1,10 @@
 """The statistics of a mixture datum by datum, for mini-batch strategies that learn from them.
 
-A row's statistics are (r_n1, .., r_nK, r_n1 (x_n - c), .., r_nK (x_n - c)). Their sum over the
+A row's statistics are (r_n1, .., r_nK, r_n1 T(x_n - c), .., r_nK T(x_n - c)). Their sum over the
 data is what the local step gives; an *estimate* of that sum (with negative weights, or a control variate)
 may be a sum that no data have. It is projected onto what data can give, term by term:
 
-    N_k >= 0,  sum_k N_k = N,      N_k min_n (x_n - c) <= sum_n r_nk (x_n - c) <= N_k max_n (x_n - c).
+    N_k >= 0,  sum_k N_k = N,      N_k min_n T(x_n - c) <= sum_n r_nk T(x_n - c) <= N_k max_n T(x_n - c).
 
 Estimates of equal positive weights fulfil this and pass unchanged.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from bqvi.models.conjugate import LocalTerms
 from bqvi.models.data import Data, is_sparse, n_rows
-from bqvi.models.mixture import Affine
+from bqvi.models.mixture import Affine, Lift, blocks, lifted
 from gp.arrays import to_numpy
 
 
@@ -27,20 +27,30 @@ class MixtureLimits:
 
     n: int
     lower: np.ndarray
-    """min_n (x_n - c), (D,)."""
+    """min_n T(x_n - c), (P,)."""
     upper: np.ndarray
 
     @classmethod
-    def of(cls, data: Data, centre: np.ndarray) -> MixtureLimits:
+    def of(cls, data: Data, centre: np.ndarray, lift: Lift | None = None) -> MixtureLimits:
         """Of all the data."""
+        if lift is not None:
+            return cls._of_lifted(data, centre, lift)
         if is_sparse(data):
             lower, upper = data.min(axis=0).toarray().ravel(), data.max(axis=0).toarray().ravel()
         else:
             lower, upper = (to_numpy(edge) for edge in _edges(data))
         return cls(n_rows(data), lower - centre, upper - centre)
 
+    @classmethod
+    def _of_lifted(cls, data: Data, centre: np.ndarray, lift: Lift) -> MixtureLimits:
+        lower, upper = np.full(lift.size, np.inf), np.full(lift.size, -np.inf)
+        for rows in blocks(n_rows(data), lift.size):
+            part = lifted(to_numpy(data[rows]) - centre, lift)
+            lower, upper = np.minimum(lower, part.min(axis=0)), np.maximum(upper, part.max(axis=0))
+        return cls(n_rows(data), lower, upper)
+
     def feasible(self, total: np.ndarray, n_components: int) -> tuple[np.ndarray, np.ndarray]:
-        """Counts (K,) and sums (K, D) that data can give, nearest to ``total``'s."""
+        """Counts (K,) and sums (K, P) that data can give, nearest to ``total``'s."""
         counts = np.maximum(total[:n_components], 0.0)
         # all weights negative: nothing is known of the shares
         counts = (
@@ -57,11 +67,11 @@ def _edges(data: Data) -> tuple[Data, Data]:
 
 
 def mixture_terms(x: np.ndarray, affine: Affine, centre: np.ndarray) -> LocalTerms:
-    """Terms of the rows of ``x`` (S, D): statistics (S, K + K D), bounds logsumexp_k rho_nk."""
+    """Terms of the rows of ``x`` (S, D): statistics (S, K + K P), bounds logsumexp_k rho_nk."""
     rho = affine.rho(x)
     top = rho.max(axis=1)
     r = np.exp(rho - top[:, None])
     sums = r.sum(axis=1)
     r /= sums[:, None]
-    moments = r[:, :, None] * (x - centre)[:, None, :]
+    moments = r[:, :, None] * lifted(x - centre, affine.lift)[:, None, :]
     return LocalTerms(np.concatenate([r, moments.reshape(len(x), -1)], axis=1), top + np.log(sums))

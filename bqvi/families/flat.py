@@ -1,0 +1,50 @@
+"""An improper prior of density 1, for maximum likelihood: only a point mass has a KL to it.
+
+Its natural parameters are those at which a family's density is constant: 1 for a Dirichlet's concentrations
+and a gamma's shape (densities are in pi and in the rate), 0 for all others. With it, `cavi` on point masses
+is the EM algorithm and the ELBO the log likelihood.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bqvi.arrays import Values
+from bqvi.families.dirichlet import Dirichlet
+from bqvi.families.gamma import Gamma
+from gp.arrays import Array
+
+
+class Flat:
+    """Density 1 on the points of ``family``.
+
+    Parameters
+    ----------
+    family : the distribution (or batch) whose structure the points have; its parameters do not matter
+    """
+
+    def __init__(self, family: Any) -> None:
+        self.family = family
+
+    @property
+    def leaf_names(self) -> tuple[str, ...]:
+        """As the family's."""
+        return tuple(self.family.leaf_names)
+
+    @property
+    def natural(self) -> Values:
+        """Natural parameters of the flat density."""
+        zeros = tuple(np.zeros_like(eta) for eta in self.family.natural)
+        if isinstance(self.family, Dirichlet | Gamma):
+            return (zeros[0] + 1.0, *zeros[1:])
+        return zeros
+
+    def from_natural(self, natural: Values) -> Any:
+        """A distribution of the family: what data make of the flat prior."""
+        return self.family.from_natural(natural)
+
+    def log_prob(self, theta: Array) -> Array:
+        """0 at points (L, ...), summed over nothing."""
+        return np.zeros(len(theta))

@@ -1,0 +1,176 @@
+"""A mixture of any components under any weights: what all mixtures of this package are.
+
+    z_n ~ weights (`mixing`),   x_n | z_n = k ~ p(x | theta_k) (`components`),   q(theta) = q(weights) prod_k
+    q(theta_k)
+
+    rho_nk = E ln pi_k + E ln p(x_n | theta_k) - ln h(x_n),   r_n = softmax(rho_n)
+
+    eta_weights* = eta_0 + (N_k),   eta_k* = eta_0 + sum_n r_nk (T(x_n), 1)
+
+    ELBO = sum_n ln sum_k exp rho_nk + sum_n ln h(x_n) - KL(q(theta) || p(theta))
+
+The bound has all its constants: it is below ln p(X), and can be compared over K, components and weights.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.special
+
+from bqvi.checks import require_one_of
+from bqvi.families import Flat, PointMass, Product
+from bqvi.models.components import Components
+from bqvi.models.conjugate import LocalStep, LocalTerms
+from bqvi.models.data import Data, is_sparse, n_rows
+from bqvi.models.mixing import Mixing, expected_weights
+from bqvi.models.mixture import Affine, mixture_pass
+from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
+from bqvi.models.starts import STARTS
+from gp.arrays import Array, to_numpy
+
+
+class Mixture:
+    """A mixture model.
+
+    Parameters
+    ----------
+    mixing : the weights: `DirichletWeights`, `UniformWeights` or `Sticks`
+    components : such as `GaussianComponents`, or a user's `ConjugateComponents`
+
+    Raises
+    ------
+    ValueError
+        Weights and components that do not go together.
+    """
+
+    def __init__(self, mixing: Mixing, components: Components) -> None:
+        self.mixing = mixing
+        self.components = components
+
+    @property
+    def n_components(self) -> int:
+        """K; T of a Dirichlet process."""
+        return self.mixing.n_components
+
+    def for_data(self, data: Data) -> Self:
+        """The same model, with what its prior takes from ``data`` settled; `fit` asks for it."""
+        settled = self.components.for_data(self.components.check(data))
+        if settled is self.components:
+            return self
+        other = copy.copy(self)
+        other.__dict__.pop("prior", None)
+        other.components = settled
+        return other
+
+    @cached_property
+    def prior(self) -> Product:
+        """p(theta): the weights' factor, if they have one, and the components'."""
+        components = self.components.prior(self.n_components)
+        weights = self.mixing.prior
+        if weights is None:
+            return Product({self.components.name: components})
+        if isinstance(components, Flat):
+            weights = Flat(weights)
+        return Product({self.mixing.name: weights, self.components.name: components})
+
+    def check(self, data: Data) -> Data:
+        """``data`` as the components take them."""
+        return self.components.check(data)
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """q(theta) of the components' start, with equal weights."""
+        require_one_of("start", how, STARTS)
+        components = self.components.start(data, self.n_components, how, rng)
+        weights = self.mixing.start(np.full(self.n_components, n_rows(data) / self.n_components))
+        factors = {} if weights is None else {self.mixing.name: weights}
+        return Product({**factors, self.components.name: components})
+
+    def _weights(self, q: Product) -> Any:
+        return q.factors.get(self.mixing.name)
+
+    def expected_affine(self, q: Product) -> Affine:
+        """rho_nk under q, as a function of x_n; with a last column for the tail, if that is tied."""
+        log_weights = self.mixing.log_weights(self._weights(q))
+        return self.components.affine(self._with_tail(q[self.components.name]), log_weights)
+
+    def _with_tail(self, q: Any) -> Any:
+        """The components' factor, and behind it one as the prior has it, if the tail is tied."""
+        if not self.mixing.tied:
+            return q
+        if isinstance(q, PointMass):
+            raise ValueError("family is 'point' with a tied tail, which is not a point; use tail='truncated'")
+        one = self.components.prior(1)
+        return q.from_natural(
+            tuple(np.concatenate([a, b]) for a, b in zip(q.natural, one.natural, strict=True))
+        )
+
+    def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
+        """Responsibilities of ``rows`` (S, D) and their statistics; see the module's docstring."""
+        affine = self.expected_affine(q)
+        sums = mixture_pass(rows, affine, weights)
+        factor, k = self._weights(q), self.n_components
+        statistics = self.mixing.statistics(factor, sums.counts)
+        found = self.components.statistics(sums.counts[:k], sums.sums[:k], affine.shift)
+        return LocalStep((*statistics, *found), sums.log_normaliser + self.mixing.bound(factor))
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data."""
+        return self.components.representation(data)
+
+    def local_terms(self, q: Product, rows: Data) -> LocalTerms:
+        """(r_nk, r_nk T(x_n - c)) of each row, (S, K + K P), and logsumexp_k rho_nk."""
+        x = to_numpy(rows.toarray() if is_sparse(rows) else rows).astype(float, copy=False)
+        return mixture_terms(x, self.expected_affine(q), self.components.centre)
+
+    def term_limits(self, data: Data) -> MixtureLimits:
+        """N, and the range of each column of T(x - c)."""
+        return MixtureLimits.of(data, self.components.centre, self.components.lift())
+
+    def local_total(self, total: np.ndarray, bound: float, limits: MixtureLimits) -> LocalStep:
+        """The local step whose terms sum to ``total`` (P,), or the nearest that data can give."""
+        counts, sums = limits.feasible(total, self.n_components + self.mixing.tied)
+        sums = self.components.feasible(counts, sums)
+        k = self.n_components
+        statistics = self.mixing.statistics(None, counts)
+        found = self.components.statistics(counts[:k], sums[:k], self.components.centre)
+        return LocalStep((*statistics, *found), bound)
+
+    def responsibilities(self, q: Product, data: Data) -> np.ndarray:
+        """r, (N, K), or (N, K + 1) with a tied tail (thesis Eq. 3.23, with the softmax it needs)."""
+        rows = data if is_sparse(data) else to_numpy(data)
+        return np.asarray(scipy.special.softmax(self.expected_affine(q).rho(rows), axis=1))
+
+    def log_base_measure(self, data: Data) -> float:
+        """sum_n ln h(x_n)."""
+        return float(self.components.log_base_measure(data).sum())
+
+    def expected_weights(self, q: Product) -> np.ndarray:
+        """E pi, (K,), or (K + 1,) with a tied tail."""
+        return expected_weights(self.mixing, self._weights(q))
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """ln p(X | theta), nats.
+
+        theta has 'weights', pi (K,), and the components' point as ``q.mean`` has it. K need not be the
+        model's, so that the generating mixture can be scored too.
+        """
+        # a weight of zero counts as 1e-300, which changes no sum
+        log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
+        affine = self.components.affine_at(np.asarray(theta[self.components.name]), log_weights)
+        return mixture_pass(data, affine).log_normaliser + self.log_base_measure(data)
+
+    def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
+        """ln p(x_n, z_n = k | theta) - ln h(x_n) for draws of theta, whose weights are ln pi: (L, S, K)."""
+        components = self.components.log_joint(
+            self.prior[self.components.name], theta[self.components.name], rows
+        )
+        if self.mixing.tied:
+            raise ValueError("tail is 'tied', whose components have no draws; use tail='truncated'")
+        if not self.mixing.name:
+            return components - float(np.log(self.n_components))
+        return components + self.mixing.log_weights_at(theta[self.mixing.name])[:, None, :]

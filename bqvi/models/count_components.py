@@ -1,0 +1,118 @@
+"""Multinomial components over counts (notes on stochastic variational inference).
+
+    beta_k ~ Dir(gamma_0),   x_n | z_n = k ~ Mult(beta_k)
+
+    E ln p(x_n | beta_k) - ln h(x_n) = sum_w x_nw E[ln beta_kw],   ln h(x_n) = ln of the multinomial
+    coefficient.
+
+What the data add to the natural parameters: sum_n r_nk x_nw to gamma_kw.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+
+from bqvi.arrays import Values, transpose
+from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
+from bqvi.families import Dirichlet
+from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
+from bqvi.models.mixture import Affine
+from bqvi.models.starts import sample_rows, starting_centres
+from gp.arrays import Array, is_torch, to_numpy
+
+_TINY = 1e-300
+
+
+class Multinomial:
+    """Mult(beta_k) with a Dirichlet prior; data are counts (N, V), dense or SciPy CSR.
+
+    Parameters
+    ----------
+    n_words : V >= 1, size of the vocabulary
+    concentration : gamma_0 > 0, a number or (V,); default 0.1
+    """
+
+    name = "words"
+
+    def __init__(self, n_words: int, concentration: float | np.ndarray = 0.1) -> None:
+        self.n_words = require_integer("n_words", n_words, 1)
+        self.concentration = positive_vector("word_concentration", concentration, self.n_words)
+
+    def for_data(self, data: Data) -> Self:
+        """Nothing is taken from data."""
+        del data
+        return self
+
+    def check(self, data: Data) -> Data:
+        """(N, V) counts: finite and nonnegative (need not be integers); other sparse forms become CSR."""
+        x: Data = scipy.sparse.csr_array(data) if is_sparse(data) else as_numbers("data", data)
+        require_columns("data", x, self.n_words)
+        require_finite("data", x)
+        smallest = x.min()
+        if smallest < 0.0:
+            raise ValueError(f"data has a count of {smallest:g}; counts must be nonnegative")
+        return x
+
+    def prior(self, n_components: int) -> Dirichlet:
+        """prod_k Dir(gamma_0)."""
+        return Dirichlet(np.tile(self.concentration, (n_components, 1)))
+
+    def lift(self) -> None:
+        """The datum itself."""
+
+    @property
+    def centre(self) -> np.ndarray:
+        """0."""
+        return np.zeros(self.n_words)
+
+    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+        """<x, E ln beta_k>."""
+        # at a point mass with a flat prior an unseen word has ln beta = -inf, and 0 of it must count 0
+        return Affine(np.maximum(q.expected_statistics[0], -1e30), log_weights)
+
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+        """Of beta (K, V); a word of probability zero counts as 1e-300 of one: impossible enough."""
+        return Affine(np.log(np.maximum(theta, _TINY)), log_weights)
+
+    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
+        """sum r x."""
+        del counts, shift
+        return (sums,)
+
+    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Any sums in range will do."""
+        del counts
+        return sums
+
+    def log_base_measure(self, data: Data) -> np.ndarray:
+        """The log multinomial coefficients, (N,)."""
+        totals = scipy.special.gammaln(to_numpy(data.sum(1)) + 1.0)
+        if not is_sparse(data):
+            return np.asarray(totals - scipy.special.gammaln(to_numpy(data) + 1.0).sum(1))
+        logs = data.astype(float)
+        logs.data = scipy.special.gammaln(logs.data + 1.0)
+        return np.asarray(totals - logs.sum(1))
+
+    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+        """(L, S, K), of ln beta (L, K, V)."""
+        del prior
+        return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Square roots of counts, whose noise is alike everywhere."""
+        counts = to_numpy(data.toarray() if is_sparse(data) else data)
+        return np.asarray(np.sqrt(counts.astype(float)))
+
+    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Dirichlet:
+        """Centred on the smoothed word frequencies of K documents."""
+        sampled = take(data, sample_rows(n_rows(data), rng))
+        counts = to_numpy(sampled.toarray() if is_sparse(sampled) else sampled).astype(float)
+        smoothed = counts + self.concentration / self.n_words
+        frequencies = smoothed / smoothed.sum(1, keepdims=True)
+        centres = starting_centres(frequencies, n_components, how, rng)
+        words = n_rows(data) / len(counts) * counts.sum() / n_components
+        return Dirichlet(self.concentration + words * centres)

@@ -1,0 +1,234 @@
+"""Gaussian components with unknown means and covariances, of any of the shapes in `covariances`.
+
+    rho_nk = E[ln pi_k] + (E ln|L_k| - s_k - (y_n - m_k)^T L_k (y_n - m_k)) / 2,    ln h(x) = -(D / 2) ln(2
+    pi)
+
+(Attias 2000; "Raise your ELBO", the fully Bayesian Gaussian mixture.) The prior can be given, taken from the
+data, or flat, which with point masses is maximum likelihood by EM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from bqvi.arrays import Values, transpose
+from bqvi.checks import require_above, require_covariance, require_finite, require_positive, require_shape
+from bqvi.families import Flat, PointMass
+from bqvi.families.gaussian import LOG_2PI
+from bqvi.models.components import start_from_clusters
+from bqvi.models.covariances import Covariance, GaussianPrior, Moments
+from bqvi.models.data import Data, as_numbers, n_rows
+from bqvi.models.mixture import Affine, Lift, blocks, lifted, short_mantissa
+from gp.arrays import Array, is_torch, to_numpy
+
+
+@dataclass(frozen=True)
+class EmpiricalPrior:
+    """What a prior that nobody gave takes from the data; it does not depend on K.
+
+    The mean is the data's. A component's covariance is expected to be a part ``spread`` of the data's
+    variances, with as few degrees of freedom as have an expectation, and its mean to be anywhere among the
+    data: the standard deviation of a mean is 1 / sqrt(strength) = 10 of its component's own.
+    """
+
+    strength: float = 0.01
+    spread: float = 0.1
+
+
+EMPIRICAL = EmpiricalPrior()
+
+
+@dataclass(frozen=True)
+class GaussianComponents:
+    """N(mu_k, Sigma_k) with a normal-inverse-Wishart or normal-inverse-gamma prior.
+
+    Parameters
+    ----------
+    covariance : the shape, of `covariances.COVARIANCES`
+    mean, strength, scale, dof : of the prior, see `covariances.GaussianPrior`; what is None is taken from
+    data
+    flat : a flat prior instead, for point masses
+    settled : the prior with nothing left open; made by `for_data`
+    """
+
+    covariance: Covariance
+    mean: np.ndarray | None = None
+    strength: float | None = None
+    scale: np.ndarray | None = None
+    dof: float | None = None
+    flat: bool = False
+    settled: GaussianPrior | None = None
+
+    name = "components"
+
+    def for_data(self, data: Data) -> Self:
+        """With the prior settled: what was not given, from moments of ``data``."""
+        if self.settled is not None:
+            return self
+        mean, variances = _column_moments(data)
+        mean = mean if self.mean is None else np.asarray(self.mean, float)
+        require_shape("prior_mean", mean, variances.shape)
+        require_finite("prior_mean", mean)
+        shape, d = self.covariance, len(mean)
+        dof = shape.dof(d) if self.dof is None else self.dof
+        strength = EMPIRICAL.strength if self.strength is None else self.strength
+        require_above("prior_strength", strength, 0.0)
+        require_above("prior_dof", dof, shape.dof(d) - 3.0)
+        default = shape.scale(EMPIRICAL.spread * variances)
+        scale = self._checked_scale(default)
+        return replace(self, settled=GaussianPrior(mean, strength, scale, dof, short_mantissa(mean)))
+
+    def _checked_scale(self, default: np.ndarray) -> np.ndarray:
+        if self.scale is None:
+            return default
+        scale = np.asarray(self.scale, float)
+        require_shape("prior_scale", scale, default.shape)
+        if scale.ndim == 2:
+            require_covariance("prior_scale", scale)
+        else:
+            require_positive("prior_scale", scale)
+        return scale
+
+    @property
+    def _prior(self) -> GaussianPrior:
+        if self.settled is None:
+            raise ValueError(
+                "the prior is to be taken from data, of which there are none yet; use "
+                "model.for_data(data), as fit does"
+            )
+        return self.settled
+
+    def check(self, data: Data) -> Data:
+        """(N, D), finite; lists and data frames become arrays, memory maps and tensors stay what they are."""
+        return require_table(data, None if self.settled is None else len(self.settled.mean))
+
+    def prior(self, n_components: int) -> Any:
+        """Of K components."""
+        proper = self.covariance.prior(self._prior, n_components)
+        return Flat(proper) if self.flat else proper
+
+    def lift(self) -> Lift:
+        """T."""
+        return self.covariance.lift(len(self._prior.mean))
+
+    @property
+    def centre(self) -> np.ndarray:
+        """The prior mean, in few digits."""
+        return self._prior.origin
+
+    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+        """Under q, or at the point that q is."""
+        if isinstance(q, PointMass):
+            return self._affine(_finite(self.covariance.moments_at(_family(q), q.mode)), log_weights)
+        return self._affine(self.covariance.moments(q), log_weights)
+
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+        """At a point of the family."""
+        prior = self.covariance.prior(self._prior, len(log_weights))
+        return self._affine(self.covariance.moments_at(prior, theta), log_weights)
+
+    def _affine(self, moments: Moments, log_weights: np.ndarray) -> Affine:
+        slope, squares = self.covariance.slope(moments)
+        offset = log_weights + 0.5 * (moments.log_determinant - moments.spread - squares)
+        return Affine(slope, offset, self._prior.origin, lift=self.lift())
+
+    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
+        """About the prior's origin, which ``shift`` is."""
+        del shift
+        return self.covariance.statistics(counts, sums, len(self._prior.mean))
+
+    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Second moments are raised to those of data at the means, where an estimate has less."""
+        d = len(self._prior.mean)
+        means = sums[:, :d] / np.maximum(counts, 1e-300)[:, None]
+        least = lifted(means, self.lift())[:, d:] * counts[:, None]
+        excess = _nonnegative(sums[:, d:] - least, d)
+        return np.column_stack([sums[:, :d], least + excess])
+
+    def log_base_measure(self, data: Data) -> np.ndarray:
+        """-(D / 2) ln(2 pi), (N,)."""
+        return np.full(n_rows(data), -0.5 * data.shape[1] * LOG_2PI)
+
+    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+        """(L, S, K)."""
+        moments = self.covariance.moments_at(_family(prior), theta)
+        slope, squares = self.covariance.slope(moments)
+        columns = rows - (rows.new_tensor(self.centre) if is_torch(rows) else self.centre)
+        lift = self.lift()
+        out = (
+            columns.new_empty((lift.size, len(rows))) if is_torch(rows) else np.empty((lift.size, len(rows)))
+        )
+        lift.fill(columns.T, out)
+        offset = 0.5 * (moments.log_determinant - squares)
+        joint: Array = out.T @ transpose(slope) + offset[..., None, :]
+        return joint
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows in units of the columns' standard deviations."""
+        x = to_numpy(data).astype(float, copy=False)
+        spread = x.std(axis=0)
+        return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+
+    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Any:
+        """From clusters; under a flat prior a proper one is used in its stead."""
+        return start_from_clusters(replace(self, flat=False), data, n_components, how, rng)
+
+
+def _family(q: Any) -> Any:
+    return q.family if isinstance(q, PointMass | Flat) else q
+
+
+def _finite(moments: Moments) -> Moments:
+    """Raises where a component has no place or no spread left, which only a flat prior allows."""
+    if np.isfinite(moments.log_determinant).all() and np.isfinite(moments.means).all():
+        return moments
+    raise ArithmeticError(
+        "a component is empty or has collapsed onto a point or a plane, where the likelihood has no maximum; "
+        "give a proper prior instead of the flat one, fewer components, or another start"
+    )
+
+
+def _nonnegative(excess: np.ndarray, dimension: int) -> np.ndarray:
+    """Second moments (K, P2) about the means without what is negative in them."""
+    if excess.shape[1] in (1, dimension) and excess.shape[1] != dimension * (dimension + 1) // 2:
+        return np.asarray(np.maximum(excess, 0.0))
+    rows, columns = np.triu_indices(dimension)
+    matrices = np.empty((len(excess), dimension, dimension))
+    matrices[:, rows, columns] = excess
+    matrices[:, columns, rows] = excess
+    values, vectors = np.linalg.eigh(matrices)
+    raised = (vectors * np.maximum(values, 0.0)[:, None, :]) @ transpose(vectors)
+    return np.asarray(raised[:, rows, columns])
+
+
+def _column_moments(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (D,) of the columns; a constant one has the least variance of another, or 1."""
+    first = to_numpy(data[:1]).astype(float)[0]
+    sums, squares = np.zeros(len(first)), np.zeros(len(first))
+    for rows in blocks(n_rows(data), len(first)):
+        gap = to_numpy(data[rows]).astype(float, copy=False) - first
+        sums += gap.sum(axis=0)
+        squares += (gap * gap).sum(axis=0)
+    gap = sums / n_rows(data)
+    variances = squares / n_rows(data) - gap * gap
+    varied = variances > 1e-14 * (gap * gap + squares / n_rows(data))
+    least = variances[varied].min() if varied.any() else 1.0
+    return first + gap, np.where(varied, variances, least)
+
+
+def require_table(data: Data, columns: int | None) -> Data:
+    """(N, D) finite numbers, N >= 1, D = ``columns`` where that is known."""
+    x = as_numbers("data", data)
+    wanted = "D" if columns is None else columns
+    if len(x.shape) != 2 or min(x.shape) < 1 or (columns is not None and x.shape[1] != columns):
+        raise ValueError(f"data has shape {tuple(x.shape)}; it must be (N, {wanted}) with N >= 1")
+    for rows in blocks(n_rows(x), 1):
+        try:
+            require_finite("data", x[rows])
+        except ValueError:
+            bad = rows.start + int(np.argwhere(~np.isfinite(to_numpy(x[rows])))[0][0])
+            raise ValueError(f"data has NaN or infinity in row {bad}; remove or impute that row") from None
+    return x

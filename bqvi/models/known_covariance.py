@@ -1,0 +1,160 @@
+"""Gaussian components with one known covariance (thesis Section 3, Eqs 3.1 to 3.7).
+
+    mu_k ~ N(m_0, C_0),   x_n | z_n = k ~ N(mu_k, Sigma),   q(mu_k) = N(m_k, C_k)
+
+    rho_nk = E[ln pi_k] + (x_n - m_0)^T W_k - (m_k - m_0)^T W_k / 2 - Tr(Sigma^-1 C_k) / 2,
+    W_k = Sigma^-1 (m_k - m_0),
+
+which is Eq. 3.12 less -(x_n - m_0)^T Sigma^-1 (x_n - m_0) / 2: that term and the normalising constant
+depend on no parameter and form the base measure ln h(x_n). In the pass over the data m_0 gives way to the
+centre of the means, which keeps digits when the data lie far from it; what that changes is common to
+all components and put right in the sums.
+
+What the data add to the natural parameters: Sigma^-1 sum_n r_nk x_n and -N_k Sigma^-1 / 2 (Eqs 3.25, 3.26).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.linalg
+
+from bqvi.arrays import Values, transpose
+from bqvi.checks import require_covariance, require_finite, require_shape
+from bqvi.families import Gaussian
+from bqvi.families.gaussian import LOG_2PI
+from bqvi.models.data import Data, n_rows, take
+from bqvi.models.gaussian_components import require_table
+from bqvi.models.mixture import Affine, blocks, short_mantissa
+from bqvi.models.starts import sample_rows, starting_centres
+from gp.arrays import Array, is_torch, to_numpy
+
+
+class KnownCovariance:
+    """N(mu_k, Sigma) with a Gaussian prior on mu_k; data (N, D).
+
+    Parameters
+    ----------
+    covariance : (D, D), Sigma
+    prior_mean : (D,), m_0; default 0
+    prior_covariance : (D, D), C_0; default 100 times ``covariance``
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, what was given and what is allowed.
+    """
+
+    name = "means"
+
+    def __init__(
+        self,
+        covariance: np.ndarray,
+        prior_mean: np.ndarray | None = None,
+        prior_covariance: np.ndarray | None = None,
+    ) -> None:
+        self.covariance = np.asarray(covariance, float)
+        require_covariance("covariance", self.covariance)
+        d = len(self.covariance)
+        self.prior_mean = np.zeros(d) if prior_mean is None else np.asarray(prior_mean, float)
+        require_shape("prior_mean", self.prior_mean, (d,))
+        require_finite("prior_mean", self.prior_mean)
+        self.prior_covariance = (
+            100.0 * self.covariance if prior_covariance is None else np.asarray(prior_covariance, float)
+        )
+        require_shape("prior_covariance", self.prior_covariance, (d, d))
+        require_covariance("prior_covariance", self.prior_covariance)
+        self.precision = np.linalg.inv(self.covariance)
+
+    def for_data(self, data: Data) -> Self:
+        """Nothing is taken from data."""
+        del data
+        return self
+
+    def check(self, data: Data) -> Data:
+        """(N, D), finite; lists and data frames become arrays, memory maps and tensors stay what they are."""
+        return require_table(data, len(self.covariance))
+
+    def prior(self, n_components: int) -> Gaussian:
+        """prod_k N(m_0, C_0)."""
+        shape = (n_components, len(self.covariance))
+        covariances = np.broadcast_to(self.prior_covariance, (*shape, shape[1]))
+        return Gaussian(np.broadcast_to(self.prior_mean, shape), covariances)
+
+    def lift(self) -> None:
+        """The datum itself."""
+
+    @property
+    def centre(self) -> np.ndarray:
+        """m_0."""
+        return self.prior_mean
+
+    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+        """rho relative to the centre of the means."""
+        spread = (self.precision * q.covariance).sum((-2, -1))
+        return self.affine_at(q.mean, log_weights - 0.5 * spread)
+
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+        """rho relative to the centre of the means, where float32 data keep most digits."""
+        shares = np.exp(log_weights - log_weights.max())
+        centre = short_mantissa(shares @ theta / shares.sum())
+        slope, squares = self._slope(theta, centre)
+        tilt = self.precision @ (centre - self.prior_mean)
+        level = 0.5 * float(tilt @ (centre - self.prior_mean))
+        return Affine(slope, log_weights - 0.5 * squares, centre, tilt, level)
+
+    def _slope(self, means: Array, centre: np.ndarray) -> tuple[Array, Array]:
+        gap = means - _like(centre, means)
+        slope = gap @ _like(self.precision, means)
+        return slope, (gap * slope).sum(-1)
+
+    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
+        """Sigma^-1 sum r x and -N Sigma^-1 / 2."""
+        absolute = sums if shift is None else sums + counts[:, None] * shift
+        return absolute @ self.precision, -0.5 * counts[:, None, None] * self.precision
+
+    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Any sums in range will do."""
+        del counts
+        return sums
+
+    def log_base_measure(self, data: Data) -> np.ndarray:
+        """ln N(x_n | m_0, Sigma), (N,)."""
+        factor = np.linalg.cholesky(self.precision)
+        squares = np.empty(n_rows(data))
+        for rows in blocks(n_rows(data), len(factor)):
+            whitened = (to_numpy(data[rows]) - self.prior_mean) @ factor
+            squares[rows] = np.einsum("nd,nd->n", whitened, whitened)
+        log_determinant = np.linalg.slogdet(self.covariance)[1]
+        return np.asarray(-0.5 * (squares + len(factor) * LOG_2PI + log_determinant))
+
+    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+        """(L, S, K), of draws (L, K, D) of the means."""
+        del prior
+        slope, squares = self._slope(theta, self.prior_mean)
+        shifted = rows - _like(self.prior_mean, rows)
+        return shifted @ transpose(slope) - 0.5 * squares[:, None, :]
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows in units of the components' covariance."""
+        return np.asarray((to_numpy(data).astype(float, copy=False) - self.prior_mean) @ self._whitener)
+
+    @cached_property
+    def _whitener(self) -> np.ndarray:
+        return np.linalg.cholesky(self.precision)
+
+    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Gaussian:
+        """Centred on K rows, as sharp as if each component had N / K data."""
+        points = to_numpy(take(data, sample_rows(n_rows(data), rng))).astype(float)
+        whitener = scipy.linalg.cholesky(self.precision)  # (x @ whitener.T) has unit covariance
+        centres = starting_centres(points @ whitener.T, n_components, how, rng)
+        precision = np.linalg.inv(self.prior_covariance) + n_rows(data) / n_components * self.precision
+        covariances = np.broadcast_to(np.linalg.inv(precision), (n_components, *self.covariance.shape))
+        means = scipy.linalg.solve_triangular(whitener, centres.T).T
+        return Gaussian(means, covariances.copy())
+
+
+def _like(parameter: np.ndarray, x: Array) -> Array:
+    return x.new_tensor(parameter) if is_torch(x) else parameter

@@ -1,0 +1,283 @@
+"""The weights of a mixture: what p(z_n = k) is, and what is learnt of it.
+
+    DirichletWeights   pi ~ Dir(alpha_0)
+    UniformWeights     pi_k = 1 / K, nothing to learn
+    Sticks             pi_t = v_t prod_{s < t} (1 - v_s), v_t ~ Beta(1 - d, alpha + t d): the Dirichlet
+    process (d = 0)
+                       and Pitman and Yor's, in one of two truncations
+
+`Sticks` end after T components. **Truncated** (Blei and Jordan 2006): v_T = 1, so that the last component has
+all that is left. **Tied** (after Kurihara, Welling and Vlassis 2007): beyond T the posterior of sticks and
+components is the prior, and one more column of responsibilities, of weight prod_t (1 - v_t), is for all of
+those together. Theirs splits that column among its components, each with its own E ln v, and lowers the bound
+of each datum in it by -E ln v + ln(1 - exp E ln(1 - v)) > 0 nats; here z_n is drawn within the tail by the
+sticks as they are.
+
+A concentration alpha ~ Gamma(a, b) is learnt: its optimal q(alpha) given q(v) is
+
+    Gamma(a + T - 1, b - sum_t E ln(1 - v_t))           (T sticks, if tied)
+
+which the local step works out as it does q(z), so that the bound is that of q(v) alone, the loop stays the
+same, and coordinate ascent stays monotone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from bqvi.arrays import Values
+from bqvi.checks import positive_vector, require_above, require_integer
+from bqvi.families import Dirichlet, Gamma
+from gp.arrays import Array, is_torch
+
+
+class Mixing(Protocol):
+    """A prior of weights; frozen settings."""
+
+    @property
+    def n_components(self) -> int:
+        """K, components that have parameters."""
+
+    @property
+    def name(self) -> str:
+        """Of the factor of theta that the weights depend on; '' if there is none."""
+
+    @property
+    def tied(self) -> bool:
+        """Whether a column of responsibilities is for components that are as the prior has them."""
+
+    @property
+    def prior(self) -> Any:
+        """p(weights), or None."""
+
+    def log_weights(self, q: Any) -> np.ndarray:
+        """E ln pi_k under the factor q, (K,) or (K + 1,)."""
+
+    def log_weights_at(self, theta: Array) -> Array:
+        """ln pi, (..., K) or (..., K + 1), at points of the factor."""
+
+    def statistics(self, q: Any, counts: np.ndarray) -> Values:
+        """What counts N_k add to the natural parameters of the prior."""
+
+    def bound(self, q: Any) -> float:
+        """What else the bound has, nats."""
+
+    def start(self, shares: np.ndarray) -> Any:
+        """A starting factor for components with ``shares`` (K,) of the data each, summing to N."""
+
+
+@dataclass(frozen=True)
+class DirichletWeights:
+    """pi ~ Dir(alpha_0).
+
+    Parameters
+    ----------
+    n_components : K >= 1
+    concentration : alpha_0 > 0, a number or (K,); default 1 / K, which empties superfluous components
+    """
+
+    n_components: int
+    concentration: Any = None
+
+    name = "weights"
+    tied = False
+
+    def __post_init__(self) -> None:
+        k = require_integer("n_components", self.n_components, 1)
+        alpha = 1.0 / k if self.concentration is None else self.concentration
+        object.__setattr__(self, "n_components", k)
+        object.__setattr__(self, "concentration", positive_vector("concentration", alpha, k))
+
+    @property
+    def prior(self) -> Dirichlet:
+        """Dir(alpha_0)."""
+        return Dirichlet(self.concentration)
+
+    def log_weights(self, q: Any) -> np.ndarray:
+        """E ln pi, (K,)."""
+        return np.asarray(q.expected_statistics[0])
+
+    def log_weights_at(self, theta: Array) -> Array:
+        """Points are ln pi."""
+        return theta
+
+    def statistics(self, q: Any, counts: np.ndarray) -> Values:
+        """N_k."""
+        del q
+        return (counts,)
+
+    def bound(self, q: Any) -> float:
+        """Nothing."""
+        del q
+        return 0.0
+
+    def start(self, shares: np.ndarray) -> Dirichlet:
+        """alpha_0 and the shares."""
+        return Dirichlet(self.concentration + shares)
+
+
+@dataclass(frozen=True)
+class UniformWeights:
+    """pi_k = 1 / K, known.
+
+    Parameters
+    ----------
+    n_components : K >= 1
+    """
+
+    n_components: int
+
+    name = ""
+    tied = False
+    prior = None
+
+    def __post_init__(self) -> None:
+        require_integer("n_components", self.n_components, 1)
+
+    def log_weights(self, q: Any) -> np.ndarray:
+        """-ln K, (K,)."""
+        del q
+        return np.full(self.n_components, -np.log(self.n_components))
+
+    def log_weights_at(self, theta: Array) -> Array:
+        """-ln K, (K,)."""
+        return self.log_weights(theta)
+
+    def statistics(self, q: Any, counts: np.ndarray) -> Values:
+        """Nothing."""
+        del q, counts
+        return ()
+
+    def bound(self, q: Any) -> float:
+        """Nothing."""
+        del q
+        return 0.0
+
+    def start(self, shares: np.ndarray) -> None:
+        """Nothing to start."""
+        del shares
+
+
+@dataclass(frozen=True)
+class Sticks:
+    """Stick-breaking weights of a Dirichlet process, or Pitman and Yor's.
+
+    Parameters
+    ----------
+    n_components : T >= 1, where the sticks end
+    concentration : alpha > 0, or the (shape, rate) of a gamma prior to learn it; default (1, 1)
+    discount : d in [0, 1), Pitman and Yor's; above 0 only with a fixed concentration
+    tail : 'truncated' or 'tied', see the module's docstring
+    """
+
+    n_components: int
+    concentration: float | tuple[float, float] = (1.0, 1.0)
+    discount: float = 0.0
+    tail: str = "truncated"
+
+    name = "sticks"
+
+    def __post_init__(self) -> None:
+        require_integer("n_components", self.n_components, 1)
+        given = self.concentration
+        for value in given if isinstance(given, tuple) else (given,):
+            require_above("concentration", value, 0.0)
+        if self.tail not in ("truncated", "tied"):
+            raise ValueError(f"tail is {self.tail!r}; it must be 'truncated' or 'tied'")
+        if not 0.0 <= self.discount < 1.0:
+            raise ValueError(f"discount is {self.discount}; it must be at least 0 and below 1")
+        if self.discount > 0.0 and self.learnt:
+            raise ValueError(
+                f"discount is {self.discount} with a concentration to be learnt; give it as a number"
+            )
+
+    @property
+    def learnt(self) -> bool:
+        """Whether the concentration is."""
+        return isinstance(self.concentration, tuple)
+
+    @property
+    def tied(self) -> bool:
+        """Whether the tail is."""
+        return self.tail == "tied"
+
+    @property
+    def n_sticks(self) -> int:
+        """Sticks that are broken: T if tied, else T - 1."""
+        return self.n_components if self.tied else self.n_components - 1
+
+    @property
+    def prior(self) -> Dirichlet:
+        """Of (v, 1 - v), (sticks, 2); flat where the concentration is learnt: the rest is in the bound."""
+        t = np.arange(1.0, self.n_sticks + 1.0)
+        if isinstance(self.concentration, tuple):
+            return Dirichlet(np.ones((self.n_sticks, 2)))
+        return Dirichlet(
+            np.column_stack([0.0 * t + 1.0 - self.discount, self.concentration + t * self.discount])
+        )
+
+    def log_weights(self, q: Any) -> np.ndarray:
+        """E ln pi."""
+        return np.asarray(self.log_weights_at(q.expected_statistics[0]))
+
+    def log_weights_at(self, theta: Array) -> Array:
+        """ln pi, (..., T) or, tied, (..., T + 1), of (ln v, ln(1 - v)) (..., sticks, 2)."""
+        left = theta[..., 1].cumsum(-1)
+        if is_torch(theta):
+            none = left.new_zeros((*left.shape[:-1], 1))
+            import torch
+
+            return torch.cat([none, left], -1) + torch.cat([theta[..., 0], none], -1)
+        none = np.zeros((*left.shape[:-1], 1))
+        return np.concatenate([none, left], -1) + np.concatenate([theta[..., 0], none], -1)
+
+    def concentration_given(self, q: Any) -> Gamma:
+        """The optimal q(alpha) given the sticks' factor q."""
+        if not isinstance(self.concentration, tuple):
+            raise ValueError(f"the concentration is known to be {self.concentration}")
+        shape, rate = self.concentration
+        left = float(q.expected_statistics[0][..., 1].sum())
+        return Gamma(np.asarray(shape + self.n_sticks), np.asarray(rate - left))
+
+    def statistics(self, q: Any, counts: np.ndarray) -> Values:
+        """(N_t, N_{>t}), and what a learnt concentration adds to the flat prior."""
+        behind = counts[::-1].cumsum()[::-1]
+        found = np.column_stack([counts[: self.n_sticks], behind[1 : self.n_sticks + 1]])
+        if self.learnt:
+            if q is None:
+                raise ValueError(
+                    "the concentration is to be learnt, which a mini-batch strategy that learns from "
+                    "gradients or has negative weights cannot do; give it as a number, or another strategy"
+                )
+            found[:, 1] += float(self.concentration_given(q).mean) - 1.0
+        return (found,)
+
+    def bound(self, q: Any) -> float:
+        """E ln p(v | alpha) of a learnt concentration, less KL(q(alpha) || p(alpha))."""
+        if not isinstance(self.concentration, tuple):
+            return 0.0
+        shape, rate = self.concentration
+        found = self.concentration_given(q)
+        left = float(q.expected_statistics[0][..., 1].sum())
+        log_alpha = float(found.expected_statistics[0])
+        divergence = float(found.kl(Gamma(np.asarray(shape), np.asarray(rate))))
+        return self.n_sticks * log_alpha + (float(found.mean) - 1.0) * left - divergence
+
+    def start(self, shares: np.ndarray) -> Dirichlet:
+        """Sticks broken by the shares, largest first or not."""
+        behind = shares[::-1].cumsum()[::-1] - shares
+        return Dirichlet(1.0 + np.column_stack([shares, behind])[: self.n_sticks])
+
+
+def expected_weights(mixing: Mixing, q: Any) -> np.ndarray:
+    """E pi, (K,) or (K + 1,), summing to 1."""
+    if isinstance(mixing, Sticks):
+        means = np.asarray(q.mean)
+        left = np.concatenate([[1.0], np.cumprod(means[:, 1])])
+        return np.asarray(np.append(means[:, 0], 1.0) * left)
+    if q is None:
+        return np.asarray(np.exp(mixing.log_weights(q)))
+    return np.asarray(q.mean)

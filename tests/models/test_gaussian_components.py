@@ -1,0 +1,379 @@
+"""Gaussian mixtures with unknown covariances: enumeration, SciPy, scikit-learn, and no decrease."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixture_oracles import dirichlet_evidence, log_evidence, spherical_evidence, student_evidence
+from sklearn.mixture import BayesianGaussianMixture
+from sklearn.mixture import GaussianMixture as PeerMixture
+
+import bqvi
+from bqvi.families import Dirichlet, NormalInverseGamma, NormalInverseWishart, Product
+from bqvi.models import GaussianMixture, Marginal, elbo
+from bqvi.models.conjugate import settled
+from bqvi.models.gaussian_mixture import component_estimates
+
+SHAPES = ("full", "diagonal", "spherical", "tied")
+PEER = {"full": "full", "diagonal": "diag", "spherical": "spherical", "tied": "tied"}
+each_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+def clusters(seed=0, n=90, d=2, k=3):
+    rng = np.random.default_rng(seed)
+    centres = 3.0 * rng.normal(size=(k, d))
+    roots = 0.6 * np.eye(d) + 0.4 * rng.normal(size=(k, d, d))
+    z = rng.integers(k, size=n)
+    return centres[z] + np.einsum("nij,nj->ni", roots[z], rng.normal(size=(n, d))) + 20.0
+
+
+def given_prior(shape, d):
+    scale = {"full": 2.0 * np.eye(d) + 0.5, "tied": 2.0 * np.eye(d) + 0.5, "diagonal": np.linspace(1, 2, d)}
+    return {
+        "prior_mean": np.full(d, 19.0),
+        "prior_strength": 0.3,
+        "prior_scale": scale.get(shape, 1.5),
+        "prior_dof": d + 2.5,
+    }
+
+
+def fitted(shape, x, k=3, **choices):
+    model = GaussianMixture(k, shape, concentration=1.3, **given_prior(shape, x.shape[1]))
+    return bqvi.fit(model, x, **{"steps": 60, **choices})
+
+
+def densities(model, theta, x):
+    """ln p(x_n, z_n = k | theta), (N, K), by SciPy, of one draw of theta."""
+    k = model.n_components
+    family = model.prior["components"]
+    means = np.asarray(theta["components"])
+    shape = model.components.covariance
+    covariances = shape.covariances(means, x.shape[1])
+    if isinstance(family, NormalInverseWishart):
+        means = means[:, 0] if means.ndim == 3 else means[:k]
+    else:
+        means = means[..., 0] if means.ndim == 3 else means[:, :-1]
+    return np.column_stack(
+        [
+            theta["weights"][j] + scipy.stats.multivariate_normal(means[j], covariances[j]).logpdf(x)
+            for j in range(k)
+        ]
+    )
+
+
+@each_shape
+def test_the_bound_with_its_constants_is_the_average_of_draws(shape):
+    """E_q[ln p(X, Z, theta) - ln q(Z) - ln q(theta)], at seven standard errors."""
+    x = clusters(n=40)
+    found = fitted(shape, x, steps=3)
+    model, q = found.problem.model, found.q
+    r = model.responsibilities(q, x)
+    draws = {name: factor.sample(400, 11 + i) for i, (name, factor) in enumerate(q.factors.items())}
+    entropy = -(r * np.log(np.maximum(r, 1e-300))).sum()
+    values = model.prior.log_prob(draws) - q.log_prob(draws) + entropy
+    for i in range(400):
+        theta = {name: draw[i] for name, draw in draws.items()}
+        values[i] += (r * densities(model, theta, x)).sum()
+    error = values.std(ddof=1) / 20.0
+    assert elbo(model, q, x) == pytest.approx(values.mean(), abs=7.0 * error)
+
+
+@each_shape
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_bound_is_below_the_evidence_by_enumeration(shape, k):
+    x = clusters(1, n=7)
+    found = fitted(shape, x, k, starts=4, steps=200)
+    prior = given_prior(shape, 2)
+    values = [prior[f"prior_{name}"] for name in ("mean", "strength", "scale", "dof")]
+    if shape == "tied":
+        if k == 1:  # with one component tied is full
+            assert found.elbo == pytest.approx(fitted("full", x, 1, steps=200).elbo, abs=1e-7)
+        return
+
+    def cluster(rows):
+        if shape == "full":
+            return student_evidence(x[rows], *values)
+        if shape == "spherical":
+            return spherical_evidence(x[rows], *values)
+        mean, strength, scale, dof = values
+        return sum(
+            student_evidence(x[rows][:, i : i + 1], mean[i : i + 1], strength, scale[i : i + 1, None], dof)
+            for i in range(2)
+        )
+
+    evidence = log_evidence(7, k, lambda counts: dirichlet_evidence(counts, np.full(k, 1.3)), cluster)
+    if k == 1:  # nothing is factorised that is not independent
+        assert found.elbo == pytest.approx(evidence, abs=1e-8)
+    else:
+        assert evidence - 4.0 < found.elbo < evidence
+
+
+@each_shape
+@pytest.mark.parametrize("family", ["full", "point"])
+@settings(deadline=None, derandomize=True, max_examples=8)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 6), d=st.integers(1, 4), n=st.integers(1, 60))
+def test_coordinate_ascent_never_descends(shape, family, seed, k, d, n):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_t(2.0, size=(n, d)) * np.exp(rng.normal(size=d)) + 10.0 * rng.normal(size=d)
+    concentration = 1.0 if family == "point" else 0.5
+    model = GaussianMixture(k, shape, concentration=concentration)
+    trace = bqvi.fit(model, x, family=family, steps=25, seed=seed % 1000).trace["elbo"]
+    assert np.isfinite(trace).all()
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace[1:]).max()).all()
+
+
+@each_shape
+def test_maximum_likelihood_is_scikit_learns(shape):
+    x = clusters(2, n=200)
+    model = GaussianMixture(3, shape, flat=True)
+    found = bqvi.fit(model, x, family="point", steps=2000, tolerance=1e-10)
+    means, covariances = component_estimates(found.problem.model, found.q)
+    precisions = np.linalg.inv(covariances)
+    starts = {
+        "full": precisions,
+        "tied": precisions[0],
+        "diagonal": np.diagonal(precisions, axis1=1, axis2=2),
+        "spherical": precisions[:, 0, 0],
+    }
+    peer = PeerMixture(
+        3,
+        covariance_type=PEER[shape],
+        reg_covar=0.0,
+        tol=1e-12,
+        max_iter=2000,
+        weights_init=found.q["weights"].mean,
+        means_init=means,
+        precisions_init=starts[shape],
+    ).fit(x)
+    assert found.elbo == pytest.approx(peer.score(x) * len(x), rel=1e-7)
+    np.testing.assert_allclose(means, peer.means_, rtol=1e-3)
+    r = found.problem.model.responsibilities(found.q, x)
+    np.testing.assert_allclose(r, peer.predict_proba(x), atol=2e-3)
+
+
+def test_a_posterior_of_scikit_learn_is_a_fixed_point():
+    x = clusters(3, n=150)
+    peer = BayesianGaussianMixture(
+        n_components=3,
+        weight_concentration_prior_type="dirichlet_distribution",
+        weight_concentration_prior=0.7,
+        mean_precision_prior=0.3,
+        mean_prior=[19.0, 19.5],
+        degrees_of_freedom_prior=4.5,
+        covariance_prior=np.array([[2.0, 0.5], [0.5, 1.0]]),
+        reg_covar=0.0,
+        tol=1e-13,
+        max_iter=5000,
+        random_state=0,
+    ).fit(x)
+    model = settled(
+        GaussianMixture(
+            3,
+            "full",
+            concentration=0.7,
+            prior_strength=0.3,
+            prior_mean=[19.0, 19.5],
+            prior_dof=4.5,
+            prior_scale=peer.covariance_prior,
+        ),
+        x,
+    )
+    scale = peer.covariances_ * peer.degrees_of_freedom_[:, None, None]
+    q = Product(
+        {
+            "weights": Dirichlet(peer.weight_concentration_),
+            "components": NormalInverseWishart(
+                peer.means_[:, None],
+                peer.mean_precision_[:, None],
+                scale,
+                peer.degrees_of_freedom_,
+                model.components.centre,
+            ),
+        }
+    )
+    np.testing.assert_allclose(model.responsibilities(q, x), peer.predict_proba(x), atol=1e-8)
+    reached = bqvi.fit(model, x, start_from=q, steps=20)
+    np.testing.assert_allclose(reached.q["components"].means, q["components"].means, rtol=1e-5)
+    np.testing.assert_allclose(reached.q["components"].scale, scale, rtol=1e-3, atol=1e-3)
+    # scikit-learn's bound drops constants: what it gains from one posterior to the next is what ours gains
+    early = bqvi.fit(model, x, start_from=q, steps=0)
+    assert abs(reached.elbo - early.elbo) < 1e-5
+
+
+@each_shape
+def test_mini_batches_are_unbiased(shape):
+    """The mean of all gradients of single data is the gradient of all data."""
+    x = clusters(4, n=30)
+    found = fitted(shape, x, steps=2)
+    model, q = found.problem.model, found.q
+    whole = model.local_step(q, x).statistics
+    parts = [model.local_step(q, x[i : i + 1], np.array([30.0])).statistics for i in range(30)]
+    for j, expected in enumerate(whole):
+        mean = np.mean([part[j] for part in parts], axis=0)
+        np.testing.assert_allclose(mean, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    svi = bqvi.fit(model, x, "sngd", minibatch=10, steps=400)
+    assert found.elbo - 10.0 < svi.elbo
+
+
+@each_shape
+def test_rows_by_themselves_sum_to_the_local_step(shape):
+    x = clusters(5, n=30)
+    found = fitted(shape, x, steps=2)
+    model, q = found.problem.model, found.q
+    terms = model.local_terms(q, x)
+    limits = model.term_limits(x)
+    whole = model.local_step(q, x)
+    again = model.local_total(terms.statistics.sum(0), terms.bounds.sum(), limits)
+    assert again.bound == pytest.approx(whole.bound, rel=1e-12)
+    for a, b in zip(again.statistics, whole.statistics, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * np.abs(b).max())
+
+
+@each_shape
+def test_impossible_sums_are_brought_back(shape):
+    rng = np.random.default_rng(6)
+    x = clusters(6, n=30)
+    found = fitted(shape, x, steps=2)
+    model, q = found.problem.model, found.q
+    total = model.local_terms(q, x).statistics.sum(0)
+    wild = total + 300.0 * rng.normal(size=total.shape)
+    step = model.local_total(wild, 0.0, model.term_limits(x))
+    prior = model.prior
+    moved = prior.from_natural(tuple(a + b for a, b in zip(prior.natural, step.statistics, strict=True)))
+    assert np.isfinite(moved.log_normaliser)
+
+
+@each_shape
+def test_every_kind_of_array_gives_the_same(shape):
+    x = clusters(7, n=50)
+    found = fitted(shape, x, steps=2)
+    model, q = found.problem.model, found.q
+    expected = model.local_step(q, x)
+    for other, rtol in (
+        (torch.tensor(x), 1e-11),
+        (x.astype(np.float32), 1e-4),
+        (np.asfortranarray(x), 1e-12),
+    ):
+        same = model.local_step(q, other)
+        assert same.bound == pytest.approx(expected.bound, rel=rtol)
+        for a, b in zip(same.statistics, expected.statistics, strict=True):
+            np.testing.assert_allclose(a, b, rtol=100 * rtol, atol=100 * rtol * np.abs(b).max())
+
+
+@each_shape
+def test_torchs_exponential_and_numpys_agree(shape, monkeypatch):
+    x = clusters(7, n=50)
+    found = fitted(shape, x, steps=2)
+    model, q = found.problem.model, found.q
+    expected = model.local_step(q, x).bound
+    monkeypatch.setattr("bqvi.models.mixture.LARGE_PASS", 1)
+    assert model.local_step(q, x).bound == pytest.approx(expected, rel=1e-13)
+
+
+@each_shape
+def test_draws_see_the_same_model(shape):
+    """The log joint of draws by SciPy; the sampled bound with z summed out is above the exact one."""
+    x = clusters(8, n=20)
+    found = fitted(shape, x, steps=40)
+    model, q = found.problem.model, found.q
+    theta = {name: factor.sample(3, 1) for name, factor in q.factors.items()}
+    table = model.component_log_joint(theta, x) + model.components.log_base_measure(x)[0]
+    for i in range(3):
+        expected = densities(model, {name: draw[i] for name, draw in theta.items()}, x)
+        np.testing.assert_allclose(table[i], expected, rtol=1e-8, atol=1e-8)
+    tensors = {name: torch.tensor(draw) for name, draw in theta.items()}
+    np.testing.assert_allclose(
+        model.component_log_joint(tensors, torch.tensor(x)),
+        table - model.components.log_base_measure(x)[0],
+        rtol=1e-8,
+        atol=1e-8,
+    )
+    summed = bqvi.fit(Marginal(model), x, "pathwise", start_from=q, steps=0, elbo_samples=400)
+    assert summed.elbo > found.elbo - 7.0 * summed.trace["elbo_se"][-1]
+
+
+@each_shape
+def test_log_likelihood_is_scipys(shape):
+    x = clusters(9, n=25)
+    found = fitted(shape, x, steps=5)
+    model, q = found.problem.model, found.q
+    theta = {name: factor.sample(1, 1)[0] for name, factor in q.factors.items()}
+    expected = scipy.special.logsumexp(densities(model, theta, x), axis=1).sum()
+    theta["weights"] = np.exp(theta["weights"])
+    assert model.log_likelihood(x, theta) == pytest.approx(expected, rel=1e-10)
+
+
+DEGENERATE = {
+    "copies": np.ones((8, 2)),
+    "one row": np.array([[3.0, -1.0]]),
+    "collinear": np.outer(np.arange(12.0), [1.0, 2.0]),
+    "a constant column": np.column_stack([np.arange(9.0), np.full(9, 5.0)]),
+    "an outlier": np.vstack([np.random.default_rng(0).normal(size=(20, 2)), [[1e6, 1e6]]]),
+    "tiny": 1e-150 * np.random.default_rng(1).normal(size=(10, 2)),
+    "large": 1e100 * np.random.default_rng(2).normal(size=(10, 2)),
+    "far": 1e8 + np.random.default_rng(3).normal(size=(30, 2)),
+}
+
+
+@each_shape
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("family", ["full", "point"])
+def test_degenerate_data_neither_crash_nor_go_nan(shape, name, family):
+    model = GaussianMixture(3, shape, concentration=1.0)
+    found = bqvi.fit(model, DEGENERATE[name], family=family, steps=30)
+    trace = found.trace["elbo"]
+    assert np.isfinite(trace).all()
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace).max()).all()
+    assert np.isfinite(found.problem.model.responsibilities(found.q, DEGENERATE[name])).all()
+
+
+def test_a_collapse_under_a_flat_prior_says_so():
+    x = np.vstack([np.random.default_rng(0).normal(size=(30, 2)), [[50.0, 50.0]]])
+    with pytest.raises(bqvi.FitError, match=r"collapsed|singular|not positive definite"):
+        bqvi.fit(GaussianMixture(2, "full", flat=True), x, family="point", steps=200)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GaussianMixture(2, "fulll"), "covariance is 'fulll'.*'full'"),
+        (lambda: GaussianMixture(2, "full", prior_covariance=np.eye(2)), "prior_covariance was given"),
+        (lambda: GaussianMixture(2, np.eye(2), prior_dof=3.0), "prior_dof was given"),
+        (lambda: GaussianMixture(2, "full", flat=True, prior_dof=3.0), "flat is True"),
+    ],
+)
+def test_choices_that_do_not_fit_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ({"prior_scale": -np.eye(2)}, "prior_scale is not positive definite"),
+        ({"prior_scale": np.eye(3)}, "prior_scale has shape"),
+        ({"prior_strength": 0.0}, "prior_strength is 0"),
+        ({"prior_dof": 1.0}, "prior_dof is 1"),
+        ({"prior_mean": np.zeros(3)}, "prior_mean has shape"),
+    ],
+)
+def test_priors_that_do_not_fit_the_data_are_named(prior, message):
+    with pytest.raises(ValueError, match=message):
+        bqvi.fit(GaussianMixture(2, "full", **prior), clusters())
+
+
+def test_bad_data_and_families_are_named():
+    model = GaussianMixture(2, "full")
+    with pytest.raises(ValueError, match="NaN or infinity in row 1"):
+        bqvi.fit(model, np.array([[0.0, 1.0], [np.nan, 2.0]]))
+    with pytest.raises(ValueError, match="flat"):
+        bqvi.fit(GaussianMixture(2, "full", flat=True), clusters())
+    with pytest.raises(ValueError, match="for_data"):
+        _ = model.prior
+    with pytest.raises(ValueError, match=r"shape \(0, 2\)"):
+        bqvi.fit(model, np.empty((0, 2)))
+    assert isinstance(
+        settled(GaussianMixture(2, "diagonal"), clusters()).prior["components"], NormalInverseGamma
+    )
