@@ -10,7 +10,8 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line, paired
-from bqvi.quadrature.bayesian import Problem, data_of, standardised, start, step
+from bqvi.calls import Ledger
+from bqvi.quadrature.bayesian import Problem, begun, data_of, standardised, step, with_next
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrand import Integrand as Called
 from bqvi.quadrature.nodes import pool
@@ -109,15 +110,19 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
     measure = integrand.measure
     called = Called(integrand.function, np.zeros(1))
     problem = Problem(called, measure, standardised(measure), 0, 400, 500, batch=1)
-    state = start(problem)
+    ledger = Ledger(problem.measure.dimension)
+    state = step(problem, begun(problem), ledger)
+    ledger.take()
 
     def choose() -> Any:
-        assert state.ensemble is not None  # made by start
+        assert state.ensemble is not None  # made by step
         candidates = pool(problem.standard.measure, state.ensemble.best.chart, 1)
         return problem.model.choose(state.ensemble.best, candidates, 1)
 
     def whole() -> Any:
-        return step(problem, state)
+        reached = step(problem, with_next(problem, state), ledger)
+        ledger.take()
+        return reached
 
     def refit() -> Any:
         return fit(problem.standard.measure, data_of(problem, state), state.fits)

@@ -17,6 +17,7 @@ from bqvi.inference import (
     fit,
 )
 from bqvi.quadrature import Integral, integrate
+from bqvi.runs import RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.run import VBMCError, VBMCInterrupted, vbmc
 
@@ -35,6 +36,10 @@ __all__ = [
     "Natural",
     "Riemannian",
     "RobbinsMonro",
+    "RunError",
+    "RunExit",
+    "RunInterrupted",
+    "RunStopped",
     "TrustRegion",
     "VBMCError",
     "VBMCInterrupted",

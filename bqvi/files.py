@@ -16,6 +16,7 @@ def write_arrays(
     header: Mapping[str, Any],
     arrays: Mapping[str, Any],
     plain: Callable[[Any], Any] | None = None,
+    compressed: bool = True,
 ) -> None:
     """Write an .npz atomically: an interrupted write leaves the previous file as it was.
 
@@ -23,10 +24,12 @@ def write_arrays(
     ----------
     header : what JSON can hold, once ``plain`` has turned the rest; stored as the array "header".
     arrays : name -> array without objects; none is called "header" or "allow_pickle".
+    compressed : whether the arrays are packed, which takes less space and more time.
     """
     text = json.dumps(header, default=plain)
     target = Path(path)
     temporary = target.with_name(target.name + ".part")
+    write = np.savez_compressed if compressed else np.savez
     with temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, header=np.array(text), **arrays)
+        write(file, allow_pickle=False, header=np.array(text), **arrays)
     os.replace(temporary, target)

@@ -3,18 +3,16 @@
 from bqvi.quadrature.expectation import Expectation, covariances, expectation
 from bqvi.quadrature.integral import Integral, Row, Trace
 from bqvi.quadrature.integrand import IntegrandError
-from bqvi.quadrature.integrate import METHODS, IntegrationInterrupted, integrate, save
+from bqvi.quadrature.integrate import METHODS, integrate
 
 __all__ = [
     "METHODS",
     "Expectation",
     "Integral",
     "IntegrandError",
-    "IntegrationInterrupted",
     "Row",
     "Trace",
     "covariances",
     "expectation",
     "integrate",
-    "save",
 ]

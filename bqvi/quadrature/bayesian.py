@@ -12,32 +12,34 @@ itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in
 where the measure has mean 0 and covariance I, and on values in units in which they vary by 1: the
 result does not depend on anybody's units.
 
-A `State` is all that the future of a run depends on, and is made of arrays and numbers. `start` makes
-one, `step` maps one to the next, `finish` reads a result from one, so that a run can be driven from
-outside, stopped, saved and resumed with the same numbers. Random numbers come from the seed and the
-number of nodes: no generator is carried along.
+A `State` is all that the future of a run depends on, and is made of arrays and numbers. `begun` makes
+one, `step` maps one to the next, `final` reads the integral from one, so that a run can be driven from
+outside, stopped, saved and resumed with the same numbers. The nodes to be evaluated next are part of it.
+Random numbers come from the seed and the number of nodes: no generator is carried along.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from acquisition.pointwise import Criterion
+from bqvi.calls import Evaluations, Ledger
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, believable, combined, explained_by, judge, predicts
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
-from bqvi.quadrature.integrand import Evaluated, Integrand, IntegrandError
+from bqvi.quadrature.integrand import Integrand, IntegrandError
 from bqvi.quadrature.monte_carlo import in_range, unlogged
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate
+from bqvi.runs.pending import matched
+from bqvi.runs.records import DERIVED
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
@@ -94,7 +96,7 @@ class Problem:
     seed : of nodes and draws. initial : number of nodes at first. budget : the most nodes.
     batch : nodes a step; ``None`` for 30 % of those there are.
     criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
-    noise : ``None``, 'learn', a variance, or a function of points giving variances (n,).
+    noise_sd : of the values: ``None``, "unknown", a number, or a function of points giving numbers (n,).
     draws : of hyperparameters in the final marginalisation. model : what is modelled.
     """
 
@@ -106,7 +108,7 @@ class Problem:
     budget: int
     batch: int | None = None
     criterion: Criterion | None = None
-    noise: Any = None
+    noise_sd: Any = None
     draws: int = 24
     model: Model = field(default_factory=Direct)
 
@@ -119,6 +121,9 @@ class State:
     ----------
     u : (n, D), nodes in standard coordinates. values : (n, o). slopes : df/dx, (n, D, o), or ``None``.
     sobol : (n,), which nodes come from the Sobol sequence.
+    noise_variance : (n,), of the values, where a function tells it; otherwise ``None``.
+    pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), the
+        same in standard coordinates. pending_sobol : (m,), which of them are of the sequence.
     fits : hyperparameters. fitted_at : the number of nodes they were found from.
     past : estimates after each step. rows : the trace.
     seconds : time spent. ensemble : the surrogates given all of it (made again when it is not there).
@@ -128,12 +133,21 @@ class State:
     values: Any
     slopes: Any
     sobol: Any
+    pending: Any
+    pending_u: Any
+    pending_sobol: Any
+    noise_variance: Any = None
     fits: Fits | None = None
     fitted_at: int = 0
     past: tuple[Past, ...] = ()
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
-    ensemble: Ensemble | None = field(default=None, repr=False)
+    ensemble: Ensemble | None = field(default=None, repr=False, metadata=DERIVED)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the last record is of all nodes there are."""
+        return bool(self.rows) and self.rows[-1].n_evaluations == len(self)
 
     def __len__(self) -> int:
         return len(self.u)
@@ -149,35 +163,67 @@ def standardised(measure: Measure) -> Standardised:
     return Standardised(Empirical(points, measure.weights), AffineMap(measure.mean, np.diag(scale)))
 
 
-def start(problem: Problem) -> State:
-    """Evaluate the initial design and fit to it."""
-    began = time.perf_counter()
+def begun(problem: Problem) -> State:
+    """Return the state before the first evaluation, with the initial design to be evaluated."""
     u = _sequence(problem, problem.initial, None)
-    seen = _evaluated(problem, u, None)
-    state = State(u, seen.values, seen.slopes, np.ones(len(u), dtype=bool))
+    nothing = np.zeros((0, u.shape[1]))
+    none = np.zeros(0, dtype=bool)
+    x = _points(problem, u)
+    return State(nothing, np.zeros((0, 1)), None, none, x, u, np.ones(len(u), dtype=bool))
+
+
+def step(problem: Problem, state: State, ledger: Ledger) -> State:
+    """Evaluate the nodes that are due, as far as the budget goes, and learn from all."""
+    began = time.perf_counter()
+    due = state.pending[: problem.budget - len(state)]
+    if len(due):
+        state = with_evaluations(state, _evaluated(problem, due, ledger))
     return _learnt(problem, state, began)
 
 
-def step(problem: Problem, state: State) -> State:
-    """Choose nodes, evaluate them, and learn from them."""
+def learned(problem: Problem, state: State) -> State:
+    """Return the state with a record of all its nodes."""
+    return _learnt(problem, state, time.perf_counter())
+
+
+def with_next(problem: Problem, state: State) -> State:
+    """Return the state with the nodes to be evaluated next."""
     began = time.perf_counter()
     state = prepared(problem, state)
     count = min(_batch(problem, state), problem.budget - len(state))
-    new, from_sobol = _chosen(problem, state, count)
-    seen = _evaluated(problem, new, state)
-    slopes = None if seen.slopes is None else np.concatenate([state.slopes, seen.slopes])
-    grown = replace(
+    u, from_sobol = _chosen(problem, state, count)
+    seconds = state.seconds + time.perf_counter() - began
+    x = _points(problem, u)
+    return replace(state, pending=x, pending_u=u, pending_sobol=from_sobol, seconds=seconds)
+
+
+def with_evaluations(state: State, made: Evaluations) -> State:
+    """Return the state with evaluations, in the user's coordinates, of nodes that were due."""
+    rows, left = matched(state.pending, made.points)
+    slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)
+    first = len(state) == 0
+    return replace(
         state,
-        u=np.concatenate([state.u, new]),
-        values=np.concatenate([state.values, seen.values]),
-        slopes=slopes,
-        sobol=np.append(state.sobol, from_sobol),
+        u=np.concatenate([state.u, state.pending_u[rows]]),
+        values=made.values if first else np.concatenate([state.values, made.values]),
+        slopes=slopes if first or slopes is None else np.concatenate([state.slopes, slopes]),
+        noise_variance=_joined(state.noise_variance, made.noise_variance),
+        sobol=np.append(state.sobol, state.pending_sobol[rows]),
+        pending=state.pending[left],
+        pending_u=state.pending_u[left],
+        pending_sobol=state.pending_sobol[left],
+        ensemble=None,
     )
-    return _learnt(problem, grown, began)
+
+
+def _joined(before: Any, more: Any) -> Any:
+    return more if before is None or more is None else np.concatenate([before, more])
 
 
 def finished(problem: Problem, state: State) -> str | None:
-    """Why there are no further nodes, or ``None``."""
+    """Why there are no further nodes, or ``None``, as also where the latest have not been learned from."""
+    if not state.learned:
+        return None
     if isinstance(problem.measure, Empirical) and exhausted(problem, state):
         return "exhausted"
     return "budget" if len(state) >= problem.budget else None
@@ -187,20 +233,6 @@ def exhausted(problem: Problem, state: State) -> bool:
     """Whether all points of a finite measure have been evaluated."""
     assert isinstance(problem.measure, Empirical)  # asked of finite measures only
     return len(state) >= len(np.unique(problem.measure.points, axis=0))
-
-
-def run(
-    problem: Problem, state: State | None, stops: Callable[[State], str | None], keep: Callable[[State], None]
-) -> tuple[State, str]:
-    """Step until ``stops`` or :func:`finished` gives a reason; ``keep`` is told of each state."""
-    state = start(problem) if state is None else prepared(problem, state)
-    keep(state)
-    while True:
-        reason = finished(problem, state) or stops(state)
-        if reason is not None:
-            return state, reason
-        state = step(problem, state)
-        keep(state)
 
 
 def final(problem: Problem, state: State) -> tuple[Any, Any, Units, Judgement]:
@@ -353,25 +385,38 @@ def _drawn(problem: Problem, count: int, state: State | None) -> Any:
     return points[left[:count]]
 
 
-def _evaluated(problem: Problem, u: Any, state: State | None) -> Evaluated:
+def _points(problem: Problem, u: Any) -> Any:
+    """Return nodes (n, D) in the coordinates of the measure."""
     x = problem.standard.map.from_standard(u)
     if isinstance(problem.measure, Uniform):
         x = np.clip(x, problem.measure.lower, problem.measure.upper)
-    try:
-        return problem.integrand(x)
-    except IntegrandError as failure:
-        _complete(failure, problem, state)
-        raise
+    return x
 
 
-def _complete(failure: IntegrandError, problem: Problem, state: State | None) -> None:
-    """Add the evaluations of earlier steps to an error."""
-    if state is None:
-        return
-    before = problem.standard.map.from_standard(state.u)
-    if failure.nodes is None or len(failure.nodes) == 0:
-        failure.nodes, failure.values = before, state.values
-    else:
-        failure.nodes = np.concatenate([before, failure.nodes])
-        failure.values = np.concatenate([state.values, failure.values])
-    failure.state = state
+def _evaluated(problem: Problem, x: Any, ledger: Ledger) -> Evaluations:
+    """Evaluate the integrand, all at once or one by one; what returned is in the ledger at once."""
+    for part in [x] if problem.integrand.vectorised else [x[i : i + 1] for i in range(len(x))]:
+        try:
+            seen = problem.integrand(part)
+        except IntegrandError as failure:
+            if failure.nodes is not None and len(failure.nodes) and problem.integrand.plain:
+                ledger.enter(_entry(problem, failure.nodes, failure.values, None))
+            raise
+        ledger.enter(_entry(problem, part, seen.values, seen.slopes))
+        ledger.returned()
+    return ledger.entries()
+
+
+def _entry(problem: Problem, x: Any, values: Any, slopes: Any) -> Evaluations:
+    gradients = None if slopes is None else np.swapaxes(slopes, 1, 2)
+    variance = _noise_variance(problem, x) if callable(problem.noise_sd) else None
+    return Evaluations(x, values, gradients, variance, np.zeros(len(x), dtype=bool), ("",) * len(x))
+
+
+def _noise_variance(problem: Problem, x: Any) -> Any:
+    sds = np.asarray(problem.noise_sd(x), dtype=float).reshape(-1)
+    if sds.shape != (len(x),) or not np.all(np.isfinite(sds) & (sds > 0)):
+        raise ValueError(
+            f"noise_sd returned {sds!r:.200} for {len(x)} points: give one positive number for each"
+        )
+    return sds**2

@@ -21,13 +21,13 @@ class Direct:
 
     def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
         """Return the data, and centre and unit of the outputs, (o,)."""
-        unit, centre = _spread(values, problem.noise is not None), values.mean(axis=0)
+        unit, centre = _spread(values, problem.noise_sd is not None), values.mean(axis=0)
         slopes = None
         if state.slopes is not None:
             in_units = state.slopes * np.exp(-shift) / unit
             slopes = np.einsum("ndo,de->neo", in_units, problem.standard.map.scale)
         relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
-        noisy = problem.noise is not None
+        noisy = problem.noise_sd is not None
         data = Data(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
         return data, centre, unit
 
@@ -59,16 +59,9 @@ def _spread(values: Any, shared: bool) -> Any:
 
 def _noise(problem: Problem, state: State, unit: float) -> tuple[Any, float | None]:
     """Relative noise variances (n,) or ``None``, and their mean in ``unit``, if it is known."""
-    noise = problem.noise
-    if noise is None or (isinstance(noise, str) and noise == "learn"):
+    if state.noise_variance is not None:
+        mean = float(state.noise_variance.mean())
+        return state.noise_variance / mean, (sqrt(mean) / unit) ** 2
+    if problem.noise_sd is None or isinstance(problem.noise_sd, str):
         return None, None
-    if not callable(noise):
-        return None, (sqrt(float(noise)) / unit) ** 2
-    x = problem.standard.map.from_standard(state.u)
-    variances = np.asarray(noise(x), dtype=float).reshape(-1)
-    if variances.shape != (len(x),) or not np.all(np.isfinite(variances) & (variances > 0)):
-        raise ValueError(
-            f"noise returned {variances!r:.200} for {len(x)} points: give one positive variance for each"
-        )
-    mean = float(variances.mean())
-    return variances / mean, (sqrt(mean) / unit) ** 2
+    return None, (float(problem.noise_sd) / unit) ** 2

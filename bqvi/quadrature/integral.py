@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bqvi.runs import Checkpoint
 from gp.arrays import Array
 
 
@@ -48,7 +50,7 @@ class Trace:
         return {column: self[column] for column in self.columns}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Integral:
     """The integral of f against a measure. ``print`` it.
 
@@ -69,7 +71,7 @@ class Integral:
     tail_shape : of the Pareto tail of |f| at draws from the measure; -inf where there is none.
     log_mean, log_sd : ln of the mean, and the standard deviation of the ln, where f was given as its
         logarithm or is a non-negative one of WSABI; they hold where the mean itself underflows.
-    state : where the run stands; ``resume`` takes the whole result. ``None`` for sampling methods.
+    checkpoint : where the run stands; ``resume`` takes the whole result.
     surrogate : the fitted surrogate, with ``expectation(measure)`` for other measures; or ``None``.
     """
 
@@ -88,8 +90,25 @@ class Integral:
     tail_shape: float = -np.inf
     log_mean: float | None = None
     log_sd: float | None = None
-    state: Any = field(default=None, repr=False)
-    surrogate: Any = field(default=None, repr=False)
+    checkpoint: Checkpoint | None = None
+    surrogate: Any = None
+
+    @property
+    def state(self) -> Any:
+        """Where the run stands."""
+        return None if self.checkpoint is None else self.checkpoint.state
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to an .npz file that ``bqvi.integrate(..., resume=path)`` goes on from."""
+        if self.checkpoint is None:
+            raise ValueError("this integral was put together by hand: it has no run to save")
+        self.checkpoint.save(path)
+
+    def __repr__(self) -> str:
+        return (
+            f"Integral({self.mean} +- {self.sd}, {self.method}, {self.n_evaluations} evaluations, "
+            f"stopped: {self.stopped}{'' if self.credible else ', not credible'})"
+        )
 
     def __str__(self) -> str:
         lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self.n_evaluations} evaluations)"]

@@ -22,8 +22,7 @@ class IntegrandError(RuntimeError):
     Attributes
     ----------
     point : (D,), where it failed; ``None`` if the failure belongs to no single point.
-    nodes : (n, D), and values : (n,) or (n, o): the evaluations that succeeded.
-    state : where the run stood; pass the exception to ``integrate`` as ``resume`` to go on from there.
+    nodes : (n, D), and values : (n,) or (n, o): the evaluations of the call that succeeded.
     """
 
     def __init__(self, message: str, point: Any = None, nodes: Any = None, values: Any = None) -> None:
@@ -31,7 +30,6 @@ class IntegrandError(RuntimeError):
         self.point = point
         self.nodes = nodes
         self.values = values
-        self.state: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +63,11 @@ class Integrand:
     logarithmic: bool = False
     non_negative: bool = False
     log_weight: Callable[[Array], Array] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether values are those that the function returned, and all that it returns."""
+        return self.gradient is None and self.log_weight is None
 
     def __call__(self, x: Any) -> Evaluated:
         """Evaluate at points x (n, D), NumPy.

@@ -1,15 +1,11 @@
 """`integrate`: a function, a measure and a method's name, and out comes the integral.
 
-Everything is checked before any work. Sampling methods are one call of the integrand; the others are
-the loop of :mod:`bayesian` and nothing else.
+Everything is checked here, before any work. The work is that of a run: :mod:`bayesian_run`, :mod:`sampling`.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,59 +14,27 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
-from bqvi.quadrature import bayesian, checkpoint
-from bqvi.quadrature.bayesian import Problem, State, number, standardised
-from bqvi.quadrature.charts import Linear
+from bqvi.quadrature import bayesian_run, sampling
+from bqvi.quadrature.bayesian import Problem, standardised
+from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, Stop
 from bqvi.quadrature.direct import Direct
-from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
-from bqvi.quadrature.integrand import Integrand, IntegrandError
-from bqvi.quadrature.learnt import Learnt
-from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged
-from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES, over_replicates, replicated
-from bqvi.quadrature.tails import verdict
+from bqvi.quadrature.integral import Integral
+from bqvi.quadrature.integrand import Integrand
+from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
+from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.warped import Warped
-from gp.arrays import Array, as_like, is_torch, to_numpy
+from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
+from gp.arrays import Array, to_numpy
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential
-from gp.measures import Empirical, Measure
+from gp.measures import Measure
 
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
-_NO_STATE = (
-    "resume holds no state to go on from: give a result of 'bq' or 'wsabi', its saved file, or an exception "
-    "raised after the first step"
-)
 
 
-class IntegrationInterrupted(KeyboardInterrupt):
-    """A run that was interrupted; pass the exception to ``integrate`` as ``resume`` to go on."""
-
-    def __init__(self, state: State, nodes: Any, values: Any) -> None:
-        super().__init__(
-            f"interrupted after {len(state)} evaluations; pass this exception as resume to go on"
-        )
-        self.state = state
-        self.nodes = nodes
-        self.values = values
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When a run ends before its budget is spent; ``None`` never does."""
-
-    tolerance: float | None = None
-    seconds: float | None = None
-
-    def __call__(self, state: State) -> str | None:
-        """Why ``state`` is the last, or ``None``."""
-        if self.tolerance is not None and float(np.max(state.rows[-1].sd)) <= self.tolerance:
-            return "tolerance"
-        if self.seconds is not None and state.seconds >= self.seconds:
-            return "seconds"
-        return None
-
-
+@door(Integral)
 def integrate(
     f: Callable[[Array], Array],
     measure: Measure,
@@ -80,7 +44,7 @@ def integrate(
     log: bool = False,
     vectorised: bool = True,
     gradient: Callable[[Array], Array] | str | None = None,
-    noise: Any = None,
+    noise_sd: Any = None,
     log_density: Callable[[Array], Array] | None = None,
     initial: int | None = None,
     batch: int | None = None,
@@ -88,10 +52,12 @@ def integrate(
     tolerance: float | None = None,
     max_seconds: float | None = None,
     replicates: int = 8,
-    callback: Callable[[State], None] | None = None,
+    progress: bool = False,
+    callback: Callable[[Any], None] | None = None,
+    checkpoint: str | Path | None = None,
     seed: Seed = 0,
-    resume: Integral | IntegrandError | IntegrationInterrupted | str | Path | None = None,
-) -> Integral:
+    resume: Integral | Ended | str | Path | None = None,
+) -> Run[Any, Integral]:
     """Integrate f against a probability measure, from ``budget`` evaluations.
 
     Parameters
@@ -107,8 +73,8 @@ def integrate(
     vectorised : ``False`` if f takes one point (D,) at a time and returns a number or (o,).
     gradient : derivatives of f, used as observations by 'bq': a function from points (n, D) to (n, D)
         or (n, o, D), or 'autodiff' for a torch function.
-    noise : of f's values: ``None``, 'learn', their known variance, or a function from points (n, D) to
-        variances (n,). For 'bq'.
+    noise_sd : standard deviation of the noise in f's values: ``None`` (exact), a number, "unknown", or a
+        function from points (n, D) to numbers (n,). For 'bq'.
     log_density : logarithm of a density p, normalised, points (n, D) to (n,): then the integral is
         int f p, and ``measure`` is only where points are proposed (importance re-weighting, 7.11).
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
@@ -118,10 +84,13 @@ def integrate(
     tolerance : stop when the standard deviation is at most this.
     max_seconds : stop after a step that ends later than this.
     replicates : of 'qmc'.
+    progress : show evaluations and the estimate on a line.
     callback : told of each state.
+    checkpoint : path of a file that is written each time that f returns, for ``resume``.
     seed : or a generator; the same seed gives the same result.
     resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
-        same f, measure and choices, to a budget that may be larger.
+        same f, measure and choices, to a budget that may be larger for 'bq' and 'wsabi'. That f is the same
+        is not checked.
 
     Returns
     -------
@@ -133,189 +102,51 @@ def integrate(
         Bad input, before any work.
     gp.embeddings.UnknownPairError
         The measure has no embedding of the kernels used, before any work.
-    IntegrandError
-        f failed; the error names the point and holds all evaluations.
-    IntegrationInterrupted
-        Ctrl-C; holds all evaluations.
+    RunError
+        f failed: the error's cause names the point. RunInterrupted : Ctrl-C. RunExit : SystemExit. Each holds
+        every evaluation that returned.
+
+    ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
     _check(f, measure, budget, method, tolerance=tolerance, max_seconds=max_seconds)
-    _check_choices(method, gradient, noise, log_density, acquisition, log)
+    _check_choices(method, gradient, noise_sd, log_density, acquisition, log)
+    require_seed("seed", seed)
+    watch = Watch(callback, progress, checkpoint)
     inside = in_kind_of(measure, np.zeros(1))
-    like = measure.parameters()[0]
     weight = None if log_density is None else _log_ratio(log_density, measure)
     warped = method.startswith("wsabi")
-    integrand = Integrand(f, like, vectorised, gradient, log, warped, weight)
-    require_seed("seed", seed)
-    number_of_seed = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    integrand = Integrand(f, measure.parameters()[0], vectorised, gradient, log, warped, weight)
+    number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     if method in SAMPLING:
         require_integer("replicates", replicates, LEAST_REPLICATES)
-        return _sampled(integrand, inside, budget, method, replicates=replicates, seed=number_of_seed)
+        return _sampling(SamplingRun(integrand, inside, budget, method, replicates, number), resume, watch)
     problem = Problem(
         integrand=integrand,
         measure=inside,
         standard=standardised(inside),
-        seed=number_of_seed,
+        seed=number,
         initial=_initial(initial, budget, inside),
         budget=budget,
         batch=None if batch is None else require_integer("batch", batch, 1),
         criterion=acquisition,
-        noise=noise,
+        noise_sd=noise_sd,
         model=Warped(matched=method == "wsabi-m") if warped else Direct(),
     )
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
-    state = None if resume is None else _resumed(resume, problem, method)
-    return _run(problem, state, method, Stop(tolerance, max_seconds), callback)
+    engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
+    if resume is None:
+        return Run(engine, None, watch)
+    before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
+    require_same(before.settings, {"method": method})
+    return Run(engine, engine.resumed(before.state), watch)
 
 
-def save(result: Integral, path: str | Path) -> None:
-    """Write a result of Bayesian quadrature to an .npz file that ``resume`` takes."""
-    if result.state is None:
-        raise ValueError(f"a {result.method} estimate has no state to go on from: nothing to save")
-    dimension = int(result.nodes.shape[1])
-    checkpoint.write(path, result.state, {"method": result.method, "dimension": dimension})
-
-
-def _run(
-    problem: Problem,
-    state: State | None,
-    method: str,
-    stop: Stop,
-    callback: Callable[[State], None] | None,
-) -> Integral:
-    latest: list[State] = [] if state is None else [state]
-
-    def keep(reached: State) -> None:
-        latest.append(reached)
-        if callback is not None:
-            callback(reached)
-
-    try:
-        state, reason = bayesian.run(problem, state, stop, keep)
-    except KeyboardInterrupt:
-        if not latest:
-            raise
-        nodes = problem.standard.map.from_standard(latest[-1].u)
-        raise IntegrationInterrupted(latest[-1], nodes, latest[-1].values) from None
-    return _result(problem, state, method, reason)
-
-
-def _result(problem: Problem, state: State, method: str, reason: str) -> Integral:
-    state = bayesian.prepared(problem, state)
-    if reason == "exhausted" and problem.noise is None and problem.integrand.log_weight is None:
-        return _exact(problem, state, method)
-    mean, covariance, units, judgement = bayesian.final(problem, state)
-    sd = np.sqrt(np.diag(covariance))
-    result = _described(problem, state, method, reason)
-    result = replace(
-        result,
-        **_scaled(mean, sd, covariance, units.shift),
-        credible=judgement.credible,
-        reason=judgement.reason,
-    )
-    if problem.integrand.logarithmic or method != "bq":
-        log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift)
-        result = replace(result, log_mean=log_mean, log_sd=log_sd)
-    return result if method != "bq" else replace(result, surrogate=_learnt(problem, state, units))
-
-
-def _described(problem: Problem, state: State, method: str, reason: str) -> Integral:
-    """A result without its numbers."""
-    x = problem.standard.map.from_standard(state.u)
-    like = problem.integrand.like
-    weights = None
-    if problem.integrand.log_weight is not None:
-        weights = problem.integrand.log_weights(x[state.sobol])
-    drawn = state.values[state.sobol]
-    shape, _, _ = verdict(unlogged(drawn)[0] if problem.integrand.logarithmic else drawn, weights)
-    values = state.values[:, 0] if state.values.shape[1] == 1 else state.values
-    return Integral(
-        mean=math.nan,
-        sd=math.nan,
-        n_evaluations=len(state),
-        nodes=as_like(x, like) if is_torch(like) else x,
-        values=as_like(values, like) if is_torch(like) else values,
-        trace=Trace(state.rows),
-        method=method,
-        stopped=reason,
-        effective_sample_size=None if weights is None else effective_sample_size(weights),
-        tail_shape=shape,
-        state=replace(state, ensemble=None),
-    )
-
-
-def _exact(problem: Problem, state: State, method: str) -> Integral:
-    """The weighted sum over all points of a finite measure."""
-    measure = problem.standard.measure
-    assert isinstance(measure, Empirical)  # nothing else is exhausted
-    values, shift = unlogged(state.values) if problem.integrand.logarithmic else in_range(state.values)
-    place = {tuple(row): i for i, row in enumerate(state.u)}
-    rows = [place[tuple(point)] for point in measure.points]
-    mean = measure.weights @ values[rows]
-    none = np.zeros((len(mean), len(mean)))
-    result = _described(problem, state, method, "exhausted")
-    result = replace(result, **_scaled(mean, np.zeros(len(mean)), none, shift))
-    if problem.integrand.logarithmic:
-        log_mean, log_sd = log_moments(float(mean[0]), 0.0, shift)
-        result = replace(result, log_mean=log_mean, log_sd=log_sd)
-    return replace(result, reason="All points of the measure have been evaluated: the sum is exact.")
-
-
-def _scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
-    scale = math.exp(min(shift, 700.0))
-    joint = scale**2 * covariance if len(mean) > 1 else None
-    return {"mean": number(scale * mean), "sd": number(scale * sd), "covariance": joint}
-
-
-def _learnt(problem: Problem, state: State, units: bayesian.Units) -> Learnt:
-    for member in bayesian.whole_ensemble(problem, state).members:
-        if isinstance(member.chart, Linear) and member.family.smooth:
-            to_x = problem.standard.map
-            linear = member.chart.rotation.T @ np.linalg.inv(to_x.scale)
-            scale = math.exp(min(units.shift, 700.0))
-            return Learnt(member, to_x.shift, linear, scale * units.centre, scale * units.unit)
-    raise AssertionError("the plain surrogate is always among the members")
-
-
-def _sampled(
-    integrand: Integrand, measure: Measure, budget: int, method: str, *, replicates: int, seed: int
-) -> Integral:
-    began = time.perf_counter()
-    if method == "qmc":
-        parts = replicated(measure, budget, min(replicates, budget // 2), seed)
-    else:
-        parts = [measure.sample(budget, np.random.default_rng(seed))]
-    x = np.concatenate(parts)
-    raw = integrand(x).values
-    values, shift = unlogged(raw) if integrand.logarithmic else in_range(raw)
-    if method == "qmc":
-        pieces = np.split(values, np.cumsum([len(part) for part in parts])[:-1])
-        estimate = over_replicates(np.array([piece.mean(axis=0) for piece in pieces]))
-    else:
-        estimate = average(values)
-    sd = np.sqrt(np.diag(estimate.covariance))
-    numbers = _scaled(estimate.mean, sd, estimate.covariance, shift)
-    log_mean, log_sd = None, None
-    if integrand.logarithmic:
-        log_mean, log_sd = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
-    log_weights = None if integrand.log_weight is None else integrand.log_weights(x)
-    shape, credible, reason = verdict(values, log_weights)
-    values = raw[:, 0] if raw.shape[1] == 1 else raw
-    torch = is_torch(integrand.like)
-    return Integral(
-        n_evaluations=len(x),
-        nodes=as_like(x, integrand.like) if torch else x,
-        values=as_like(values, integrand.like) if torch else values,
-        trace=Trace((Row(len(x), time.perf_counter() - began, numbers["mean"], numbers["sd"]),)),
-        method=method,
-        stopped="budget",
-        credible=credible,
-        reason=reason,
-        effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
-        tail_shape=shape,
-        log_mean=log_mean,
-        log_sd=log_sd,
-        **numbers,
-    )
+def _sampling(engine: SamplingRun, resume: Any, watch: Watch) -> Run[Any, Integral]:
+    if resume is None:
+        return Run(engine, None, watch)
+    before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
+    require_same(before.settings, engine.checkpoint(engine.init()).settings)
+    return Run(engine, before.state, watch)
 
 
 def _log_ratio(log_density: Callable[[Array], Array], measure: Measure) -> Callable[[Array], Array]:
@@ -334,25 +165,6 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
             f"budget is {budget}, below the initial design of {initial}: raise one or lower the other"
         )
     return initial
-
-
-def _resumed(resume: Any, problem: Problem, method: str) -> State:
-    if isinstance(resume, str | Path):
-        state, settings = checkpoint.read(resume)
-        if settings["method"] != method:
-            raise ValueError(f"{resume} was saved by method {settings['method']!r}, not {method!r}")
-    else:
-        found = getattr(resume, "state", None)
-        if not isinstance(found, State):
-            raise ValueError(_NO_STATE)
-        state = found
-    if state.u.shape[1] != problem.measure.dimension:
-        raise ValueError(
-            f"resume has nodes of dimension {state.u.shape[1]}, the measure {problem.measure.dimension}"
-        )
-    if len(state) > problem.budget:
-        raise ValueError(f"budget is {problem.budget}; {len(state)} evaluations have been made: raise it")
-    return state
 
 
 def _check(
@@ -374,9 +186,9 @@ def _check(
 
 
 def _check_choices(
-    method: str, gradient: Any, noise: Any, log_density: Any, acquisition: Any, log: bool
+    method: str, gradient: Any, noise_sd: Any, log_density: Any, acquisition: Any, log: bool
 ) -> None:
-    only_bq = {"gradient": gradient, "noise": noise}
+    only_bq = {"gradient": gradient, "noise_sd": noise_sd}
     for name, given in only_bq.items():
         if given is not None and method != "bq":
             raise ValueError(f"{name} is given, and method is {method!r}: only 'bq' uses it")
@@ -384,9 +196,11 @@ def _check_choices(
         raise ValueError("gradient is given with log or log_density: those of f itself are needed, without")
     if gradient is not None and not callable(gradient) and gradient != "autodiff":
         raise ValueError(f"gradient is {gradient!r}; it must be a function, 'autodiff' or None")
-    if noise is not None and not callable(noise) and noise != "learn":
-        require_above("noise", noise, 0.0)
-    if noise is not None and log:
-        raise ValueError("noise is given with log: the noise of ln f is not that of f")
+    if isinstance(noise_sd, str):
+        require_one_of("noise_sd", noise_sd, ("unknown",))
+    elif noise_sd is not None and not callable(noise_sd):
+        require_above("noise_sd", noise_sd, 0.0)
+    if noise_sd is not None and log:
+        raise ValueError("noise_sd is given with log: the noise of ln f is not that of f")
     if acquisition is not None and not isinstance(acquisition, Criterion):
         raise TypeError(f"acquisition is {acquisition!r}; it must be a criterion of acquisition.pointwise")

@@ -9,7 +9,6 @@ from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SPARSE
 from bqvi.quadrature.growing import Growing, tilted
-from bqvi.quadrature.integrand import IntegrandError
 from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, pareto_shape, slows
@@ -104,7 +103,7 @@ def test_units_at_the_ends_of_what_a_number_holds():
 
 
 def test_complex_values_are_refused():
-    with pytest.raises(IntegrandError, match="give real numbers"):
+    with pytest.raises(bqvi.RunError, match="give real numbers"):
         bqvi.integrate(lambda x: 1j * x[:, 0], STANDARD, 12)
 
 

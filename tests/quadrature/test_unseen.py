@@ -7,7 +7,6 @@ import pytest
 from scipy.stats import binom
 
 import bqvi
-from bqvi.quadrature import IntegrandError
 from bqvi.quadrature.bayesian import CHECKS
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.credibility import (
@@ -283,7 +282,7 @@ def test_units_of_noise_and_gradients(scale, extra):
         return -size * np.sin(x) * np.array([1.0, 0.0])
 
     def run(size):
-        options = {"noise": "learn"} if extra == "noise" else {"gradient": lambda x: slopes(x, size)}
+        options = {"noise_sd": "unknown"} if extra == "noise" else {"gradient": lambda x: slopes(x, size)}
         return bqvi.integrate(lambda x: f(x, size), standard(2), 14, **options)
 
     plain, scaled = run(1.0), run(scale)
@@ -293,19 +292,20 @@ def test_units_of_noise_and_gradients(scale, extra):
 
 
 def test_values_are_kept_when_the_gradient_fails():
-    with pytest.raises(IntegrandError, match="gradient is not finite") as caught:
+    with pytest.raises(bqvi.RunError, match="gradient is not finite") as caught:
         bqvi.integrate(lambda x: x[:, 0], standard(2), 20, gradient=lambda x: np.nan * x)
-    np.testing.assert_array_equal(caught.value.nodes[:, :1], caught.value.values)
-    assert len(caught.value.nodes) == 8
-    with pytest.raises(IntegrandError, match="returned shape") as caught:
+    failure = caught.value.__cause__
+    np.testing.assert_array_equal(failure.nodes[:, :1], failure.values)
+    assert len(failure.nodes) == 8
+    with pytest.raises(bqvi.RunError, match="returned shape") as caught:
         bqvi.integrate(lambda x: np.zeros(3), standard(2), 20)
-    assert caught.value.nodes.shape == (0, 2)
+    assert caught.value.__cause__.nodes.shape == (0, 2)
 
 
 def test_a_file_that_holds_no_run(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
-    with pytest.raises(ValueError, match="not a saved quadrature"):
+    with pytest.raises(ValueError, match="is no saved run"):
         bqvi.integrate(pulse, standard(1), 20, resume=path)
 
 

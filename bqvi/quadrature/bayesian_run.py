@@ -1,0 +1,193 @@
+"""Bayesian quadrature as a run: the engine of :mod:`bayesian`'s loop, and what it returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls import Evaluations, Ledger
+from bqvi.quadrature import bayesian
+from bqvi.quadrature.bayesian import Problem, State, number
+from bqvi.quadrature.charts import Linear
+from bqvi.quadrature.credibility import Past
+from bqvi.quadrature.ensemble import Fits
+from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
+from bqvi.quadrature.learnt import Learnt
+from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged
+from bqvi.quadrature.tails import verdict
+from bqvi.runs import Checkpoint, Standing
+from bqvi.runs.records import named
+from gp.arrays import as_like, is_torch
+from gp.measures import Empirical
+
+DOOR = "integrate"
+RECORDS = named(State, Fits, Past, Row)
+"""What a saved run is made of."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a run ends before its budget is spent; ``None`` never does."""
+
+    tolerance: float | None = None
+    seconds: float | None = None
+
+    def __call__(self, state: State) -> str | None:
+        """Why ``state`` is the last, or ``None``."""
+        if self.tolerance is not None and float(np.max(state.rows[-1].sd)) <= self.tolerance:
+            return "tolerance"
+        if self.seconds is not None and state.seconds >= self.seconds:
+            return "seconds"
+        return None
+
+
+class BayesianRun:
+    """The engine of a run of Bayesian quadrature (:class:`bqvi.runs.Engine`)."""
+
+    def __init__(self, problem: Problem, method: str, stop: Stop) -> None:
+        self.problem, self.method, self.stop = problem, method, stop
+        self.ledger = Ledger(problem.measure.dimension)
+
+    def init(self) -> State:
+        """The initial design, not yet evaluated."""
+        return bayesian.begun(self.problem)
+
+    def resumed(self, state: State) -> State:
+        """A state of an earlier run, whose budget may have been smaller."""
+        if state.u.shape[1] != self.problem.measure.dimension:
+            raise ValueError(
+                f"resume has nodes of dimension {state.u.shape[1]}, the measure "
+                f"{self.problem.measure.dimension}"
+            )
+        if len(state) > self.problem.budget:
+            raise ValueError(
+                f"budget is {self.problem.budget}; {len(state)} evaluations have been made: raise it"
+            )
+        return self._with_next(state) if state.learned and not len(state.pending) else state
+
+    def step(self, state: State) -> State:
+        """Evaluate the nodes that are due, learn, and choose the next."""
+        return self._with_next(bayesian.step(self.problem, state, self.ledger))
+
+    def _with_next(self, state: State) -> State:
+        return bayesian.with_next(self.problem, state) if self.finished(state) is None else state
+
+    def finished(self, state: State) -> str | None:
+        """'budget', 'exhausted', 'tolerance' or 'seconds'."""
+        reason = bayesian.finished(self.problem, state)
+        return self.stop(state) if reason is None and state.learned else reason
+
+    def result(self, state: State, reason: str) -> Integral:
+        """The integral, its hyperparameters marginalised."""
+        if len(state) < LEAST:
+            raise ValueError(f"{len(state)} evaluations have been made; an estimate needs {LEAST}")
+        whole = state if state.learned else bayesian.learned(self.problem, state)
+        return integral_of(self.problem, whole, self.checkpoint(state), reason)
+
+    def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
+        """The state with nodes that were evaluated before their step was cut short."""
+        return bayesian.with_evaluations(state, evaluations)
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        """The state without its surrogates, which follow from the rest."""
+        settings = {"method": self.method, "dimension": self.problem.measure.dimension}
+        return Checkpoint(DOOR, settings, replace(state, ensemble=None), len(state))
+
+    def place(self, state: State) -> str:
+        """After how many evaluations."""
+        return f"after {len(state)} evaluations"
+
+    def standing(self, state: State) -> Standing:
+        """Evaluations out of the budget, and the estimate."""
+        told = ""
+        if state.rows:
+            row = state.rows[-1]
+            told = f"{np.max(np.abs(row.mean)):.4g} +- {np.max(row.sd):.2g}"
+        return Standing(len(state), self.problem.budget, "evaluations", told)
+
+
+LEAST = 4
+"""Nodes that a surrogate can be fitted to."""
+
+
+def integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
+    """Return the integral of a state that has been learned from; ``checkpoint`` is where the run stands."""
+    method = checkpoint.settings["method"]
+    state = bayesian.prepared(problem, state)
+    if reason == "exhausted" and problem.noise_sd is None and problem.integrand.log_weight is None:
+        return _exact(problem, state, checkpoint)
+    mean, covariance, units, judgement = bayesian.final(problem, state)
+    sd = np.sqrt(np.diag(covariance))
+    result = _described(problem, state, checkpoint, reason)
+    result = replace(
+        result,
+        **scaled(mean, sd, covariance, units.shift),
+        credible=judgement.credible,
+        reason=judgement.reason,
+    )
+    if problem.integrand.logarithmic or method != "bq":
+        log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift)
+        result = replace(result, log_mean=log_mean, log_sd=log_sd)
+    return result if method != "bq" else replace(result, surrogate=_learnt(problem, state, units))
+
+
+def _described(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
+    """A result without its numbers."""
+    x = problem.standard.map.from_standard(state.u)
+    like = problem.integrand.like
+    weights = None
+    if problem.integrand.log_weight is not None:
+        weights = problem.integrand.log_weights(x[state.sobol])
+    drawn = state.values[state.sobol]
+    shape, _, _ = verdict(unlogged(drawn)[0] if problem.integrand.logarithmic else drawn, weights)
+    values = state.values[:, 0] if state.values.shape[1] == 1 else state.values
+    return Integral(
+        mean=math.nan,
+        sd=math.nan,
+        n_evaluations=len(state),
+        nodes=as_like(x, like) if is_torch(like) else x,
+        values=as_like(values, like) if is_torch(like) else values,
+        trace=Trace(state.rows),
+        method=checkpoint.settings["method"],
+        stopped=reason,
+        effective_sample_size=None if weights is None else effective_sample_size(weights),
+        tail_shape=shape,
+        checkpoint=checkpoint,
+    )
+
+
+def _exact(problem: Problem, state: State, checkpoint: Checkpoint) -> Integral:
+    """The weighted sum over all points of a finite measure."""
+    measure = problem.standard.measure
+    assert isinstance(measure, Empirical)  # nothing else is exhausted
+    values, shift = unlogged(state.values) if problem.integrand.logarithmic else in_range(state.values)
+    place = {tuple(row): i for i, row in enumerate(state.u)}
+    rows = [place[tuple(point)] for point in measure.points]
+    mean = measure.weights @ values[rows]
+    none = np.zeros((len(mean), len(mean)))
+    result = _described(problem, state, checkpoint, "exhausted")
+    result = replace(result, **scaled(mean, np.zeros(len(mean)), none, shift))
+    if problem.integrand.logarithmic:
+        log_mean, log_sd = log_moments(float(mean[0]), 0.0, shift)
+        result = replace(result, log_mean=log_mean, log_sd=log_sd)
+    return replace(result, reason="All points of the measure have been evaluated: the sum is exact.")
+
+
+def scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
+    """Return the fields mean, sd and covariance of a result, from numbers in units of e^shift."""
+    scale = math.exp(min(shift, 700.0))
+    joint = scale**2 * covariance if len(mean) > 1 else None
+    return {"mean": number(scale * mean), "sd": number(scale * sd), "covariance": joint}
+
+
+def _learnt(problem: Problem, state: State, units: bayesian.Units) -> Learnt:
+    for member in bayesian.whole_ensemble(problem, state).members:
+        if isinstance(member.chart, Linear) and member.family.smooth:
+            to_x = problem.standard.map
+            linear = member.chart.rotation.T @ np.linalg.inv(to_x.scale)
+            scale = math.exp(min(units.shift, 700.0))
+            return Learnt(member, to_x.shift, linear, scale * units.centre, scale * units.unit)
+    raise AssertionError("the plain surrogate is always among the members")

@@ -1,0 +1,147 @@
+"""Sampling as a run: all nodes are known at the beginning, and one step evaluates them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls import Evaluations, Ledger
+from bqvi.quadrature.bayesian_run import DOOR, scaled
+from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
+from bqvi.quadrature.integrand import Integrand
+from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged
+from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
+from bqvi.quadrature.tails import verdict
+from bqvi.runs import Checkpoint, Standing
+from bqvi.runs.pending import matched
+from bqvi.runs.records import named
+from gp.arrays import as_like, is_torch
+from gp.measures import Measure
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    nodes : (n, D), all. values : (n, o), NaN where the integrand has not been evaluated.
+    known : (n,), where it has. seconds : time spent.
+    """
+
+    nodes: Any
+    values: Any
+    known: Any
+    seconds: float = 0.0
+
+
+RECORDS = named(Sampled)
+"""What a saved run is made of."""
+
+
+class SamplingRun:
+    """The engine of simple Monte Carlo and of quasi-Monte Carlo (:class:`bqvi.runs.Engine`).
+
+    Parameters
+    ----------
+    method : 'monte-carlo' or 'qmc'. budget : n. replicates : of 'qmc'. seed : of the nodes.
+    """
+
+    def __init__(
+        self, integrand: Integrand, measure: Measure, budget: int, method: str, replicates: int, seed: int
+    ) -> None:
+        self.integrand, self.measure, self.budget, self.method = integrand, measure, budget, method
+        self.replicates, self.seed = min(replicates, budget // 2), seed
+        self.ledger = Ledger(measure.dimension)
+
+    def init(self) -> Sampled:
+        """The nodes, none evaluated."""
+        if self.method == "qmc":
+            x = np.concatenate(replicated(self.measure, self.budget, self.replicates, self.seed))
+        else:
+            x = self.measure.sample(self.budget, np.random.default_rng(self.seed))
+        return Sampled(x, np.full((len(x), 1), np.nan), np.zeros(len(x), dtype=bool))
+
+    def step(self, state: Sampled) -> Sampled:
+        """Evaluate what has not been."""
+        began = time.perf_counter()
+        x = state.nodes[~state.known]
+        for part in [x] if self.integrand.vectorised else [x[i : i + 1] for i in range(len(x))]:
+            values = self.integrand(part).values
+            fine = np.zeros(len(part), dtype=bool)
+            self.ledger.enter(Evaluations(part, values, None, None, fine, ("",) * len(part)))
+            self.ledger.returned()
+        reached = self.with_evaluations(state, self.ledger.entries())
+        return replace(reached, seconds=state.seconds + time.perf_counter() - began)
+
+    def finished(self, state: Sampled) -> str | None:
+        """'budget', once all nodes are evaluated."""
+        return "budget" if state.known.all() else None
+
+    def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
+        """The state with some of its nodes evaluated."""
+        at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
+        values = np.full((len(state.nodes), evaluations.values.shape[1]), np.nan)
+        values[state.known] = state.values[state.known]
+        values[at] = evaluations.values
+        known = state.known.copy()
+        known[at] = True
+        return replace(state, values=values, known=known)
+
+    def checkpoint(self, state: Sampled) -> Checkpoint:
+        """The state, and what its nodes follow from."""
+        settings = {"method": self.method, "budget": self.budget, "seed": self.seed}
+        settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
+        return Checkpoint(DOOR, settings, state, int(state.known.sum()))
+
+    def place(self, state: Sampled) -> str:
+        """After how many evaluations."""
+        return f"after {int(state.known.sum())} evaluations"
+
+    def standing(self, state: Sampled) -> Standing:
+        """Evaluations out of the budget."""
+        return Standing(int(state.known.sum()), self.budget, "evaluations")
+
+    def result(self, state: Sampled, reason: str) -> Integral:
+        """The average; of 'qmc', once all nodes are evaluated."""
+        n = int(state.known.sum())
+        if n < 2 or (self.method == "qmc" and n < len(state.nodes)):
+            raise ValueError(f"{n} of {len(state.nodes)} nodes have been evaluated: too few for an estimate")
+        raw, x = state.values[state.known], state.nodes[state.known]
+        values, shift = unlogged(raw) if self.integrand.logarithmic else in_range(raw)
+        estimate = self._estimate(values)
+        sd = np.sqrt(np.diag(estimate.covariance))
+        numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
+        log_mean, log_sd = None, None
+        if self.integrand.logarithmic:
+            log_mean, log_sd = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
+        log_weights = None if self.integrand.log_weight is None else self.integrand.log_weights(x)
+        shape, credible, why = verdict(values, log_weights)
+        returned = raw[:, 0] if raw.shape[1] == 1 else raw
+        like, torch = self.integrand.like, is_torch(self.integrand.like)
+        return Integral(
+            n_evaluations=n,
+            nodes=as_like(x, like) if torch else x,
+            values=as_like(returned, like) if torch else returned,
+            trace=Trace((Row(n, state.seconds, numbers["mean"], numbers["sd"]),)),
+            method=self.method,
+            stopped=reason,
+            credible=credible,
+            reason=why,
+            effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
+            tail_shape=shape,
+            log_mean=log_mean,
+            log_sd=log_sd,
+            checkpoint=self.checkpoint(state),
+            **numbers,
+        )
+
+    def _estimate(self, values: Any) -> Any:
+        if self.method != "qmc":
+            return average(values)
+        sizes = [len(part) for part in np.array_split(np.arange(self.budget), self.replicates)]
+        pieces = np.split(values, np.cumsum(sizes)[:-1])
+        return over_replicates(np.array([piece.mean(axis=0) for piece in pieces]))

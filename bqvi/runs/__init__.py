@@ -1,0 +1,30 @@
+"""Runs: what the front doors have in common beside what they compute.
+
+A front door is an `Engine` of ``init``, ``step``, ``finished`` and ``result``; `Run` drives it, hands over
+the state whatever happens, and writes checkpoints; `door` makes the function that users call, with its
+``steps``.
+"""
+
+from bqvi.runs.checkpoint import Checkpoint, require_same, resumed
+from bqvi.runs.door import Door, door
+from bqvi.runs.engine import Engine, Ledger, Standing
+from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
+from bqvi.runs.run import Run, Watch
+
+__all__ = [
+    "Checkpoint",
+    "Door",
+    "Ended",
+    "Engine",
+    "Ledger",
+    "Run",
+    "RunError",
+    "RunExit",
+    "RunInterrupted",
+    "RunStopped",
+    "Standing",
+    "Watch",
+    "door",
+    "require_same",
+    "resumed",
+]

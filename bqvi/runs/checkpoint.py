@@ -1,0 +1,157 @@
+"""Where a run stands, and its file: one .npz of plain arrays with a JSON header, no pickles.
+
+A result and an exception that ended a run each hold a `Checkpoint`; ``resume`` takes either, or the path of
+its file. Files are written whole or not at all: an interrupted write leaves the previous file as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bqvi.files import write_arrays
+from bqvi.runs.records import RecordError, flattened, restored
+
+PROGRAM, FORMAT = "bqvi", 1
+
+
+def _as_it_is(state: Any) -> Any:
+    return state
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    door : name of the function that the run is of: "fit", "integrate" or "vbmc".
+    settings : the choices that the state belongs to, numbers and text.
+    state : all that the future of the run depends on.
+    n_evaluations : of the user's function so far.
+    records : what is saved of a state, made of records, arrays and numbers; picklable.
+    """
+
+    door: str
+    settings: Mapping[str, Any]
+    state: Any
+    n_evaluations: int
+    records: Callable[[Any], Any] = field(default=_as_it_is, repr=False)
+
+    def save(self, path: str | Path, compressed: bool = True) -> None:
+        """Write the run to an .npz file that ``resume`` takes."""
+        arrays: list[np.ndarray] = []
+        skeleton = flattened(self.records(self.state), arrays)
+        header = {
+            "program": PROGRAM,
+            "format": FORMAT,
+            "door": self.door,
+            "settings": dict(self.settings),
+            "n_evaluations": self.n_evaluations,
+            "arrays": len(arrays),
+            "state": skeleton,
+        }
+        write_arrays(path, header, {f"array{i}": x for i, x in enumerate(arrays)}, compressed=compressed)
+
+
+def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint:
+    """Read a file that `Checkpoint.save` wrote.
+
+    Parameters
+    ----------
+    door : whose run it has to be. classes : the records that its states are made of, by name.
+
+    Raises
+    ------
+    ValueError
+        It is something else, of another door or another format, or damaged; the message says which.
+    OSError
+        It cannot be opened.
+    """
+    arrays = _arrays(Path(path))
+    header = _header(path, arrays)
+    if header.get("door") != door:
+        raise ValueError(f"{path} holds a run of bqvi.{header.get('door')}; this is bqvi.{door}")
+    if header.get("format") != FORMAT:
+        told = f"{path} is a saved run of format {header.get('format')}"
+        raise ValueError(f"{told}; this version reads {FORMAT}")
+    try:
+        values = [arrays[f"array{i}"] for i in range(header["arrays"])]
+        state = restored(header["state"], values, classes)
+        return Checkpoint(door, header["settings"], state, header["n_evaluations"])
+    except (RecordError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is a run of another version of bqvi, or damaged: {error}") from None
+
+
+def resumed(resume: Any, door: str, classes: Mapping[str, type]) -> Checkpoint:
+    """Where the run stood that ``resume`` is of: a result, a path, or the exception that ended it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is none of these, or of another door.
+    """
+    if isinstance(resume, str | Path):
+        return read(resume, door, classes)
+    found = getattr(resume, "checkpoint", None)
+    if not isinstance(found, Checkpoint):
+        raise TypeError(
+            f"resume is {resume!r:.200}; it must be a result of bqvi.{door}, the path of a saved one, or the "
+            "exception that ended a run"
+        )
+    if found.door != door:
+        raise ValueError(f"resume is a run of bqvi.{found.door}; this is bqvi.{door}")
+    return found
+
+
+def require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """ValueError where a run to resume was begun with other choices."""
+    for name, value in now.items():
+        if before.get(name) != value:
+            raise ValueError(
+                f"the run to resume had {name} {before.get(name)}, this call has {value}; resume with what "
+                "it was begun with, or start anew"
+            )
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file, each checked against its check sum."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file")
+    with path.open("rb") as file:
+        first = file.read(4)
+    if first[:2] != b"PK":
+        what = "is empty" if not first else "is no .npz file"
+        raise ValueError(f"{path} is no saved run: it {what}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise ValueError(f"the check sum of {damaged} is wrong")
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except OSError:
+        raise
+    except Exception as error:  # zipfile and zlib raise a dozen kinds for bytes that were cut off or changed
+        if isinstance(error, ValueError) and "allow_pickle" in str(error):
+            raise ValueError(f"{path} is no saved run: it holds objects, and a run has arrays only") from None
+        raise ValueError(f"{path} is damaged, cut off or changed after it was written: {error}") from None
+
+
+def _header(path: str | Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    try:
+        header = json.loads(str(arrays["header"]))
+    except (KeyError, ValueError):
+        header = None
+    if not isinstance(header, dict):
+        raise ValueError(f"{path} is no saved run: it is an .npz file without a run's header")
+    if header.get("program") != PROGRAM or "door" not in header:
+        what = header.get("kind", "something else")
+        raise ValueError(f"{path} is no saved run: it holds {what}, or a run of an earlier version")
+    return header

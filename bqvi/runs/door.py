@@ -1,0 +1,48 @@
+"""The shape of the front doors: called, a run to its end; with `steps`, a run in the caller's hands."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+from bqvi.runs.run import Run
+
+P = ParamSpec("P")
+S = TypeVar("S")
+R = TypeVar("R")
+S_co = TypeVar("S_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Door(Protocol[P, S, R]):
+    """A front door; its `steps` takes the same arguments."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run to the end."""
+        ...
+
+    def steps(self, *args: P.args, **kwargs: P.kwargs) -> Run[S, R]:
+        """The run, with its input checked and nothing evaluated yet: iterate over its states."""
+        ...
+
+
+def door(result: type[R]) -> Callable[[Callable[P, Run[S, R]]], Door[P, S, R]]:
+    """Make a front door of a function that checks its arguments and returns the run.
+
+    The function's name, signature and docstring are the door's; ``result`` is what the door returns.
+    """
+
+    def made(begin: Callable[P, Run[S, R]]) -> Door[P, S, R]:
+        @functools.wraps(begin)
+        def drive(*args: P.args, **kwargs: P.kwargs) -> R:
+            return begin(*args, **kwargs).finish()
+
+        found: Any = drive
+        found.__annotations__ = {**begin.__annotations__, "return": result.__name__}
+        found.__signature__ = inspect.signature(begin).replace(return_annotation=result)
+        found.steps = begin
+        return cast(Door[P, S, R], found)
+
+    return made

@@ -1,0 +1,89 @@
+"""What a front door hands to the driver: how its runs begin, go on and end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from bqvi.runs.checkpoint import Checkpoint
+
+S = TypeVar("S")
+R_co = TypeVar("R_co", covariant=True)
+E = TypeVar("E")
+
+
+class Ledger(Protocol):
+    """Where every evaluation is entered once it has returned (`bqvi.calls.Ledger`)."""
+
+    on_return: Callable[[], None] | None
+
+    def entries(self) -> Any:
+        """The evaluations that returned since the last `take`."""
+        ...
+
+    def take(self) -> Any:
+        """The same, after which the ledger is empty."""
+        ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run has come, for the progress line.
+
+    Attributes
+    ----------
+    done, total : counted in ``unit``; a total of None is not known.
+    told : the estimate, in words.
+    """
+
+    done: int
+    total: int | None
+    unit: str
+    told: str = ""
+
+
+class Engine(Protocol[S, R_co]):
+    """A front door's run, whose states are records of arrays and numbers.
+
+    A state has no part that changes: `step` makes a new one. The evaluations that a step makes are entered in
+    ``ledger`` as they return, so that the driver can add those of a step that was cut short to the state from
+    before it (`with_evaluations`).
+    """
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where its evaluations are entered."""
+        ...
+
+    def init(self) -> S:
+        """The state before the first evaluation."""
+        ...
+
+    def step(self, state: S) -> S:
+        """Evaluate the user's function, within the budget, and learn from it."""
+        ...
+
+    def finished(self, state: S) -> str | None:
+        """Why there is no further step, or None."""
+        ...
+
+    def result(self, state: S, reason: str) -> R_co:
+        """What a run that ends at ``state`` returns; ValueError where too little was evaluated."""
+        ...
+
+    def with_evaluations(self, state: S, evaluations: Any) -> S:
+        """The state with the evaluations that the step after it had made when it was cut short."""
+        ...
+
+    def checkpoint(self, state: S) -> Checkpoint:
+        """The state with all that is needed to save it and to go on from it."""
+        ...
+
+    def place(self, state: S) -> str:
+        """Where an exception met the run, as "after 12 evaluations"."""
+        ...
+
+    def standing(self, state: S) -> Standing:
+        """How far it has come."""
+        ...

@@ -1,0 +1,49 @@
+"""The progress line: what has been spent of the budget, what was reached, and why it stopped."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from bqvi.runs.engine import Standing
+
+
+class ProgressLine:
+    """One line on standard error; nothing where it is not wanted. A context, left when the run is.
+
+    Parameters
+    ----------
+    wanted : whether it is shown. standing : at the beginning.
+    """
+
+    def __init__(self, wanted: bool, standing: Standing) -> None:
+        self._bar: Any = None
+        if wanted:
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(total=standing.total, initial=standing.done, unit=f" {standing.unit}")
+            self.show(standing)
+
+    def show(self, standing: Standing) -> None:
+        """Tell how far the run has come."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(standing.told, refresh=False)
+            self._bar.update(standing.done - self._bar.n)
+
+    def end(self, standing: Standing, why: str) -> None:
+        """Tell why it ended, and leave the line as it is."""
+        if self._bar is not None:
+            self._bar.n = standing.done
+            self._bar.set_postfix_str(f"{standing.told}; {why}" if standing.told else why)
+            self._bar.close()
+            self._bar = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

@@ -1,0 +1,134 @@
+"""Nested records of arrays and numbers, as text and arrays and back.
+
+A state is made of dataclasses, tuples, lists, mappings, arrays, numbers and text. `flattened` writes it as a
+skeleton that JSON can hold, with arrays by number; `restored` builds it again from the classes that the
+reader names. Nothing of a file is run, and a class that the reader does not name is an error. A field marked
+``metadata={"derived": True}`` follows from the others and is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+DERIVED: dict[str, Any] = {"derived": True}
+"""Metadata of a field that is not saved."""
+
+
+class RecordError(ValueError):
+    """A skeleton that does not fit the classes at hand."""
+
+
+def flattened(value: Any, arrays: list[np.ndarray]) -> Any:
+    """The skeleton of ``value``; its arrays are appended to ``arrays``.
+
+    Raises
+    ------
+    TypeError
+        It holds an object that is none of the kinds that are saved.
+    """
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    return _nested(value, arrays)
+
+
+def _nested(value: Any, arrays: list[np.ndarray]) -> Any:
+    if isinstance(value, np.random.Generator):
+        return {"generator": flattened(value.bit_generator.state, arrays)}
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [flattened(part, arrays) for part in value]}
+    if isinstance(value, Mapping):
+        return {"mapping": [[str(name), flattened(part, arrays)] for name, part in value.items()]}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = {name: flattened(getattr(value, name), arrays) for name in _saved(type(value))}
+        return {"record": type(value).__name__, "fields": parts}
+    raise TypeError(f"a {type(value).__name__} has no place in a saved run")
+
+
+def restored(skeleton: Any, arrays: Sequence[np.ndarray], classes: Mapping[str, type]) -> Any:
+    """What `flattened` was given.
+
+    Parameters
+    ----------
+    skeleton, arrays : as `flattened` left them.
+    classes : name -> dataclass, all that may occur.
+
+    Raises
+    ------
+    RecordError
+        The skeleton names another class, another field, or an array that is not there.
+    """
+    if not isinstance(skeleton, dict):
+        return skeleton
+    if "array" in skeleton:
+        if not 0 <= skeleton["array"] < len(arrays):
+            raise RecordError("an array is missing")
+        return arrays[skeleton["array"]]
+    if "generator" in skeleton:
+        return _generator(restored(skeleton["generator"], arrays, classes))
+    if "mapping" in skeleton:
+        return {name: restored(part, arrays, classes) for name, part in skeleton["mapping"]}
+    if "record" in skeleton:
+        return _record(skeleton, arrays, classes)
+    for kind in (tuple, list):
+        if kind.__name__ in skeleton:
+            return kind(restored(part, arrays, classes) for part in skeleton[kind.__name__])
+    raise RecordError(f"nothing is known of {', '.join(skeleton)}")
+
+
+def named(*classes: type) -> dict[str, type]:
+    """The classes by name."""
+    return {one.__name__: one for one in classes}
+
+
+def classes_in(value: Any) -> dict[str, type]:
+    """The dataclasses that ``value`` is made of, by name."""
+    return named(*_classes(value))
+
+
+def _classes(value: Any) -> Iterator[type]:
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from _classes(part)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _classes(part)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield type(value)
+        for name in _saved(type(value)):
+            yield from _classes(getattr(value, name))
+
+
+def _saved(record: type) -> Iterator[str]:
+    return (
+        field.name
+        for field in dataclasses.fields(record)
+        if field.init and not field.metadata.get("derived", False)
+    )
+
+
+def _record(skeleton: Mapping[str, Any], arrays: Sequence[np.ndarray], classes: Mapping[str, type]) -> Any:
+    name, parts = skeleton["record"], skeleton["fields"]
+    if name not in classes:
+        raise RecordError(f"there is no record {name}")
+    fields = set(_saved(classes[name]))
+    if set(parts) != fields:
+        odd = ", ".join(sorted(set(parts) ^ fields))
+        raise RecordError(f"the record {name} has other fields ({odd})")
+    return classes[name](**{field: restored(part, arrays, classes) for field, part in parts.items()})
+
+
+def _generator(state: Any) -> np.random.Generator:
+    """A generator of the kind that was saved, where it stood."""
+    kinds = {kind.__name__: kind for kind in np.random.BitGenerator.__subclasses__()}
+    if not isinstance(state, dict) or state.get("bit_generator") not in kinds:
+        raise RecordError("there is no such kind of generator")
+    bits = kinds[state["bit_generator"]]()
+    bits.state = state
+    return np.random.Generator(bits)

@@ -1,0 +1,78 @@
+"""The front doors as the contract sees them: a function of one point a call, and what was evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import bqvi
+from gp.measures import Gaussian
+
+
+class Calls:
+    """A function that counts its calls, remembers where it returned, and does ``what`` at call ``at``."""
+
+    def __init__(self, function: Callable[[Any], Any], at: int = 0, what: Callable[[], None] = lambda: None):
+        self.function, self.at, self.what = function, at, what
+        self.count, self.returned = 0, []
+
+    def __call__(self, x):
+        self.count += 1
+        if self.count == self.at:
+            self.what()
+        value = self.function(x)
+        self.returned.append(tuple(np.asarray(x, float)))
+        return value
+
+
+@dataclass(frozen=True)
+class Case:
+    """A door with a problem.
+
+    Attributes
+    ----------
+    function : of one point. run, steps : the door for a function and further options.
+    known : state -> the points (n, D) that it holds.
+    numbers : result -> what has to be the same to the digit.
+    budget : of the runs.
+    """
+
+    function: Callable[[Any], Any]
+    run: Callable[..., Any]
+    steps: Callable[..., Any]
+    known: Callable[[Any], np.ndarray]
+    numbers: Callable[[Any], Any]
+    budget: int
+
+
+MEASURE = Gaussian(np.array([0.2, -0.1]), np.array([[1.0, 0.3], [0.3, 0.5]]))
+
+
+def _bump(x):
+    return float(np.exp(-0.5 * np.sum((x - 0.3) ** 2)) * (1.5 + np.cos(x[0])))
+
+
+def _integral(method: str) -> Case:
+    def arguments(f, **options):
+        return (f, MEASURE), {"budget": 24, "method": method, "vectorised": False, "seed": 1} | options
+
+    def run(f, **options):
+        args, kwargs = arguments(f, **options)
+        return bqvi.integrate(*args, **kwargs)
+
+    def steps(f, **options):
+        args, kwargs = arguments(f, **options)
+        return bqvi.integrate.steps(*args, **kwargs)
+
+    def known(state):
+        if method in ("qmc", "monte-carlo"):
+            return state.nodes[state.known]
+        return MEASURE.standardise().map.from_standard(state.u)
+
+    return Case(_bump, run, steps, known, lambda r: (r.mean, r.sd, r.n_evaluations, r.stopped), 24)
+
+
+CASES = {f"integrate {method}": _integral(method) for method in ("bq", "wsabi-l", "qmc", "monte-carlo")}

@@ -1,0 +1,181 @@
+"""What every front door promises of its runs, whatever ends them.
+
+The oracle is the function itself, which counts its calls and remembers where it returned.
+"""
+
+import inspect
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+
+import numpy as np
+import pytest
+from doors import CASES, Calls
+
+import bqvi
+from bqvi.runs import Run
+
+EXITS = {
+    KeyboardInterrupt: bqvi.RunInterrupted,
+    SystemExit: bqvi.RunExit,
+    NameError: bqvi.RunError,
+    GeneratorExit: bqvi.RunStopped,
+}
+
+
+def raising(error):
+    def raise_it():
+        raise error
+
+    return raise_it
+
+
+def never(x):
+    raise AssertionError("evaluated")
+
+
+def same_points(found, expected):
+    assert len(found) == len(expected)
+    np.testing.assert_allclose(found, np.reshape(expected, np.shape(found)), rtol=1e-12, atol=1e-14)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """name -> the numbers of an uninterrupted run."""
+    return {name: case.numbers(case.run(case.function)) for name, case in CASES.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("error", EXITS)
+@pytest.mark.parametrize("at", [1, 2, 5, 11, 17, 24])
+def test_no_evaluation_is_lost_at_any_call(name, error, at, whole, tmp_path):
+    case = CASES[name]
+    calls = Calls(case.function, at, raising(error("mended by now")))
+    with pytest.raises(EXITS[error]) as caught:
+        case.run(calls)
+    ended = caught.value
+    assert isinstance(ended.__cause__, Exception if error is NameError else error)
+    paid = list(calls.returned)
+    assert len(paid) == at - 1 == ended.n_evaluations
+    same_points(case.known(ended.state), paid)
+    ended.save(tmp_path / "run.npz")
+    resume = (ended, tmp_path / "run.npz", pickle.loads(pickle.dumps(ended)))[at % 3]
+    calls = Calls(case.function)
+    assert case.numbers(case.run(calls, resume=resume)) == whole[name]
+    assert calls.count == case.budget - len(paid)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exit_keeps_its_code_and_its_cause(name):
+    case = CASES[name]
+    with pytest.raises(SystemExit) as caught:
+        case.run(Calls(case.function, 3, lambda: sys.exit(7)))
+    assert caught.value.code == 7
+    assert type(caught.value.__cause__) is SystemExit
+    assert not vars(caught.value.__cause__)  # nobody writes on another's exception
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_give_states_and_end_where_a_call_does(name, whole, tmp_path):
+    case = CASES[name]
+    calls = Calls(case.function)
+    run = case.steps(calls)
+    assert isinstance(run, Run)
+    assert calls.count == 0
+    for state in run:
+        assert state is run.state
+        assert run.n_evaluations == calls.count
+    assert run.stopped == whole[name][-1]
+    assert case.numbers(run.result()) == whole[name]
+    run.save(tmp_path / "run.npz")
+    saved = case.run(never, resume=tmp_path / "run.npz")
+    assert case.numbers(saved) == whole[name]
+    saved.save(tmp_path / "again.npz")
+    assert case.numbers(case.run(never, resume=saved)) == whole[name]
+    assert len(repr(saved)) < 200
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_that_failed_may_be_tried_again(name, whole):
+    case = CASES[name]
+    calls = Calls(case.function, 7, raising(OSError("the license server is away")))
+    run = case.steps(calls)
+    with pytest.raises(bqvi.RunError, match="license server"):
+        list(run)
+    assert case.numbers(run.finish()) == whole[name]
+    assert len(calls.returned) == case.budget
+    assert calls.count == case.budget + 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_callback_that_fails_loses_nothing(name, whole):
+    case = CASES[name]
+    with pytest.raises(bqvi.RunError, match="disk full") as caught:
+        case.run(case.function, callback=lambda state: raising(OSError("disk full"))())
+    assert caught.value.n_evaluations > 0
+    assert case.numbers(case.run(case.function, resume=caught.value)) == whole[name]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_call_beyond_the_budget_and_all_are_counted(name):
+    case = CASES[name]
+    for budget in (16, 19, 21):
+        calls = Calls(case.function)
+        found = case.run(calls, budget=budget)
+        assert calls.count == found.n_evaluations <= budget
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_killed_process_loses_the_evaluation_under_way_only(name, whole, tmp_path):
+    """At call counts drawn from a fixed seed; the function kills its own process."""
+    case, path = CASES[name], tmp_path / "run.npz"
+    at = int(np.random.default_rng(len(name)).integers(2, case.budget + 1))
+    killing = Calls(case.function, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    process = multiprocessing.get_context("fork").Process(
+        target=case.run, args=(killing,), kwargs={"checkpoint": path}
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    calls = Calls(case.function)
+    assert case.numbers(case.run(calls, resume=path)) == whole[name]
+    assert calls.count == case.budget - (at - 1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
+    case, path = CASES[name], tmp_path / "run.npz"
+    calls = Calls(case.function, 12, lambda: seen.append(path.read_bytes()))
+    seen: list[bytes] = []
+    found = case.run(calls, checkpoint=path)
+    copied = tmp_path / "copied.npz"
+    copied.write_bytes(seen[0])
+    again = Calls(case.function)
+    assert case.numbers(case.run(again, resume=copied)) == case.numbers(found)
+    assert again.count == case.budget - 11
+    assert case.numbers(case.run(never, resume=path)) == case.numbers(found)
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_progress_line_counts_and_says_how_it_ended(name, capfd):
+    case = CASES[name]
+    found = case.run(case.function, progress=True)
+    line = capfd.readouterr().err.split("\r")[-1]
+    assert f"{case.budget}/{case.budget}" in line
+    assert found.stopped in line
+
+
+def test_doors_are_functions_with_their_own_signature_and_help():
+    for function in (bqvi.integrate,):
+        assert inspect.isfunction(function)
+        signature = inspect.signature(function)
+        assert signature == inspect.signature(function.steps).replace(
+            return_annotation=signature.return_annotation
+        )
+        assert isinstance(signature.return_annotation, type)
+        assert "Parameters" in (inspect.getdoc(function) or "")
+        for name in ("budget", "seed", "resume", "progress", "callback", "checkpoint"):
+            assert name in signature.parameters
