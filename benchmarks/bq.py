@@ -18,8 +18,8 @@ import bqvi
 from benchmarks.paired import Line, paired
 from bqvi.gradients import bayesian_quadrature
 from bqvi.gradients.evaluations import evaluate
-from bqvi.quadrature.positive_definite import cholesky
 from experiments.problems.gradient_targets import GradientTarget, targets
+from gp.triangular import cholesky
 
 EVALUATIONS = 200
 SEEDS = (100, 101, 102)

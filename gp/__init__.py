@@ -1,9 +1,9 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
-from gp import embeddings, kernels, means, measures
+from gp import embeddings, expectation, kernels, means, measures
 from gp.components import Component, components
 from gp.hyperparameters import Hyperparameters, fit
-from gp.integrals import Integral, Integrals, JointIntegral, integral_gradient
+from gp.integrals import Integral, Integrals, JointIntegral
 from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
 from gp.linalg import NotPositiveDefiniteError
 from gp.marginal import MarginalPosterior, marginalise
@@ -29,11 +29,11 @@ __all__ = [
     "as_botorch_model",
     "components",
     "embeddings",
+    "expectation",
     "fit",
     "from_botorch",
     "from_gpytorch",
     "from_gpytorch_kernel",
-    "integral_gradient",
     "kernels",
     "marginalise",
     "means",

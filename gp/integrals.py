@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gp.arrays import Array, namespace
-from gp.embeddings.autodiff import jacobian_in_parameters
-from gp.embeddings.embed import added, embed
-from gp.embeddings.registry import Parameters, in_kind_of
+from gp.embeddings.embed import embed
+from gp.embeddings.registry import in_kind_of
 from gp.kernels import Kernel
 from gp.means import Mean
 from gp.measures import Measure
@@ -115,11 +114,7 @@ def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIn
     if not all(isinstance(measure, Measure) for measure in measures):
         raise TypeError(f"measure = {measures!r}: give a measure, or a sequence of measures")
     at = Integrals(tuple(in_kind_of(measure, posterior.x) for measure in measures))
-    if at.measures[0].dimension != posterior.x.shape[1]:
-        raise ValueError(
-            f"measure has dimension {at.measures[0].dimension}, the observations have "
-            f"{posterior.x.shape[1]} columns: give a measure on the same space"
-        )
+    require_space(posterior, at.measures[0])
     cross = covariance(posterior.kernel, at, posterior.observations)  # (m, n)
     prior = covariance(posterior.kernel, at, at)
     half = posterior.factor.solve(cross.T)
@@ -127,48 +122,13 @@ def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIn
     return JointIntegral(mean, _without_rounding(prior - half.T @ half, prior, posterior))
 
 
-def integral_gradient(posterior: Posterior, measure: Measure) -> Parameters:
-    """Return the gradient, in the parameters of a measure, of the posterior mean of pi[f].
-
-    The posterior mean of f is m(x) + sum_i w_i k(x, x_i) + (derivatives likewise), so its integral
-    is a weighted sum of kernel means and their derivatives, pulled back in one pass.
-
-    Returns
-    -------
-    A named tuple like ``measure.parameters()``: for a Gaussian the gradients in its mean (D,) and
-    covariance (D, D), symmetric. Weights are free: their sum is not held at one.
-
-    Raises
-    ------
-    TypeError
-        where something else than values and derivatives was observed.
-    """
-    measure = in_kind_of(measure, posterior.x)
-    pair = embed(posterior.kernel, measure)
-    function = posterior.mean_function
-    parts = [jacobian_in_parameters(lambda p: function.expectation(p.mean, p.covariance), measure)]
-    start = 0
-    for block in posterior.observations.blocks:
-        weights = posterior.weights[start : start + len(block)]
-        start += len(block)
-        if isinstance(block, Values):
-            parts.append(pair.pullback(block.x, weights))
-        elif isinstance(block, Gradients):
-            none = namespace(block.x).zeros_like(block.x[:, 0])
-            parts.append(pair.pullback(block.x, none, _spread(block, weights)))
-        else:
-            raise TypeError(f"no gradient through observations of {type(block).__name__}")
-    return added(parts)
-
-
-def _spread(block: Gradients, weights: Array) -> Array:
-    """Return the weights (n d,) of some partial derivatives as those of all, (n, D)."""
-    xp, width = namespace(weights), block.x.shape[1]
-    dimensions = range(width) if block.dimensions is None else block.dimensions
-    columns = weights.reshape((block.x.shape[0], -1))
-    place = {d: columns[:, i] for i, d in enumerate(dimensions)}
-    zero = xp.zeros_like(block.x[:, 0])
-    return xp.stack([place.get(d, zero) for d in range(width)], axis=1)
+def require_space(posterior: Posterior, measure: Measure) -> None:
+    """Raise ValueError unless the measure is one on the space of the observations' points."""
+    if measure.dimension != posterior.x.shape[1]:
+        raise ValueError(
+            f"measure has dimension {measure.dimension}, the observations have "
+            f"{posterior.x.shape[1]} columns: give a measure on the same space"
+        )
 
 
 def _without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array:

@@ -16,16 +16,16 @@ Factors are stored in column order, which is what LAPACK reads without a copy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs
 
+from gp import triangular
 from gp.arrays import Array, is_torch, namespace
 from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
-from gp.triangular import blas, solve_lower
+from gp.triangular import blas, lapack, solve_lower
 
 _MOST_ROWS = 64
 _BLOCK = 64
@@ -240,14 +240,9 @@ def _joined(head: Array, rows: Array) -> Array:
     return lower
 
 
-@cache
-def _lapack(name: str, dtype: Any) -> Any:
-    return get_lapack_funcs(name, dtype=dtype)
-
-
 def inverse(factor: Factor) -> Any:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
-    lower, _ = _lapack("potri", factor.lower.dtype)(factor.lower, lower=1)
+    lower, _ = lapack("potri", factor.lower.dtype)(factor.lower, lower=1)
     for start in range(0, len(lower), _BLOCK):  # mirrored block by block: no second matrix
         stop = start + _BLOCK
         corner = lower[start:stop, start:stop]
@@ -269,9 +264,10 @@ def _lower(matrix: Array) -> Array | None:
 
         lower, info = torch.linalg.cholesky_ex(matrix)
         return lower if int(info) == 0 else None
-    # the transpose of a symmetric matrix in row order is the matrix in LAPACK's column order
-    lower, info = _lapack("potrf", matrix.dtype)(matrix.T, lower=1, clean=1)
-    return lower if info == 0 else None
+    try:
+        return triangular.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
 
 
 def _diagonal_matrix(values: Array) -> Array:

@@ -54,6 +54,10 @@ class Mean(Protocol):
         """Return the expectation under a measure with this mean (D,) and covariance (D, D)."""
         ...
 
+    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return its gradients in the measure's mean, (D,), and covariance, (D, D), symmetric."""
+        ...
+
 
 class _WithoutParameters:
     """A mean with nothing to fit but its coefficients."""
@@ -95,6 +99,11 @@ class Zero(_WithoutParameters):
         """Return 0."""
         return 0.0 * location[0]
 
+    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return zeros."""
+        xp = namespace(location, covariance)
+        return xp.zeros_like(location), xp.zeros_like(covariance)
+
 
 @dataclass(frozen=True, eq=False)
 class Constant(_WithoutParameters):
@@ -121,6 +130,10 @@ class Constant(_WithoutParameters):
     def expectation(self, location: Array, covariance: Array) -> Array:
         """Return the value."""
         return as_like(self.value, location) + 0.0 * location[0]
+
+    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return zeros."""
+        return Zero().expectation_gradient(location, covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +163,11 @@ class Linear(_WithoutParameters):
     def expectation(self, location: Array, covariance: Array) -> Array:
         """Return m(location)."""
         return self(location[None, :])[0]
+
+    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return the slope, and zeros."""
+        xp = namespace(location, covariance)
+        return as_like(self.slope, location) * xp.ones_like(location), xp.zeros_like(covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +240,13 @@ class NegativeQuadratic:
         spread = xp.linalg.diagonal(covariance) / as_like(self.scale, location) ** 2
         return self(location[None, :])[0] - 0.5 * xp.sum(spread)
 
+    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return dm/dx at the location, and the matrix with -1 / (2 scale_d^2) on its diagonal."""
+        xp = namespace(location, covariance)
+        precision = xp.ones_like(location) / as_like(self.scale, location) ** 2
+        eye = xp.eye(location.shape[0], dtype=location.dtype, device=location.device)
+        return self.gradient(location[None, :])[0, :], -0.5 * eye * precision
+
 
 @dataclass(frozen=True, eq=False)
 class Fixed(_WithoutParameters):
@@ -248,3 +273,7 @@ class Fixed(_WithoutParameters):
     def expectation(self, location: Array, covariance: Array) -> Array:
         """Return that of the mean."""
         return self.mean.expectation(location, covariance)
+
+    def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
+        """Return those of the mean."""
+        return self.mean.expectation_gradient(location, covariance)

@@ -117,6 +117,16 @@ class Gradients:
         index[axis] = list(self.dimensions)
         return derivatives[tuple(index)]
 
+    def spread(self, weights: Array) -> Array:
+        """Return the weights (n d,) of the derivatives that are meant as those of all, (n, D)."""
+        columns = weights.reshape((self.x.shape[0], -1))
+        if self.dimensions is None:
+            return columns
+        xp = namespace(weights)
+        place = {d: columns[:, i] for i, d in enumerate(self.dimensions)}
+        zero = xp.zeros_like(self.x[:, 0])
+        return xp.stack([place.get(d, zero) for d in range(self.x.shape[1])], axis=1)
+
     def apply(self, function: Differentiable) -> Array:
         """Return the function's partial derivatives, (n d,)."""
         return self.take(function.gradient(self.x), 1).reshape(-1)

@@ -23,6 +23,8 @@ import numpy as np
 
 from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import as_noise, as_values
+from gp.expectation.closed_form import kernel_sum
+from gp.expectation.kernel_sum import KernelSum
 from gp.integrals import Integral, JointIntegral, joint_integral
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend
@@ -102,6 +104,14 @@ class Posterior:
     def weights(self) -> Array:
         """The weights w = K^-1 (y - m), (n,)."""
         return self.factor.solve(self.whitened, transposed=True)
+
+    @cached_property
+    def kernel_sum(self) -> KernelSum | None:
+        """The posterior mean as a sum of squared exponentials, whose Gaussian integrals are fast.
+
+        ``None`` where it is none, or where the arrays are not NumPy's.
+        """
+        return kernel_sum(self)
 
     @property
     def log_marginal_likelihood(self) -> Array:

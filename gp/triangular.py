@@ -1,6 +1,7 @@
-"""Solves with a triangular matrix: by LAPACK's routines at once, or by torch.
+"""Triangular matrices: Cholesky factors as they come, solves, inverses; by LAPACK at once, or by torch.
 
-At n = 50 SciPy's wrappers cost more than the work.
+At n = 50 SciPy's and NumPy's wrappers cost more than the work, and a factor that is not in the order of
+columns is copied at each solve. Factors here have no jitter: `gp.linalg` adds it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.linalg import get_blas_funcs
+import scipy.linalg
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gp.arrays import Array, is_torch
+
+_SMALL = 64
+"""Rows of a triangular matrix that LAPACK inverts in one piece."""
 
 
 def solve_lower(lower: Array, b: Array, transposed: bool = False) -> Array:
@@ -33,6 +38,60 @@ def solve_lower(lower: Array, b: Array, transposed: bool = False) -> Array:
 def blas(name: str, *dtypes: Any) -> Any:
     """Return the routine of BLAS with this name for the precision that the dtypes have together."""
     return get_blas_funcs(name, dtype=np.result_type(*dtypes))
+
+
+@cache
+def lapack(name: str, dtype: Any) -> Any:
+    """Return the routine of LAPACK with this name for a dtype."""
+    return get_lapack_funcs(name, dtype=dtype)
+
+
+def cholesky(matrix: np.ndarray) -> np.ndarray:
+    """Lower factor of a symmetric matrix, in the order of columns; LinAlgError if there is none."""
+    # the transpose of a symmetric matrix in row order is the matrix in LAPACK's column order
+    factor: np.ndarray
+    factor, failed = lapack("potrf", matrix.dtype)(matrix.T, lower=1, clean=1)
+    if failed:
+        raise np.linalg.LinAlgError("not positive definite")
+    return factor
+
+
+def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower factor, and the inverse; LinAlgError if ``matrix`` is not positive definite."""
+    factor = cholesky(matrix)
+    half = triangular_inverse(factor)
+    inverse: np.ndarray = half.T @ half
+    return factor, inverse
+
+
+def lower_product(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """L R of a lower triangular L (m, m) in C's order and R (m, n); R may be overwritten.
+
+    For many columns: of a few, or of small matrices, the general product is as fast.
+    """
+    if len(lower) <= _SMALL:
+        product: np.ndarray = lower @ right
+        return product
+    # transposes are in the order that BLAS wants: R^T L^T
+    turned: np.ndarray = scipy.linalg.blas.dtrmm(1.0, lower.T, right.T, side=1, lower=0, overwrite_b=1)
+    return turned.T
+
+
+def triangular_inverse(lower: np.ndarray) -> np.ndarray:
+    """C^-1 of a lower triangular C, (m, m).
+
+    By halves: LAPACK's own routine takes three times as long from m = 100 on.
+    """
+    m = len(lower)
+    if m <= _SMALL:
+        inverse: np.ndarray = scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
+        return inverse
+    half = m // 2
+    inverse = np.zeros((m, m), order="F")
+    inverse[:half, :half] = first = triangular_inverse(lower[:half, :half])
+    inverse[half:, half:] = last = triangular_inverse(lower[half:, half:])
+    inverse[half:, :half] = -last @ (lower[half:, :half] @ first)
+    return inverse
 
 
 def _solve_torch(lower: Array, b: Array, transposed: bool) -> Array:

@@ -9,7 +9,7 @@ and y_j(u') is
 
     s^2 (e (delta_ij - r_i r_j / l^2) + b1 delta_ij + b2 (u . u' delta_ij + u'_i u_j)).
 
-Its posterior mean is a `bqvi.quadrature.kernel_sums.KernelSum` of slopes.
+Its posterior mean is a `gp.expectation.KernelSum` of slopes.
 Better per node than the separable process, at O((m D)^3).
 """
 
@@ -28,8 +28,8 @@ from bqvi.gradients.jackknife import block_residuals, inverse_of
 from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.value_process import ValueShape, spread_of, widened
 from bqvi.gradients.whitened import Moments, remoteness
-from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, slope_jacobian
-from bqvi.quadrature.positive_definite import cholesky
+from gp.expectation import KernelSum, Quadratic, slope_jacobian
+from gp.triangular import cholesky
 
 JITTER = 1e-6
 

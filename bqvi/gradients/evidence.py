@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.quadrature.positive_definite import cholesky_inverse
+from gp.triangular import cholesky_inverse
 
 ITERATIONS = 8
 """Most of Newton's steps. Fits are repeated as data come in, each from where the last one ended; even so,

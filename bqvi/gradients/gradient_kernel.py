@@ -29,7 +29,7 @@ import numpy as np
 
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.whitened import Frame
-from bqvi.quadrature.positive_definite import cholesky, triangular_inverse
+from gp.triangular import cholesky, triangular_inverse
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from bqvi.gradients.jackknife import mean_square
 from bqvi.gradients.moment_covariance import of_outputs
 from bqvi.gradients.observed import JITTER, Observed, Prior
 from bqvi.gradients.whitened import Frame, Moments
-from bqvi.quadrature.kernel_sums import Bumps
+from gp.expectation import KernelMeans
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class GradientProcess:
         of, weights = self.functionals, self.observed.weights
         root, scaled = of.root, self.observed.places.scaled
         centre, spread = of.centre + root @ mean, root @ covariance @ root.T
-        bumps = Bumps.of(scaled, 1.0, centre, spread)
+        bumps = KernelMeans.of(scaled, 1.0, centre, spread)
         total, cross, bend = self._trend
         place = of.q.mean + of.q.scale @ mean
         expected = bumps.z @ weights + total + cross @ place

@@ -11,7 +11,7 @@ e = exp(-|r|^2 / (2 l^2)),
     cov(psi(u), y_j(u'))     = e r_j + b1 u_j + b2 (u . u') u_j
     cov(y_i(u), y_j(u'))     as in `derivative_process`
 
-all times s^2. The posterior mean is a `bqvi.quadrature.kernel_sums.KernelSum` of values and slopes, which
+all times s^2. The posterior mean is a `gp.expectation.KernelSum` of values and slopes, which
 knows E_q[f] and not only its gradients. Solves cost O((m (D + 1))^3): worth it where evaluations cost more.
 """
 
@@ -31,8 +31,8 @@ from bqvi.gradients.jackknife import block_residuals, inverse_of
 from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.value_process import ValueShape, spread_of, value_functionals, widened
 from bqvi.gradients.whitened import Moments, remoteness
-from bqvi.quadrature.kernel_sums import KernelSum, Quadratic
-from bqvi.quadrature.positive_definite import cholesky
+from gp.expectation import KernelSum, Quadratic
+from gp.triangular import cholesky
 
 JITTER = 1e-6
 

@@ -28,7 +28,7 @@ from bqvi.gradients.jackknife import block_residuals
 from bqvi.gradients.joint_process import JointProcess
 from bqvi.gradients.value_process import JITTER, ValueProcess
 from bqvi.gradients.whitened import remoteness
-from bqvi.quadrature.kernel_sums import KernelSum
+from gp.expectation import KernelSum
 
 FEATURES = 256
 """F."""

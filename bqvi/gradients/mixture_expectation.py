@@ -4,7 +4,7 @@ A process speaks in units whitened by one Gaussian, theta = mu + L u, of psi(u) 
 
     E_q[f] = E_q[psi] - E_q[|u|^2] / 2
 
-with q carried to those units, both closed (`bqvi.quadrature.kernel_sums`); gradients in the means and
+with q carried to those units, both closed (`gp.expectation`); gradients in the means and
 covariances come back by the chain rule, dE/dm_k = L^-T dE/dm'_k and dE/dS_k = L^-T dE/dS'_k L^-1. A process
 given derivatives only knows psi up to a constant: E_q[f] then lacks it, and dE/dw_k lacks it alike for
 all k, which no step along weights that sum to one notices. The entropy of a mixture has no closed form and is

@@ -16,7 +16,7 @@ its scale, E[grad psi] and E[Hessian psi] that are uncorrelated (one is odd, one
     Cov(E[d_i d_j psi], E[d_k d_l psi])  = v c_2 delta_ij delta_kl
                                            + (v c_2 + b2) (delta_ik delta_jl + delta_il delta_jk)
 
-with c_1, c_2 of `kernel_sums.jacobian_variance`.
+with c_1, c_2 of `gp.expectation.jacobian_variance`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import scipy.linalg
 from bqvi.arrays import Values
 from bqvi.gradients.jackknife import mean_square
 from bqvi.gradients.whitened import Frame
-from bqvi.quadrature.kernel_sums import jacobian_variance
+from gp.expectation import jacobian_variance
 
 
 def of_function(

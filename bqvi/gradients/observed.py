@@ -18,7 +18,7 @@ import numpy as np
 
 from bqvi.gradients.doubtful import Doubts
 from bqvi.gradients.gradient_kernel import Places, Shape
-from bqvi.quadrature.positive_definite import cholesky, lower_product, triangular_inverse
+from gp.triangular import cholesky, lower_product, triangular_inverse
 
 JITTER = 1e-6
 """On the diagonal of K / s^2; 1e-4 costs an order of magnitude where gradients are exact."""

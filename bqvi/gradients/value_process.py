@@ -5,7 +5,7 @@ is the prior mean, up to a constant, which is profiled out (generalised least sq
 
     k(u, u') = s^2 (exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2).
 
-Its posterior mean is a `bqvi.quadrature.kernel_sums.KernelSum`: E[grad psi] = dE/dm and E[Hessian of psi] =
+Its posterior mean is a `gp.expectation.KernelSum`: E[grad psi] = dE/dm and E[Hessian of psi] =
 2 dE/dS are the moments of y = grad psi that `whitened` asks for (variational Bayesian Monte Carlo integrates
 the same process, Acerbi 2018).
 """
@@ -22,8 +22,8 @@ from acquisition.functionals import Candidates
 from bqvi.gradients.jackknife import inverse_of, residuals
 from bqvi.gradients.moment_covariance import of_function, posterior
 from bqvi.gradients.whitened import Moments, remoteness
-from bqvi.quadrature.kernel_sums import KernelSum, Quadratic, jacobian_variance, value_jacobian
-from bqvi.quadrature.positive_definite import cholesky
+from gp.expectation import KernelSum, Quadratic, jacobian_variance, value_jacobian
+from gp.triangular import cholesky
 
 JITTER = 1e-6
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.gradients.whitened import Surrogate
-from bqvi.quadrature.positive_definite import cholesky_inverse
+from gp.triangular import cholesky_inverse
 
 STEPS = 30
 RATE = 0.7

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from bqvi.quadrature.charts import pushed
-from bqvi.quadrature.expectation import Expectation, expectation
 from bqvi.quadrature.surrogate import Surrogate
 from gp.arrays import as_like, is_torch, to_numpy
+from gp.expectation import Expectation, expectation
 from gp.integrals import Integral
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 from gp.observations import Gradients, Values
@@ -56,9 +56,12 @@ class Learnt:
         found = expectation(self.surrogate.posterior(output), v)
         unit, centre = float(self.unit[output]), float(self.centre[output])
         gradient = self._pulled_back(measure, found.gradient, unit, centre)
-        variance_gradient = self._pulled_back(measure, found.variance_gradient, unit**2, 0.0)
-        mean = centre + unit * found.mean
-        return Expectation(mean, unit**2 * found.variance, gradient, variance_gradient)
+
+        def uncertainty() -> tuple[Any, Any]:
+            slope = self._pulled_back(measure, found.variance_gradient, unit**2, 0.0)
+            return unit**2 * found.variance, slope
+
+        return Expectation(centre + unit * found.mean, gradient, uncertainty)
 
     def integral(self, measure: Measure, output: int = 0) -> Integral:
         """Return the integral as ``gp.Integral``; differentiable where the measure holds tensors."""

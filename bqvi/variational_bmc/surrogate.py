@@ -22,8 +22,8 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from bqvi.quadrature.positive_definite import cholesky, cholesky_inverse
 from bqvi.variational_bmc.kernel import FixedPoints, InteractionKernel
+from gp.triangular import cholesky, cholesky_inverse
 
 Vector = np.ndarray
 

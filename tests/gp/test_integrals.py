@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import gp
 from gp.embeddings import Formulas, UnknownPairError, embedding
+from gp.expectation import expectation
 from gp.kernels import Columns, Linear, Matern32, Matern52, Periodic, SquaredExponential
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
@@ -152,7 +153,7 @@ def test_an_observed_integral_is_known():
 @pytest.mark.parametrize("mean", ["zero", "negative quadratic"])
 def test_the_gradient_in_the_measure(name, mean):
     given_data, measure = posterior(MEANS[mean]), MEASURES[name]
-    found = gp.integral_gradient(given_data, measure)
+    found = expectation(given_data, measure).gradient
     rng = np.random.default_rng(0)
     for index, value in enumerate(measure.parameters()):
         direction = rng.normal(size=value.shape)
@@ -183,7 +184,7 @@ def test_torch_in_torch_out_with_gradients():
         expected = getattr(host.integral(MEASURES["gaussian"]), name)
         np.testing.assert_allclose(getattr(result, name).detach(), expected, rtol=1e-7)
     (by_torch,) = torch.autograd.grad(result.mean, mean)
-    expected = gp.integral_gradient(host, MEASURES["gaussian"]).mean
+    expected = expectation(host, MEASURES["gaussian"]).gradient.mean
     np.testing.assert_allclose(by_torch, expected, atol=1e-10)
     # a NumPy measure follows the posterior's kind
     assert isinstance(given_data.integral(MEASURES["box"]).mean, torch.Tensor)
@@ -245,4 +246,4 @@ def test_what_cannot_be_integrated_is_named():
         gp.Integrals((MEASURES["box"],)), np.zeros(1)
     )
     with pytest.raises(TypeError, match="observations of Integrals"):
-        gp.integral_gradient(known, MEASURES["box"])
+        expectation(known, MEASURES["box"])

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acquisition.conditioned import variance_reduction
-from bqvi.quadrature import expectation
 from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH
@@ -20,6 +19,7 @@ from bqvi.quadrature.surrogate import Data, surrogate
 from bqvi.quadrature.warped import Warped
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Gradients, Values
+from gp.expectation import expectation
 from gp.kernels import Matern32, SquaredExponential
 from gp.means import NegativeQuadratic
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform

@@ -8,25 +8,30 @@ For f ~ GP(m, k) given observations, with z_q the kernel mean and C the double i
     dE   = d q[m] + w^T dz_q,           dvar = 2 C(dq, q) - 2 (K^-1 z_q)^T dz_q
 
 where d is the derivative in a parameter of q: for a Gaussian in its mean and covariance, for a mixture
-also in its weights. All is analytic for a squared exponential kernel and Gaussians or mixtures of them
-(:mod:`gp.embeddings.squared_exponential`); values and derivatives of f may have been observed. This is
-the one place where ELBOs, their gradients and evidences take expectations of surrogates from; where they
-are taken thousands of times a second, from its special case :mod:`bqvi.quadrature.kernel_sums`.
+also in its weights. Values and derivatives of f may have been observed. All is analytic for a squared
+exponential kernel and Gaussians or mixtures of them: E and dE by `KernelSum`, the rest by
+:mod:`gp.embeddings`, which has other kernels and measures too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gp.arrays import Array, namespace
 from gp.embeddings import embed
-from gp.integrals import Integrals, JointIntegral, integral_gradient
+from gp.expectation.gradient import mean_gradient
+from gp.integrals import Integrals, JointIntegral, require_space
 from gp.means import Zero
-from gp.measures import Measure
+from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
 from gp.observations import covariance
-from gp.posterior import Posterior
+
+if TYPE_CHECKING:
+    from gp.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +40,29 @@ class Expectation:
 
     Attributes
     ----------
-    mean, variance : numbers, of the kind of the posterior's arrays.
-    gradient, variance_gradient : named tuples like ``q.parameters()``, the derivatives of either.
+    mean : a number, of the kind of the posterior's arrays.
+    gradient : a named tuple like ``q.parameters()``, the derivatives of the mean.
+    uncertainty : returns the variance and its derivatives, a tuple like ``gradient``; they take longer than
+        the mean, and are computed when they are first asked for.
     """
 
     mean: Array
-    variance: Array
     gradient: Any
-    variance_gradient: Any
+    uncertainty: Callable[[], tuple[Array, Any]]
+
+    @cached_property
+    def _variance(self) -> tuple[Array, Any]:
+        return self.uncertainty()
+
+    @property
+    def variance(self) -> Array:
+        """The variance, a number."""
+        return self._variance[0]
+
+    @property
+    def variance_gradient(self) -> Any:
+        """Its derivatives, like ``gradient``."""
+        return self._variance[1]
 
     @property
     def sd(self) -> Array:
@@ -61,11 +81,24 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
     ------
     gp.embeddings.UnknownPairError
         where kernel and measure have no embedding.
+    ValueError
+        where q is a measure on another space.
     """
-    value = posterior.integral(q)
-    return Expectation(
-        value.mean, value.variance, integral_gradient(posterior, q), variance_gradient(posterior, q)
-    )
+    mean = posterior.kernel_sum
+    if mean is None or type(q) not in (Gaussian, GaussianMixture) or type(q.mean) is not np.ndarray:
+        found = posterior.integral(q)
+        gradient = mean_gradient(posterior, q)
+        return Expectation(found.mean, gradient, lambda: (found.variance, variance_gradient(posterior, q)))
+    require_space(posterior, q)
+
+    def uncertainty() -> tuple[Array, Any]:
+        return posterior.integral(q).variance, variance_gradient(posterior, q)
+
+    if isinstance(q, GaussianMixture):
+        return Expectation(*mean.integrate_mixture(q), uncertainty)
+    assert isinstance(q, Gaussian)  # the other one of the two
+    part = mean.integrate(q.mean, q.covariance)
+    return Expectation(part.value, GaussianParameters(part.mean, part.covariance), uncertainty)
 
 
 def covariances(posterior: Posterior, measures: Sequence[Measure]) -> JointIntegral:
@@ -82,5 +115,5 @@ def variance_gradient(posterior: Posterior, q: Measure) -> Any:
     half = posterior.factor.solve(covariance(posterior.kernel, posterior.observations, at))[:, 0]
     mirrored = replace(posterior, mean_function=Zero(), whitened=half)
     prior = embed(posterior.kernel, q).double_gradient()
-    explained = integral_gradient(mirrored, q)
+    explained = expectation(mirrored, q).gradient
     return type(prior)._make(a - 2 * b for a, b in zip(prior, explained, strict=True))

@@ -1,0 +1,47 @@
+"""Which posteriors have a mean that is a `KernelSum`, and what it is.
+
+Those of NumPy arrays, given values and derivatives of f, with a squared exponential kernel and one of the
+means of `gp.means`, all of which are polynomials of degree two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gp.expectation.kernel_sum import KernelSum
+from gp.expectation.quadratic import Quadratic
+from gp.kernels import SquaredExponential
+from gp.observations import Gradients, Values
+
+if TYPE_CHECKING:
+    from gp.posterior import Posterior
+
+
+def kernel_sum(posterior: Posterior) -> KernelSum | None:
+    """Return the posterior mean as a sum of squared exponentials; ``None`` where it is not one."""
+    kernel, blocks = posterior.kernel, posterior.observations.blocks
+    if type(kernel) is not SquaredExponential or type(posterior.x) is not np.ndarray:
+        return None
+    if posterior.x.dtype != np.float64 or not all(type(b) in (Values, Gradients) for b in blocks):
+        return None
+    count, dimension = sum(len(block.x) for block in blocks), posterior.x.shape[1]
+    given = {type(block) for block in blocks}
+    values = np.zeros(count) if Values in given else None
+    slopes = np.zeros((count, dimension)) if Gradients in given else None
+    first, at = 0, 0
+    for block in blocks:
+        weights = posterior.weights[first : first + len(block)]
+        rows = slice(at, at + len(block.x))
+        first, at = first + len(block), at + len(block.x)
+        if isinstance(block, Gradients):
+            assert slopes is not None  # there is a block of derivatives
+            slopes[rows] = block.spread(weights)
+        else:
+            assert values is not None  # there is a block of values
+            values[rows] = weights
+    points = np.concatenate([block.x for block in blocks])
+    lengthscale = np.asarray(kernel.lengthscale, dtype=float)
+    trend = Quadratic.of_mean(posterior.mean_function, dimension)
+    return KernelSum(points, lengthscale, float(kernel.variance), trend, values, slopes)

@@ -1,0 +1,88 @@
+"""Gaussian integrals of squared exponentials, and the prior covariances of psi with its Gaussian moments.
+
+Of exp(-(u - u_n)^T Lambda^-1 (u - u_n) / 2) with Lambda = diag(l^2), against N(m, S), with A = Lambda + S,
+P = A^-1 and a_n = P (u_n - m),
+
+    z_n = |Lambda|^(1/2) |A|^(-1/2) exp(-(u_n - m)^T a_n / 2)
+    dz_n/dm = z_n a_n,      dz_n/dS = z_n (a_n a_n^T - P) / 2.
+
+These are also the covariances of psi ~ GP(0, k) at u_n with E[psi], E[grad psi] and, twice the last,
+E[Hessian of psi] (Bonnet and Price: E[grad psi] = dE[psi]/dm, E[Hessian of psi] = 2 dE[psi]/dS).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gp.triangular import cholesky_inverse
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMeans:
+    """Integrals of n squared exponentials of height 1 against N(m, S), and what their gradients are made of.
+
+    Attributes
+    ----------
+    z : (n,). a : P (u_n - m), (n, D). precision : P, (D, D).
+    """
+
+    z: np.ndarray
+    a: np.ndarray
+    precision: np.ndarray
+
+    @classmethod
+    def of(
+        cls, points: np.ndarray, lengthscale: float | np.ndarray, mean: np.ndarray, covariance: np.ndarray
+    ) -> KernelMeans:
+        """At (n, D) points, for one lengthscale or (D,); LinAlgError unless S is a covariance."""
+        gap = points - mean
+        spread = covariance.copy()
+        spread.flat[:: len(mean) + 1] += lengthscale**2
+        factor, precision = cholesky_inverse(spread)
+        a = gap @ precision
+        log_ratio = np.log(lengthscale / factor.diagonal()).sum()
+        return cls(np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, a)), a, precision)
+
+
+def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Under N(0, I), of squared exponentials of height 1: dz/dm (n, D), 2 dz/dS (n, D (D + 1) / 2).
+
+    The second has the lower triangle, row by row. They are the prior covariances of psi(u_n) with
+    E[grad psi] and E[Hessian of psi].
+    """
+    z, a, p = _standard(points, lengthscale)
+    rows, columns = np.tril_indices(points.shape[1])
+    return z * a, z * (a[:, rows] * a[:, columns] - p * (rows == columns))
+
+
+def slope_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
+    """The derivatives of `value_jacobian` in the points: (n, D, D) and (n, D, D (D + 1) / 2)."""
+    z, a, p = _standard(points, lengthscale)
+    rows, columns = np.tril_indices(points.shape[1])
+    eye, z = np.eye(points.shape[1]), z[:, :, None]
+    products = a[:, rows] * a[:, columns] - p * (rows == columns)
+    along = eye[:, rows] * a[:, None, columns] + eye[:, columns] * a[:, None, rows]
+    return z * (p * eye - a[:, :, None] * a[:, None, :]), z * (
+        p * along - a[:, :, None] * products[:, None, :]
+    )
+
+
+def jacobian_variance(dimension: int, lengthscale: float) -> tuple[float, float]:
+    """Prior variances under N(0, I), for a height of 1: of each E[d_i psi], of each E[d_i d_j psi], i != j.
+
+    Those with i = j have three times the second.
+    """
+    l2 = lengthscale**2
+    double = (l2 / (l2 + 2.0)) ** (dimension / 2)
+    return double / (l2 + 2.0), double / (l2 + 2.0) ** 2
+
+
+def _standard(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """The numbers z (n, 1), a (n, D) and P of N(0, I), where P is a number times the identity."""
+    l2 = lengthscale**2
+    p = 1.0 / (l2 + 1.0)
+    squares = np.einsum("nd,nd->n", points, points)
+    z = (l2 * p) ** (points.shape[1] / 2) * np.exp(-0.5 * p * squares)
+    return z[:, None], p * points, p
