@@ -9,7 +9,7 @@ import sys
 
 NAMES = (
     "cavi", "sngd", "bq", "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers",
-    "vbmc", "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
+    "vbmc", "expectation", "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
 )  # fmt: skip
 
 

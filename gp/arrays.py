@@ -6,6 +6,7 @@ measures (lengthscales, variances, ...) are taken to the points' kind when they 
 kernel serves NumPy and torch, and gradients flow through parameters that are torch tensors.
 """
 
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,11 +71,13 @@ def describe(value: object) -> str:
 
 def require_positive(name: str, value: Array) -> None:
     """Raise ValueError unless ``value``, a number or (D,), is finite and positive throughout."""
+    if type(value) is float and 0.0 < value < inf:  # in fits, a kernel is made anew at every step
+        return
     host = to_numpy(value)
     if host.ndim > 1:
         raise ValueError(
             f"{name} has shape {host.shape}: give a number, or an array (D,) with one entry per "
             "input dimension"
         )
-    if host.dtype.kind not in "fiu" or not np.all(np.isfinite(host)) or not np.all(host > 0):
+    if host.dtype.kind not in "fiu" or not ((host > 0) & (host < inf)).all():
         raise ValueError(f"{name} = {value!r}: it has to be positive and finite")

@@ -243,7 +243,7 @@ def _sd(surrogate: Surrogate, u: Vector, half: Vector, weights: Vector, seed: in
     """Of E_P[f]."""
     index = resampled(weights, _RESAMPLED, seed)
     at = u[index]
-    prior = float(surrogate.kernel.cross(at, at).mean())
+    prior = float(surrogate.kernel(at, at).mean())
     explained = half[:, index].mean(1)
     return float(np.sqrt(max(prior - explained @ explained, 0.0)))
 

@@ -22,7 +22,11 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from bqvi.variational_bmc.kernel import FixedPoints, InteractionKernel
+from gp.expectation import AnovaSum, DiagonalIntegrals, Quadratic
+from gp.fixed_points import Gram, gram_of
+from gp.kernels import Anova, Constant, QuadraticTrend, Sum
+from gp.kernels.crossed import crossed
+from gp.observations import Gradients, Observations, Values
 from gp.triangular import cholesky, cholesky_inverse
 
 Vector = np.ndarray
@@ -82,9 +86,13 @@ class Data:
         return np.concatenate([first, (self.gradients + self.points[: len(self.gradients)]).reshape(-1)])
 
     @cached_property
-    def fixed(self) -> FixedPoints:
-        """The points, ready for a fit."""
-        return FixedPoints.of(self.points, 0 if self.gradients is None else len(self.gradients))
+    def gram(self) -> Gram:
+        """The covariance of all observations as a function of the kernel."""
+        blocks: list[Values | Gradients] = [Values(self.points)]
+        if self.gradients is not None:
+            blocks.append(Gradients(self.points[: len(self.gradients)]))
+        start = Prior.of(self.points.shape[1], False).mean
+        return gram_of(kernel_of(start, self.points.shape[1]), Observations(tuple(blocks)))
 
     @cached_property
     def thinned(self) -> Data:
@@ -157,10 +165,18 @@ class Prior:
         return -0.5 * float(z @ z), -z / self.sd
 
 
-def kernel_of(theta: Vector, dimension: int) -> InteractionKernel:
-    """The kernel of a vector of logarithms (l, w, s, b)."""
+def kernel_of(theta: Vector, dimension: int) -> Sum:
+    """The kernel of a vector of logarithms (l, w, s, b): analysis of variance, a quadratic, a constant."""
     w, s, b = np.exp(theta[dimension : dimension + 3])
-    return InteractionKernel(np.exp(theta[:dimension]), float(w), float(s), float(b), TOP_VARIANCE)
+    first = Anova(np.exp(theta[:dimension]), float(w), float(s))
+    return Sum((first, QuadraticTrend(float(b), float(b)), Constant(TOP_VARIANCE)))
+
+
+def _of_theta(gradient: Vector) -> Vector:
+    """The gradient in (l, w, s, b), (D + 3,), from that in the parameters of `kernel_of`."""
+    b = gradient[-3] + gradient[-2]
+    found: Vector = np.append(gradient[:-3], b)
+    return found
 
 
 def _noises(data: Data, theta: Vector) -> Vector:
@@ -177,7 +193,7 @@ def _noises(data: Data, theta: Vector) -> Vector:
 def log_posterior(data: Data, prior: Prior, theta: Vector) -> tuple[float, Vector]:
     """Log evidence and prior of hyperparameters, and the gradient; LinAlgError where there is none."""
     dimension = data.points.shape[1]
-    matrix, pullback = data.fixed.covariance(kernel_of(theta, dimension))
+    matrix, pullback = data.gram(kernel_of(theta, dimension))
     noise = _noises(data, theta)
     np.einsum("ii->i", matrix)[:] += noise
     factor, inverse = cholesky_inverse(matrix)
@@ -187,7 +203,7 @@ def log_posterior(data: Data, prior: Prior, theta: Vector) -> tuple[float, Vecto
     weights = inverse
     weights *= -0.5
     weights += 0.5 * solved[:, None] * solved
-    gradient = pullback(weights)
+    gradient = _of_theta(pullback(weights))
     diagonal = np.einsum("ii->i", weights)
     gradient[dimension + 1] += _ROUNDING * np.exp(theta[dimension + 1]) * diagonal.sum()
     if data.learnt:
@@ -239,20 +255,6 @@ def _bent(theta: Vector, data: Data) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class Integrals:
-    """E of the surrogate's mean under K diagonal Gaussians, with gradients.
-
-    Attributes
-    ----------
-    values : (K,). means : (K, D), in the means. variances : (K, D), in the variances.
-    """
-
-    values: Vector
-    means: Vector
-    variances: Vector
-
-
-@dataclass(frozen=True, eq=False)
 class Surrogate:
     """The Gaussian process given data and hyperparameters."""
 
@@ -266,7 +268,7 @@ class Surrogate:
     @classmethod
     def of(cls, data: Data, theta: Vector) -> Surrogate:
         """LinAlgError if rounding leaves the covariance without a factor."""
-        matrix, _ = data.fixed.covariance(kernel_of(theta, data.points.shape[1]))
+        matrix, _ = data.gram(kernel_of(theta, data.points.shape[1]))
         noise = _noises(data, theta)
         for more in (0.0, 1e-9, 1e-7, 1e-5):
             lifted = matrix.copy()
@@ -279,7 +281,7 @@ class Surrogate:
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
 
     @cached_property
-    def kernel(self) -> InteractionKernel:
+    def kernel(self) -> Sum:
         """With the hyperparameters."""
         return kernel_of(self.theta, self.dimension)
 
@@ -303,16 +305,25 @@ class Surrogate:
         """K^-1 r, (N,)."""
         return _backward(self.factor, self.whitened)
 
+    @cached_property
+    def function(self) -> AnovaSum:
+        """The posterior mean of the log joint."""
+        x, n = self.data.points, len(self.data.points)
+        alpha = self.weights[:n]
+        slopes = self.weights[n:].reshape(n, -1) if self.slopes else None
+        first, quadratic, constant = self.kernel.terms
+        assert isinstance(first, Anova)  # see `kernel_of`
+        prior = Quadratic(self.data.top, np.zeros(self.dimension), -np.eye(self.dimension))
+        trend = prior + Quadratic.of_kernel(Sum((quadratic, constant)), x, alpha, slopes)
+        return AnovaSum(x, first, trend, alpha, slopes)
+
     def mean(self, u: Vector) -> Vector:
         """Posterior mean of the log joint at u (m, D), (m,)."""
-        found: Vector = (
-            self._prior_mean(u) + self.kernel.cross(u, self.data.points, self.slopes) @ self.weights
-        )
-        return found
+        return self.function(u)
 
     def half(self, u: Vector) -> Vector:
         """H = C^-1 k(x, u), (N, m)."""
-        return _forward(self.factor, self.kernel.cross(u, self.data.points, self.slopes).T)
+        return _forward(self.factor, crossed(self.kernel, u, self.data.points, self.slopes).T)
 
     def moments(self, u: Vector, half: Vector | None = None) -> tuple[Vector, Vector]:
         """Posterior mean and variance of the log joint at u (m, D), (m,) each."""
@@ -327,77 +338,20 @@ class Surrogate:
 
     def covariance(self, u: Vector, v: Vector, half_u: Vector, half_v: Vector) -> Vector:
         """Posterior covariance of f at u (m, D) and v (p, D), (m, p)."""
-        result: Vector = self.kernel.cross(u, v) - half_u.T @ half_v
+        result: Vector = self.kernel(u, v) - half_u.T @ half_v
         return result
 
     def mean_gradient(self, u: Vector) -> Vector:
         """Gradient of the mean at u (m, D), (m, D)."""
-        weights = np.broadcast_to(self.weights, (len(u), len(self.weights)))
-        result: Vector = self.kernel.pulled_back(u, self.data.points, weights) - u
-        return result
+        return self.function.gradient(u)
 
     def _prior_mean(self, u: Vector) -> Vector:
         result: Vector = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
         return result
 
-    @cached_property
-    def trend(self) -> tuple[float, Vector, Vector]:
-        """The quadratic part of the mean: constant, linear (D,), M (D, D) of u^T M u / 2."""
-        kernel, x, n = self.kernel, self.data.points, len(self.data.points)
-        alpha = self.weights[:n]
-        linear = alpha @ x
-        bent = (x.T * alpha) @ x
-        if self.slopes:
-            slopes = self.weights[n:].reshape(n, -1)
-            linear = linear + slopes.sum(0)
-            crossed = slopes.T @ x
-            bent = bent + crossed + crossed.T
-        constant = self.data.top + kernel.constant * float(alpha.sum())
-        return constant, kernel.quadratic * linear, kernel.quadratic * bent - np.eye(self.dimension)
-
-    def integrals(self, means: Vector, variances: Vector) -> Integrals:
-        """Expectations of the mean under N(means_k, diag variances_k), (K, D) each.
-
-        For the first term of the kernel one coordinate after the other: in the place of e_d stands its
-        expectation z_d = l / sqrt(l^2 + v) exp(-(y - m)^2 / (2 (l^2 + v))).
-        """
-        constant, linear, bent = self.trend
-        values = constant + means @ linear
-        bowed = means @ bent
-        values = values + 0.5 * np.einsum("kd,kd->k", bowed, means) + 0.5 * variances @ np.diag(bent)
-        first, of_means, of_variances = self._first_integrals(means, variances)
-        half = 0.5 * np.diag(bent)
-        return Integrals(values + first, linear + bowed + of_means, half + of_variances)
-
-    def _first_integrals(self, means: Vector, variances: Vector) -> tuple[Vector, Vector, Vector]:
-        """Of the kernel's first term: (K,), and gradients (K, D) in means and variances."""
-        kernel, x, n = self.kernel, self.data.points, len(self.data.points)
-        spread = 1.0 / (variances.T + (kernel.lengthscales**2)[:, None])[:, :, None]  # (D, K, 1)
-        gap = x.T[:, None, :] - means.T[:, :, None]  # (D, K, n)
-        a = gap * spread
-        h = gap * a
-        shrunk = kernel.interaction * kernel.lengthscales[:, None, None] * np.sqrt(spread)
-        varying = shrunk * np.exp(-0.5 * h)
-        ratio = 1.0 + varying
-        p = kernel.height * np.prod(ratio, axis=0)
-        u = np.divide(varying, ratio, out=varying)
-        along = u * a  # d log p / dm
-        curved = 0.5 * (a * a - spread)  # d log z / dv
-        alpha = self.weights[:n]
-        if not self.slopes:
-            weighted = p * alpha
-            values = weighted.sum(1) - kernel.height * alpha.sum()
-            of_means = np.einsum("dkn,kn->kd", along, weighted)
-            return values, of_means, np.einsum("dkn,kn->kd", u * curved, weighted)
-        slopes = self.weights[n:].reshape(n, -1).T[:, None, :]
-        total = alpha - np.sum(slopes * along, axis=0)
-        weighted = p * total
-        values = weighted.sum(1) - kernel.height * alpha.sum()
-        turned = (1.0 - u) * along * a - u * spread  # d along / dm
-        moved = (1.0 - u) * curved * along - along * spread  # d along / dv
-        of_means = np.einsum("dkn,kn->kd", along, weighted) - np.einsum("dkn,kn->kd", slopes * turned, p)
-        of_variances = np.einsum("dkn,kn->kd", u * curved, weighted)
-        return values, of_means, of_variances - np.einsum("dkn,kn->kd", slopes * moved, p)
+    def integrals(self, means: Vector, variances: Vector) -> DiagonalIntegrals:
+        """Expectations of the mean under N(means_k, diag variances_k), (K, D) each."""
+        return self.function.integrate(means, variances)
 
 
 def _forward(factor: Vector, right: Vector) -> Vector:

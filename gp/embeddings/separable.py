@@ -19,7 +19,7 @@ from gp.embeddings.matern_profile import matern_profile
 from gp.embeddings.profiles import Profile, squared_exponential_profile
 from gp.embeddings.registry import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
 from gp.embeddings.scale_mixture import radial
-from gp.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
+from gp.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Measure, Uniform
 
 
@@ -29,9 +29,7 @@ def box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> For
     variance = as_like(kernel.variance, lower)
     known: Known = {
         Uniform: lambda other: profile.two_intervals(lower, upper, *other.parameters()),
-        Gaussian: lambda other: profile.gaussian_interval(
-            *_independent(kernel, measure, other), lower, upper
-        ),
+        Gaussian: lambda other: profile.gaussian_interval(*independent(kernel, measure, other), lower, upper),
     }
     return Formulas(
         mean=lambda x: variance * _product(profile.interval(x, lower, upper)[0]),
@@ -43,11 +41,11 @@ def box_by_column(kernel: Stationary, profile: Profile, measure: Uniform) -> For
 def gaussian_by_column(kernel: Stationary, profile: Profile, measure: Gaussian) -> Formulas:
     """Return the integrals of a product over columns against independent Gaussians."""
     xp = namespace(measure.mean)
-    mean, sd = _independent(kernel, measure, measure)
+    mean, sd = independent(kernel, measure, measure)
     variance = as_like(kernel.variance, mean)
 
     def with_gaussian(other: Gaussian) -> Array:
-        other_mean, other_sd = _independent(kernel, measure, other)
+        other_mean, other_sd = independent(kernel, measure, other)
         return profile.gaussian(mean, other_mean, xp.sqrt(sd**2 + other_sd**2))[0]
 
     known: Known = {
@@ -87,7 +85,7 @@ def matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
     return gaussian_by_column(kernel, matern_profile(kernel, measure.mean), measure)
 
 
-def _independent(kernel: Stationary, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:
+def independent(kernel: Kernel, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:
     """Means and standard deviations of a Gaussian's columns, which have to be independent."""
     if not gaussian.is_diagonal:
         raise UnknownPairError(

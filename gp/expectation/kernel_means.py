@@ -45,6 +45,21 @@ class KernelMeans:
         log_ratio = np.log(lengthscale / factor.diagonal()).sum()
         return cls(np.exp(log_ratio - 0.5 * np.einsum("nd,nd->n", gap, a)), a, precision)
 
+    @classmethod
+    def of_several(
+        cls, points: np.ndarray, lengthscale: float | np.ndarray, means: np.ndarray, covariances: np.ndarray
+    ) -> KernelMeans:
+        """Against K Gaussians, (K, D) and (K, D, D): every array with a leading dimension K."""
+        spread = covariances.copy()
+        np.einsum("kii->ki", spread)[:] += np.square(lengthscale)
+        factor = np.linalg.cholesky(spread)
+        half = np.linalg.inv(factor)
+        precision = half.mT @ half
+        gap = points - means[:, None, :]
+        a = gap @ precision
+        log_ratio = np.log(lengthscale / np.einsum("kii->ki", factor)).sum(1)
+        return cls(np.exp(log_ratio[:, None] - 0.5 * np.einsum("knd,knd->kn", gap, a)), a, precision)
+
 
 def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
     """Under N(0, I), of squared exponentials of height 1: dz/dm (n, D), 2 dz/dS (n, D (D + 1) / 2).

@@ -113,9 +113,24 @@ class KernelSum:
 
         Weights are free: their sum is not held at one.
         """
-        parts = [self.integrate(m, s) for m, s in zip(q.means, q.covariances, strict=True)]
-        values = np.array([part.value for part in parts])
-        weights = np.asarray(q.weights)
-        means = weights[:, None] * np.array([part.mean for part in parts])
-        covariances = weights[:, None, None] * np.array([part.covariance for part in parts])
-        return float(weights @ values), MixtureParameters(values, means, covariances)
+        weights, centres = np.asarray(q.weights), np.asarray(q.means)
+        bumps = KernelMeans.of_several(self.points, self.lengthscale, centres, np.asarray(q.covariances))
+        z, a, precision = self.height * bumps.z, bumps.a, bumps.precision  # (K, n), (K, n, D), (K, D, D)
+        bowed = centres @ self.trend.curvature
+        slope = self.trend.linear + bowed
+        hessian = self.trend.curvature
+        weight = np.zeros_like(z) if self.values is None else z * self.values
+        if self.slopes is not None:
+            tilt = z[:, :, None] * (self.slopes @ precision)
+            weight = weight - z * np.einsum("nd,knd->kn", self.slopes, a)
+            crossed = tilt.mT @ a
+            slope = slope + tilt.sum(1)
+            hessian = hessian + crossed + crossed.mT
+        total = weight.sum(1)
+        hessian = hessian + (a.mT * weight[:, None, :]) @ a - total[:, None, None] * precision
+        values = self.trend.constant + centres @ self.trend.linear + total
+        values += 0.5 * np.einsum("kd,kd->k", bowed, centres)
+        values += 0.5 * np.einsum("de,kde->k", self.trend.curvature, np.asarray(q.covariances))
+        slope = slope + (weight[:, None, :] @ a)[:, 0]
+        hessian = (0.5 * weights[:, None, None]) * hessian
+        return float(weights @ values), MixtureParameters(values, weights[:, None] * slope, hessian)

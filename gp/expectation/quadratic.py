@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
+from gp.kernels import Constant, Kernel, QuadraticTrend, Sum
 from gp.means import Mean
 
 
@@ -28,6 +31,39 @@ class Quadratic:
         zero, none = np.zeros(dimension), np.zeros((dimension, dimension))
         linear, half = mean.expectation_gradient(zero, none)
         return cls(float(mean.expectation(zero, none)), linear, 2.0 * half)
+
+    @classmethod
+    def of_kernel(
+        cls, kernel: Kernel, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None
+    ) -> Quadratic:
+        """What a quadratic trend or a constant adds to a posterior mean.
+
+        Parameters
+        ----------
+        kernel : a `QuadraticTrend`, a `Constant` or a sum of them. points : (n, D).
+        values, slopes : the weights (n,) of values and (n, D) of derivatives at the points, or None.
+        """
+        dimension = points.shape[1]
+        if isinstance(kernel, Sum):
+            terms = [cls.of_kernel(term, points, values, slopes) for term in kernel.terms]
+            return reduce(add, terms)
+        if isinstance(kernel, Constant):
+            total = 0.0 if values is None else float(values.sum())
+            return cls(float(kernel.variance) * total, np.zeros(dimension), np.zeros((dimension, dimension)))
+        if not isinstance(kernel, QuadraticTrend):
+            raise TypeError(f"functions of {type(kernel).__name__} are no polynomials of degree two")
+        linear, curvature = np.zeros(dimension), np.zeros((dimension, dimension))
+        if values is not None:
+            linear, curvature = values @ points, (points.T * values) @ points
+        if slopes is not None:
+            crossed = slopes.T @ points
+            linear, curvature = linear + slopes.sum(0), curvature + crossed + crossed.T
+        return cls(0.0, kernel.linear * linear, kernel.quadratic * curvature)
+
+    def __add__(self, other: Quadratic) -> Quadratic:
+        """Return the sum of two polynomials."""
+        linear, curvature = self.linear + other.linear, self.curvature + other.curvature
+        return Quadratic(self.constant + other.constant, linear, curvature)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values at (M, D) points, (M,)."""

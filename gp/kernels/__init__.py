@@ -1,5 +1,6 @@
 """Kernels: covariance functions of Gaussian processes, their sums, products and restrictions."""
 
+from gp.kernels.anova import Anova
 from gp.kernels.base import (
     Derivatives,
     DiagonalDerivatives,
@@ -12,12 +13,14 @@ from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.kernels.periodic import Periodic
 from gp.kernels.polynomial import Constant, Linear
+from gp.kernels.quadratic import QuadraticTrend
 from gp.kernels.rational_quadratic import RationalQuadratic
 from gp.kernels.squared_exponential import SquaredExponential
 from gp.kernels.stationary import Stationary
 from gp.kernels.white import White
 
 __all__ = [
+    "Anova",
     "Columns",
     "Constant",
     "Derivatives",
@@ -31,6 +34,7 @@ __all__ = [
     "Parameter",
     "Periodic",
     "Product",
+    "QuadraticTrend",
     "RationalQuadratic",
     "SquaredExponential",
     "Stationary",

@@ -205,7 +205,8 @@ class Columns(Algebra):
 
 def _checked(name: str, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
     kernels = tuple(kernels)
-    if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+    # what inherits the algebra is a kernel: the protocol's check looks up every method, which takes longer
+    if not kernels or not all(isinstance(kernel, (Algebra, Kernel)) for kernel in kernels):
         raise TypeError(f"{name} = {kernels!r}: give one kernel or more")
     return kernels
 

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-import torch
 
 import gp
-from bqvi.variational_bmc.kernel import FixedPoints, InteractionKernel
 from bqvi.variational_bmc.laplace import hessian, laplace
 from bqvi.variational_bmc.surrogate import (
     ENOUGH,
+    TOP_VARIANCE,
     Prior,
     Surrogate,
     _noises,
+    _of_theta,
     believed,
     fit,
     kernel_of,
@@ -34,68 +34,25 @@ def slopes(x):
     return found
 
 
-def kernel():
-    return InteractionKernel(np.array([0.8, 1.3, 2.0]), 0.7, 1.9, 0.3, 2.0)
-
-
-def in_torch(made, x, y):
-    e = torch.exp(-0.5 * ((x - y) / torch.tensor(made.lengthscales)) ** 2)
-    first = made.variance * ((1 + made.interaction * e).prod() - 1) / ((1 + made.interaction) ** len(e) - 1)
-    return first + made.quadratic * (x @ y + (x @ y) ** 2 / 2) + made.constant
-
-
 def surrogate(gradients, n=20, learnt=False):
     x = np.random.default_rng(1).standard_normal((n, 3))
     data = believed(x, log_joint(x), slopes(x) if gradients else None, None, 30.0, learnt)
     return Surrogate.of(data, Prior.of(3, learnt).mean)
 
 
-def test_covariances_are_autodiff_of_the_kernel():
-    made, n = kernel(), len(POINTS)
-    matrix, _ = FixedPoints.of(POINTS, len(POINTS)).covariance(made)
-    x, y = torch.tensor(POINTS[0]), torch.tensor(POINTS[1])
-    grad_y = torch.func.grad(lambda a, b: in_torch(made, a, b), 1)
-    assert matrix[0, 1] == pytest.approx(float(in_torch(made, x, y)))
-    np.testing.assert_allclose(matrix[0, n + 3 : n + 6], grad_y(x, y), rtol=1e-10)
-    both = torch.func.jacfwd(grad_y, 0)(x, y).T
-    np.testing.assert_allclose(matrix[n : n + 3, n + 3 : n + 6], both, rtol=1e-10, atol=1e-13)
-    assert np.linalg.eigvalsh(matrix).min() > 0.0
-    np.testing.assert_allclose(made.cross(POINTS, POINTS, True), matrix[:n], rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(made.diagonal(POINTS), np.diag(matrix)[:n])
-
-
 @pytest.mark.parametrize("with_slopes", [False, True])
 def test_pullbacks_are_finite_differences(with_slopes):
     theta = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6])
-    fixed = FixedPoints.of(POINTS, len(POINTS) if with_slopes else 0)
-    matrix, pullback = fixed.covariance(kernel_of(theta, 3))
+    data = believed(POINTS, log_joint(POINTS), slopes(POINTS) if with_slopes else None, None, 30.0)
+    matrix, pullback = data.gram(kernel_of(theta, 3))
     weights = RNG.standard_normal(matrix.shape)
     weights = weights + weights.T
 
     def total(at):
-        return np.vdot(weights, fixed.covariance(kernel_of(at, 3))[0])
+        return np.vdot(weights, data.gram(kernel_of(at, 3))[0])
 
     numeric = [(total(theta + e) - total(theta - e)) / 2e-5 for e in 1e-5 * np.eye(6)]
-    np.testing.assert_allclose(pullback(weights), numeric, rtol=1e-6, atol=1e-6)
-    made, wide = kernel(), RNG.standard_normal((4, len(matrix)))
-
-    def crossed(x):
-        return (wide * made.cross(x, POINTS, with_slopes)).sum(1)
-
-    numeric = np.stack([(crossed(OTHERS + e) - crossed(OTHERS - e)) / 2e-5 for e in 1e-5 * np.eye(3)], axis=1)
-    np.testing.assert_allclose(made.pulled_back(OTHERS, POINTS, wide), numeric, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("slopes_at", [1, 4])
-def test_derivatives_at_the_first_points_are_rows_of_those_at_all(slopes_at):
-    n, kept = len(POINTS), len(POINTS) + 3 * slopes_at
-    whole, of_whole = FixedPoints.of(POINTS, n).covariance(kernel())
-    part, of_part = FixedPoints.of(POINTS, slopes_at).covariance(kernel())
-    np.testing.assert_allclose(part, whole[:kept, :kept], rtol=1e-12, atol=1e-14)
-    weights = np.zeros_like(whole)
-    square = RNG.standard_normal(part.shape)
-    weights[:kept, :kept] = square + square.T
-    np.testing.assert_allclose(of_part(square + square.T), of_whole(weights), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(_of_theta(pullback(weights)), numeric, rtol=1e-6, atol=1e-6)
 
 
 def test_thinned_data_are_the_best_rows_and_give_a_fit_its_gradient():
@@ -116,20 +73,11 @@ def test_thinned_data_are_the_best_rows_and_give_a_fit_its_gradient():
     assert few.log_slope == pytest.approx(-np.log(excess).sum() - 3 * np.log(excess[order[:m]]).sum())
     prior = Prior.of(3, False)
     # the evidence of a part is that of its rows' covariance
-    matrix = data.fixed.covariance(kernel_of(prior.mean, 3))[0] + np.diag(_noises(data, prior.mean))
+    matrix = data.gram(kernel_of(prior.mean, 3))[0] + np.diag(_noises(data, prior.mean))
     part, residuals = matrix[np.ix_(rows, rows)], data.residuals[rows]
     normal = residuals @ np.linalg.solve(part, residuals) + np.linalg.slogdet(2.0 * np.pi * part)[1]
     value = log_posterior(few, prior, prior.mean)[0]
     assert value == pytest.approx(-0.5 * normal, rel=1e-6)
-
-
-def test_without_interactions_functions_are_sums():
-    """As w vanishes the first term becomes the mean of one-dimensional squared exponentials."""
-    made = InteractionKernel(np.array([0.8, 1.3, 2.0]), 1e-6, 1.9, 0.0, 0.0)
-    gaps = (OTHERS[:, None, :] - POINTS) / made.lengthscales
-    np.testing.assert_allclose(
-        made.cross(OTHERS, POINTS), 1.9 * np.exp(-0.5 * gaps**2).mean(axis=2), rtol=1e-5
-    )
 
 
 def test_with_all_interactions_it_is_the_process_of_gp():
@@ -138,7 +86,7 @@ def test_with_all_interactions_it_is_the_process_of_gp():
     theta = np.array([np.log(1.1), np.log(0.7), np.log(1e9), np.log(2.5), -80.0])
     mine = Surrogate.of(data, theta)
     process = gp.GaussianProcess(
-        gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(mine.kernel.constant),
+        gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(TOP_VARIANCE),
         mean=gp.means.NegativeQuadratic(data.top, 0.0, 1.0),
         noise=0.01 + 1e-6,
     ).condition(x, log_joint(x))

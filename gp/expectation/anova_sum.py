@@ -1,0 +1,119 @@
+"""Posterior means of Gaussian processes with an analysis of variance kernel, and their Gaussian integrals.
+
+    psi(u) = sum_n (alpha_n + B_n . d/du_n) k(u, u_n) + c + w . u + u^T M u / 2
+
+with k of :class:`gp.kernels.Anova`. Under N(m, diag v) coordinates are independent, so in the place of e_d in
+the product over coordinates stands its expectation
+
+    z_d = l_d / sqrt(l_d^2 + v_d) exp(-(u_nd - m_d)^2 / (2 (l_d^2 + v_d))).
+
+With p the product of 1 + w z_d over d, r_d = w z_d / (1 + w z_d), a_d = (u_nd - m_d) / (l_d^2 + v_d) and
+t_d = (a_d^2 - 1 / (l_d^2 + v_d)) / 2, dp/dm_d = p r_d a_d and dp/dv_d = p r_d t_d. K Gaussians are integrated
+at once; arrays (D, K, n) are kept coordinate first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gp.expectation.quadratic import Quadratic
+from gp.kernels.anova import Anova
+from gp.kernels.crossed import crossed
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalIntegrals:
+    """E under K diagonal Gaussians, with its gradients.
+
+    Attributes
+    ----------
+    values : (K,). means : (K, D), in the means. variances : (K, D), in the variances.
+    """
+
+    values: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class AnovaSum:
+    """The function psi.
+
+    Attributes
+    ----------
+    points : u_n, (n, D). kernel : k. trend : the polynomial.
+    values : alpha, (n,). slopes : B, (n, D); None where no derivatives were observed.
+    """
+
+    points: np.ndarray
+    kernel: Anova
+    trend: Quadratic
+    values: np.ndarray
+    slopes: np.ndarray | None = None
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        """Values of psi at (M, D) points, (M,)."""
+        cross = crossed(self.kernel, u, self.points, self.slopes is not None)
+        weights = self.values if self.slopes is None else np.append(self.values, self.slopes)
+        found: np.ndarray = cross @ weights + self.trend(u)
+        return found
+
+    def gradient(self, u: np.ndarray) -> np.ndarray:
+        """Gradients of psi at (M, D) points, (M, D)."""
+        kernel = self.kernel
+        gap = u.T[:, :, None] - self.points.T[:, None, :]
+        precision = (kernel.lengthscale**-2.0)[:, None, None]
+        varying = kernel.interaction * np.exp(-0.5 * precision * gap**2)
+        ratio = varying / (1.0 + varying)
+        p = kernel.height * np.prod(1.0 + varying, axis=0)
+        g = ratio * gap * precision
+        found = self.trend.gradient(u)
+        if self.slopes is None:
+            found -= np.einsum("mn,dmn->md", p * self.values, g)
+            return found
+        tilt = self.slopes.T[:, None, :]
+        along = self.values + np.sum(tilt * g, axis=0)
+        curved = tilt * (ratio * precision * (1.0 - gap**2 * precision) + g * g) - along * g
+        found += np.einsum("mn,dmn->md", p, curved)
+        return found
+
+    def integrate(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
+        """Against N(means_k, diag variances_k), (K, D) each."""
+        bowed = means @ self.trend.curvature
+        diagonal = self.trend.curvature.diagonal()
+        values = self.trend.constant + means @ self.trend.linear + 0.5 * variances @ diagonal
+        values = values + 0.5 * np.einsum("kd,kd->k", bowed, means)
+        first, of_means, of_variances = self._kernel_integrals(means, variances)
+        return DiagonalIntegrals(
+            values + first, self.trend.linear + bowed + of_means, 0.5 * diagonal + of_variances
+        )
+
+    def _kernel_integrals(
+        self, means: np.ndarray, variances: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Without the polynomial: (K,), and gradients (K, D) in means and variances."""
+        kernel = self.kernel
+        spread = 1.0 / (variances.T + (kernel.lengthscale**2)[:, None])[:, :, None]  # (D, K, 1)
+        gap = self.points.T[:, None, :] - means.T[:, :, None]  # (D, K, n)
+        a = gap * spread
+        shrunk = kernel.interaction * kernel.lengthscale[:, None, None] * np.sqrt(spread)
+        varying = shrunk * np.exp(-0.5 * gap * a)
+        ratio = 1.0 + varying
+        p = kernel.height * np.prod(ratio, axis=0)
+        r = np.divide(varying, ratio, out=varying)
+        along, bowed = r * a, 0.5 * (a * a - spread)
+        if self.slopes is None:
+            weighted = p * self.values
+            values = weighted.sum(1) - kernel.height * self.values.sum()
+            of_means = np.einsum("dkn,kn->kd", along, weighted)
+            return values, of_means, np.einsum("dkn,kn->kd", r * bowed, weighted)
+        tilt = self.slopes.T[:, None, :]
+        weighted = p * (self.values - np.sum(tilt * along, axis=0))
+        values = weighted.sum(1) - kernel.height * self.values.sum()
+        turned = (1.0 - r) * along * a - r * spread  # d along / dm
+        moved = (1.0 - r) * bowed * along - along * spread  # d along / dv
+        of_means = np.einsum("dkn,kn->kd", along, weighted) - np.einsum("dkn,kn->kd", tilt * turned, p)
+        of_variances = np.einsum("dkn,kn->kd", r * bowed, weighted)
+        return values, of_means, of_variances - np.einsum("dkn,kn->kd", tilt * moved, p)

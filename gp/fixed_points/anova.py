@@ -1,0 +1,150 @@
+"""The Gram matrix of an analysis of variance kernel at fixed points, of values and of derivatives.
+
+In the notation of :mod:`gp.kernels.anova`, p and the D ratios u_d are all that values, derivatives and
+pull-backs need. Arrays (D, n, n) are kept coordinate first: sums over pairs are then matrix-vector products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gp.fixed_points.gram import Gram, gram_of, slopes_at
+from gp.fixed_points.pairs import Pairs
+from gp.grams import covariance_with_pullback
+from gp.kernels.anova import Anova
+from gp.kernels.base import Pullback
+from gp.observations import Functional
+
+
+@gram_of.register
+def anova_gram(kernel: Anova, observed: Functional) -> Gram:
+    """Return the covariance as a function of lengthscales, interaction and variance."""
+    found = slopes_at(observed)
+    if found is None:
+        return lambda changed: covariance_with_pullback(changed, observed)
+    x, m = found
+    return _FixedSlopes.of(x, m) if m else _of_values(x)
+
+
+def _of_values(x: np.ndarray) -> Gram:
+    pairs = Pairs.of(x)
+    squares = pairs.gaps**2
+
+    def gram(kernel: Anova) -> tuple[Any, Pullback]:
+        precision = kernel.lengthscale**-2.0
+        varying = np.exp((-0.5 * precision)[:, None] * squares)
+        varying *= kernel.interaction
+        ratio = 1.0 + varying
+        p = np.prod(ratio, axis=0)
+        u = np.divide(varying, ratio, out=varying)
+        values = kernel.height * (p - 1.0)
+
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            folded = pairs.folded(weights)
+            weighted = u * (folded * (kernel.height * p))
+            lengths = np.einsum("dp,dp->d", weighted, squares) * precision
+            off_diagonal = float(folded @ values)  # the diagonal does not depend on the interaction
+            interaction = float(weighted.sum()) - kernel.norm_slope * off_diagonal
+            total = off_diagonal + kernel.variance * float(np.trace(weights))
+            return np.concatenate([lengths, [interaction, total]])
+
+        return pairs.matrix(values, kernel.variance), pullback
+
+    return gram
+
+
+@dataclass(frozen=True, eq=False)
+class _FixedSlopes:
+    """Points (n, D); derivatives are observed at the first m of them: N = n + m D observations in all.
+
+    Attributes
+    ----------
+    points : (n, D). slopes : m. gap : x_d - y_d, (D, n, n). squares : of the gaps.
+    """
+
+    points: np.ndarray
+    slopes: int
+    gap: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, points: np.ndarray, slopes: int) -> _FixedSlopes:
+        gap = points.T[:, :, None] - points.T[:, None, :]
+        return cls(points, slopes, gap, gap**2)
+
+    def __call__(self, kernel: Anova) -> tuple[np.ndarray, Pullback]:
+        precision = kernel.lengthscale**-2.0
+        varying = kernel.interaction * np.exp((-0.5 * precision)[:, None, None] * self.squares)
+        ratio = 1.0 + varying
+        p = np.prod(ratio, axis=0)
+        u = np.divide(varying, ratio, out=ratio)
+        values = kernel.height * (p - 1.0)
+        p *= kernel.height
+        matrix = self._matrix(values, p, u, precision)
+        return matrix, _Pullback(self, kernel, matrix, p, u)
+
+    def _matrix(self, values: np.ndarray, p: np.ndarray, u: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        n, dimension = self.points.shape
+        m = self.slopes
+        g = u[:, :, :m] * self.gap[:, :, :m] * precision[:, None, None]
+        full = np.empty((n + m * dimension,) * 2)
+        full[:n, :n] = values
+        full[:n, n:] = np.moveaxis(p[:, :m] * g, 0, -1).reshape(n, -1)
+        full[n:, :n] = full[:n, n:].T
+        p, g, squares = p[:m, :m], g[:, :m], self.squares[:, :m, :m] * precision[:, None, None]
+        both = -np.einsum("dij,eij->idje", p * g, g)
+        own = u[:, :m, :m] * precision[:, None, None] * (1.0 - squares)
+        for d in range(dimension):
+            both[:, d, :, d] = p * own[d]
+        full[n:, n:] = both.reshape(m * dimension, -1)
+        return full
+
+
+@dataclass(frozen=True, eq=False)
+class _Pullback:
+    """From symmetric weights W (N, N) to the gradient of sum W K in the logarithms of (l, w, variance).
+
+    Attributes
+    ----------
+    at : the points. kernel : with the parameters. matrix : K, (N, N). p : h p, (n, n). u : (D, n, n).
+    """
+
+    at: _FixedSlopes
+    kernel: Anova
+    matrix: np.ndarray
+    p: np.ndarray
+    u: np.ndarray
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        """(D + 2,)."""
+        n, dimension = self.at.points.shape
+        m = self.at.slopes
+        precision = (self.kernel.lengthscale**-2.0)[:, None, None]
+        u, h = self.u, self.at.squares * precision
+        g = u[:, :, :m] * self.at.gap[:, :, :m] * precision
+        own_u, own_g, own_h, own_p = u[:, :m, :m], g[:, :m], h[:, :m, :m], self.p[:m, :m]
+        curved = own_u * precision * (1.0 - own_h)
+        cross = np.moveaxis(weights[:n, n:].reshape(n, m, dimension), -1, 0)
+        both = weights[n:, n:].reshape(m, dimension, m, dimension)
+        own = np.einsum("idjd->dij", both).copy()
+        mixed = np.einsum("idje,dij->eij", both, own_g) - own * own_g  # over d != e
+        of_p = weights[:n, :n] * self.p
+        of_p[:, :m] += self.p[:, :m] * (2.0 * np.einsum("dij,dij->ij", cross, g))
+        of_p[:m, :m] += own_p * (
+            np.einsum("dij,dij->ij", own, curved) - np.einsum("dij,dij->ij", mixed, own_g)
+        )
+        of_g = 2.0 * self.p[:, :m] * cross
+        of_g[:, :m] -= 2.0 * own_p * mixed
+        of_curved = own_p * own
+        through_u = of_p * u
+        through_u[:, :, :m] += of_g * g * (1.0 - u[:, :, :m])
+        through_u[:, :m, :m] += of_curved * curved * (1.0 - own_u)
+        lengths = np.einsum("dij,dij->d", through_u, h)
+        lengths += np.einsum("dij,dij->d", of_g, -2.0 * g)
+        lengths += np.einsum("dij,dij->d", of_curved, own_u * precision * (4.0 * own_h - 2.0))
+        total = float(np.vdot(weights, self.matrix))
+        interaction = float(through_u.sum()) - self.kernel.norm_slope * total
+        return np.concatenate([lengths, [interaction, total]])

@@ -1,0 +1,51 @@
+"""The Gram matrix of a quadratic trend at fixed points: two matrices that never change, with two weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gp.fixed_points.gram import Gram, gram_of, slopes_at
+from gp.grams import covariance_with_pullback
+from gp.kernels.base import Pullback
+from gp.kernels.quadratic import QuadraticTrend
+from gp.observations import Functional
+
+
+@gram_of.register
+def quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
+    """Return linear L + quadratic Q as a function of the two variances."""
+    found = slopes_at(observed)
+    if found is None:
+        return lambda changed: covariance_with_pullback(changed, observed)
+    x, m = found
+    linear, quadratic = _products(x, m)
+    both = linear + quadratic
+
+    def gram(changed: QuadraticTrend) -> tuple[Any, Pullback]:
+        b1, b2 = changed.linear, changed.quadratic
+        matrix = b1 * both if b1 == b2 else b1 * linear + b2 * quadratic
+        return matrix, lambda weights: np.array(
+            [b1 * np.vdot(weights, linear), b2 * np.vdot(weights, quadratic)]
+        )
+
+    return gram
+
+
+def _products(x: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """L of x . y and Q of (x . y)^2 / 2, with the derivatives at the first m of n points, (N, N)."""
+    t, (n, dimension) = x @ x.T, x.shape
+    size = n + m * dimension
+    linear, quadratic = np.zeros((size, size)), np.empty((size, size))
+    linear[:n, :n], quadratic[:n, :n] = t, 0.5 * t * t
+    linear[:n, n:] = np.broadcast_to(x[:, None, :], (n, m, dimension)).reshape(n, -1)
+    quadratic[:n, n:] = (t[:, :m, None] * x[:, None, :]).reshape(n, -1)
+    for matrix in (linear, quadratic):
+        matrix[n:, :n] = matrix[:n, n:].T
+    both = quadratic[n:, n:].reshape(m, dimension, m, dimension)  # [i, d, j, e]: x_jd x_ie
+    both[:] = x[:m, None, None, :] * x[:m].T[None, :, :, None]
+    for d in range(dimension):
+        both[:, d, :, d] += t[:m, :m]
+        linear[n:, n:].reshape(m, dimension, m, dimension)[:, d, :, d] = 1.0
+    return linear, quadratic

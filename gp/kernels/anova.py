@@ -1,0 +1,164 @@
+"""Analysis of variance: sums of functions of few coordinates each (Durrande et al. 2013).
+
+    k(x, y) = variance (prod_d (1 + w e_d) - 1) / ((1 + w)^D - 1),   e_d = exp(-(x_d - y_d)^2 / (2 l_d^2)).
+
+Multiplied out it is a sum over all sets of coordinates of a squared exponential of those coordinates, with
+the variance w^j for j of them. As the interaction w vanishes, functions are sums of functions of one
+coordinate each; as it grows, the kernel becomes the squared exponential of all coordinates. Between the two
+are the log densities of most models.
+
+With p = prod_d (1 + w e_d), u_d = w e_d / (1 + w e_d), g_d = u_d (x_d - y_d) / l_d^2 and h for the variance
+over its norm,
+
+    dk/dx_d = -h p g_d = -dk/dy_d
+    d2k/dx_d dy_e = -h p g_d g_e,    or  h p u_d (1 / l_d^2 - (x_d - y_d)^2 / l_d^4)  where d = e
+    dk/dlog l_d = h p u_d (x_d - y_d)^2 / l_d^2,      dp/dlog w = p sum_d u_d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from gp.arrays import Array, as_like, describe, is_torch, namespace, require_positive, to_numpy
+from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
+from gp.kernels.stationary import diagonal_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Anova(Algebra):
+    """The kernel above.
+
+    Attributes
+    ----------
+    lengthscale : l, (D,), positive, in the unit of the inputs.
+    interaction : w, a positive number without a unit.
+    variance : the prior variance of f, a positive number in squared output units.
+    """
+
+    lengthscale: Array
+    interaction: Array = 1.0
+    variance: Array = 1.0
+
+    def __post_init__(self) -> None:
+        require_positive("lengthscale", self.lengthscale)
+        require_positive("interaction", self.interaction)
+        require_positive("variance", self.variance)
+        if getattr(self.lengthscale, "ndim", 0) != 1:
+            raise ValueError(f"lengthscale is {describe(self.lengthscale)}: give one for each of D columns")
+
+    @property
+    def dimension(self) -> int:
+        """The number D of columns."""
+        return int(self.lengthscale.shape[0])
+
+    @property
+    def height(self) -> Array:
+        """The variance over its norm, h = variance / ((1 + w)^D - 1)."""
+        w = self.interaction
+        if isinstance(w, float | int | np.generic):
+            return self.variance / np.expm1(self.dimension * np.log1p(w))
+        xp = namespace(w)
+        return self.variance / xp.expm1(self.dimension * xp.log1p(w))
+
+    @property
+    def norm_slope(self) -> float:
+        """The derivative of log((1 + w)^D - 1) in log w. NumPy only."""
+        w, dimension = float(self.interaction), self.dimension
+        return float(dimension * w / (1.0 + w) / -np.expm1(-dimension * np.log1p(w)))
+
+    def factors(self, x: Array, y: Array) -> Array:
+        """Return w e_d between x (n, D) and y (m, D), (D, n, m)."""
+        xp = namespace(x, y)
+        self._check_dimension(x)
+        lengthscale = as_like(self.lengthscale, x)
+        scaled = ((x / lengthscale).T)[:, :, None] - ((y / lengthscale).T)[:, None, :]
+        return as_like(self.interaction, x) * xp.exp(-0.5 * scaled**2)
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m)."""
+        if is_torch(x):
+            return as_like(self.height, x) * ((1 + self.factors(x, y)).prod(dim=0) - 1)
+        self._check_dimension(x)
+        p = np.ones((len(x), len(y)))
+        for d, lengthscale in enumerate(self.lengthscale):  # one plane at a time stays in the cache
+            factor = (x[:, d, None] - y[:, d]) / lengthscale
+            np.multiply(factor, factor, out=factor)
+            factor *= -0.5
+            np.exp(factor, out=factor)
+            factor *= self.interaction
+            factor += 1.0
+            p *= factor
+        p -= 1.0
+        p *= self.height
+        return p
+
+    def diagonal(self, x: Array) -> Array:
+        """Return the variance, (n,)."""
+        self._check_dimension(x)
+        return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return lengthscale, interaction and variance."""
+        return (
+            Parameter("lengthscale", self.lengthscale, "lengthscale", input_power=1),
+            Parameter("interaction", self.interaction, "shape"),
+            Parameter("variance", self.variance, "variance", output_power=2),
+        )
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with other values."""
+        return replace(self, lengthscale=values[0], interaction=values[1], variance=values[2])
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x) and its pull-back to the logarithms of the parameters."""
+        varying = self.factors(x, x)
+        p, u = np.prod(1 + varying, axis=0), varying / (1 + varying)
+        gram = self.height * (p - 1)
+
+        def pullback(weights: Array) -> Array:
+            weighted = u * (weights * self.height * p)
+            squares = ((x.T[:, :, None] - x.T[:, None, :]) / self.lengthscale[:, None, None]) ** 2
+            total = np.vdot(weights, gram)
+            interaction = weighted.sum() - self.norm_slope * total
+            return np.append(np.einsum("dij,dij->d", weighted, squares), [interaction, total])
+
+        return gram, pullback
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
+        xp = namespace(x, y)
+        varying, precision = self.factors(x, y), as_like(self.lengthscale, x) ** -2.0
+        p, u = xp.prod(1 + varying, axis=0), varying / (1 + varying)
+        height = as_like(self.height, x)
+        gap = x.T[:, :, None] - y.T[:, None, :]
+        g = u * gap * precision[:, None, None]  # (D, n, m)
+        k_x = -height * p * g
+        own = u * precision[:, None, None] * (1 - gap**2 * precision[:, None, None]) + g**2  # beside -g_d g_e
+        identity = xp.eye(self.dimension, dtype=x.dtype, device=x.device)
+        mixed = -g[:, None, :, :] * g[None, :, :, :] + identity[:, :, None, None] * own[:, None, :, :]
+        return Derivatives(
+            k=height * (p - 1),
+            k_x=xp.permute_dims(k_x, (1, 0, 2)),
+            k_y=-xp.permute_dims(k_x, (1, 2, 0)),
+            k_xy=xp.permute_dims(height * p * mixed, (2, 0, 3, 1)),
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
+        xp = namespace(x)
+        zero, w = xp.zeros_like(x), as_like(self.interaction, x)
+        precision = as_like(self.lengthscale, x) ** -2.0
+        slope = as_like(self.height, x) * (1 + w) ** (self.dimension - 1) * w
+        k_xy = xp.ones_like(x[:, :1])[:, :, None] * diagonal_matrix(slope * precision)
+        return DiagonalDerivatives(k=self.diagonal(x), k_x=zero, k_y=zero, k_xy=k_xy)
+
+    def _check_dimension(self, x: Array) -> None:
+        if x.ndim != 2 or x.shape[1] != self.dimension:
+            raise ValueError(
+                f"x is a {describe(x)}, lengthscale has shape {tuple(to_numpy(self.lengthscale).shape)}: "
+                "give points of shape (n, D) and D lengthscales"
+            )

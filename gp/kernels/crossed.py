@@ -1,0 +1,82 @@
+"""Covariances of f with its values and its derivatives at other points, in one pass.
+
+Values and derivatives share most of what they are computed from, and the derivatives in both arguments, which
+:meth:`gp.kernels.base.DifferentiableKernel.derivatives` returns too, are not needed here. A kernel with a
+shorter way registers it: ``@value_slopes.register``.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from gp.kernels.anova import Anova
+from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.kernels.composite import Sum
+from gp.kernels.polynomial import Constant
+from gp.kernels.quadratic import QuadraticTrend
+
+_IN_CACHE = 2**15
+"""Entries of an array (D, m, n) that are worked on at once."""
+
+
+def crossed(kernel: Kernel, x: Any, y: Any, slopes: bool = False) -> Any:
+    """Return the covariances of f at x (m, D) with f at y (n, D), then with its derivatives there.
+
+    The shape is (m, n), and (m, n (D + 1)) with ``slopes``; derivatives are point by point. NumPy only.
+    """
+    if not slopes:
+        return kernel(x, y)
+    m, (n, dimension) = len(x), y.shape
+    found = np.empty((m, n * (dimension + 1)))
+    block = max(_IN_CACHE // max(n * dimension, 1), 1)
+    for rows in (slice(at, at + block) for at in range(0, m, block)):
+        values, slope = value_slopes(kernel, x[rows], y)
+        found[rows, :n] = values
+        found[rows, n:] = np.moveaxis(slope, 0, -1).reshape(len(values), -1)
+    return found
+
+
+@singledispatch
+def value_slopes(kernel: Kernel, x: Any, y: Any) -> tuple[Any, Any]:
+    """Return k(x_i, y_j), (m, n), and its derivatives in y, (D, m, n). NumPy only."""
+    if not isinstance(kernel, DifferentiableKernel):
+        raise TypeError(f"{type(kernel).__name__} has no derivatives")
+    found = kernel.derivatives(x, y)
+    return found.k, np.moveaxis(found.k_y, -1, 0)
+
+
+@value_slopes.register
+def _anova(kernel: Anova, x: Any, y: Any) -> tuple[Any, Any]:
+    gap = x.T[:, :, None] - y.T[:, None, :]
+    precision = (kernel.lengthscale**-2.0)[:, None, None]
+    varying = kernel.interaction * np.exp(-0.5 * precision * gap**2)
+    ratio = 1.0 + varying
+    p = np.prod(ratio, axis=0)
+    g = np.divide(varying, ratio, out=ratio)
+    g *= gap
+    g *= precision
+    g *= kernel.height * p
+    return kernel.height * (p - 1.0), g
+
+
+@value_slopes.register
+def _quadratic(kernel: QuadraticTrend, x: Any, y: Any) -> tuple[Any, Any]:
+    t = x @ y.T
+    return kernel.of_products(t), kernel.slope(t) * x.T[:, :, None]
+
+
+@value_slopes.register
+def _constant(kernel: Constant, x: Any, y: Any) -> tuple[Any, Any]:
+    return kernel(x, y), np.zeros((x.shape[1], len(x), len(y)))
+
+
+@value_slopes.register
+def _sum(kernel: Sum, x: Any, y: Any) -> tuple[Any, Any]:
+    parts = [value_slopes(term, x, y) for term in kernel.terms]
+    values, slopes = parts[0]
+    for more, steeper in parts[1:]:
+        values, slopes = values + more, slopes + steeper
+    return values, slopes

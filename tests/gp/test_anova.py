@@ -1,0 +1,144 @@
+"""Analysis of variance and quadratic kernels: against autodiff, finite differences, limits, other kernels."""
+
+import numpy as np
+import pytest
+import torch
+
+import gp
+from gp.fixed_points import gram_of
+from gp.grams import covariance_with_pullback
+from gp.kernels import Anova, Constant, QuadraticTrend, SquaredExponential, Sum, pack, unpack
+from gp.kernels.crossed import crossed
+from gp.measures import Gaussian, Uniform
+from gp.observations import Gradients, Observations, Values, covariance
+from gp.testing import check_kernel
+from gp.testing_measures import check_embedding
+
+RNG = np.random.default_rng(0)
+POINTS = RNG.standard_normal((9, 3))
+OTHERS = RNG.standard_normal((4, 3))
+ANOVA = Anova(np.array([0.8, 1.3, 2.0]), 0.7, 1.9)
+TREND = QuadraticTrend(0.4, 0.3)
+KERNELS = {"anova": ANOVA, "trend": TREND, "sum": Sum((ANOVA, TREND, Constant(2.0)))}
+
+
+@pytest.mark.parametrize("name", list(KERNELS))
+def test_contract(name):
+    check_kernel(KERNELS[name], 3)
+
+
+@pytest.mark.parametrize("name", ["anova", "trend"])
+@pytest.mark.parametrize("measure", ["gaussian", "box"])
+def test_embeddings(name, measure):
+    measures = {
+        "gaussian": Gaussian([0.2, -0.3, 0.1], [0.5, 1.0, 0.7]),
+        "box": Uniform([-1.0, -0.5, 0.0], [0.5, 1.0, 2.0]),
+    }
+    check_embedding(KERNELS[name], measures[measure])
+
+
+def test_a_quadratic_trend_has_an_embedding_with_any_covariance():
+    root = RNG.standard_normal((3, 3))
+    check_embedding(TREND, Gaussian([0.2, -0.3, 0.1], root @ root.T + 0.2 * np.eye(3)))
+
+
+def in_torch(kernel, x, y):
+    e = torch.exp(-0.5 * ((x - y) / torch.tensor(kernel.lengthscale)) ** 2)
+    w = kernel.interaction
+    return kernel.variance * ((1 + w * e).prod() - 1) / ((1 + w) ** len(e) - 1)
+
+
+def test_covariances_are_autodiff_of_the_formula():
+    observed = Observations((Values(POINTS), Gradients(POINTS)))
+    matrix, n = gram_of(ANOVA, observed)(ANOVA)[0], len(POINTS)
+    x, y = torch.tensor(POINTS[0]), torch.tensor(POINTS[1])
+    grad_y = torch.func.grad(lambda a, b: in_torch(ANOVA, a, b), 1)
+    assert matrix[0, 1] == pytest.approx(float(in_torch(ANOVA, x, y)))
+    np.testing.assert_allclose(matrix[0, n + 3 : n + 6], grad_y(x, y), rtol=1e-10)
+    both = torch.func.jacfwd(grad_y, 0)(x, y).T
+    np.testing.assert_allclose(matrix[n : n + 3, n + 3 : n + 6], both, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", list(KERNELS))
+@pytest.mark.parametrize("slopes", [0, 1, 4, 9])
+def test_fixed_points_are_the_covariance_and_its_pullback(name, slopes):
+    """Against `derivatives`, block by block, and torch's reverse mode or finite differences."""
+    kernel = KERNELS[name]
+    blocks = (Values(POINTS), Gradients(POINTS[:slopes])) if slopes else (Values(POINTS),)
+    observed, gram = Observations(blocks), gram_of(kernel, Observations(blocks))
+    matrix, pullback = gram(kernel)
+    np.testing.assert_allclose(matrix, covariance(kernel, observed, observed), rtol=1e-11, atol=1e-13)
+    weights = RNG.standard_normal(matrix.shape)
+    weights = weights + weights.T
+    vector = pack(kernel)
+
+    def total(at):
+        return np.vdot(weights, gram(unpack(kernel, at))[0])
+
+    numeric = [(total(vector + e) - total(vector - e)) / 2e-5 for e in 1e-5 * np.eye(len(vector))]
+    np.testing.assert_allclose(pullback(weights), numeric, rtol=1e-6, atol=1e-6)
+    if slopes:
+        reverse = covariance_with_pullback(kernel, observed)[1](weights)
+        np.testing.assert_allclose(pullback(weights), reverse, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "squared exponential"])
+@pytest.mark.parametrize("with_slopes", [False, True])
+def test_crossed_is_the_covariance(name, with_slopes):
+    kernel = KERNELS.get(name, SquaredExponential(1.2, 0.8))
+    observed = Observations((Values(POINTS), Gradients(POINTS))) if with_slopes else Values(POINTS)
+    expected = covariance(kernel, Values(OTHERS), observed)
+    np.testing.assert_allclose(crossed(kernel, OTHERS, POINTS, with_slopes), expected, rtol=1e-11, atol=1e-13)
+
+
+def test_without_interactions_functions_are_sums():
+    """As w vanishes the kernel becomes the mean of one-dimensional squared exponentials."""
+    kernel = Anova(np.array([0.8, 1.3, 2.0]), 1e-6, 1.9)
+    gaps = (OTHERS[:, None, :] - POINTS) / kernel.lengthscale
+    np.testing.assert_allclose(kernel(OTHERS, POINTS), 1.9 * np.exp(-0.5 * gaps**2).mean(axis=2), rtol=1e-5)
+
+
+def test_with_all_interactions_it_is_the_squared_exponential():
+    kernel, limit = Anova(np.array([0.8, 1.3, 2.0]), 1e9, 1.9), SquaredExponential([0.8, 1.3, 2.0], 1.9)
+    np.testing.assert_allclose(kernel(OTHERS, POINTS), limit(OTHERS, POINTS), rtol=1e-6, atol=1e-8)
+
+
+def test_a_trend_is_the_covariance_of_random_quadratics():
+    """Of 200,000 draws: five standard errors of a covariance, exceeded once in two million."""
+    rng, count = np.random.default_rng(1), 200_000
+    x = OTHERS[:2]
+    linear = np.sqrt(TREND.linear) * rng.standard_normal((count, 3))
+    root = np.sqrt(TREND.quadratic) * rng.standard_normal((count, 3, 3))
+    matrix = (root + np.swapaxes(root, 1, 2)) / np.sqrt(2)
+    values = linear @ x.T + 0.5 * np.einsum("nd,cde,ne->cn", x, matrix, x)
+    product = values[:, 0] * values[:, 1]
+    assert TREND(x, x)[0, 1] == pytest.approx(product.mean(), abs=5 * product.std() / np.sqrt(count))
+
+
+def test_in_torch_as_in_numpy():
+    at = torch.tensor(OTHERS, requires_grad=True)
+    for kernel in KERNELS.values():
+        np.testing.assert_allclose(
+            kernel(at, torch.tensor(POINTS)).detach(), kernel(OTHERS, POINTS), rtol=1e-12, atol=1e-14
+        )
+
+
+def test_what_is_no_anova_kernel_is_named():
+    with pytest.raises(ValueError, match="lengthscale"):
+        Anova(1.0)
+    with pytest.raises(ValueError, match="interaction"):
+        Anova(np.ones(2), -1.0)
+    with pytest.raises(ValueError, match="D lengthscales"):
+        ANOVA(POINTS[:, :2], POINTS[:, :2])
+
+
+def test_a_fit_finds_few_coordinates():
+    """Values of a sum of functions of one coordinate: the interaction becomes small, the fit close."""
+    x = np.random.default_rng(2).uniform(-2, 2, (40, 4))
+    y = np.sin(2 * x).sum(1)
+    posterior = gp.fit(x, y, Anova(np.ones(4)), noise=1e-6)
+    at = np.random.default_rng(3).uniform(-1.8, 1.8, (50, 4))
+    smooth = gp.fit(x, y, SquaredExponential(np.ones(4)), noise=1e-6)
+    errors = [np.std(p.mean(at) - np.sin(2 * at).sum(1)) for p in (posterior, smooth)]
+    assert errors[0] < 0.25 * errors[1]
+    assert posterior.kernel.interaction < 0.3
