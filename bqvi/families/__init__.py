@@ -1,6 +1,7 @@
 """Exponential families, one a file, of which `family` says what each must give; and mixtures of Gaussians."""
 
 from bqvi.families.categorical import Categorical
+from bqvi.families.concentration import Concentration
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.dirichlet import Dirichlet
 from bqvi.families.family import ExponentialFamily
@@ -15,6 +16,7 @@ from bqvi.families.product import Product
 
 __all__ = [
     "Categorical",
+    "Concentration",
     "DiagonalGaussian",
     "Dirichlet",
     "ExponentialFamily",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bqvi.gradients.conjugate import Conjugate
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
+from bqvi.gradients.refined import RefinedConjugate
 
 if TYPE_CHECKING:
     from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
@@ -33,6 +34,7 @@ __all__ = [
     "ImportanceQuadrature",
     "MixtureQuadrature",
     "Pathwise",
+    "RefinedConjugate",
     "RememberingEstimator",
     "Score",
 ]

@@ -13,7 +13,8 @@ import numpy as np
 
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
 from bqvi.checks import require_above, require_integer, require_one_of
-from bqvi.gradients import Estimator, RememberingEstimator
+from bqvi.gradients import Conjugate, Estimator, RefinedConjugate, RememberingEstimator
+from bqvi.gradients.refined import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, Stop, gives_none
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, gives_surrogate
@@ -68,6 +69,8 @@ def problem_of(
         raise TypeError(f"method is {method!r}; it must be a method's name or an estimator{_made(method)}")
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
+    if isinstance(estimator, Conjugate) and named is not None and named.batch == "all":
+        estimator = RefinedConjugate() if isinstance(model, RefinableModel) else estimator
     choices = named or defaults_for(estimator, geometry)
     geometry = choices.geometry if geometry is None else geometry
     schedule = choices.schedule if schedule is None else schedule

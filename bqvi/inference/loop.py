@@ -29,6 +29,7 @@ from acquisition.minibatch import Learning, Selection, Strategy
 from bqvi.arrays import Values
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.gradients.per_datum import Combination
+from bqvi.gradients.refined import LocalMemory
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
@@ -310,7 +311,7 @@ def run(
         yield state, None  # before the closing record, which may fail: the step is not lost
         reason = stop.reached(state)
     if not _recorded(rows, state):
-        rows.append(_row(state, monitor, None))
+        rows.append(_closing_row(problem, state, monitor))
     yield state, reason
 
 
@@ -351,6 +352,14 @@ def _require_finite(state: State, step: Values) -> None:
 
 def _recorded(rows: list[Row], state: State) -> bool:
     return bool(rows) and rows[-1].iteration >= state.iteration
+
+
+def _closing_row(problem: Problem, state: State, monitor: Monitor) -> Row:
+    """The record after the last step; where local steps are refined, of one that is refined as well."""
+    if not isinstance(state.memory, LocalMemory):
+        return _row(state, monitor, None)
+    gradient, _ = gradient_at(problem, state)
+    return replace(_row(state, monitor, gradient), record_evaluations=gradient.evaluations)
 
 
 def _row(state: State, monitor: Monitor, gradient: Gradient | None) -> Row:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bqvi.checks import require_one_of
 from bqvi.families import (
+    Concentration,
     DiagonalGaussian,
     ExponentialFamily,
     Flat,
@@ -134,8 +135,8 @@ def _in_family(q: Any, family: str) -> Any:
         return q
     if family == "point":
         if isinstance(q, Product):
-            return Product({name: PointMass(factor) for name, factor in q.factors.items()})
-        return q if isinstance(q, PointMass) else PointMass(q)
+            return Product({name: _at_mode(factor) for name, factor in q.factors.items()})
+        return _at_mode(q)
     if isinstance(q, DiagonalGaussian):
         return q
     if isinstance(q, GaussianMixture):
@@ -143,3 +144,8 @@ def _in_family(q: Any, family: str) -> Any:
     if not isinstance(q, Gaussian):
         raise ValueError(f"family is 'mean-field', but q is a {type(q).__name__}, not a Gaussian; use 'full'")
     return DiagonalGaussian(q.mean, np.diagonal(q.covariance, axis1=-2, axis2=-1).copy())
+
+
+def _at_mode(q: Any) -> Any:
+    """A point mass; what is a point already stays as it is."""
+    return q if isinstance(q, PointMass | Concentration) else PointMass(q)

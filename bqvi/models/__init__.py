@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo, log_likelihood_error
 from bqvi.models.discrete import Marginal, Relaxed
 from bqvi.models.gaussian_mixture import GaussianMixture
+from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation
 from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.multinomial_mixture import MultinomialMixture
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConjugateModel",
     "GaussianMixture",
+    "LatentDirichletAllocation",
     "LocalStep",
     "LogJoint",
     "LogJointModel",

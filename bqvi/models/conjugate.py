@@ -42,6 +42,8 @@ class LocalStep:
     bound: float
     """sum_n w_n (<E[s], E[t(theta)]> + H[q(z_n)]), nats, up to a constant of the data that is in
     the model's ``log_base_measure``."""
+    local: np.ndarray | None = None
+    """(S, ...), where an iterative local step ended, for models that can go on from there."""
 
 
 @dataclass(frozen=True)

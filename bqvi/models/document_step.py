@@ -1,0 +1,221 @@
+"""The local step of latent Dirichlet allocation: the proportions of topics of each document.
+
+Given E[ln beta] and the concentration alpha, each document has (Blei, Ng and Jordan 2003; Hoffman et al.
+2010)
+
+    q(pi_d) = Dir(gamma_d),   q(z = k | d, w) = exp(E[ln pi_dk] + E[ln beta_kw]) / p_dw,
+    p_dw    = sum_k exp(E[ln pi_dk] + E[ln beta_kw]),
+    gamma_dk <- alpha_k + sum_w n_dw q(z = k | d, w),
+
+repeated until gamma_d settles. q(z) is optimal given gamma_d throughout, so that at *any* gamma
+
+    bound_d = sum_w n_dw ln p_dw - KL(Dir(gamma_d) || Dir(alpha))
+
+is exact. So the way to gamma is free: it is extrapolated (Varadhan and Roland 2008, their third step
+length, row by row), which takes a third of the sweeps, and in single precision where that is enough.
+Documents are swept in blocks; a result does not depend on the neighbours.
+
+bound_d has several maxima. Sweeps that start where those of the iteration before ended stay in the maximum
+of the first topics, which are noise; sweeps that start anew may end in a lower one. With ``start`` both are
+tried, and each document keeps the better: no document's bound falls, and none is tied to its past.
+
+Both factors of p_dw are taken relative to their largest entry and floored: one of the two is 1, so p_dw never
+underflows, and what is floored has a responsibility of zero to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+from bqvi.arrays import digamma, gammaln
+from bqvi.models.documents import Block, blocks
+from gp.arrays import Array, to_numpy
+
+_FLOOR = {"float32": -40.0, "float64": -340.0}
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """How gamma is found."""
+
+    tolerance: float = 1e-3
+    """Mean over topics of what a sweep changes of gamma, in words: scikit-learn's, the yardstick."""
+    most: int = 100
+    longest: float = 16.0
+    """Of a step, in sweeps: 4 and 16 tried on 2,000 simulated documents, K = 20; 4 takes a quarter longer."""
+    short: float = 1e-6
+    """Words x this below the tolerance: single precision is enough."""
+
+
+@dataclass(frozen=True)
+class DocumentSums:
+    """What the local step sums up, and where it ended."""
+
+    words: np.ndarray
+    """sum_d w_d n_dw q(z = k | d, w), (K, V)."""
+    log_proportions: np.ndarray
+    """sum_d w_d E[ln pi_d], (K,)."""
+    count: float
+    """sum_d w_d."""
+    bound: float
+    """sum_d w_d bound_d, nats."""
+    proportions: np.ndarray
+    """gamma, (N, K)."""
+
+
+def document_step(
+    counts: scipy.sparse.csr_array,
+    log_topics: np.ndarray,
+    concentration: np.ndarray,
+    weights: Array | None = None,
+    start: np.ndarray | None = None,
+    sweeps: Sweeps | None = None,
+) -> DocumentSums:
+    """Optimal q(pi, z) of each document, summed up.
+
+    Parameters
+    ----------
+    counts : (N, V)
+    log_topics : (K, V), E[ln beta]
+    concentration : (K,), alpha
+    weights : (N,), default one
+    start : (N, K), gamma of the iteration before, to be improved on; default none
+    """
+    top = log_topics.max(axis=0)
+    relative = log_topics - top
+    table = _exponential(relative, np.dtype(float)).T.copy()
+    single = _exponential(relative.astype(np.float32), np.dtype(np.float32)).T.copy()
+    corpus = _Corpus(counts, concentration, table, top)
+    gamma, ratios = np.empty((counts.shape[0], len(concentration))), np.zeros(counts.nnz)
+    bounds = np.zeros(counts.shape[0])
+    for block in blocks(counts, len(concentration)):
+        found = _best(corpus, block, single, None if start is None else start[block.rows], sweeps or Sweeps())
+        gamma[block.rows], bounds[block.rows] = found.gamma, found.bounds
+        ratios[block.entries[block.shown]] = found.ratios[block.shown]
+    return _summed(corpus, weights, gamma, ratios, bounds)
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    counts: scipy.sparse.csr_array
+    concentration: np.ndarray
+    table: np.ndarray
+    """(V, K), exp(E[ln beta]) relative to each word's largest."""
+    top: np.ndarray
+    """(V,), the logarithm of that."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    gamma: np.ndarray
+    ratios: np.ndarray
+    """n_dw / p_dw, (b, L), p relative."""
+    bounds: np.ndarray
+
+
+def _best(
+    corpus: _Corpus, block: Block, single: np.ndarray, start: np.ndarray | None, sweeps: Sweeps
+) -> _Found:
+    alpha, words = corpus.concentration, block.counts.sum(axis=1)
+    tables = corpus.table[block.words]
+    anew = alpha + np.repeat(words[:, None] / len(alpha), len(alpha), axis=1)
+    short = words.max() * sweeps.short < sweeps.tolerance
+    swept = single[block.words] if short else tables
+    found = _evaluated(corpus, block, tables, _settled(swept, block.counts, alpha, anew, sweeps))
+    if start is None:
+        return found
+    kept = _evaluated(corpus, block, tables, _sweep(tables, block.counts, alpha, start))
+    better = (kept.bounds > found.bounds)[:, None]
+    return _Found(
+        np.where(better, kept.gamma, found.gamma),
+        np.where(better, kept.ratios, found.ratios),
+        np.maximum(kept.bounds, found.bounds),
+    )
+
+
+def _sweep(tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+    """gamma (b, K) after a sweep."""
+    share = _relative(gamma)
+    likelihood = np.matmul(tables, share[:, :, None])[:, :, 0]
+    swept: np.ndarray = alpha + share * np.matmul((counts / likelihood)[:, None, :], tables)[:, 0, :]
+    return swept
+
+
+def _settled(
+    tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, start: np.ndarray, sweeps: Sweeps
+) -> np.ndarray:
+    """gamma (b, K) of a block, in double precision; rows that have settled leave it."""
+    dtype = tables.dtype
+    counts, alpha, gamma = (x.astype(dtype, copy=False) for x in (counts, alpha, start))
+    settled, rows = start.copy(), np.arange(len(start))
+    for _ in range(sweeps.most // 2):
+        once = _sweep(tables, counts, alpha, gamma)
+        twice = _sweep(tables, counts, alpha, once)
+        moving = np.abs(twice - once).mean(axis=1) > sweeps.tolerance
+        settled[rows] = twice
+        if not moving.any():
+            return settled
+        gamma = _extrapolated(gamma, once, twice, alpha, sweeps.longest)
+        if not moving.all():
+            rows, gamma, tables, counts = rows[moving], gamma[moving], tables[moving], counts[moving]
+    return settled
+
+
+def _extrapolated(
+    gamma: np.ndarray, once: np.ndarray, twice: np.ndarray, alpha: np.ndarray, longest: float
+) -> np.ndarray:
+    """Two sweeps taken further, row by row, inside gamma >= alpha."""
+    first = once - gamma
+    bend = twice - once - first
+    tiny = np.finfo(gamma.dtype).tiny
+    length = np.sqrt((first * first).sum(axis=1) / np.maximum((bend * bend).sum(axis=1), tiny))
+    length = np.clip(length, 1.0, longest)[:, None]
+    further: np.ndarray = np.maximum(gamma + 2.0 * length * first + length * length * bend, alpha)
+    return further
+
+
+def _relative(gamma: np.ndarray) -> np.ndarray:
+    """exp(E[ln pi]) relative to each row's largest."""
+    log_share = digamma(gamma)
+    log_share -= log_share.max(axis=1, keepdims=True)
+    return _exponential(log_share, gamma.dtype)
+
+
+def _exponential(relative: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    floored = np.maximum(relative, dtype.type(_FLOOR[dtype.name]))
+    return np.asarray(np.exp(floored, out=floored))
+
+
+def _evaluated(corpus: _Corpus, block: Block, tables: np.ndarray, gamma: np.ndarray) -> _Found:
+    """Each document's exact bound at ``gamma``."""
+    alpha, total = corpus.concentration, gamma.sum(axis=1)
+    log_share = digamma(gamma)
+    largest = log_share.max(axis=1, keepdims=True)
+    shift = largest[:, 0] - digamma(total)
+    share = _exponential(log_share - largest, gamma.dtype)
+    likelihood = np.matmul(tables, share[:, :, None])[:, :, 0]
+    words = np.einsum("dl,dl->d", block.counts, np.log(likelihood) + corpus.top[block.words])
+    words += block.counts.sum(axis=1) * shift
+    divergence = ((gamma - alpha) * (log_share - digamma(total)[:, None])).sum(axis=1)
+    divergence += gammaln(total) - gammaln(gamma).sum(axis=1) + gammaln(alpha).sum() - gammaln(alpha.sum())
+    return _Found(gamma, block.counts / likelihood, words - divergence)
+
+
+def _summed(
+    corpus: _Corpus, weights: Array | None, gamma: np.ndarray, ratios: np.ndarray, bounds: np.ndarray
+) -> DocumentSums:
+    counts = corpus.counts
+    w = np.ones(len(gamma)) if weights is None else np.asarray(to_numpy(weights), float)
+    by_word = scipy.sparse.csr_array((ratios, counts.indices, counts.indptr), shape=counts.shape)
+    statistics = (by_word.T @ (_relative(gamma) * w[:, None])) * corpus.table
+    log_mean = digamma(gamma) - digamma(gamma.sum(axis=1))[:, None]
+    return DocumentSums(
+        words=np.ascontiguousarray(statistics.T),
+        log_proportions=w @ log_mean,
+        count=float(w.sum()),
+        bound=float(w @ bounds),
+        proportions=gamma,
+    )

@@ -1,0 +1,121 @@
+"""Documents as counts of words: the check of what the user gave, blocks for array code, document completion.
+
+A corpus is a SciPy CSR array (N, V) of whole counts. Documents differ in length, so array code works on
+*blocks*: documents of about the same number of distinct words, as padded tables (b, L) of words and counts,
+small enough that a block's table of topics (b, L, K) stays in the processor's cache over all its sweeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+
+from bqvi.arrays import Seed, generator
+from bqvi.checks import require_above, require_columns, require_finite
+from bqvi.models.data import Data, as_numbers, is_sparse
+from gp.arrays import to_numpy
+
+BLOCK_ENTRIES = 1 << 17
+"""Numbers in a block's table (b, L, K): 1 MiB, a core's second-level cache."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Documents of about the same number of distinct words, padded with counts of zero."""
+
+    rows: np.ndarray
+    """(b,), which documents of the corpus."""
+    words: np.ndarray
+    """(b, L)."""
+    counts: np.ndarray
+    """(b, L)."""
+    entries: np.ndarray
+    """(b, L), where each count stands among the corpus' stored numbers."""
+    shown: np.ndarray
+    """(b, L), False where padded."""
+
+
+def check_counts(data: Data, n_words: int) -> scipy.sparse.csr_array:
+    """(N, V) whole counts as CSR, without stored zeros or repeated entries.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a table of numbers with V columns, or a count that is negative, fractional or not finite.
+    """
+    x = data if is_sparse(data) else to_numpy(as_numbers("data", data))
+    require_columns("data", x, n_words)
+    require_finite("data", x)
+    counts = scipy.sparse.csr_array(x, dtype=float, copy=is_sparse(data))
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    bad = (counts.data < 0.0) | (counts.data != np.floor(counts.data))
+    if bad.any():
+        place = int(np.argmax(bad))
+        row = int(np.searchsorted(counts.indptr, place, side="right")) - 1
+        raise ValueError(
+            f"data has a count of {counts.data[place]:g} in row {row}, column {counts.indices[place]}; "
+            "counts of words must be whole and nonnegative"
+        )
+    return counts
+
+
+def blocks(counts: scipy.sparse.csr_array, n_topics: int) -> Iterator[Block]:
+    """All documents, those with few distinct words first."""
+    lengths = np.diff(counts.indptr)
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        # a block ends where one document more would make its table too large, or a quarter of it padding
+        while stop < len(order):
+            longest = lengths[order[stop]]
+            too_large = (stop + 1 - start) * longest * n_topics > BLOCK_ENTRIES
+            if too_large or lengths[order[start]] < 0.75 * longest - 8:
+                break
+            stop += 1
+        yield _block(counts, order[start:stop], lengths)
+        start = stop
+
+
+def _block(counts: scipy.sparse.csr_array, rows: np.ndarray, lengths: np.ndarray) -> Block:
+    within = np.arange(max(1, int(lengths[rows].max())))
+    shown = within < lengths[rows][:, None]
+    entries = np.where(shown, counts.indptr[rows][:, None] + within, 0)
+    if not len(counts.data):
+        zeros = np.zeros(entries.shape)
+        return Block(rows, zeros.astype(np.intp), zeros, entries, shown)
+    words = np.where(shown, counts.indices[entries], 0)
+    return Block(rows, words, np.where(shown, counts.data[entries], 0.0), entries, shown)
+
+
+def log_multinomial_coefficients(counts: scipy.sparse.csr_array) -> float:
+    """sum over documents of ln (n! / prod_w n_w!), nats."""
+    totals = counts.sum(axis=1)
+    coefficients = scipy.special.gammaln(totals + 1.0).sum() - scipy.special.gammaln(counts.data + 1.0).sum()
+    return float(coefficients)
+
+
+def split_words(
+    counts: scipy.sparse.csr_array, share: float, seed: Seed
+) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
+    """Each word of each document to the first part with probability ``share``, else to the second.
+
+    Parameters
+    ----------
+    counts : (N, V), whole
+    share : in (0, 1)
+    """
+    require_above("share", share, 0.0)
+    if share >= 1.0:
+        raise ValueError(f"share is {share}; it must be between 0 and 1")
+    first = counts.copy()
+    first.data = generator(seed).binomial(counts.data.astype(int), share).astype(float)
+    second = scipy.sparse.csr_array(counts - first)
+    first.eliminate_zeros()
+    second.eliminate_zeros()
+    return first, second

@@ -1,0 +1,229 @@
+"""Latent Dirichlet allocation (Blei, Ng and Jordan 2003, smoothed), by coordinate ascent and by SVI.
+
+    beta_k ~ Dir(eta),  k = 1..K           topics, over V words
+    pi_d ~ Dir(alpha),  z_dn | pi_d ~ Cat(pi_d),  x_dn | z_dn = k ~ Cat(beta_k)
+
+    q(beta, pi, z) = prod_k Dir(beta_k | lambda_k) prod_d Dir(pi_d | gamma_d) prod_n Cat(z_dn)
+
+The topics are the global variables; pi_d and z_d belong to their document and are its local step
+(`document_step`). What the data add to the natural parameter of beta_k is sum_d n_dw q(z = k | d, w).
+Stochastic steps on mini-batches of documents are those of Hoffman, Blei and Bach (2010).
+
+Data are counts, so ln h(x_d) is the logarithm of the multinomial coefficient: the bound is that of a
+mixture of multinomials, and comparable with it. The probability of words in their order is the bound less
+``log_base_measure``.
+
+Learnt hyperparameters are points in q (`families.Concentration`). alpha's update is the maximum of the ELBO
+given gamma. eta is symmetric; its update takes E[ln beta] of the topics that the same local step leads to,
+so that coordinate ascent goes through z, beta, eta in turn:
+
+    E[ln p(beta | eta)] - E[ln p(beta | eta_0)]   joins the bound,   eta - eta_0   the topics' statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+
+from bqvi.arrays import Seed, Values
+from bqvi.checks import positive_vector, require_integer, require_one_of
+from bqvi.families import Dirichlet, PointMass, Product
+from bqvi.families.concentration import Concentration
+from bqvi.models.conjugate import LocalStep
+from bqvi.models.data import Data, n_rows, take
+from bqvi.models.document_step import DocumentSums, document_step
+from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words
+from bqvi.models.starts import sample_rows, starting_centres
+from gp.arrays import Array
+
+_LEARNT = ("symmetric", "asymmetric")
+
+
+class LatentDirichletAllocation:
+    """Topics of documents; data are whole counts (N, V), dense or SciPy sparse.
+
+    Parameters
+    ----------
+    n_topics : K >= 1
+    n_words : V >= 1, size of the vocabulary
+    concentration : alpha > 0, a number or (K,); default 1 / K. Where it is learnt, its start
+    word_concentration : eta > 0, a number or (V,); default 0.1. Where it is learnt, its start
+    learn_concentration : 'symmetric', 'asymmetric', or None to keep alpha
+    learn_word_concentration : whether eta is learnt, as one number
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, what was given and what is allowed.
+    """
+
+    def __init__(
+        self,
+        n_topics: int,
+        n_words: int,
+        *,
+        concentration: float | np.ndarray | None = None,
+        word_concentration: float | np.ndarray = 0.1,
+        learn_concentration: str | None = None,
+        learn_word_concentration: bool = False,
+    ) -> None:
+        self.n_topics = require_integer("n_topics", n_topics, 1)
+        self.n_words = require_integer("n_words", n_words, 1)
+        alpha = 1.0 / self.n_topics if concentration is None else concentration
+        self.concentration = positive_vector("concentration", alpha, self.n_topics)
+        self.word_concentration = positive_vector("word_concentration", word_concentration, self.n_words)
+        if learn_concentration is not None:
+            require_one_of("learn_concentration", learn_concentration, _LEARNT)
+        if learn_word_concentration and np.ptp(self.word_concentration) > 0.0:
+            raise ValueError("word_concentration differs between words; only one number can be learnt")
+        self.learn_concentration = learn_concentration
+        self.learn_word_concentration = bool(learn_word_concentration)
+
+    @property
+    def local_size(self) -> int:
+        """Numbers that a document's local step ends with: gamma, K of them."""
+        return self.n_topics
+
+    @cached_property
+    def prior(self) -> Product:
+        """prod_k Dir(eta), and flat over what is learnt."""
+        return self._with_learnt(Dirichlet(np.tile(self.word_concentration, (self.n_topics, 1))), 0.0, 0.0)
+
+    def _with_learnt(self, topics: Dirichlet, documents: float, draws: float) -> Product:
+        """The factors of q; learnt hyperparameters where they start, worth so many documents and topics."""
+        factors: dict[str, Dirichlet | Concentration] = {"topics": topics}
+        if self.learn_concentration is not None:
+            symmetric = self.learn_concentration == "symmetric"
+            factors["concentration"] = Concentration(self.concentration, documents, symmetric)
+        if self.learn_word_concentration:
+            factors["word_concentration"] = Concentration(self.word_concentration, draws, symmetric=True)
+        return Product(factors)
+
+    def check(self, data: Data) -> scipy.sparse.csr_array:
+        """(N, V) whole counts, as CSR."""
+        return check_counts(data, self.n_words)
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """q's topics at noise ('random'), or leaning towards the words of K documents ('k-means++')."""
+        words = float(data.sum()) / self.n_topics
+        noise = rng.gamma(100.0, 0.01, (self.n_topics, self.n_words))
+        if how == "random":
+            lean = noise / self.n_words
+        else:
+            sampled = take(data, sample_rows(n_rows(data), rng)).toarray()
+            overall = np.asarray(data.sum(axis=0)) + 1.0
+            smoothed = sampled + 10.0 * overall / overall.sum()
+            centres = starting_centres(smoothed / smoothed.sum(1, keepdims=True), self.n_topics, how, rng)
+            lean = 0.5 * noise * (centres + overall / overall.sum())
+        topics = Dirichlet(self.word_concentration + words * lean + 1e-3 * noise)
+        return self._with_learnt(topics, float(n_rows(data)), float(self.n_topics))
+
+    def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
+        """Proportions of topics of ``rows`` (S, V), and their statistics."""
+        return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), weights))
+
+    def refined_step(self, q: Product, rows: Data, local: np.ndarray) -> LocalStep:
+        """The local step that also starts at gamma = ``local`` (N, K); each document keeps its better end."""
+        return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), start=local))
+
+    def _step(self, q: Product, sums: DocumentSums) -> LocalStep:
+        statistics: list[Values] = [(sums.words,)]
+        bound = sums.bound
+        if self.learn_concentration is not None:
+            statistics.append((sums.log_proportions, np.asarray(sums.count)))
+        if self.learn_word_concentration:
+            shared = self._shared(q, sums.words)
+            statistics[0] = (sums.words + shared.statistics[0],)
+            statistics.append(shared.statistics[1:])
+            bound += shared.bound
+        return LocalStep(tuple(x for part in statistics for x in part), bound, sums.proportions)
+
+    def _shared(self, q: Product, words: np.ndarray) -> LocalStep:
+        """What a learnt eta changes: of the topics, of itself, and of the bound."""
+        eta, eta_0 = q["word_concentration"].mode, self.word_concentration
+        here, before = Dirichlet(eta), Dirichlet(eta_0)
+        gain = self.n_topics * float(before.log_normaliser - here.log_normaliser)
+        gain += float(((eta - eta_0) * _log_topics(q)).sum())
+        next_topics = q["topics"].from_natural((words + eta,))
+        log_topics = np.maximum(next_topics.expected_statistics[0], -1e30).sum(axis=0)
+        return LocalStep((eta - eta_0, log_topics, np.asarray(float(self.n_topics))), gain)
+
+    def _alpha(self, q: Product) -> np.ndarray:
+        """(K,)."""
+        if self.learn_concentration is None:
+            return self.concentration
+        alpha: np.ndarray = q["concentration"].mode
+        return alpha
+
+    def log_base_measure(self, data: Data) -> float:
+        """sum_d of the log multinomial coefficients."""
+        return log_multinomial_coefficients(data)
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data: square roots of counts, whose noise is alike everywhere."""
+        return np.sqrt(data.toarray())
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """A lower bound of ln p(X | beta), nats: pi has no closed integral; theta = {'topics': (K, V), ...}.
+
+        A word of probability zero counts as 1e-300 of one, as in `MultinomialMixture`.
+        """
+        log_topics = np.log(np.maximum(theta["topics"], 1e-300))
+        alpha = np.asarray(theta.get("concentration", self.concentration))
+        counts = self.check(data)
+        return document_step(counts, log_topics, alpha).bound + self.log_base_measure(counts)
+
+    def proportions(self, q: Product, data: Data) -> np.ndarray:
+        """gamma, (N, K): q(pi_d) = Dir(gamma_d) of each document; its mean is `transform`."""
+        return document_step(self.check(data), _log_topics(q), self._alpha(q)).proportions
+
+    def transform(self, q: Product, data: Data) -> np.ndarray:
+        """E[pi], (N, K): the topics' proportions of each document."""
+        gamma = self.proportions(q, data)
+        shares: np.ndarray = gamma / gamma.sum(axis=1, keepdims=True)
+        return shares
+
+    def log_predictive(self, q: Product, observed: Data, held_out: Data) -> float:
+        """sum of ln p(word | observed words of its document) over ``held_out`` (N, V), nats.
+
+        With pi and beta at their means: q(beta) and q(pi_d) are independent, so this is q's predictive
+        probability of a word.
+        """
+        held = self.check(held_out)
+        words = q["topics"].mean
+        if n_rows(held) != n_rows(observed):
+            raise ValueError(
+                f"held_out has {n_rows(held)} rows, observed {n_rows(observed)}; "
+                "they must be the same documents"
+            )
+        shares = self.transform(q, observed)
+        entries = held.tocoo()
+        probabilities = np.einsum("ik,ki->i", shares[entries.row], words[:, entries.col])
+        return float(entries.data @ np.log(np.maximum(probabilities, 1e-300)))
+
+    def perplexity(self, q: Product, data: Data, *, share: float = 0.5, seed: Seed = 0) -> float:
+        """exp of minus the mean log predictive probability of a word, by document completion.
+
+        Parameters
+        ----------
+        data : (N, V), documents that q has not seen
+        share : of each document's words that is observed; the others are predicted
+        """
+        observed, held = split_words(self.check(data), share, seed)
+        total = float(held.sum())
+        if total == 0.0:
+            raise ValueError("data has no word left to predict; give more documents or a smaller share")
+        return float(np.exp(-self.log_predictive(q, observed, held) / total))
+
+    def top_words(self, q: Product, count: int = 10) -> np.ndarray:
+        """(K, count) columns of the likeliest words of each topic."""
+        return np.argsort(-q["topics"].mean, axis=1)[:, : require_integer("count", count, 1)]
+
+
+def _log_topics(q: Product) -> np.ndarray:
+    """E[ln beta], (K, V); of a point mass an unseen word's is -infinity, which 0 of it must survive."""
+    topics: Dirichlet | PointMass = q["topics"]
+    return np.maximum(topics.expected_statistics[0], -1e30)

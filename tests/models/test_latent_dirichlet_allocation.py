@@ -1,0 +1,348 @@
+"""Latent Dirichlet allocation against enumeration, Monte Carlo, scikit-learn, and a maximiser of its own."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import z_scores
+from scipy.special import gammaln, psi, softmax
+
+import bqvi
+from bqvi.families import Concentration, Dirichlet, Product
+from bqvi.models import LatentDirichletAllocation, elbo
+from bqvi.models.document_step import Sweeps, document_step
+from bqvi.models.documents import split_words
+
+decomposition = pytest.importorskip("sklearn.decomposition")
+
+few = settings(deadline=None, derandomize=True, max_examples=8)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def corpus(rng, n, v, length=30, topics=3):
+    beta = rng.dirichlet(np.full(v, 0.2), topics)
+    pi = rng.dirichlet(np.full(topics, 0.3), n)
+    return np.stack([rng.multinomial(rng.integers(1, length), p) for p in pi @ beta]).astype(float)
+
+
+def case(rng, n=6, k=3, v=5, length=30):
+    model = LatentDirichletAllocation(
+        k, v, concentration=rng.uniform(0.1, 2.0, k), word_concentration=rng.uniform(0.1, 2.0, v)
+    )
+    q = Product({"topics": Dirichlet(rng.uniform(0.2, 6.0, (k, v)))})
+    return model.check(corpus(rng, n, v, length)), model, q
+
+
+def dirichlet_multinomial(counts, concentration):
+    """ln of the integral of prod_k pi_k^counts_k under the Dirichlet."""
+    a, n = concentration, np.asarray(counts)
+    return gammaln(a.sum()) - gammaln(a.sum() + n.sum()) + (gammaln(a + n) - gammaln(a)).sum()
+
+
+def log_evidence(x, model):
+    """Over all assignments of all words to topics."""
+    documents = [np.repeat(np.arange(x.shape[1]), row.astype(int)) for row in x]
+    words = np.concatenate(documents)
+    owner = np.repeat(np.arange(len(documents)), [len(d) for d in documents])
+    k = model.n_topics
+    terms = []
+    for z in itertools.product(range(k), repeat=len(words)):
+        z = np.array(z)
+        term = sum(
+            dirichlet_multinomial(np.bincount(z[owner == d], minlength=k), model.concentration)
+            for d in range(len(documents))
+        )
+        term += sum(
+            dirichlet_multinomial(
+                np.bincount(words[z == j], minlength=model.n_words), model.word_concentration
+            )
+            for j in range(k)
+        )
+        terms.append(term)
+    coefficients = gammaln(x.sum(1) + 1).sum() - gammaln(x + 1).sum()
+    return np.logaddexp.reduce(terms) + coefficients
+
+
+@pytest.mark.parametrize(("seed", "k"), [(0, 2), (1, 2)])
+def test_bound_is_below_the_evidence_by_enumeration(seed, k):
+    rng = np.random.default_rng(seed)
+    x = np.array([[2.0, 1, 0], [0, 1, 2], [1, 0, 1]])
+    model = LatentDirichletAllocation(
+        k, 3, concentration=rng.uniform(0.3, 2.0, k), word_concentration=rng.uniform(0.3, 2.0, 3)
+    )
+    evidence = log_evidence(x, model)
+    best = bqvi.fit(model, x, starts=2, steps=200, start_from="random", seed=seed).elbo
+    assert evidence - 4.0 < best < evidence
+
+
+def test_one_topic_is_exact():
+    x = corpus(np.random.default_rng(0), 5, 4)
+    model = LatentDirichletAllocation(1, 4, word_concentration=0.7)
+    expected = dirichlet_multinomial(x.sum(0), model.word_concentration)
+    expected += gammaln(x.sum(1) + 1).sum() - gammaln(x + 1).sum()
+    assert bqvi.fit(model, x).elbo == pytest.approx(expected, rel=1e-12)
+
+
+def test_bound_is_the_average_of_its_integrand():
+    rng = np.random.default_rng(3)
+    x, model, q = case(rng, n=4, length=8)
+    gamma, draws = model.proportions(q, x), 20_000
+    beta = q.sample(draws, 1)["topics"]
+    value = np.full(draws, model.log_base_measure(x))
+    for j in range(3):
+        value += Dirichlet(model.word_concentration).log_prob(beta[:, j])
+        value -= Dirichlet(q["topics"].concentration[j]).log_prob(beta[:, j])
+    for d, row in enumerate(x.toarray()):
+        pi = Dirichlet(gamma[d]).sample(draws, rng)
+        value += Dirichlet(model.concentration).log_prob(pi) - Dirichlet(gamma[d]).log_prob(pi)
+        log_rho = psi(gamma[d])[:, None] + q["topics"].expected_statistics[0]
+        r = softmax(log_rho, axis=0)  # (K, V): q(z) of a word
+        for w in np.repeat(np.arange(5), row.astype(int)):
+            z = rng.choice(3, draws, p=r[:, w])
+            value += pi[np.arange(draws), z] + beta[np.arange(draws), z, w] - np.log(r[z, w])
+    assert z_scores(value[:, None], np.array([elbo(model, q, x)])).max() < 5.0  # 6e-7
+
+
+@few
+@given(seed=seeds)
+def test_statistics_are_those_of_a_loop(seed):
+    rng = np.random.default_rng(seed)
+    x, model, q = case(rng)
+    weights = rng.uniform(0.0, 3.0, 6)
+    local = model.local_step(q, x, weights)
+    expected = np.zeros((3, 5))
+    for d, row in enumerate(x.toarray()):
+        r = softmax(psi(local.local[d])[:, None] + q["topics"].expected_statistics[0], axis=0)
+        expected += weights[d] * row * r
+    np.testing.assert_allclose(local.statistics[0], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_settled_proportions_are_a_fixed_point_and_a_maximum():
+    rng = np.random.default_rng(5)
+    x, model, q = case(rng, n=20)
+    log_topics = q["topics"].expected_statistics[0]
+    exact = Sweeps(tolerance=1e-12, most=20_000)
+    found = document_step(x, log_topics, model.concentration, sweeps=exact)
+    for d, row in enumerate(x.toarray()):
+        r = softmax(psi(found.proportions[d])[:, None] + log_topics, axis=0)
+        np.testing.assert_allclose(model.concentration + r @ row, found.proportions[d], rtol=1e-8)
+    rough = document_step(x, log_topics, model.concentration)
+    assert found.bound - 1e-3 < rough.bound < found.bound + 1e-9
+
+
+LEARNT = [
+    {},
+    {"learn_concentration": "symmetric"},
+    {"learn_concentration": "asymmetric", "learn_word_concentration": True},
+]
+
+
+@pytest.mark.parametrize("learnt", LEARNT)
+@pytest.mark.parametrize("start", ["random", "k-means++"])
+def test_coordinate_ascent_never_falls(learnt, start):
+    x = corpus(np.random.default_rng(1), 40, 20, length=30)
+    model = LatentDirichletAllocation(3, 20, concentration=0.05, **learnt)
+    trace = bqvi.fit(model, x, start_from=start, steps=40).trace["elbo"]
+    assert np.diff(trace).min() > -1e-9 * abs(trace[-1])
+
+
+def test_point_estimates_of_topics_never_fall():
+    x = corpus(np.random.default_rng(2), 40, 20)
+    model = LatentDirichletAllocation(3, 20, word_concentration=1.0, learn_concentration="asymmetric")
+    trace = bqvi.fit(model, x, family="point", steps=40).trace["elbo"]
+    assert np.diff(trace).min() > -1e-9 * abs(trace[-1])
+
+
+def test_refined_steps_keep_the_better_proportions_of_each_document():
+    x, model, q = case(np.random.default_rng(8), n=30)
+    anew = model.local_step(q, x)
+    start = np.random.default_rng(0).uniform(0.5, 20.0, (30, 3))
+    refined = model.refined_step(q, x, start)
+    assert refined.bound >= anew.bound
+    at_start = document_step(
+        x, q["topics"].expected_statistics[0], model.concentration, start=start, sweeps=Sweeps(most=2)
+    )
+    assert refined.bound >= at_start.bound - 1e-9
+
+
+@few
+@given(seed=seeds)
+def test_stochastic_steps_average_to_the_full_data_step(seed):
+    rng = np.random.default_rng(seed)
+    x, _, q = case(rng, n=8)
+    model = LatentDirichletAllocation(3, 5, learn_concentration="asymmetric")
+    q = Product({**q.factors, "concentration": Concentration(rng.uniform(0.1, 2.0, 3))})
+    whole = model.local_step(q, x)
+    parts = [model.local_step(q, x[i : i + 2], np.full(2, 4.0)) for i in range(0, 8, 2)]
+    assert np.mean([part.bound for part in parts]) == pytest.approx(whole.bound, rel=1e-12)
+    for i, expected in enumerate(whole.statistics):
+        np.testing.assert_allclose(
+            np.mean([part.statistics[i] for part in parts], axis=0), expected, rtol=1e-10, atol=1e-12
+        )
+
+
+def test_scikit_learn_has_the_same_proportions_and_bound():
+    x = corpus(np.random.default_rng(4), 30, 12)
+    peer = decomposition.LatentDirichletAllocation(
+        3,
+        doc_topic_prior=0.3,
+        topic_word_prior=0.2,
+        max_iter=5,
+        mean_change_tol=1e-12,
+        max_doc_update_iter=20_000,
+        random_state=0,
+    ).fit(x)
+    model = LatentDirichletAllocation(3, 12, concentration=0.3, word_concentration=0.2)
+    q = Product({"topics": Dirichlet(peer.components_)})
+    counts = model.check(x)
+    found = document_step(
+        counts, q["topics"].expected_statistics[0], model.concentration, sweeps=Sweeps(1e-12, 20_000)
+    )
+    shares = found.proportions / found.proportions.sum(1, keepdims=True)
+    bound = found.bound - float(q.kl(model.prior).sum())
+    # a document has several maxima, and scikit-learn starts elsewhere: most documents agree to the last
+    # digits
+    same = np.abs(shares - peer.transform(x)).max(1) < 1e-6
+    assert same.mean() > 0.8
+    keep = scipy.sparse.csr_array(x[same])
+    ours = document_step(
+        keep, q["topics"].expected_statistics[0], model.concentration, sweeps=Sweeps(1e-12, 20_000)
+    )
+    assert ours.bound - float(q.kl(model.prior)) == pytest.approx(peer.score(x[same]), rel=1e-9)
+    assert bound > peer.score(x) - 1.0
+
+
+def test_sparse_dense_integers_and_lists_are_one():
+    x = corpus(np.random.default_rng(6), 20, 8)
+    model = LatentDirichletAllocation(2, 8)
+    expected = bqvi.fit(model, x, steps=5).elbo
+    for data in (x.astype(int), x.tolist(), scipy.sparse.csr_matrix(x), scipy.sparse.coo_array(x)):
+        assert bqvi.fit(model, data, steps=5).elbo == expected
+
+
+def test_single_precision_sweeps_change_nothing_but_the_last_digits():
+    x = corpus(np.random.default_rng(6), 20, 8)
+    model = LatentDirichletAllocation(2, 8)
+    counts = model.check(x)
+    log_topics = model.initial(counts, "random", np.random.default_rng(0))["topics"].expected_statistics[0]
+    short = document_step(counts, log_topics, model.concentration, sweeps=Sweeps(1e-3))
+    double = document_step(counts, log_topics, model.concentration, sweeps=Sweeps(1e-3, short=1.0))
+    assert short.bound == pytest.approx(double.bound, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["cavi", "sngd"])
+def test_degenerate_corpora_stay_finite(method):
+    x = corpus(np.random.default_rng(7), 10, 6)
+    x[3], x[:, 2], x[5] = 0.0, 0.0, 0.0
+    x[5, 1] = 5000.0
+    for data in (x, np.zeros((4, 6)), x[3:4], np.eye(6)[:1]):
+        for alpha in (1e-3, 1.0):
+            model = LatentDirichletAllocation(
+                4, 6, concentration=alpha, word_concentration=1e-3, learn_concentration="asymmetric"
+            )
+            found = bqvi.fit(model, data, method, steps=20)
+            assert np.isfinite(found.elbo)
+            assert all(np.isfinite(part).all() for part in found.q.natural)
+            assert np.isfinite(model.transform(found.q, data)).all()
+
+
+def test_resuming_goes_on_as_if_never_stopped(tmp_path):
+    x = corpus(np.random.default_rng(1), 30, 12)
+    model = LatentDirichletAllocation(3, 12, concentration=0.05, learn_concentration="symmetric")
+    whole = bqvi.fit(model, x, steps=30, tolerance=1e-300)
+    part = bqvi.fit(model, x, steps=11, tolerance=1e-300)
+    part.save(tmp_path / "fit.npz")
+    for start in (part, tmp_path / "fit.npz"):
+        assert bqvi.fit(model, x, steps=30, tolerance=1e-300, resume=start).elbo == whole.elbo
+
+
+def test_topics_predict_better_than_word_frequencies():
+    rng = np.random.default_rng(9)
+    beta = np.kron(np.eye(3), np.ones(10)) / 10.0
+    pi = rng.dirichlet(np.full(3, 0.1), 300)
+    x = np.stack([rng.multinomial(40, p) for p in pi @ beta]).astype(float)
+    model = LatentDirichletAllocation(3, 30)
+    q = bqvi.fit(model, x[:200], steps=100).q
+    assert {tuple(sorted(top // 10)) for top in model.top_words(q, 10)} == {(i,) * 10 for i in range(3)}
+    assert 10.0 < model.perplexity(q, x[200:]) < 20.0  # 30 without topics
+
+
+def test_splitting_words_keeps_them_all():
+    x = scipy.sparse.csr_array(corpus(np.random.default_rng(1), 30, 12))
+    first, second = split_words(x, 0.3, 0)
+    np.testing.assert_array_equal((first + second).toarray(), x.toarray())
+    total = x.sum()
+    assert abs(first.sum() - 0.3 * total) < 5.0 * np.sqrt(0.21 * total)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.array([[1.0, -2.0]]), "count of -2 in row 0, column 1"),
+        (np.array([[1.0, 0.0], [0.5, 1.0]]), "count of 0.5 in row 1, column 0"),
+        (np.array([[1.0, np.nan]]), "NaN|nan"),
+        (np.ones((2, 3)), r"it must be \(N, 2\)"),
+        (np.ones((0, 2)), r"N >= 1"),
+    ],
+)
+def test_bad_counts_are_named(given, message):
+    model = LatentDirichletAllocation(2, 2)
+    for data in (given, scipy.sparse.csr_array(given)):
+        with pytest.raises(ValueError, match=message):
+            bqvi.fit(model, data)
+
+
+def test_bad_settings_are_named():
+    with pytest.raises(ValueError, match="learn_concentration is 'both'"):
+        LatentDirichletAllocation(2, 2, learn_concentration="both")
+    with pytest.raises(ValueError, match="word_concentration differs"):
+        LatentDirichletAllocation(
+            2, 2, word_concentration=np.array([1.0, 2.0]), learn_word_concentration=True
+        )
+    with pytest.raises(ValueError, match="share is 1"):
+        LatentDirichletAllocation(2, 2).perplexity(None, np.ones((2, 2)), share=1.0)
+    model = LatentDirichletAllocation(2, 2)
+    q = bqvi.fit(model, np.ones((2, 2))).q
+    with pytest.raises(ValueError, match="held_out has 3 rows"):
+        model.log_predictive(q, np.ones((2, 2)), np.ones((3, 2)))
+
+
+@few
+@given(seed=seeds, k=st.integers(2, 6))
+def test_concentrations_are_at_the_maximum_of_their_likelihood(seed, k):
+    rng = np.random.default_rng(seed)
+    alpha = np.exp(rng.uniform(-2.0, 2.0, k))
+    logs = Dirichlet(alpha).sample(40, rng).mean(axis=0)
+
+    def loss(log_alpha):
+        a = np.exp(log_alpha) * np.ones(k)
+        return gammaln(a).sum() - gammaln(a.sum()) - a @ logs
+
+    point = Concentration(np.ones(k)).from_natural((40.0 * logs, np.asarray(40.0)))
+    best = scipy.optimize.minimize(loss, np.zeros(k), method="BFGS", options={"gtol": 1e-9})
+    np.testing.assert_allclose(np.log(point.mode), best.x, atol=1e-4)
+    one = Concentration(np.ones(k), symmetric=True).from_natural((40.0 * logs, np.asarray(40.0)))
+    line = scipy.optimize.minimize_scalar(lambda t: loss(t), bounds=(-15.0, 15.0), method="bounded")
+    assert loss(np.log(one.mode[0])) <= line.fun + 1e-9
+    u = point.unconstrained
+    moved = point.from_unconstrained((u[0] + 0.1, u[1]))
+    np.testing.assert_allclose(moved.mode, point.mode * np.exp(0.1), rtol=1e-9)
+    gradient = moved.gradient_to_unconstrained((40.0 * logs, np.asarray(40.0)))[0]
+    steps = 1e-5 * np.eye(k)
+    at = np.log(moved.mode)
+    differences = [-40.0 * (loss(at + h) - loss(at - h)) / 2e-5 for h in steps]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 30])
+@pytest.mark.parametrize("alpha", [1e-4, 0.1, 3.0, 1e4])
+def test_symmetric_concentrations_come_back(size, alpha):
+    point = Concentration(np.full(size, alpha), 7.0, symmetric=True)
+    if size > 1:
+        np.testing.assert_allclose(point.mode, alpha, rtol=1e-6)
+    assert np.isfinite(point.mode).all()
