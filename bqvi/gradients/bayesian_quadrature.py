@@ -1,10 +1,10 @@
 """Bayesian quadrature of the ELBO's gradient, with memory (thesis Section 7.3.2).
 
-A Gaussian process on the gradients of the log joint (`gradient_process`), or on its values where it has no
-gradients (`value_process`), is integrated against q in closed form. Its prior mean is the estimate of
-sticking-the-landing, so that nothing is added where q is the posterior. The log joint stays the same while q
-moves: what was evaluated at earlier steps is whitened anew by the q of now and goes into the same process.
-A round is
+A Gaussian process on the gradients of the log joint (`gradient_process`), or on the log joint as one
+function (`function_process`), is integrated against q in closed form. Its prior mean is the estimate of
+sticking-the-landing: the gradient estimate is exactly zero where q is the posterior. The log joint stays
+the same while q moves, so evaluations of earlier steps, in the units of the current q, go into the same
+process. A round is
 
     whiten the memory -> hyperparameters, if due -> nodes, given the process -> evaluate -> integrate
 
@@ -22,14 +22,14 @@ from typing import Any, cast
 import numpy as np
 
 from bqvi.checks import require_at_least, require_integer, require_one_of
-from bqvi.gradients.confirmation import confirmed
 from bqvi.gradients.designs import Design, IntegralVarianceReduction
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import EvaluationError, Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
-from bqvi.gradients.recall import Recall
-from bqvi.gradients.surrogates import Kind, OnBoth, OnDerivatives, OnGradients, OnValues, Process
+from bqvi.gradients.prediction_check import predicted_divergence
+from bqvi.gradients.process_cache import ProcessCache
+from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import is_moving
@@ -117,15 +117,15 @@ class BayesianQuadrature:
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
         if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
             kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
-        recall, made_at = Recall(kind, self.memory, self.keep), kept.base.frame
-        before, kept = recall.before(frame, kept)
+        cache, base = ProcessCache(kind, self.memory, self.keep), kept.base.frame
+        before, kept = cache.before(frame, kept)
         nodes = self._nodes(n, len(frame.mean), rng, before)
         found = evaluate(model, q, batch, frame.points(nodes))
         if memory is None:
             _require_one(found)
-        process, kept = recall.after(frame, before, found, kept.joined(found))
+        process, kept = cache.after(frame, before, found, kept.joined(found))
         gradient = _gradient(frame, process, found, kept if memory is not None else None, n)
-        gradient = replace(gradient, confirmed=confirmed(before, process, made_at, frame))
+        gradient = replace(gradient, predicted=predicted_divergence(before, process, base, frame))
         return _with_errors(frame, process, gradient) if self.errors else gradient
 
     def _require_suited(self, model: Any) -> None:
@@ -135,8 +135,8 @@ class BayesianQuadrature:
                 "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, "
                 "or with the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
             )
-        kinds = OnGradients | OnDerivatives | OnBoth
-        gradients = self.process in _NEED_GRADIENTS or isinstance(self.process, kinds)
+        own = isinstance(self.process, OnGradients) or getattr(self.process, "gradients", False)
+        gradients = self.process in _NEED_GRADIENTS or own
         if gradients and not differentiable(model):
             raise ValueError(
                 f"process is {self.process!r}, which is of gradients, but the log joint has values only; use "
@@ -156,14 +156,14 @@ class BayesianQuadrature:
         if not isinstance(self.process, str):
             return self.process
         if not differentiable(model):
-            return OnValues()
+            return OnFunction(gradients=False)
         points = min(points, self.memory + self.nodes)
         factor = (points * (1 + dimension)) ** 3 / (3.0 * _SPEED)
         if self.process == "joint" or (self.process == "auto" and factor < self.seconds * self.nodes):
-            return OnBoth()
+            return OnFunction()
         affordable = self.memory == 0 and self.nodes * dimension <= _AFFORDABLE
         if self.process == "derivative" or (self.process == "auto" and affordable):
-            return OnDerivatives()
+            return OnFunction(values=False)
         return OnGradients()
 
     def _count(self, dimension: int, kept: Memory) -> int:
@@ -192,7 +192,7 @@ def _gradient(
         nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
         return Gradient(nothing, True, found.spent, n, memory=memory)
     return Gradient(
-        frame.natural_gradient(process.here),
+        frame.natural_gradient(process.at_q),
         natural=True,
         evaluations=found.spent,
         samples=n,

@@ -135,7 +135,7 @@ def _corrected(
         missed, exact = targets, Moments(np.zeros(d), np.zeros((d, d)))
     else:
         missed = targets - process.predict(nodes)
-        exact = process.here
+        exact = process.at_q
     slopes = missed.T @ nodes / len(nodes)
     return Moments(exact.mean + missed.mean(0), exact.jacobian + 0.5 * (slopes + slopes.T)), missed
 

@@ -26,9 +26,9 @@ import scipy.optimize
 from acquisition.designs import normal_frames, normal_sobol, random_rotation
 from acquisition.functionals import Candidates, most_informative
 from bqvi.checks import require_above, require_at_least, require_integer
-from bqvi.gradients.gradient_kernel import Shape
+from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.observed import JITTER
+from bqvi.gradients.whitened import JITTER
 
 
 class Informed(Protocol):
@@ -189,12 +189,12 @@ def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndar
 @lru_cache(maxsize=64)
 def _minimum_variance(n: int, dimension: int, lengthscale: float) -> np.ndarray:
     """Nodes at a local minimum of the functionals' variance under the prior process, (n, D)."""
-    shape = Shape(lengthscale, 0.1, 0.1)
+    kernel = SeparableKernel(lengthscale, 0.1, 0.1)
     first = normal_frames(n, dimension, np.random.default_rng(n * 1000 + dimension))
 
     def objective(flat: np.ndarray) -> float:
-        told = GradientProcess.of(flat.reshape(n, dimension), np.ones((n, 1)), shape).explained
-        return -float(np.square(told).sum() + (dimension - 1.0) * np.square(told[:, 0]).sum())
+        known = GradientProcess.of(flat.reshape(n, dimension), np.ones((n, 1)), kernel).whitened
+        return -float(np.square(known).sum() + (dimension - 1.0) * np.square(known[:, 0]).sum())
 
     found = scipy.optimize.minimize(objective, first.ravel(), method="L-BFGS-B", options={"maxiter": 60})
     nodes: np.ndarray = found.x.reshape(n, dimension)

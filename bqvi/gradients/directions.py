@@ -1,15 +1,16 @@
 """Along which directions a gradient bends, and the units in which it bends alike along all of them.
 
 In units whitened by q, y(u) is a gradient: its Jacobian is symmetric. So where y varies along a direction
-beyond what a straight line explains, it is its *components* along that direction that vary, and the spread of
-the residuals R of a linear fit (`straight_fit`) over the outputs shows how inputs matter:
+beyond what a linear fit explains, it is its *components* along that direction that vary, and the spread of
+the residuals R of a linear fit (`linear_fit`) over the outputs shows how inputs matter:
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
-with w falling from 1 as points lie beyond q (`whitened.remoteness`). The second term keeps M near I until
-there are many more points than directions. Lengthscales along M's eigenvectors go with its eigenvalues'
--1/2, so a kernel of u^T M u' is anisotropic, turned as the log joint is, and has no more hyperparameters than
-before. The root is a compromise, chosen by evidence on five log joints: the power 0 is isotropic, 1 trusts C.
+with w falling from 1 as points lie beyond q (`whitened.jitter_multiple`). The second term keeps M near I
+until there are many more points than directions. Lengthscales along M's eigenvectors go with its
+eigenvalues' -1/2, so a kernel of u^T M u' is anisotropic, turned as the log joint is, and has no more
+hyperparameters than before. The root is a compromise, chosen by evidence on five log joints: the power 0 is
+isotropic, 1 trusts C.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from bqvi.gradients.straight_fit import StraightFit
-from bqvi.gradients.whitened import remoteness
+from bqvi.gradients.linear_fit import LinearFit
+from bqvi.gradients.whitened import jitter_multiple
 
 _LEAST = 1e-12
 
@@ -32,10 +33,10 @@ class Directions:
     rotation: np.ndarray
     """V, orthogonal, (D, D)."""
     scales: np.ndarray
-    """R, (D,)."""
+    """r, (D,)."""
 
     @classmethod
-    def alike(cls, dimension: int) -> Directions:
+    def isotropic(cls, dimension: int) -> Directions:
         """M = I."""
         return cls(np.eye(dimension), np.ones(dimension))
 
@@ -43,12 +44,12 @@ class Directions:
     def of(cls, points: np.ndarray, targets: np.ndarray) -> Directions:
         """From (m, D) points and y there."""
         d = points.shape[1]
-        weights = 1.0 / remoteness(points)
-        left = StraightFit.of(points, targets, weights).residuals(points, targets)
+        weights = 1.0 / jitter_multiple(points)
+        left = LinearFit.of(points, targets, weights).residuals(points, targets)
         spread = (left.T * weights) @ left
         size = float(np.trace(spread)) / d
         if not size > _LEAST * (float(np.vdot(targets, targets)) + 1.0):
-            return cls.alike(d)
+            return cls.isotropic(d)
         total = float(weights.sum())
         values, vectors, _ = scipy.linalg.lapack.dsyevd(spread / size)
         squares = np.sqrt(np.maximum(values, 0.0) + d / total)

@@ -73,9 +73,9 @@ class Gradient:
     ``standard_error``, of estimators that have one."""
     surrogate: Surrogate | None = None
     """A model of the log joint's gradient in units whitened by q, where the estimator has one."""
-    confirmed: float = 0.0
-    """Nats from the mean of an earlier q to this one's, over which the surrogate had predicted what was then
-    evaluated; 0 if it had not."""
+    predicted: float = 0.0
+    """Nats from the mean of an earlier q to that of this one, over which the surrogate has predicted new
+    evaluations; 0 if its predictions failed."""
 
 
 @runtime_checkable

@@ -23,41 +23,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from bqvi.gradients.directions import Directions
 from bqvi.gradients.whitened import Frame
+from gp.conditioning.places import Places
 from gp.triangular import cholesky, triangular_inverse
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
-    """Hyperparameters of k, less its scale s^2, which is profiled out."""
+class SeparableKernel:
+    """k / s^2, a `gp.conditioning.conditioned.Kernel` of D outputs."""
 
     lengthscale: float
-    constant: float
+    """l."""
+    constant_variance: float
     """b0."""
     linear: float
     """b1."""
     quadratic: float = 0.0
     """b2."""
     directions: Directions | None = None
-    """Of M; None: all alike, M = I."""
+    """Those of M; None for M = I."""
 
     def bent(self, points: np.ndarray) -> np.ndarray:
         """B u of (m, D) points, the units in which M is I."""
         return points if self.directions is None else self.directions.scaled(points)
 
+    def at(self, points: np.ndarray) -> Places:
+        """What is needed of (m, D) points."""
+        return Places.of(points, self.bent(points) / self.lengthscale)
+
+    def constant(self, points: np.ndarray) -> None:
+        """None: the mean of y is known."""
+
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """K / s^2 between m and n points, (m, n)."""
-        inner = left.scaled @ right.scaled.T
-        kernel: np.ndarray = inner - left.halved[:, None]
-        kernel -= right.halved
-        np.minimum(kernel, 0.0, out=kernel)  # rounding
-        np.exp(kernel, out=kernel)
-        kernel += self.constant
+        kernel, inner = left.exponential(right)
+        kernel += self.constant_variance
         kernel += (self.linear * left.points) @ right.points.T
         if self.quadratic != 0.0:
             inner *= inner
@@ -69,70 +73,37 @@ class Shape:
         """The diagonal of ``covariance`` of m points with themselves, (m,)."""
         bending = 2.0 * self.quadratic * self.lengthscale**4 * np.square(places.halved)
         squares = np.einsum("nd,nd->n", places.points, places.points)
-        variances: np.ndarray = 1.0 + self.constant + self.linear * squares + bending
+        variances: np.ndarray = 1.0 + self.constant_variance + self.linear * squares + bending
         return variances
 
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """M points, and what the kernel wants of them."""
-
-    points: np.ndarray
-    """U, (m, D)."""
-    scaled: np.ndarray
-    """B, (m, D)."""
-    halved: np.ndarray
-    """|b|^2 / 2, (m,)."""
-
-    @classmethod
-    def of(cls, points: np.ndarray, shape: Shape) -> Places:
-        """(m, D) points."""
-        scaled = shape.bent(points) / shape.lengthscale
-        return cls(points, scaled, 0.5 * np.einsum("nd,nd->n", scaled, scaled))
-
-    def at(self, index: Any) -> Places:
-        """One of them, or some."""
-        which = [index] if isinstance(index, int) else index
-        return Places(self.points[which], self.scaled[which], self.halved[which])
-
-    def joined(self, others: Places) -> Places:
-        """With further ones."""
-        return Places(
-            np.concatenate([self.points, others.points]),
-            np.concatenate([self.scaled, others.scaled]),
-            np.concatenate([self.halved, others.halved]),
-        )
-
-
-def kernel_matrix(left: np.ndarray, right: np.ndarray, shape: Shape) -> np.ndarray:
-    """K / s^2 between (m, D) and (n, D) points, (m, n)."""
-    ours = Places.of(left, shape)
-    return shape.covariance(ours, ours if right is left else Places.of(right, shape))
+    def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """``covariance`` between (m, D) and (n, D) points, (m, n)."""
+        return self.covariance(self.at(left), self.at(right))
 
 
 @dataclass(frozen=True, eq=False)
-class Functionals:
+class SeparableFunctionals:
     """E[y] and E[y e] of one output under q = N(m, R R^T), e = R^-1 (u - m): 1 + D of them."""
 
-    shape: Shape
+    kernel: SeparableKernel
     q: Frame
-    """In the units of u."""
+    """q in the units of u."""
 
     @cached_property
     def centre(self) -> np.ndarray:
         """C, (D,)."""
-        centre: np.ndarray = self.shape.bent(self.q.mean[None])[0] / self.shape.lengthscale
+        centre: np.ndarray = self.kernel.bent(self.q.mean[None])[0] / self.kernel.lengthscale
         return centre
 
     @cached_property
     def root(self) -> np.ndarray:
         """T, (D, D)."""
-        return np.ascontiguousarray(self.shape.bent(self.q.scale.T).T) / self.shape.lengthscale
+        return np.ascontiguousarray(self.kernel.bent(self.q.scale.T).T) / self.kernel.lengthscale
 
     @cached_property
     def _bending(self) -> float:
         """b2, for inner products of what is divided by l."""
-        return self.shape.quadratic * self.shape.lengthscale**4
+        return self.kernel.quadratic * self.kernel.lengthscale**4
 
     @cached_property
     def _bump(self) -> tuple[np.ndarray, np.ndarray, float]:
@@ -145,27 +116,27 @@ class Functionals:
 
     def covariances(self, places: Places) -> np.ndarray:
         """Prior covariances / s^2 with y at m places, (m, 1 + D)."""
-        shape, (inverse, turned, top) = self.shape, self._bump
+        kernel, (inverse, turned, top) = self.kernel, self._bump
         gap = (places.scaled - self.centre) @ inverse.T
         z = np.exp(top - 0.5 * np.einsum("nd,nd->n", gap, gap))
         across, along = places.scaled @ self.root, places.scaled @ self.centre
         bending = np.einsum("nd,nd->n", across, across)
         bending += along * along
         found = np.empty((len(z), 1 + gap.shape[1]))
-        found[:, 0] = z + (0.5 * self._bending) * bending + shape.constant
-        found[:, 0] += places.points @ (shape.linear * self.q.mean)
+        found[:, 0] = z + (0.5 * self._bending) * bending + kernel.constant_variance
+        found[:, 0] += places.points @ (kernel.linear * self.q.mean)
         slopes = gap @ turned
         slopes *= z[:, None]
         across *= (self._bending * along)[:, None]
         slopes += across
-        slopes += places.points @ (shape.linear * self.q.scale)
+        slopes += places.points @ (kernel.linear * self.q.scale)
         found[:, 1:] = slopes
         return found
 
     @cached_property
     def prior(self) -> np.ndarray:
         """Prior covariance / s^2 of one another, (1 + D, 1 + D)."""
-        shape, q, c, root, d = self.shape, self.q, self.centre, self.root, len(self.centre)
+        kernel, q, c, root, d = self.kernel, self.q, self.centre, self.root, len(self.centre)
         spread, steep, shift, size = root @ root.T, root.T @ root, c @ root, float(c @ c)
         bending = 0.5 * float(np.vdot(spread, spread)) + float(shift @ shift) + 0.5 * size**2
         doubled = 2.0 * spread
@@ -174,11 +145,14 @@ class Functionals:
         double, inner = 1.0 / float(np.prod(np.einsum("ii->i", half))), triangular_inverse(half) @ root
         found = np.empty((1 + d, 1 + d))
         found[0, 0] = (
-            double + shape.constant + shape.linear * float(q.mean @ q.mean) + self._bending * bending
+            double
+            + kernel.constant_variance
+            + kernel.linear * float(q.mean @ q.mean)
+            + self._bending * bending
         )
-        found[0, 1:] = found[1:, 0] = (shape.linear * q.mean) @ q.scale + self._bending * (
+        found[0, 1:] = found[1:, 0] = (kernel.linear * q.mean) @ q.scale + self._bending * (
             shift @ steep + size * shift
         )
-        found[1:, 1:] = double * inner.T @ inner + shape.linear * q.scale.T @ q.scale
+        found[1:, 1:] = double * inner.T @ inner + kernel.linear * q.scale.T @ q.scale
         found[1:, 1:] += self._bending * (shift[:, None] * shift + size * steep)
         return found

@@ -12,7 +12,7 @@ over groups of L draws of N(0, I); IWAE's gradient has the same mean, so one for
 Standard errors are root sums of three squares, entry by entry:
 
     what the process does not know   root mean square of g[psi_s] - g[psi] over draws psi_s of its posterior
-    its nodes                        the jackknife's, g[psi] - g[psi_(-i)] (`jackknife`)
+    its nodes                        the jackknife's, g[psi] - g[psi_(-i)]
     groups                           Monte Carlo's, over the groups of L draws
 
 all on the same draws of u (`likely_functions`). No delta method: g bends with psi, which enters weights as an
@@ -38,10 +38,11 @@ from bqvi.checks import require_integer
 from bqvi.families import GaussianMixture
 from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
 from bqvi.gradients.draws import of_mean
+from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.likely_functions import FunctionProcess, Seen, drawn, left_out
+from bqvi.gradients.likely_functions import FunctionAt, drawn
 from bqvi.gradients.whitened import Frame, Moments
+from gp.conditioning.function_process import FunctionProcess
 
 DRAWS = 32
 """Of psi: a standard deviation from so many is known to an eighth."""
@@ -96,15 +97,15 @@ class ImportanceQuadrature:
         found = self.quadrature(model, q, batch, rng, memory)
         if found.surrogate is None:  # every point was a fault
             return found
-        if isinstance(found.surrogate, GradientProcess):
+        if not isinstance(found.surrogate, FunctionSurrogate):
             raise TypeError(
                 "quadrature has a separable process, which is no model of ln w; use process='derivative', or "
                 "a log joint with values only"
             )
-        process: Any = found.surrogate
+        process = found.surrogate.process
         frame = Frame.of(q)
         noise = rng.standard_normal((self.groups, self.samples, len(frame.mean)))
-        terms = weighted_slopes(Seen.of(process.posterior_mean, _flat(noise)), noise)
+        terms = weighted_slopes(FunctionAt.of(process.posterior_mean, _flat(noise)), noise)
         values = frame.natural_gradient(moments_of(terms, noise))
         errors = _errors(process, frame, noise, terms, rng) if self.errors else None
         # the surrogate's own moments are the ELBO's: a geometry that asks for them would climb that
@@ -119,7 +120,7 @@ def _require_one_gaussian(q: Any) -> None:
         )
 
 
-def weighted_slopes(psi: Seen, noise: np.ndarray) -> np.ndarray:
+def weighted_slopes(psi: FunctionAt, noise: np.ndarray) -> np.ndarray:
     """V_l^2 grad psi(u_l), (G, L, D), for psi seen at groups of draws (G, L, D)."""
     log_weights = psi.values.reshape(noise.shape[:2])
     weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
@@ -140,14 +141,14 @@ def _errors(
     """Standard errors of the gradient, of which ``terms`` (G, L, D) are the groups'."""
     points, found = _flat(noise), moments_of(terms, noise)
 
-    def squares(functions: Iterable[Seen]) -> list[Values]:
+    def squares(functions: Iterable[FunctionAt]) -> list[Values]:
         """Of what each function would change in the gradient, which is linear in the moments."""
         others = [moments_of(weighted_slopes(psi, noise), noise) for psi in functions]
         changes = [Moments(m.mean - found.mean, m.jacobian - found.jacobian) for m in others]
         return [tuple(np.square(part) for part in frame.natural_gradient(change)) for change in changes]
 
     model = squares(drawn(process, points, DRAWS, rng))
-    nodes = squares(Seen.of(psi, points) for psi in left_out(process))
+    nodes = squares(FunctionAt.of(psi, points) for psi in process.without_each_node())
     groups = zip(terms[:, None], noise[:, None], strict=True)
     apart = [frame.natural_gradient(moments_of(term, u)) for term, u in groups]
     sampled = of_mean(tuple(np.array(part) for part in zip(*apart, strict=True)))

@@ -23,21 +23,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.gradients.derivative_process import DerivativeProcess
-from bqvi.gradients.jackknife import block_residuals
-from bqvi.gradients.joint_process import JointProcess
-from bqvi.gradients.value_process import JITTER, ValueProcess
-from bqvi.gradients.whitened import remoteness
+from gp.conditioning.function_process import FunctionProcess
 from gp.expectation import KernelSum
 
 FEATURES = 256
 """F."""
 
-FunctionProcess = ValueProcess | DerivativeProcess | JointProcess
-
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class FunctionAt:
     """A function at M points."""
 
     values: np.ndarray
@@ -46,13 +40,13 @@ class Seen:
     """(M, D)."""
 
     @classmethod
-    def of(cls, psi: KernelSum, points: np.ndarray) -> Seen:
+    def of(cls, psi: KernelSum, points: np.ndarray) -> FunctionAt:
         """At (M, D) points."""
         return cls(psi(points), psi.gradient(points))
 
-    def plus(self, other: Seen) -> Seen:
+    def plus(self, other: FunctionAt) -> FunctionAt:
         """The sum of two."""
-        return Seen(self.values + other.values, self.gradients + other.gradients)
+        return FunctionAt(self.values + other.values, self.gradients + other.gradients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +68,10 @@ class Waves:
         angles = points @ frequencies.T + phases
         return cls(points, frequencies, np.cos(angles), -np.sin(angles))
 
-    def sum(self, heights: np.ndarray, slope: np.ndarray, curvature: np.ndarray) -> Seen:
+    def sum(self, heights: np.ndarray, slope: np.ndarray, curvature: np.ndarray) -> FunctionAt:
         """With heights (F,), and slope . u + u^T curvature u / 2 for (D,) and a symmetric (D, D)."""
         bent = self.points @ curvature
-        return Seen(
+        return FunctionAt(
             self.cosines @ heights + self.points @ slope + 0.5 * np.einsum("md,md->m", self.points, bent),
             self.slopes @ (heights[:, None] * self.frequencies) + slope + bent,
         )
@@ -85,42 +79,24 @@ class Waves:
 
 def drawn(
     process: FunctionProcess, points: np.ndarray, count: int, rng: np.random.Generator
-) -> Iterator[Seen]:
+) -> Iterator[FunctionAt]:
     """``count`` draws of psi at (M, D) points; O(M F D + w^2) each for w observed numbers, after O(w^3)."""
-    shape, d, s = process.shape, process.points.shape[1], np.sqrt(process.scale)
-    precision = process.precision()
-    noise_sd = s * np.sqrt(JITTER * remoteness(process.points))[:, None]
-    height = 1.0 if isinstance(process, ValueProcess) else shape.lengthscale**2
-    frequencies = rng.standard_normal((FEATURES, d)) / shape.lengthscale
+    given, kernel = process.given, process.kernel
+    d, s = given.points.shape[1], np.sqrt(given.scale)
+    noise_sd = s * np.sqrt(given.noise(given.points, given.targets))[:, None]
+    frequencies = rng.standard_normal((FEATURES, d)) / kernel.lengthscale
     phases = rng.uniform(0.0, 2.0 * np.pi, FEATURES)
-    here, there = (Waves.at(u, frequencies, phases) for u in (process.points, points))
+    at_nodes, at_points = (Waves.at(u, frequencies, phases) for u in (given.points, points))
     for _ in range(count):
         square = rng.standard_normal((d, d))
         prior = (
-            s * np.sqrt(2.0 * height / FEATURES) * rng.standard_normal(FEATURES),
-            s * np.sqrt(shape.linear) * rng.standard_normal(d),
-            s * np.sqrt(0.5 * shape.quadratic) * (square + square.T),
+            s * np.sqrt(2.0 * kernel.height / FEATURES) * rng.standard_normal(FEATURES),
+            s * np.sqrt(kernel.linear) * rng.standard_normal(d),
+            s * np.sqrt(0.5 * kernel.quadratic) * (square + square.T),
         )
-        observed = _observed(process, here.sum(*prior))
-        observed += noise_sd * rng.standard_normal(observed.shape)
-        weights = precision @ (process.targets - observed).reshape(-1)
-        update = process.function(weights.reshape(observed.shape))
-        yield there.sum(*prior).plus(Seen.of(update, points))
-
-
-def left_out(process: FunctionProcess) -> Iterator[KernelSum]:
-    """The posterior mean of psi without each node in turn, the hyperparameters kept."""
-    precision, shape = process.precision(), process.targets.shape
-    weights = precision @ process.targets.reshape(-1)
-    left = block_residuals(precision, weights.reshape(shape))
-    rules = precision.reshape(-1, *shape)
-    for i, residual in enumerate(left):
-        yield process.function((weights - rules[:, i] @ residual).reshape(shape))
-
-
-def _observed(process: FunctionProcess, psi: Seen) -> np.ndarray:
-    """What the process observes of psi at its nodes, a new array."""
-    if isinstance(process, DerivativeProcess):
-        return psi.gradients.copy()
-    values = psi.values[:, None]
-    return values.copy() if isinstance(process, ValueProcess) else np.concatenate([values, psi.gradients], 1)
+        drawn_there = at_nodes.sum(*prior)
+        observed = np.column_stack([drawn_there.values, drawn_there.gradients])[:, kernel.shown.numbers]
+        observed = observed + noise_sd * rng.standard_normal(observed.shape)
+        weights = given.weights - given.projected(observed.reshape(-1, 1)).reshape(observed.shape)
+        update = process.function(weights)
+        yield at_points.sum(*prior).plus(FunctionAt.of(update, points))

@@ -24,7 +24,7 @@ _DERIVED: dict[str, Any] = {"derived": True}
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Of a process that is kept between steps (`recall`): where, and how it came to be."""
+    """Of a process that is kept between steps (`process_cache`): where, and how it came to be."""
 
     mean: np.ndarray
     """Of the q in whose units it is, (D,)."""
@@ -47,7 +47,7 @@ class EvaluationError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What an estimator has paid for and learnt, as arrays and numbers."""
+    """What an estimator has evaluated and fitted, as arrays and numbers."""
 
     points: np.ndarray = field(metadata=_GROWS)
     """Theta, (m, D), in order of evaluation."""

@@ -17,14 +17,12 @@ were made for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from bqvi.families import Gaussian
-from bqvi.gradients.derivative_process import DerivativeProcess
-from bqvi.gradients.joint_process import JointProcess
-from bqvi.gradients.value_process import ValueProcess
+from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.whitened import Frame
 from gp.arrays import Array
 from gp.measures import GaussianMixture, MixtureParameters
@@ -64,9 +62,7 @@ def moment_matched(q: MixtureLike) -> Gaussian:
     return Gaussian(mean, within + (weights[:, None] * apart).T @ apart)
 
 
-def mixture_expectation(
-    process: ValueProcess | DerivativeProcess | JointProcess, frame: Frame, q: GaussianMixture
-) -> MixtureExpectation:
+def mixture_expectation(process: FunctionSurrogate, frame: Frame, q: GaussianMixture) -> MixtureExpectation:
     """Return E_q[f] of the posterior mean; ``frame`` is that of the process.
 
     Raises
@@ -78,7 +74,7 @@ def mixture_expectation(
     """
     if not isinstance(q, GaussianMixture):
         raise TypeError(f"q is a {type(q).__name__}; it must be a gp.measures.GaussianMixture")
-    if not hasattr(process, "posterior_mean"):
+    if not isinstance(process, FunctionSurrogate):
         raise TypeError(
             f"process is a {type(process).__name__}, which is no model of the log joint; use the surrogate "
             "of BayesianQuadrature(process='derivative' or 'joint'), or of a log joint with values only"
@@ -88,10 +84,10 @@ def mixture_expectation(
     return less_square(of_psi(process, frame, q), frame, q)
 
 
-def of_psi(process: Any, frame: Frame, q: MixtureLike) -> MixtureExpectation:
+def of_psi(process: FunctionSurrogate, frame: Frame, q: MixtureLike) -> MixtureExpectation:
     """E_q of what the process is on, and its gradients; nothing is checked."""
     inverse, carried = _carried(frame, q)
-    value, gradient = process.posterior_mean.integrate_mixture(carried)
+    value, gradient = process.process.posterior_mean.integrate_mixture(carried)
     bends = inverse.T @ gradient.covariances @ inverse
     return MixtureExpectation(value, MixtureParameters(gradient.weights, gradient.means @ inverse, bends))
 

@@ -1,16 +1,12 @@
 """The posterior of the gradient of E_q[f] for q a mixture of Gaussians, from a process on the log joint.
 
-The gradient in q's coordinates u is linear in the functionals of `mixture_functionals`. With
+The gradient in q's coordinates u is linear in the functionals of `gp.conditioning.functionals`. With
 g_k = E_k[grad psi], H_k = E_k[Hessian of psi] in the frame's units, theta = mu + L u,
 
     dE/dw_k = E_k,     dE/dm_k = w_k L^-T g_k,     dE/dC_k = w_k L^-T H_k L^-1 / 2,
 
 and `GaussianMixture.pulled_back` takes these to u. So its posterior covariance is that of the functionals,
-
-    prior - c^T K^-1 c + (h - c^T K^-1 b)(h - c^T K^-1 b)^T / (b^T K^-1 b),
-
-pulled back on both sides; the last term is the constant's, which is fitted (b is 1 for values, h for E_k, and
-otherwise 0). It is half an error bar, as for one Gaussian; the jackknife over nodes is the other.
+pulled back on both sides, the constant's among it, which is fitted. The jackknife over nodes is added.
 """
 
 from __future__ import annotations
@@ -23,29 +19,22 @@ import numpy as np
 from acquisition.functionals import Candidates
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
-from bqvi.gradients.derivative_process import DerivativeProcess
-from bqvi.gradients.function_kernel import observed_kernel
-from bqvi.gradients.jackknife import block_residuals, inverse_of, mean_square
-from bqvi.gradients.joint_process import JointProcess, constant_basis
+from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.mixture_expectation import MixtureExpectation, less_square, of_psi
-from bqvi.gradients.mixture_functionals import Functionals
-from bqvi.gradients.value_process import ValueProcess, value_kernel
+from bqvi.gradients.moment_covariance import mean_square
 from bqvi.gradients.whitened import Frame
-from gp.triangular import solve_lower
-
-Surface = ValueProcess | DerivativeProcess | JointProcess
-"""A process that is a model of the log joint itself."""
+from gp.conditioning.functionals import Functionals
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureGradient:
-    """Of E_q[f] in u, for a process in the units of a frame."""
+    """The gradient of E_q[f] in u, for a process in the units of a frame."""
 
-    process: Surface
+    process: FunctionSurrogate
     frame: Frame
     q: GaussianMixture
     relative: bool = False
-    """Whether the process is on f less the logarithm of another mixture, and E_q[f] is what that leaves."""
+    """Whether the process is on f less the logarithm of another mixture, and E_q of that is wanted."""
 
     @cached_property
     def expectation(self) -> MixtureExpectation:
@@ -55,28 +44,21 @@ class MixtureGradient:
 
     @property
     def values(self) -> Values:
-        """DE/du, of the posterior mean."""
+        """dE/du, of the posterior mean."""
         gradient = self.expectation.gradient
         return self.q.pulled_back(*(np.asarray(part) for part in gradient))
 
     @property
     def model_covariance(self) -> np.ndarray:
         """Posterior covariance of dE/du, (P, P), all of u in one vector, if the model were true."""
-        prior = self._pulled(self._pulled(self._functionals.prior(self.process.shape, self._height)).T)
-        half = self._pulled(self._told)
-        covariance: np.ndarray = prior - half.T @ half
-        if self._basis.any():
-            fitted = solve_lower(self.process.factor, self._basis)
-            missed = self._pulled((self._level - fitted @ self._told)[None])[0]
-            covariance += np.outer(missed, missed) / (fitted @ fitted)
-        scaled: np.ndarray = self.process.scale * covariance
-        return scaled
+        of, given = self._functionals, self.process.given
+        covariance = given.covariance(of.prior(self.process.process.kernel), self._whitened, of.level)
+        return self._pulled(self._pulled(covariance).T)
 
     @property
     def covariance(self) -> np.ndarray:
         """`model_covariance` and the jackknife's, (P, P)."""
-        moved = self._pulled(self._moved)
-        covariance: np.ndarray = self.model_covariance + mean_square(moved)
+        covariance: np.ndarray = self.model_covariance + mean_square(self._pulled(self._changes))
         return covariance
 
     def standard_errors(self) -> Values:
@@ -87,16 +69,17 @@ class MixtureGradient:
         return tuple(p.reshape(np.shape(u)) for p, u in zip(parts, self.q.unconstrained, strict=True))
 
     def candidates(self, pool: np.ndarray) -> Candidates:
-        """What is known / s^2 of what (C, D) points show.
+        """What is known / s^2 of the numbers that (C, D) points would show.
 
         The functionals are in units of their component, times its weight: nats for a step of
         one standard deviation.
         """
-        process = self.process
-        half = solve_lower(process.factor, _gram(process, process.points, pool))
-        shared = self._observed(pool) - half.T @ self._told
-        residual = _gram(process, pool, pool) - half.T @ half
-        return Candidates.of(self._by_component(shared), residual, len(residual) // len(pool))
+        given, kernel = self.process.given, self.process.process.kernel
+        places = kernel.at(pool)
+        cross = given.whitened_covariance(places)
+        shared = self._functionals.observed(pool, kernel) - cross.T @ self._whitened
+        residual = kernel.covariance(places, places) - cross.T @ cross
+        return Candidates.of(self._by_component(shared), residual, given.numbers)
 
     @cached_property
     def _roots(self) -> np.ndarray:
@@ -112,54 +95,17 @@ class MixtureGradient:
         covariances = self._inverse @ np.asarray(self.q.covariances) @ self._inverse.T
         return Functionals(self.frame.whiten(np.asarray(self.q.means)), 0.5 * (covariances + covariances.mT))
 
-    @property
-    def _height(self) -> float:
-        return 1.0 if isinstance(self.process, ValueProcess) else self.process.shape.lengthscale**2
-
-    def _observed(self, points: np.ndarray) -> np.ndarray:
-        first = isinstance(self.process, DerivativeProcess)
-        numbers = slice(int(first), 1 if isinstance(self.process, ValueProcess) else None)
-        return self._functionals.observed(points, self.process.shape, self._height, numbers)
-
     @cached_property
-    def _across(self) -> np.ndarray:
-        """C, (m B, K F)."""
-        return self._observed(self.process.points)
-
-    @cached_property
-    def _told(self) -> np.ndarray:
-        """Factor^-1 c, (m B, K F)."""
-        told: np.ndarray = solve_lower(self.process.factor, self._across)
-        return told
-
-    @cached_property
-    def _basis(self) -> np.ndarray:
-        """B, (m B,)."""
-        process = self.process
-        if isinstance(process, JointProcess):
-            return constant_basis(process.points)
-        return np.full(len(process.factor), float(isinstance(process, ValueProcess)))
-
-    @cached_property
-    def _level(self) -> np.ndarray:
-        """H, (K F,)."""
-        k, d = self._functionals.means.shape
-        level = np.zeros((k, 1 + d + d * (d + 1) // 2))
-        level[:, 0] = 1.0
-        return level.reshape(-1)
+    def _whitened(self) -> np.ndarray:
+        """W k of the functionals, (m B, K F)."""
+        given = self.process.given
+        observed = self._functionals.observed(given.points, self.process.process.kernel)
+        return np.asarray(given.whitening @ observed)
 
     @property
-    def _moved(self) -> np.ndarray:
-        """How each of m nodes moves the functionals by being there, (m, K F)."""
-        inverse, basis = inverse_of(self.process.factor), self._basis
-        told = inverse @ self._across
-        if basis.any():  # the constant is fitted too
-            pulled = inverse @ basis
-            total = basis @ pulled
-            inverse = inverse - np.outer(pulled, pulled) / total
-            told = inverse @ self._across + pulled[:, None] * self._level / total
-        left = block_residuals(inverse, self.process.weights.reshape(len(self.process.points), -1))
-        return np.asarray(np.einsum("ndf,nd->nf", told.reshape(*left.shape, -1), left))
+    def _changes(self) -> np.ndarray:
+        """Changes of the functionals when each of m nodes is left out, (m, K F)."""
+        return self.process.given.changes(self._whitened, self._functionals.level)
 
     def _parts(self, functionals: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(..., K F) as values (..., K), slopes (..., K, D) and Hessians (..., K, D, D)."""
@@ -189,10 +135,3 @@ class MixtureGradient:
         rows, columns = np.tril_indices(slopes.shape[-1])
         parts = (values, slopes, bends[..., rows, columns])
         return np.concatenate([part.reshape(len(functionals), -1) for part in parts], 1)
-
-
-def _gram(process: Surface, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """K / s^2 of the process's kernel between what (m, D) and (n, D) points show, point by point."""
-    if isinstance(process, ValueProcess):
-        return value_kernel(left, right, process.shape)
-    return observed_kernel(left, right, process.shape, int(isinstance(process, DerivativeProcess)))

@@ -4,11 +4,12 @@
 
 E_q[psi] and its gradient come in closed form from a process on psi (`mixture_expectation`,
 `mixture_gradient`), in units of the Gaussian with q's moments at the last round. The prior mean is that
-Gaussian or q itself at the last round (`mixture_learning`); what is left, the entropy or the divergence from
+Gaussian or q itself at the last round (`mixture_evidence`); what is left, the entropy or the divergence from
 that q, is drawn from q alone (`mixture_draws`), which costs no evaluation of f and leaves no bias.
 
-The process knows f and not one q only, so not every step needs evaluations. A *round* of them, chosen to tell
-most of the gradient, takes place at the first step and once q has moved by `reach` since the last round,
+The process knows f and not one q only, so not every step needs evaluations. A *round* of them, chosen to
+reduce the variance of the gradient most, takes place at the first step and once q has moved by `reach`
+since the last round,
 
     KL(w || w') + sum_k w_k KL(N_k || N'_k)  >=  KL(q || q'),
 
@@ -29,16 +30,16 @@ from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import GaussianMixture
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
+from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy
+from bqvi.gradients.mixture_evidence import Used, most_likely
 from bqvi.gradients.mixture_expectation import moment_matched
-from bqvi.gradients.mixture_gradient import MixtureGradient, Surface
-from bqvi.gradients.mixture_learning import Kind, Seen, most_likely
+from bqvi.gradients.mixture_gradient import MixtureGradient
 from bqvi.gradients.stratified import require_still, together
-from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnValues
-from bqvi.gradients.value_process import JITTER
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.surrogates import OnFunction
+from bqvi.gradients.whitened import JITTER, Frame
 
 _GROWTH = 1.15
 """Hyperparameters are refitted when the memory has grown by this factor."""
@@ -48,11 +49,11 @@ _SPREAD = 1.5
 
 @dataclass(frozen=True, eq=False)
 class MixtureMemory:
-    """What `MixtureQuadrature` has paid for, and when it looked last."""
+    """What `MixtureQuadrature` has evaluated, and the q of its last round."""
 
     known: Memory
     """The evaluations; its base is where the process was made."""
-    looked_at: Values
+    q_before: Values
     """Coordinates u of q at the last round."""
     since: int = 0
     """Steps since."""
@@ -124,11 +125,9 @@ class MixtureQuadrature:
     def start(self, model: Any, q: Any) -> MixtureMemory | None:
         """An empty memory, or None where nothing is to be kept."""
         _require_mixture(model, q)
-        looked_at = tuple(np.asarray(u, dtype=float) for u in q.unconstrained)
+        q_before = tuple(np.asarray(u, dtype=float) for u in q.unconstrained)
         return (
-            MixtureMemory(Memory.empty(q.dimension, differentiable(model)), looked_at)
-            if self.memory
-            else None
+            MixtureMemory(Memory.empty(q.dimension, differentiable(model)), q_before) if self.memory else None
         )
 
     def __call__(
@@ -150,7 +149,7 @@ class MixtureQuadrature:
         if self._due(q, kept):
             nodes = self._nodes(model, q, rng, kept)
             found = evaluate(model, q, batch, nodes)
-            spent, asked, kept = found.spent, len(nodes), self._learnt(model, q, found, kept)
+            spent, asked, kept = found.spent, len(nodes), self._with_round(model, q, found, kept)
         else:
             before = _before(q, kept)
             kept = replace(kept, since=kept.since + 1, process=self._process(model, q, kept), before=before)
@@ -183,7 +182,7 @@ class MixtureQuadrature:
         candidates = MixtureGradient(process, frame, q).candidates(frame.whiten(pool))
         return pool[most_informative(candidates, self.nodes, JITTER)]
 
-    def _learnt(
+    def _with_round(
         self, model: Any, q: GaussianMixture, found: Evaluations, kept: MixtureMemory
     ) -> MixtureMemory:
         """With a round's evaluations, and the process made anew in the units of the q of now."""
@@ -192,32 +191,32 @@ class MixtureQuadrature:
         if not len(known):
             return replace(kept, known=known)
         frame = Frame.of(moment_matched(q))
-        looked_at = tuple(np.asarray(u) + 0.0 for u in q.unconstrained)
-        before, relative, process = q.from_unconstrained(looked_at), kept.relative, None
+        q_before = tuple(np.asarray(u) + 0.0 for u in q.unconstrained)
+        before, relative, process = q.from_unconstrained(q_before), kept.relative, None
         if len(known) >= _GROWTH * known.fitted_at:
             start = (known.hyperparameters, relative) if known.fitted_at else None
-            learnt = most_likely(self._seen(known, frame), self._kind(model), before, start)
-            relative, process = learnt.relative, learnt.process
-            known = replace(known, hyperparameters=learnt.hyperparameters, fitted_at=len(known))
+            fitted = most_likely(self._used(known, frame), self._kind(model), before, start)
+            relative, process = fitted.relative, fitted.process
+            known = replace(known, hyperparameters=fitted.hyperparameters, fitted_at=len(known))
         known = replace(known, base=Base(frame.mean, frame.scale, len(known)))
-        kept = MixtureMemory(known, looked_at, 0, relative, process, before)
+        kept = MixtureMemory(known, q_before, 0, relative, process, before)
         return replace(kept, process=self._process(model, q, kept))
 
-    def _process(self, model: Any, q: GaussianMixture, kept: MixtureMemory) -> Surface | None:
+    def _process(self, model: Any, q: GaussianMixture, kept: MixtureMemory) -> FunctionSurrogate | None:
         """The one that is kept, or, of a run that was resumed, the same again."""
         if kept.process is not None or not kept.known.base.at:
             return kept.process  # type: ignore[no-any-return]
         mean = _before(q, kept) if kept.relative else None
-        seen = self._seen(kept.known, kept.known.base.frame)
+        seen = self._used(kept.known, kept.known.base.frame)
         return seen.process(self._kind(model), mean, kept.known.hyperparameters)
 
-    def _seen(self, known: Memory, frame: Frame) -> Seen:
-        return Seen.of(known, frame, self.memory or len(known))
+    def _used(self, known: Memory, frame: Frame) -> Used:
+        return Used.of(known, frame, self.memory or len(known))
 
-    def _kind(self, model: Any) -> Kind:
+    def _kind(self, model: Any) -> OnFunction:
         if not differentiable(model):
-            return OnValues()
-        return OnBoth() if self.process == "joint" else OnDerivatives()
+            return OnFunction(gradients=False)
+        return OnFunction(values=self.process == "joint")
 
     def _gradient(
         self, model: Any, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
@@ -233,8 +232,8 @@ class MixtureQuadrature:
         values = q.pulled_back(
             *(a + b for a, b in zip(part.expectation.gradient, drawn.gradient, strict=True))
         )
-        flat = self._kind(model) == OnDerivatives()  # derivatives do not show the level
-        level = None if flat else part.expectation.value + float(drawn.values.mean())
+        # derivatives do not show the level
+        level = None if not self._kind(model).values else part.expectation.value + float(drawn.values.mean())
         errors = together(of_mean(drawn.each()), part.standard_errors()) if self.errors else None
         return Gradient(values, False, 0, bound=level, standard_error=errors)
 
@@ -249,7 +248,7 @@ def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
 
 def _before(q: GaussianMixture, kept: MixtureMemory) -> GaussianMixture:
     """Q at the last round."""
-    return kept.before or q.from_unconstrained(kept.looked_at)
+    return kept.before or q.from_unconstrained(kept.q_before)
 
 
 def _moved(q: GaussianMixture, before: GaussianMixture) -> float:

@@ -1,11 +1,11 @@
 """Units whitened by a Gaussian q: theta = mu + L u, with u ~ N(0, I) under q.
 
-A surrogate of the log joint f speaks of y(u) = L^T grad f(theta) + u. Its two moments under a Gaussian
+A surrogate of the log joint f is a model of y(u) = L^T grad f(theta) + u. Its two moments under a Gaussian
 q' = N(m, S) in these units,
 
     E[y] = L^T E[grad f] + m,                 J = E[dy/du] = L^T E[Hessian of f] L + I,
 
-are the ELBO's natural gradient at q'. With Theta-space gradients dL/dm = E[grad f] and
+are the natural gradient of the ELBO at q'. With the gradients dL/dm = E[grad f] and
 dL/dC = (E[Hessian of f] + C^-1) / 2, at q itself (m = 0, S = I)
 
     dL/dmu = (dL/dm - 2 G mu, G),    dL/dm = L^-T E[y],    G = dL/dC = L^-T J L^-1 / 2,
@@ -23,13 +23,10 @@ import scipy.linalg
 
 from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients.settings import NOISE
 from gp.arrays import to_numpy
 
-NEAR = 4.0
-"""Points with |u|^2 / D below this are taken at their word."""
-FADING = 0.5
-FORGOTTEN = 12.0
-"""Beyond, points are left out: their noise would be larger than what the process is about."""
+JITTER = NOISE.jitter
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +43,20 @@ class Surrogate(Protocol):
     """A model of y that can be integrated against any Gaussian."""
 
     @property
-    def here(self) -> Moments:
+    def at_q(self) -> Moments:
         """The moments under q itself."""
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
         """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
     def standard_deviations(self) -> Moments:
-        """Of the moments `here`, for intervals."""
+        """Of the moments `at_q`, for intervals."""
 
     def covariance(self) -> np.ndarray:
-        """Of the moments `here`, flat as in `moment_covariance`, whose diagonal the former squared are."""
+        """Of the moments `at_q`, flat as in `moment_covariance`, whose diagonal the former squared are."""
 
     def model_deviations(self) -> Moments:
-        """Of the moments `here`, if the model were true."""
+        """Of the moments `at_q`, if the model were true."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,12 +151,26 @@ class Frame:
         return solved
 
 
-def remoteness(points: np.ndarray) -> np.ndarray:
+def jitter_multiple(points: np.ndarray) -> np.ndarray:
     """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
 
-    A stationary kernel cannot be right at once where q is and in the steep country that q came from.
-    Old points fade as q leaves them; those at three standard deviations in each coordinate hardly count.
+    A stationary kernel cannot be right at once where q is and in the steep region that q came from: with the
+    noise of old points growing as q leaves them, those at three standard deviations in each coordinate hardly
+    count.
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
-    multiple: np.ndarray = np.exp(np.minimum(np.maximum((squares - NEAR) / FADING, 0.0), 25.0))
+    grown = np.maximum((squares - NOISE.near) / NOISE.fading, 0.0)
+    multiple: np.ndarray = np.exp(np.minimum(grown, 25.0))
     return multiple
+
+
+def distance_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """The noise over s^2 of what one function shows at (m, D) points, (m,)."""
+    del targets
+    return JITTER * jitter_multiple(points)
+
+
+def within_reach(points: np.ndarray) -> np.ndarray:
+    """Which of (m, D) points are near enough to q to be used, (m,); all, if fewer than two are."""
+    near: np.ndarray = np.einsum("nd,nd->n", points, points) < NOISE.left_out * points.shape[1]
+    return near if near.sum() >= 2 else np.ones_like(near)

@@ -171,7 +171,7 @@ class TrustRegion:
     radius : largest KL(q_new || q_old) of a step of 1, nats; without it the optimiser climbs where the
         surrogate is wrong, and 5 is fatal for a surrogate of values
     growth : >= 1, most that the mean's part of KL, |m|^2 / 2, is divided by. That may be twice what it was at
-        the step before, where what was evaluated after that had been predicted (`Gradient.confirmed`): for
+        the step before, where what was evaluated after that had been predicted (`Gradient.predicted`): for
         a q that starts far away. Covariances do not go further: a wide q meets what is steep in the tails.
         Beyond about 8 points are left behind before the next are there, and nothing is predicted any more
     """
@@ -196,7 +196,7 @@ class TrustRegion:
         if gradient.surrogate is None:  # nothing was learnt at this step
             return subtract(q.natural, q.natural)
         frame = Frame.of(q)
-        stretch = min(max(1.0, 2.0 * gradient.confirmed / self.radius), self.growth)
+        stretch = min(max(1.0, 2.0 * gradient.predicted / self.radius), self.growth)
         place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal, stretch)
         return subtract(frame.natural_parameters(place.mean, place.precision), q.natural)
 

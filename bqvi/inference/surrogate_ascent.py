@@ -68,7 +68,7 @@ def ascend(
     place = Place(np.zeros(dimension), identity, identity, 0.0, stretch)
     rate, before = RATE, np.inf
     for step in range(STEPS):
-        moments = surrogate.here if step == 0 else surrogate.moments(place.mean, place.covariance)
+        moments = surrogate.at_q if step == 0 else surrogate.moments(place.mean, place.covariance)
         pull = moments.mean - place.mean
         change = identity - moments.jacobian - place.precision
         if diagonal:

@@ -219,7 +219,7 @@ def _of_all(found: Gradient, q: Gaussian) -> Gradient:
     points = frame.whiten(kept.points)
     targets = kind.targets(frame, points, kept.values, kept.gradients)
     process = kind.process(points, targets, kind.fit(points, targets, None))
-    return replace(found, values=frame.natural_gradient(process.here), surrogate=process)
+    return replace(found, values=frame.natural_gradient(process.at_q), surrogate=process)
 
 
 def _covered(q: Gaussian, found: Gradient, truth: np.ndarray) -> float:

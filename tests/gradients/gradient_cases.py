@@ -6,11 +6,39 @@ import numpy as np
 import torch
 
 from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import Frame, Moments
 from bqvi.models import LogJoint
+from gp.conditioning import FunctionKernel, Shown
 
 BATCH = Batch(None, 0)
+SHOWN = {"values": Shown(True, False), "derivatives": Shown(False, True), "both": Shown(True, True)}
+
+
+def of_function(shown, shape, points, targets):
+    """A process on one function with hyperparameters (l, b1, b2)."""
+    return FunctionSurrogate.of(FunctionKernel(*shape, shown), points, targets)
+
+
+def drawn_process(shown, shape, m=5, seed=6):
+    """The same on m points in the plane and targets without meaning."""
+    rng = np.random.default_rng(seed)
+    points = 1.3 * rng.standard_normal((m, 2))
+    return of_function(shown, shape, points, rng.standard_normal((m, shown.width(2))))
+
+
+def without(process, kept):
+    """The process on some of its points, hyperparameters kept."""
+    given = process.given
+    return FunctionSurrogate.of(process.process.kernel, given.points[kept], given.targets[kept])
+
+
+def gram(process):
+    """K / s^2 with the noise, from the kernel."""
+    given = process.given
+    noise = np.repeat(given.noise(given.points, given.targets), given.numbers)
+    return given.kernel.between(given.points, given.points) + np.diag(noise)
 
 
 def gauss_hermite(dimension, n):

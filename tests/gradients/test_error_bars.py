@@ -5,40 +5,35 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gradient_cases import BATCH, TARGETS, banana, exact, gauss_hermite
+from gradient_cases import (
+    BATCH,
+    SHOWN,
+    TARGETS,
+    banana,
+    drawn_process,
+    exact,
+    gauss_hermite,
+    gram,
+    without,
+)
 from numpy.testing import assert_allclose
 
 from bqvi.gradients import BayesianQuadrature
-from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
 from bqvi.gradients.designs import Independent
 from bqvi.gradients.directions import Directions
-from bqvi.gradients.doubtful import Doubts
-from bqvi.gradients.gradient_kernel import Shape, kernel_matrix
+from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.joint_process import JointProcess, joint_functionals
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
-from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals
+from bqvi.gradients.observation_noise import ObservationNoise
 from bqvi.gradients.whitened import Frame, Moments
 from bqvi.models import LogJoint
+from gp.conditioning.functionals import standard_observed
 
 ROWS, COLUMNS = np.tril_indices(2)
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
-SHAPE = Shape(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
-VALUE_SHAPE = ValueShape(1.6, 0.4, 0.3)
+KERNEL = SeparableKernel(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
+SHAPE = (1.6, 0.4, 0.3)
 MOVED = Frame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
-
-
-def drawn(kind, seed=6):
-    rng = np.random.default_rng(seed)
-    width = {ValueProcess: 1, DerivativeProcess: 2, JointProcess: 3}[kind]
-    return kind(1.3 * rng.standard_normal((5, 2)), rng.standard_normal((5, width)), VALUE_SHAPE)
-
-
-FUNCTIONS = {
-    ValueProcess: value_functionals,
-    DerivativeProcess: derivative_functionals,
-    JointProcess: joint_functionals,
-}
 
 
 def flat(moments):
@@ -47,30 +42,28 @@ def flat(moments):
 
 def jackknife(process, without):
     """Variance and squared bias, of refits, each without one node."""
-    every = np.arange(len(process.points))
-    changes = [flat(process.here) - flat(without(np.delete(every, i)).here) for i in every]
+    every = np.arange(len(process.given.points))
+    changes = [flat(process.at_q) - flat(without(np.delete(every, i)).at_q) for i in every]
     bias = np.sum(changes, 0)
     return np.transpose(changes) @ np.array(changes) + np.outer(bias, bias)
 
 
-@pytest.mark.parametrize("kind", FUNCTIONS)
-def test_the_covariance_of_a_function_s_moments_is_that_of_a_product_rule(kind):
+@pytest.mark.parametrize("shown", SHOWN)
+def test_the_covariance_of_a_function_s_moments_is_that_of_a_product_rule(shown):
     """Stein: E[grad psi] = E[psi e], E[Hessian psi] = E[psi (e e^T - I)], under the kernel itself."""
-    process = drawn(kind)
+    process = drawn_process(SHOWN[shown], SHAPE)
     noise, weights = gauss_hermite(2, 40)
     inner = noise @ noise.T
     distances = np.square(noise).sum(1)[:, None] + np.square(noise).sum(1) - 2.0 * inner
-    height = 1.0 if kind is ValueProcess else 1.6**2
+    height = 1.0 if shown == "values" else 1.6**2
     kernel = height * np.exp(-0.5 * distances / 1.6**2) + 0.4 * inner + 0.15 * inner**2
     basis = np.column_stack([noise, noise[:, ROWS] * noise[:, COLUMNS] - (ROWS == COLUMNS)])
     basis *= weights[:, None]
-    known = FUNCTIONS[kind](process.points, VALUE_SHAPE)  # against product rules in test_gradient_process
-    factor = np.tril(process.factor)
-    explained = known.T @ np.linalg.solve(factor @ factor.T, known)
-    model = process.scale * (basis.T @ kernel @ basis - explained)
-    refits = jackknife(
-        process, lambda kept: replace(process, points=process.points[kept], targets=process.targets[kept])
-    )
+    # against product rules in test_gradient_process
+    known = standard_observed(process.given.points, process.process.kernel)
+    explained = known.T @ np.linalg.solve(gram(process), known)
+    model = process.given.scale * (basis.T @ kernel @ basis - explained)
+    refits = jackknife(process, lambda kept: without(process, kept))
     assert_allclose(process.covariance(), model + refits, rtol=1e-6, atol=1e-7 * np.abs(refits).max())
     assert_allclose(np.diagonal(process.covariance()), flat(process.standard_deviations()) ** 2, rtol=1e-9)
 
@@ -79,27 +72,24 @@ def test_the_covariance_of_a_function_s_moments_is_that_of_a_product_rule(kind):
 def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
     """Outputs one by one: E[y] and E[y e^T] by the rule, then carried to J's symmetric part by hand."""
     rng = np.random.default_rng(3)
-    process = GradientProcess.of(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), SHAPE)
+    process = GradientProcess.of(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), KERNEL)
     process = process.under(q)
+    points, targets = process.given.points, process.given.targets
     noise, weights = gauss_hermite(2, 40)
     basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
     places = q.points(noise)
-    prior = basis.T @ kernel_matrix(places, places, SHAPE) @ basis
-    between = basis.T @ kernel_matrix(places, process.points, SHAPE)
-    noise_there = Doubts.of(process.points, process.targets, SHAPE.directions).noise(
-        process.points, process.targets
-    )
-    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(noise_there)
-    one = process.scale * (prior - between @ np.linalg.solve(gram, between.T))
+    prior = basis.T @ KERNEL.between(places, places) @ basis
+    between = basis.T @ KERNEL.between(places, points)
+    noise_there = ObservationNoise.of(points, targets, KERNEL.directions)(points, targets)
+    whole = KERNEL.between(points, points) + np.diag(noise_there)
+    one = process.given.scale * (prior - between @ np.linalg.solve(whole, between.T))
     outputs = np.kron(np.eye(2), one)  # of (output, functional)
     carry = []
     for unit in np.eye(6):
         functional = q.scale.T @ unit.reshape(2, 3)
         carry.append(flat(Moments(functional[:, 0], 0.5 * (functional[:, 1:] + functional[:, 1:].T))))
     model = np.transpose(carry) @ outputs @ np.array(carry)
-    refits = jackknife(
-        process, lambda kept: GradientProcess.of(process.points[kept], process.targets[kept], SHAPE).under(q)
-    )
+    refits = jackknife(process, lambda kept: GradientProcess.of(points[kept], targets[kept], KERNEL).under(q))
     assert_allclose(process.covariance(), model + refits, rtol=1e-6, atol=1e-7 * np.abs(refits).max())
     assert_allclose(np.diagonal(process.covariance()), flat(process.standard_deviations()) ** 2, rtol=1e-9)
 

@@ -1,35 +1,36 @@
 """The process on gradients: its integrals against product quadrature rules and autodiff."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.optimize
 import torch
+from gradient_cases import SHOWN, drawn_process, gauss_hermite, gram
+from gradient_cases import without as without_some
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import derivative_process, joint_process, surrogates
-from bqvi.gradients.derivative_process import DerivativeProcess, derivative_functionals
+from bqvi.gradients import surrogates
 from bqvi.gradients.directions import Directions
-from bqvi.gradients.doubtful import Doubts
-from bqvi.gradients.evidence import Evidence, most_likely, squared_distances, squared_exponential
-from bqvi.gradients.gradient_kernel import Functionals, Places, Shape, kernel_matrix
+from bqvi.gradients.evidence import Evidence, LogNormal, most_likely
+from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.joint_process import JointProcess
-from bqvi.gradients.straight_fit import StraightFit, modest, weighted_median
-from bqvi.gradients.value_process import ValueProcess, ValueShape, value_functionals, value_kernel
-from bqvi.gradients.whitened import Frame, Moments, remoteness
+from bqvi.gradients.linear_fit import LinearFit, down_weighted, weighted_median
+from bqvi.gradients.observation_noise import ObservationNoise
+from bqvi.gradients.whitened import Frame, Moments, jitter_multiple
+from gp.conditioning.function_kernel import smooth_part, squared_exponential, trend_matrices
+from gp.conditioning.functionals import standard_observed
+from gp.conditioning.places import Places
 
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
-SHAPE = Shape(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
+KERNEL = SeparableKernel(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
 
 
 @pytest.fixture
 def process():
     rng = np.random.default_rng(3)
-    return GradientProcess.of(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), SHAPE)
+    return GradientProcess.of(1.5 * rng.standard_normal((12, 2)), rng.standard_normal((12, 2)), KERNEL)
 
 
 @pytest.fixture
@@ -37,15 +38,8 @@ def moved(process):
     return process.under(MOVED)
 
 
-def gauss_hermite(dimension, n=60):
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    weights = weights / weights.sum()
-    points = np.array(list(itertools.product(nodes, repeat=dimension)))
-    return points, np.array([np.prod(w) for w in itertools.product(weights, repeat=dimension)])
-
-
 def predicted(process, points):
-    return kernel_matrix(points, process.points, SHAPE) @ process.observed.weights
+    return KERNEL.between(points, process.given.points) @ process.given.weights
 
 
 MOVED = Frame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
@@ -55,7 +49,7 @@ MOVED = Frame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
 def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
     """Of y_q(e) = R^T (y(u) - u) + e, in the units of a q that may have moved."""
     mean, factor = np.array([0.4, -0.3]), np.array([[0.8, 0.0], [0.3, 0.5]])
-    noise, weights = gauss_hermite(2)
+    noise, weights = gauss_hermite(2, 60)
     moved = process.under(q)
 
     def integrated(mean, factor):
@@ -70,52 +64,52 @@ def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
     for ours, theirs in zip((found.mean, found.jacobian), integrated(mean, factor), strict=True):
         assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
     at_q = integrated(np.zeros(2), np.eye(2))
-    for ours, theirs in zip((moved.here.mean, moved.here.jacobian), at_q, strict=True):
+    for ours, theirs in zip((moved.at_q.mean, moved.at_q.jacobian), at_q, strict=True):
         assert_allclose(ours, theirs, rtol=1e-8, atol=1e-9)
 
 
 def test_a_prior_slope_is_part_of_the_process():
     """C u is added where nothing is known, and taken off what is observed: y = c u is fitted exactly."""
     u = np.random.default_rng(0).standard_normal((5, 2))
-    process = GradientProcess.of(u, 0.7 * u, SHAPE, prior_slope=0.7)
+    process = GradientProcess.of(u, 0.7 * u, KERNEL, prior_slope=0.7)
     assert_allclose(process.predict(3.0 * u), 2.1 * u, atol=1e-12)
-    assert_allclose(process.here.jacobian, 0.7 * np.eye(2), atol=1e-12)
+    assert_allclose(process.at_q.jacobian, 0.7 * np.eye(2), atol=1e-12)
     moved = process.under(MOVED)
-    assert_allclose(moved.here.jacobian, np.eye(2) - 0.3 * MOVED.scale.T @ MOVED.scale, atol=1e-12)
-    assert_allclose(moved.here.mean, -0.3 * MOVED.scale.T @ MOVED.mean, atol=1e-12)
+    assert_allclose(moved.at_q.jacobian, np.eye(2) - 0.3 * MOVED.scale.T @ MOVED.scale, atol=1e-12)
+    assert_allclose(moved.at_q.mean, -0.3 * MOVED.scale.T @ MOVED.mean, atol=1e-12)
 
 
 @pytest.mark.parametrize("q", [Frame.standard(2), MOVED])
 def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process, q):
-    noise, weights = gauss_hermite(2)
+    noise, weights = gauss_hermite(2, 60)
     basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
     places = q.points(noise)
-    between = kernel_matrix(process.points, places, SHAPE)
-    functionals = Functionals(SHAPE, q)
+    between = KERNEL.between(process.given.points, places)
+    functionals = SeparableFunctionals(KERNEL, q)
     assert_allclose(
-        functionals.covariances(Places.of(process.points, SHAPE)), between @ basis, rtol=1e-10, atol=1e-12
+        functionals.covariances(KERNEL.at(process.given.points)), between @ basis, rtol=1e-10, atol=1e-12
     )
-    prior = basis.T @ kernel_matrix(places, places, SHAPE) @ basis
+    prior = basis.T @ KERNEL.between(places, places) @ basis
     assert_allclose(functionals.prior, prior, rtol=1e-10, atol=1e-12)
-    explained = process.under(q).functional_covariance() / process.scale
+    explained = process.under(q).functional_covariance() / process.given.scale
     weighted = between @ basis
-    doubts = Doubts.of(process.points, process.targets, SHAPE.directions)
-    noise_there = doubts.noise(process.points, process.targets)
-    gram = kernel_matrix(process.points, process.points, SHAPE) + 1e-6 * np.diag(noise_there)
-    expected = prior - weighted.T @ np.linalg.solve(gram, weighted)
+    points, targets = process.given.points, process.given.targets
+    noise_there = ObservationNoise.of(points, targets, KERNEL.directions)(points, targets)
+    whole = KERNEL.between(points, points) + np.diag(noise_there)
+    expected = prior - weighted.T @ np.linalg.solve(whole, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
 
 
 def test_a_frame_seen_from_another(process):
     other = Frame(np.array([0.5, 1.0]), np.array([[0.7, 0.0], [0.4, 1.3]]), False)
     seen = MOVED.seen_from(other)
-    u = process.points
+    u = process.given.points
     assert_allclose(other.points(seen.points(u)), MOVED.points(u), rtol=1e-12)
     q, base = (Gaussian(f.mean, f.scale @ f.scale.T) for f in (MOVED, other))
     assert_allclose(seen.divergence, float(q.kl(base)), rtol=1e-12)
 
 
-def test_a_straight_fit_is_least_squares_with_a_ridge_in_which_large_y_count_less():
+def test_a_linear_fit_is_least_squares_with_a_ridge_in_which_large_y_count_less():
     rng = np.random.default_rng(4)
     points, weights = rng.standard_normal((31, 3)), rng.uniform(0.5, 1.0, 31)
     y = points @ rng.standard_normal((3, 3)) + 0.1 * rng.standard_normal((31, 3))
@@ -128,13 +122,13 @@ def test_a_straight_fit_is_least_squares_with_a_ridge_in_which_large_y_count_les
     roots = np.sqrt(weights / (1.0 + squares / (4.0 * median)))[:, None]
     rows = np.concatenate([roots * np.column_stack([np.ones(31), points]), np.eye(4)])
     expected = np.linalg.lstsq(rows, np.concatenate([roots * y, np.zeros((4, 3))]), rcond=None)[0]
-    fit = StraightFit.of(points, y, modest(y, weights))
+    fit = LinearFit.of(points, y, down_weighted(y, weights))
     assert_allclose(fit.coefficients, expected, rtol=1e-9, atol=1e-12)
     design = np.column_stack([np.ones(31), points])
     assert_allclose(fit.residuals(points, y), y - design @ expected, rtol=1e-9, atol=1e-9)
 
 
-def test_observations_off_the_line_are_doubted_far_from_q_and_none_near_it():
+def test_observations_off_the_line_have_noise_far_from_q_and_none_near_it():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((60, 3))
     slopes = 30.0 * rng.standard_normal((3, 3))
@@ -142,15 +136,15 @@ def test_observations_off_the_line_are_doubted_far_from_q_and_none_near_it():
     def line(u):
         return 2.0 + u @ slopes
 
-    doubts = Doubts.of(points, line(points) + rng.standard_normal((60, 3)), None)
+    given = ObservationNoise.of(points, line(points) + rng.standard_normal((60, 3)), None)
     far, near = np.full((1, 3), 1.9), np.full((1, 3), 1.0)  # |u|^2 / D of 3.6 and 1
-    assert doubts.noise(far, line(far)) == 1.0  # |y|^2 is 3.6 times the typical one, as it should be
+    assert given.multiple(far, line(far)) == 1.0  # |y|^2 is 3.6 times the typical one, as it should be
     beside = np.full((1, 3), 1e2)
-    assert doubts.noise(far, line(far) + beside) > 1e6
-    assert doubts.noise(near, line(near) + beside) == 1.0
-    bending = replace(doubts, directions=Directions(np.eye(3), np.sqrt([2.4, 0.3, 0.3])))
+    assert given.multiple(far, line(far) + beside) > 1e6
+    assert given.multiple(near, line(near) + beside) == 1.0
+    bending = replace(given, directions=Directions(np.eye(3), np.sqrt([2.4, 0.3, 0.3])))
     along, across = np.array([[3.0, 0.0, 0.0]]), np.array([[0.0, 3.0, 0.0]])
-    assert bending.noise(along, line(along)) > 10.0 * bending.noise(across, line(across))
+    assert bending.multiple(along, line(along)) > 10.0 * bending.multiple(across, line(across))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -181,34 +175,34 @@ def test_an_integral_ignores_what_is_large_where_q_has_no_mass():
 
 
 def test_rows_added_to_the_factor_are_those_of_a_new_one(process):
-    head = GradientProcess.of(process.points[:8], process.targets[:8], SHAPE)
-    both = head.extended(process.points[8:], process.targets[8:])
-    ours, theirs = both.observed, process.observed
-    gram = np.linalg.inv(ours.whitening.T @ ours.whitening)
-    expected = kernel_matrix(process.points, process.points, SHAPE)
-    expected += 1e-6 * np.diag(np.r_[head.observed.doubts.noise(process.points, process.targets)])
-    assert_allclose(gram, expected, rtol=1e-8, atol=1e-9)  # conditioned to 1e6
+    points, targets = process.given.points, process.given.targets
+    head = GradientProcess.of(points[:8], targets[:8], KERNEL)
+    both = head.extended(points[8:], targets[8:])
+    ours, theirs = both.given, process.given
+    whole = np.linalg.inv(ours.whitening.T @ ours.whitening)
+    expected = KERNEL.between(points, points) + np.diag(head.given.noise(points, targets))
+    assert_allclose(whole, expected, rtol=1e-8, atol=1e-9)  # conditioned to 1e6
     assert_allclose(ours.weights, theirs.weights, rtol=1e-6)
-    assert_allclose(ours.inverse_diagonal, theirs.inverse_diagonal, rtol=1e-6)
-    assert_allclose(both.explained, process.explained, rtol=1e-6, atol=1e-9)
+    assert_allclose(ours.precisions, theirs.precisions, rtol=1e-6)
+    assert_allclose(both.whitened, process.whitened, rtol=1e-6, atol=1e-9)
 
 
 def test_evidence_and_its_slope_against_autodiff(process):
-    inner = process.points @ process.points.T
+    points, targets = process.given.points, process.given.targets
+    inner = points @ points.T
     squares = np.diagonal(inner)
     distances = squares[:, None] + squares - 2 * inner
     at = np.log([1.3, 0.4, 0.2])
-    noise = 1e-6 * remoteness(process.points)
-    evidence_of = Evidence(squared_exponential(distances), (np.ones((12, 12)), inner), noise, process.targets)
+    noise = 1e-6 * jitter_multiple(points)
+    smooth = squared_exponential(Places.of(points, points))
+    evidence_of = Evidence(smooth, (np.ones((12, 12)), inner), noise, targets)
     found = evidence_of.negative(at)
 
     def evidence(t):
         length, constant, linear = t.exp()
         gram = torch.exp(-0.5 * torch.tensor(distances) / length**2) + constant
-        gram = (
-            gram + linear * torch.tensor(inner) + 1e-6 * torch.diag(torch.tensor(remoteness(process.points)))
-        )
-        y = torch.tensor(process.targets)
+        gram = gram + linear * torch.tensor(inner) + 1e-6 * torch.diag(torch.tensor(jitter_multiple(points)))
+        y = torch.tensor(targets)
         quadratic = (y * torch.linalg.solve(gram, y)).sum()
         return 0.5 * y.numel() * quadratic.log() + 0.5 * y.shape[1] * torch.logdet(gram)
 
@@ -225,9 +219,9 @@ def test_newton_ends_where_a_search_by_values_ends(m):
     rng = np.random.default_rng(m)
     points = 1.3 * rng.standard_normal((m, 3))
     slopes = np.tanh(points @ [1.0, -0.5, 0.2])
-    inner, distances = squared_distances(points)
+    inner = points @ points.T
     evidence = Evidence(
-        squared_exponential(distances), (np.ones_like(inner), inner), np.full(m, 1e-6),
+        squared_exponential(Places.of(points, points)), (np.ones_like(inner), inner), np.full(m, 1e-6),
         slopes[:, None] * [1.0, -0.5, 0.2] + 0.3 * points,
     )  # fmt: skip
     centre, spread = np.log([3.5, 0.1, 0.1]), np.array([0.7, 3.0, 2.0])
@@ -237,9 +231,9 @@ def test_newton_ends_where_a_search_by_values_ends(m):
 
     options = {"xatol": 1e-4, "fatol": 1e-4}
     expected = scipy.optimize.minimize(objective, centre, method="Nelder-Mead", options=options)
-    found = most_likely(evidence, centre, spread, None)
+    found = most_likely(evidence, LogNormal(centre, spread), (centre,))
     assert objective(found) <= expected.fun + 0.2
-    again = most_likely(evidence, centre, spread, found + 0.3)
+    again = most_likely(evidence, LogNormal(centre, spread), (found + 0.3, centre))
     assert objective(again) <= expected.fun + 0.2
 
 
@@ -319,19 +313,18 @@ def test_natural_parameters_of_a_place_in_the_frame(diagonal):
     assert_allclose(frame.points(frame.whiten(mean[None])), mean[None], rtol=1e-12)
 
 
-VALUE_SHAPE = ValueShape(1.6, 0.4, 0.3)
+SHAPE = (1.6, 0.4, 0.3)
 
 
 @pytest.fixture
 def values():
-    rng = np.random.default_rng(4)
-    return ValueProcess(1.3 * rng.standard_normal((12, 2)), rng.standard_normal((12, 1)), VALUE_SHAPE)
+    return drawn_process(SHOWN["values"], SHAPE, 12, 4)
 
 
 def test_value_process_moments_are_derivatives_of_the_expected_posterior_mean(values):
     """dE/dm and 2 dE/dS by autodiff through a product rule of the predicted psi."""
-    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
-    points, alpha = torch.tensor(values.points), torch.tensor(values.weights)
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
+    points, alpha = torch.tensor(values.given.points), torch.tensor(values.given.weights[:, 0])
     mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
     covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
     x = mean + noise @ torch.linalg.cholesky(covariance).T
@@ -346,15 +339,16 @@ def test_value_process_moments_are_derivatives_of_the_expected_posterior_mean(va
 
 def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values):
     """Stein: E[grad psi] = E[psi e], E[Hessian psi] = E[psi (e e^T - I)]."""
-    noise, weights = gauss_hermite(2)
+    noise, weights = gauss_hermite(2, 60)
     rows, columns = np.tril_indices(2)
     second = noise[:, rows] * noise[:, columns] - (rows == columns)
     basis = np.column_stack([noise, second]) * weights[:, None]
-    across = value_kernel(values.points, noise, VALUE_SHAPE) @ basis
-    assert_allclose(value_functionals(values.points, VALUE_SHAPE), across, rtol=1e-9, atol=1e-11)
-    prior = basis.T @ value_kernel(noise, noise, VALUE_SHAPE) @ basis
-    explained = values.solve(across)
-    variance = np.diagonal(prior - explained.T @ explained) * values.scale
+    kernel, points = values.process.kernel, values.given.points
+    across = kernel.between(points, noise) @ basis
+    assert_allclose(standard_observed(points, kernel), across, rtol=1e-9, atol=1e-11)
+    prior = basis.T @ kernel.between(noise, noise) @ basis
+    explained = across.T @ np.linalg.solve(gram(values), across)
+    variance = np.diagonal(prior - explained) * values.given.scale
     sd = values.model_deviations()
     assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
     assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
@@ -368,12 +362,11 @@ def _psi_kernel(x, y):
 
 @pytest.fixture
 def derivatives():
-    rng = np.random.default_rng(6)
-    return DerivativeProcess(1.3 * rng.standard_normal((5, 2)), rng.standard_normal((5, 2)), VALUE_SHAPE)
+    return drawn_process(SHOWN["derivatives"], SHAPE)
 
 
 def test_derivative_kernel_is_the_mixed_hessian_of_the_kernel(derivatives):
-    points = torch.tensor(derivatives.points)
+    points = torch.tensor(derivatives.given.points)
     mixed = np.empty((5, 5, 2, 2))
     for i in range(5):
         for j in range(5):
@@ -381,70 +374,71 @@ def test_derivative_kernel_is_the_mixed_hessian_of_the_kernel(derivatives):
                 lambda x, y: _psi_kernel(x[None], y[None])[0, 0], (points[i], points[j])
             )
             mixed[i, j] = hessian[0][1].numpy()
-    linear, quadratic = derivative_process.trend_matrices(derivatives.points)
-    smooth, slope = derivative_process.smooth_matrix(derivatives.points, 1.6)
+    at, shown = derivatives.given.points, SHOWN["derivatives"]
+    linear, quadratic = trend_matrices(at, shown)
+    smooth, slope = smooth_part(at, shown)(1.6)
     found = smooth + 0.4 * linear + 0.3 * quadratic
     assert_allclose(found, mixed.transpose(0, 2, 1, 3).reshape(10, 10), rtol=1e-10, atol=1e-12)
-    up, down = (
-        derivative_process.smooth_matrix(derivatives.points, 1.6 * np.exp(h))[0] for h in (1e-5, -1e-5)
-    )
+    up, down = (smooth_part(at, shown)(1.6 * np.exp(h))[0] for h in (1e-5, -1e-5))
     assert_allclose(slope, (up - down) / 2e-5, atol=1e-8)  # central differences, error h^2
 
 
 def test_derivative_process_moments_and_functionals_against_a_product_rule(derivatives):
-    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
-    points = torch.tensor(derivatives.points, requires_grad=True)
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
+    points = torch.tensor(derivatives.given.points, requires_grad=True)
     mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
     covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
     x = mean + noise @ torch.linalg.cholesky(covariance).T
     averaged = weights @ _psi_kernel(x, points)
     (observed,) = torch.autograd.grad(averaged.sum(), points, create_graph=True)
-    dm, ds = torch.autograd.grad((observed * torch.tensor(derivatives.weights)).sum(), (mean, covariance))
+    dm, ds = torch.autograd.grad(
+        (observed * torch.tensor(derivatives.given.weights)).sum(), (mean, covariance)
+    )
     found = derivatives.moments(mean.detach().numpy(), covariance.detach().numpy())
     assert_allclose(found.mean, dm.numpy(), rtol=1e-8, atol=1e-9)
     assert_allclose(found.jacobian, (ds + ds.T).numpy(), rtol=1e-8, atol=1e-9)
     rows, columns = np.tril_indices(2)
     second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
     basis = torch.cat([noise, second], 1) * weights[:, None]
-    plain = torch.tensor(derivatives.points, requires_grad=True)
+    plain = torch.tensor(derivatives.given.points, requires_grad=True)
     across = _psi_kernel(plain, noise) @ basis
     columns_of = [torch.autograd.grad(across[:, k].sum(), plain, retain_graph=True)[0] for k in range(5)]
     expected = np.stack([c.numpy().ravel() for c in columns_of], 1)
-    assert_allclose(derivative_functionals(derivatives.points, VALUE_SHAPE), expected, rtol=1e-8, atol=1e-9)
+    found = standard_observed(derivatives.given.points, derivatives.process.kernel)
+    assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
     prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
-    half = np.linalg.solve(np.tril(derivatives.factor), expected)
-    variance = derivatives.scale * (prior - (half**2).sum(0))
+    explained = (expected * np.linalg.solve(gram(derivatives), expected)).sum(0)
+    variance = derivatives.given.scale * (prior - explained)
     sd = derivatives.model_deviations()
     assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
     assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
 
 
 def without(process, kept):
-    points, targets = process.points[kept], process.targets[kept]
     if isinstance(process, GradientProcess):
-        return GradientProcess.of(points, targets, SHAPE).under(process.functionals.q)
-    return replace(process, points=points, targets=targets)
+        points, targets = process.given.points[kept], process.given.targets[kept]
+        return GradientProcess.of(points, targets, KERNEL).under(process.functionals.q)
+    return without_some(process, kept)
 
 
 def _left_out(process):
     """Moments without each node in turn, the hyperparameters and jitters kept."""
     found = []
-    for i in range(len(process.points)):
-        kept = np.delete(np.arange(len(process.points)), i)
-        moments = without(process, kept).here
+    for i in range(len(process.given.points)):
+        kept = np.delete(np.arange(len(process.given.points)), i)
+        moments = without(process, kept).at_q
         found.append(np.concatenate([moments.mean, moments.jacobian[np.tril_indices(2)]]))
     return np.array(found)
 
 
 @pytest.fixture
 def joint():
-    rng = np.random.default_rng(7)
-    return JointProcess(1.3 * rng.standard_normal((5, 2)), rng.standard_normal((5, 3)), VALUE_SHAPE)
+    return drawn_process(SHOWN["both"], SHAPE, seed=7)
 
 
 def test_joint_kernel_is_the_kernel_and_its_derivatives(joint):
     """Values against the formula, mixed blocks against autodiff of it."""
-    points = torch.tensor(joint.points)
+    points = torch.tensor(joint.given.points)
     expected = np.empty((5, 3, 5, 3))
     for i in range(5):
         for j in range(5):
@@ -455,16 +449,17 @@ def test_joint_kernel_is_the_kernel_and_its_derivatives(joint):
             expected[i, 1:, j, 0], expected[i, 0, j, 1:] = dx.detach().numpy(), dy.detach().numpy()
             for a in range(2):
                 expected[i, 1 + a, j, 1:] = torch.autograd.grad(dx[a], y, retain_graph=True)[0].numpy()
-    found = joint_process.joint_kernel(joint.points, VALUE_SHAPE)
+    at, shown = joint.given.points, SHOWN["both"]
+    found = joint.process.kernel.between(at, at)
     assert_allclose(found, expected.reshape(15, 15), rtol=1e-9, atol=1e-11)
-    slope = joint_process.smooth_matrix(joint.points, 1.6)[1]
-    up, down = (joint_process.smooth_matrix(joint.points, 1.6 * np.exp(h))[0] for h in (1e-5, -1e-5))
+    slope = smooth_part(at, shown)(1.6)[1]
+    up, down = (smooth_part(at, shown)(1.6 * np.exp(h))[0] for h in (1e-5, -1e-5))
     assert_allclose(slope, (up - down) / 2e-5, atol=1e-7)  # central differences, error h^2
 
 
 def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
-    noise, weights = (torch.tensor(part) for part in gauss_hermite(2))
-    points = torch.tensor(joint.points, requires_grad=True)
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
+    points = torch.tensor(joint.given.points, requires_grad=True)
     rows, columns = np.tril_indices(2)
     second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
     basis = torch.cat([noise, second], 1) * weights[:, None]
@@ -473,14 +468,14 @@ def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
     expected = np.concatenate(
         [across.detach().numpy()[:, None], np.stack([s.numpy() for s in slopes], 2)], 1
     ).reshape(15, 5)
-    found = joint_process.joint_functionals(joint.points, VALUE_SHAPE)
+    found = standard_observed(joint.given.points, joint.process.kernel)
     assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
     at = joint.moments(np.zeros(2), np.eye(2))
     ours = np.concatenate([at.mean, at.jacobian[rows, columns]])
-    assert_allclose(ours, expected.T @ joint.weights.reshape(-1), rtol=1e-8, atol=1e-9)
+    assert_allclose(ours, expected.T @ joint.given.weights.reshape(-1), rtol=1e-8, atol=1e-9)
     prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
-    half = np.linalg.solve(np.tril(joint.factor), expected)
-    variance = joint.scale * (prior - (half**2).sum(0))
+    explained = (expected * np.linalg.solve(gram(joint), expected)).sum(0)
+    variance = joint.given.scale * (prior - explained)
     sd = joint.model_deviations()
     assert_allclose(np.r_[sd.mean, sd.jacobian[rows, columns]] ** 2, variance, rtol=1e-7)
 
@@ -489,7 +484,7 @@ def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
 def test_standard_deviations_hold_the_jackknife_of_refits(kind, request):
     """The closed form against as many processes as there are nodes, each without one of them."""
     given = request.getfixturevalue(kind)
-    whole = given.here
+    whole = given.at_q
     at = np.concatenate([whole.mean, whole.jacobian[np.tril_indices(2)]])
     changes = at - _left_out(given)
     jackknife = np.square(changes).sum(0) + np.square(changes.sum(0))

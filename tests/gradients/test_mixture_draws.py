@@ -15,15 +15,15 @@ import bqvi
 from bqvi.families import GaussianMixture
 from bqvi.gradients import MixtureQuadrature
 from bqvi.gradients.black_box import torch_posterior
-from bqvi.gradients.function_kernel import observed_kernel, smooth_matrix
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy, log_density
-from bqvi.gradients.mixture_learning import SHORT, Seen, log_evidence, most_likely
+from bqvi.gradients.mixture_evidence import SHORT, Used, most_likely
 from bqvi.gradients.stratified import entropy_terms
-from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnValues
-from bqvi.gradients.value_process import ValueShape
+from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import Frame
 from bqvi.models import LogJoint
+from gp.conditioning import FunctionKernel, Shown
+from gp.conditioning.function_kernel import smooth_part
 
 OTHER = GaussianMixture(
     np.array([0.7, 0.3]), np.array([[0.3, -0.4], [-0.8, 0.5]]), np.array([[1.2, 0.7], [0.8, 1.5]])
@@ -87,35 +87,38 @@ def test_components_apart_leave_nothing_to_draw():
     assert whole.std() > 0.1
 
 
-def seen(kind, m=24):
+KINDS = [OnFunction(), OnFunction(values=False), OnFunction(gradients=False)]
+
+
+def used(kind, m=24):
     """A log joint that is the mixture OTHER, at m points of it."""
     frame = Frame(np.array([0.1, -0.2]), np.array([[1.1, 0.0], [0.2, 0.9]]), False)
     points = OTHER.sample(m, 3)
     values, gradients = log_density(OTHER, points)
-    return Seen(frame, points, values + 1.5, gradients[:, : 0 if kind is OnValues else 2])
+    return Used(frame, points, values + 1.5, gradients[:, : 2 if kind.gradients else 0])
 
 
-@pytest.mark.parametrize("kind", [OnBoth, OnDerivatives, OnValues])
+@pytest.mark.parametrize("kind", KINDS)
 def test_less_itself_a_mixture_is_constant(kind):
-    of = seen(kind)
-    targets = of.told(kind(), OTHER)[1]
-    level = {OnBoth: [1.5, 0.0, 0.0], OnDerivatives: [0.0, 0.0], OnValues: [1.5]}[kind]
+    of = used(kind)
+    targets = of.targets(kind, OTHER)[1]
+    level = [1.5] * kind.values + [0.0, 0.0] * kind.gradients
     np.testing.assert_allclose(targets, np.tile(level, (24, 1)), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [OnBoth, OnDerivatives, OnValues])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_evidence_chooses_the_prior_mean(kind):
     """q itself where it is the posterior; of two fits the likelier."""
-    of = seen(kind)
-    learnt = most_likely(of, kind(), OTHER, None)
-    assert learnt.relative
+    of = used(kind)
+    fitted = most_likely(of, kind, OTHER, None)
+    assert fitted.relative
     for mean in (None, OTHER):
-        told = of.told(kind(), mean)
-        process = kind().process(*told, kind().fit(*told, None))
-        assert log_evidence(learnt.process) >= log_evidence(process)
+        targets = of.targets(kind, mean)
+        process = kind.process(*targets, kind.fit(*targets, None))
+        assert fitted.process.given.log_evidence >= process.given.log_evidence
 
 
-@pytest.mark.parametrize("kind", [OnBoth, OnDerivatives, OnValues])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [16, 50])
 def test_the_search_finds_the_waves_between_two_modes(kind, m):
     """No start of a grid comes to a likelier place than a nat above."""
@@ -124,12 +127,12 @@ def test_the_search_finds_the_waves_between_two_modes(kind, m):
     points = q.sample(m, 4)
     theta = torch.tensor(points, requires_grad=True)
     f = MODEL.log_prior(theta)
-    gradients = torch.autograd.grad(f.sum(), theta)[0].numpy()[:, : 0 if kind is OnValues else 2]
-    of = Seen(frame, points, f.detach().numpy(), gradients)
-    told = of.told(kind(), None)
+    gradients = torch.autograd.grad(f.sum(), theta)[0].numpy()[:, : 2 if kind.gradients else 0]
+    of = Used(frame, points, f.detach().numpy(), gradients)
+    targets = of.targets(kind, None)
     grid = [np.log([length, b, b]) for length in (0.25, 0.5, 1.0, 2.8) for b in (1e-3, 0.1)]
-    found = [log_evidence(kind().process(*told, kind().fit(*told, logs))) for logs in grid]
-    assert log_evidence(most_likely(of, kind(), q, None).process) > max(found) - 1.0
+    found = [kind.process(*targets, kind.fit(*targets, logs)).given.log_evidence for logs in grid]
+    assert most_likely(of, kind, q, None).process.given.log_evidence > max(found) - 1.0
 
 
 def test_what_is_far_is_left_out():
@@ -137,8 +140,8 @@ def test_what_is_far_is_left_out():
     points = np.array([[0.0, 1.0], [50.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
     known = Memory.empty(2, True)
     known = Memory(points, np.arange(4.0), points, known.hyperparameters, known.base)
-    np.testing.assert_array_equal(Seen.of(known, frame, 10).values, [0.0, 2.0, 3.0])
-    np.testing.assert_array_equal(Seen.of(known, frame, 2).values, [2.0, 3.0])
+    np.testing.assert_array_equal(Used.of(known, frame, 10).values, [0.0, 2.0, 3.0])
+    np.testing.assert_array_equal(Used.of(known, frame, 2).values, [2.0, 3.0])
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -166,11 +169,13 @@ def test_either_prior_mean_brings_the_exact_gradient():
     expected = on_grid(OTHER, wavy)[1]
     estimator = MixtureQuadrature(initial_nodes=60, entropy_pairs=20_000)
     first = estimator(model, OTHER, FULL, rng, estimator.start(model, OTHER)).memory
-    of = Seen.of(first.known, first.known.base.frame, 100)
+    of = Used.of(first.known, first.known.base.frame, 100)
     for relative in (False, True):
-        told = of.told(OnBoth(), OTHER if relative else None)
-        logs = OnBoth().fit(*told, np.log([SHORT, 0.1, 0.1]))
-        kept = type(first)(first.known, first.looked_at, 0, relative, OnBoth().process(*told, logs), OTHER)
+        targets = of.targets(OnFunction(), OTHER if relative else None)
+        logs = OnFunction().fit(*targets, np.log([SHORT, 0.1, 0.1]))
+        kept = type(first)(
+            first.known, first.q_before, 0, relative, OnFunction().process(*targets, logs), OTHER
+        )
         found = estimator._gradient(model, OTHER, rng, kept)
         np.testing.assert_allclose(flat(found.values), expected, atol=0.02)
 
@@ -199,17 +204,17 @@ def test_a_run_reaches_a_posterior_of_three_modes():
     assert gap < 1e-3
 
 
-SHAPE = ValueShape(1.3, 0.4, 0.2)
+KERNEL = FunctionKernel(1.3, 0.4, 0.2)
 
 
 def kernel(u, v):
     inner, gap = u @ v, u - v
-    bump = SHAPE.lengthscale**2 * torch.exp(-0.5 * gap @ gap / SHAPE.lengthscale**2)
-    return bump + SHAPE.linear * inner + 0.5 * SHAPE.quadratic * inner**2
+    bump = KERNEL.lengthscale**2 * torch.exp(-0.5 * gap @ gap / KERNEL.lengthscale**2)
+    return bump + KERNEL.linear * inner + 0.5 * KERNEL.quadratic * inner**2
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_kernels_are_derivatives_of_the_kernel(first):
+@pytest.mark.parametrize("shown", [Shown(), Shown(values=False)])
+def test_kernels_are_derivatives_of_the_kernel(shown):
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
     expected = np.empty((3, 3, 4, 3))
@@ -218,16 +223,17 @@ def test_kernels_are_derivatives_of_the_kernel(first):
             expected[i, 0, j, 0] = kernel(a, b)
             expected[i, 1:, j, 0], expected[i, 0, j, 1:] = jacobian(kernel, (a, b))
             expected[i, 1:, j, 1:] = hessian(kernel, (a, b))[0][1]
-    found = observed_kernel(left, right, SHAPE, first)
-    chosen = expected[:, first:, :, first:]
+    found = FunctionKernel(1.3, 0.4, 0.2, shown).between(left, right)
+    chosen = expected[:, shown.numbers][:, :, :, shown.numbers]
     np.testing.assert_allclose(found, chosen.reshape(found.shape), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_the_smooth_part_and_its_slope(first):
+@pytest.mark.parametrize("shown", [Shown(), Shown(values=False)])
+def test_the_smooth_part_and_its_slope(shown):
     points, h = np.random.default_rng(2).standard_normal((4, 3)), 1e-5
-    found, slope = smooth_matrix(points, 1.3, first)
-    bare = ValueShape(1.3, 0.0, 0.0)
-    np.testing.assert_allclose(found, observed_kernel(points, points, bare, first), rtol=1e-12, atol=1e-14)
-    up, down = (smooth_matrix(points, 1.3 * np.exp(sign * h), first)[0] for sign in (1.0, -1.0))
+    smooth = smooth_part(points, shown)
+    found, slope = smooth(1.3)
+    bare = FunctionKernel(1.3, 0.0, 0.0, shown).between(points, points)
+    np.testing.assert_allclose(found, bare, rtol=1e-12, atol=1e-14)
+    up, down = (smooth(1.3 * np.exp(sign * h))[0] for sign in (1.0, -1.0))
     np.testing.assert_allclose(slope, (up - down) / (2.0 * h), atol=1e-8)

@@ -8,32 +8,28 @@ gradients of the log joint against sums over a grid (`test_mixture_estimators`) 
 import numpy as np
 import pytest
 import torch
+from gradient_cases import SHOWN, gram, of_function
 from numpy.polynomial.hermite_e import hermegauss
 from test_mixture_estimators import FULL, MODEL, bimodal, exact, flat, start
 
 import bqvi
 from bqvi.families import Gaussian, GaussianMixture
 from bqvi.gradients import MixtureQuadrature
-from bqvi.gradients.derivative_process import DerivativeProcess
-from bqvi.gradients.joint_process import JointProcess, constant_basis
 from bqvi.gradients.memory import EvaluationError
-from bqvi.gradients.mixture_functionals import Functionals
 from bqvi.gradients.mixture_gradient import MixtureGradient
-from bqvi.gradients.value_process import ValueProcess, ValueShape
 from bqvi.gradients.whitened import Frame
 from bqvi.models import LogJoint
+from gp.conditioning import Functionals, FunctionKernel
 
-SHAPE = ValueShape(1.7, 0.4, 0.2)
-HEIGHT = 1.9
-KINDS = {"values": ValueProcess, "derivatives": DerivativeProcess, "both": JointProcess}
-each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+SHAPE = (1.7, 0.4, 0.2)
+each_kind = pytest.mark.parametrize("shown", SHOWN)
 
 
-def kernel(u, v):
+def kernel(u, v, shown):
     inner = u @ v.mT
     squares = (u * u).sum(-1)[:, None] + (v * v).sum(-1) - 2.0 * inner
-    bump = HEIGHT * torch.exp(-0.5 * squares / SHAPE.lengthscale**2)
-    return bump + SHAPE.linear * inner + 0.5 * SHAPE.quadratic * inner**2
+    bump = torch.exp(-0.5 * squares / 1.7**2) * (1.0 if shown == "values" else 1.7**2)
+    return bump + 0.4 * inner + 0.5 * 0.2 * inner**2
 
 
 def rule(mean, covariance, n=40):
@@ -58,34 +54,35 @@ def rules(of):
     return [tuple(map(torch.tensor, pair)) for pair in found]
 
 
-def test_covariances_of_functionals_are_those_of_gauss_hermite():
+@each_kind
+def test_covariances_of_functionals_are_those_of_gauss_hermite(shown):
     of = functionals()
-    expected = [[a.mT @ kernel(u, v) @ b for v, b in rules(of)] for u, a in rules(of)]
-    found = of.prior(SHAPE, HEIGHT)
+    expected = [[a.mT @ kernel(u, v, shown) @ b for v, b in rules(of)] for u, a in rules(of)]
+    found = of.prior(FunctionKernel(*SHAPE, SHOWN[shown]))
     np.testing.assert_allclose(found, np.block([[np.asarray(x) for x in row] for row in expected]), atol=1e-8)
     assert np.linalg.eigvalsh(found).min() > -1e-10
 
 
-@pytest.mark.parametrize("numbers", [slice(0, 1), slice(1, None), slice(None)], ids=KINDS)
-def test_covariances_with_observations_are_those_of_gauss_hermite(numbers):
+@each_kind
+def test_covariances_with_observations_are_those_of_gauss_hermite(shown):
     of, points = functionals(), np.random.default_rng(0).standard_normal((5, 2))
-    found = of.observed(points, SHAPE, HEIGHT, numbers).reshape(5, -1, 2, 6)
+    found = of.observed(points, FunctionKernel(*SHAPE, SHOWN[shown])).reshape(5, -1, 2, 6)
     for k, (u, a) in enumerate(rules(of)):
         x = torch.tensor(points, requires_grad=True)
-        values = kernel(x, u) @ a
+        values = kernel(x, u, shown) @ a
         slopes = torch.stack([torch.autograd.grad(v.sum(), x, retain_graph=True)[0] for v in values.T], -1)
         both = torch.cat([values.detach()[:, None], slopes], 1)
-        np.testing.assert_allclose(found[:, :, k], both[:, numbers], atol=1e-8)
+        np.testing.assert_allclose(found[:, :, k], both[:, SHOWN[shown].numbers], atol=1e-8)
 
 
-def given(kind, m=9, seed=3):
+def given(shown, m=9, seed=3):
     """A process on a function that is no draw of it, in the units of a frame."""
     points = np.random.default_rng(seed).standard_normal((m, 2))
     psi = np.sin(points[:, :1]) + 0.3 * points[:, 1:] ** 3
     y = np.column_stack([np.cos(points[:, 0]), 0.9 * points[:, 1] ** 2])
-    targets = {ValueProcess: psi, DerivativeProcess: y, JointProcess: np.concatenate([psi, y], 1)}[kind]
+    targets = np.concatenate([psi, y], 1)[:, SHOWN[shown].numbers]
     frame = Frame(np.array([0.2, -0.1]), np.array([[1.1, 0.0], [0.3, 0.8]]), False)
-    return kind(points, targets, SHAPE), frame
+    return of_function(SHOWN[shown], SHAPE, points, targets), frame
 
 
 def moments(gradient):
@@ -93,15 +90,15 @@ def moments(gradient):
     of, found = gradient._functionals, []
     rows, columns = np.tril_indices(2)
     for m, s in zip(of.means, of.covariances, strict=True):
-        part = gradient.process.posterior_mean.integrate(m, s)
+        part = gradient.process.process.posterior_mean.integrate(m, s)
         found += [part.value, *part.mean, *2.0 * part.covariance[rows, columns]]
     return np.array(found)
 
 
 @each_kind
 @pytest.mark.parametrize("full", [True, False])
-def test_functionals_are_what_the_gradient_is_made_of(kind, full):
-    process, frame = given(kind)
+def test_functionals_are_what_the_gradient_is_made_of(shown, full):
+    process, frame = given(shown)
     gradient = MixtureGradient(process, frame, start(full))
     of = gradient._functionals
     squares = 0.5 * (np.square(of.means).sum(1) + np.einsum("kii->k", of.covariances))
@@ -111,34 +108,33 @@ def test_functionals_are_what_the_gradient_is_made_of(kind, full):
 
 
 @each_kind
-def test_the_posterior_covariance_is_the_bordered_systems(kind):
-    process, frame = given(kind)
+def test_the_posterior_covariance_is_the_bordered_systems(shown):
+    process, frame = given(shown)
     gradient = MixtureGradient(process, frame, start())
-    gram = process.factor @ process.factor.T
-    across = gradient._across
-    if kind is not DerivativeProcess:
-        basis = constant_basis(process.points) if kind is JointProcess else np.ones(len(gram))
-        gram = np.block([[gram, basis[:, None]], [basis[None], np.zeros((1, 1))]])
+    whole, points, own = gram(process), process.given.points, process.process.kernel
+    across = gradient._functionals.observed(points, own)
+    if shown != "derivatives":
+        basis = np.eye(1, own.shown.width(2)).repeat(len(points), 0).reshape(-1)
+        whole = np.block([[whole, basis[:, None]], [basis[None], np.zeros((1, 1))]])
         level = np.tile([1.0] + [0.0] * 5, 2)
         across = np.concatenate([across, level[None]])
-    height = 1.0 if kind is ValueProcess else SHAPE.lengthscale**2
-    covariance = gradient._functionals.prior(SHAPE, height) - across.T @ np.linalg.solve(gram, across)
-    expected = process.scale * gradient._pulled(gradient._pulled(covariance).T)
+    covariance = gradient._functionals.prior(own) - across.T @ np.linalg.solve(whole, across)
+    expected = process.given.scale * gradient._pulled(gradient._pulled(covariance).T)
     np.testing.assert_allclose(gradient.model_covariance, expected, atol=1e-7 * np.abs(expected).max())
     assert np.linalg.eigvalsh(gradient.covariance).min() > -1e-8
 
 
 @each_kind
-def test_the_jackknife_leaves_nodes_out(kind):
-    process, frame = given(kind)
+def test_the_jackknife_leaves_nodes_out(shown):
+    process, frame = given(shown)
     gradient = MixtureGradient(process, frame, start())
     for i in (0, 4):
-        left = np.arange(len(process.points)) != i
-        without = kind(process.points[left], process.targets[left], SHAPE)
+        left = np.arange(len(process.given.points)) != i
+        without = of_function(SHOWN[shown], SHAPE, process.given.points[left], process.given.targets[left])
         change = moments(gradient) - moments(MixtureGradient(without, frame, start()))
-        if kind is DerivativeProcess:
-            change[::6] = gradient._moved[i, ::6]  # its constant is arbitrary
-        np.testing.assert_allclose(gradient._moved[i], change, rtol=1e-5, atol=1e-6)
+        if shown == "derivatives":
+            change[::6] = gradient._changes[i, ::6]  # its constant is arbitrary
+        np.testing.assert_allclose(gradient._changes[i], change, rtol=1e-5, atol=1e-6)
 
 
 def by_process(estimator, model, q, rng):
@@ -223,7 +219,7 @@ def test_chosen_nodes_tell_more_than_draws():
     def left(nodes):
         whitened = frame.whiten(nodes)
         more = process.extended(whitened, np.zeros((len(nodes), 3)))
-        return np.trace(MixtureGradient(more, frame, q).model_covariance) / more.scale
+        return np.trace(MixtureGradient(more, frame, q).model_covariance) / more.given.scale
 
     chosen = np.mean([left(estimator._nodes(MODEL, q, rng, first)) for _ in range(5)])
     assert chosen < 0.8 * np.mean([left(q.sample(4, rng)) for _ in range(20)])
@@ -325,7 +321,7 @@ def test_one_component_is_a_gaussian():
     q = GaussianMixture(np.ones(1), np.array([[0.3, 0.2]]), np.array([[[0.5, 0.1], [0.1, 0.6]]]))
     gradient = by_process(MixtureQuadrature(initial_nodes=20), MODEL, q, np.random.default_rng(0))
     single = Gaussian(q.means[0], q.covariances[0])
-    natural = Frame.of(single).natural_gradient(gradient.process.here)
+    natural = Frame.of(single).natural_gradient(gradient.process.at_q)
     expected = single.gradient_to_unconstrained(natural)
     # the ELBO's: of the entropy only ln |L| moves
     found = [part[0] for part in gradient.values[1:]]

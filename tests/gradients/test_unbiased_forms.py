@@ -19,9 +19,9 @@ from bqvi.gradients.designs import (
     UncertaintySampling,
 )
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.gradient_kernel import Shape
+from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.surrogates import OnBoth, OnDerivatives, OnGradients, OnValues
+from bqvi.gradients.surrogates import OnFunction, OnGradients
 from bqvi.models import LogJoint
 
 Q = Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]]))
@@ -101,19 +101,21 @@ def test_antithetic_orthogonal_pairs():
 @pytest.mark.parametrize("design", [IntegralVarianceReduction(), UncertaintySampling()])
 def test_chosen_nodes_lower_the_variance_more_than_random_ones(design):
     rng = np.random.default_rng(1)
-    shape = Shape(2.5, 0.1, 0.1)
-    known = GradientProcess.of(rng.standard_normal((10, 3)), rng.standard_normal((10, 3)), shape)
+    kernel = SeparableKernel(2.5, 0.1, 0.1)
+    known = GradientProcess.of(rng.standard_normal((10, 3)), rng.standard_normal((10, 3)), kernel)
 
     def left(nodes):
         both = known.extended(nodes, np.zeros_like(nodes))
-        return np.trace(both.functional_covariance()) / both.scale
+        return np.trace(both.functional_covariance()) / both.given.scale
 
     chosen = left(design.nodes(4, 3, rng, known))
     random = [left(rng.standard_normal((4, 3))) for _ in range(40)]
     assert chosen < np.median(random)
 
 
-@pytest.mark.parametrize(("kind", "width"), [(OnValues(), 1), (OnDerivatives(), 3), (OnBoth(), 4)])
+@pytest.mark.parametrize(
+    ("kind", "width"), [(OnFunction(gradients=False), 1), (OnFunction(values=False), 3), (OnFunction(), 4)]
+)
 def test_chosen_nodes_lower_the_variance_of_other_processes_too(kind, width):
     rng = np.random.default_rng(1)
     seen = rng.standard_normal((8, 3))
@@ -124,7 +126,7 @@ def test_chosen_nodes_lower_the_variance_of_other_processes_too(kind, width):
         both = known.extended(nodes, np.zeros((len(nodes), width)))
         sd = both.model_deviations()
         lower = sd.jacobian[np.tril_indices(3)]
-        return (np.square(sd.mean).sum() + np.square(lower).sum()) / both.scale
+        return (np.square(sd.mean).sum() + np.square(lower).sum()) / both.given.scale
 
     chosen = left(IntegralVarianceReduction().nodes(3, 3, rng, known))
     assert chosen < np.median([left(rng.standard_normal((3, 3))) for _ in range(40)])
@@ -132,11 +134,11 @@ def test_chosen_nodes_lower_the_variance_of_other_processes_too(kind, width):
 
 def test_optimised_design_beats_every_random_one_in_forty():
     rng = np.random.default_rng(1)
-    shape = Shape(2.0 * np.sqrt(3), 0.1, 0.1)
+    kernel = SeparableKernel(2.0 * np.sqrt(3), 0.1, 0.1)
 
     def left(nodes):
-        process = GradientProcess.of(nodes, np.ones((8, 3)), shape)
-        return np.trace(process.functional_covariance()) / process.scale
+        process = GradientProcess.of(nodes, np.ones((8, 3)), kernel)
+        return np.trace(process.functional_covariance()) / process.given.scale
 
     assert left(Optimised().nodes(8, 3, rng)) < min(left(rng.standard_normal((8, 3))) for _ in range(40))
 

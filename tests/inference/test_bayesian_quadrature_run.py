@@ -18,6 +18,7 @@ from bqvi.gradients.memory import EvaluationError
 from bqvi.inference.fit import FitError
 from bqvi.inference.surrogate_ascent import ascend
 from bqvi.models import LogJoint
+from gp.conditioning import Shown
 
 D = 4
 PRECISION = np.eye(D) + 0.4 * np.ones((D, D)) + np.diag([0.0, 1.0, 2.0, 5.0])
@@ -99,8 +100,8 @@ def test_the_process_follows_the_cost_of_an_evaluation():
         estimator = BayesianQuadrature(seconds=seconds)
         memory = estimator.start(model, q)
         found = estimator(model, q, Batch(None, 0), np.random.default_rng(0), memory)
-        kinds.append(type(found.surrogate).__name__)
-    assert kinds == ["GradientProcess", "JointProcess", "GradientProcess"]
+        kinds.append(getattr(found.surrogate.given.kernel, "shown", None))
+    assert kinds == [None, Shown(values=True, gradients=True), None]
     fit = bqvi.fit(model, method=BayesianQuadrature(seconds=2e-5), geometry=bqvi.TrustRegion(),
                    schedule=bqvi.Constant(1.0), steps=25, seed=0)  # fmt: skip
     assert_allclose(fit.q.mean, CENTRE, atol=1e-6)  # it changes from one to the other on the way
@@ -177,13 +178,13 @@ def test_a_prediction_that_fails_confirms_nothing():
     model = LogJoint(lambda theta: sign[0] * quadratic(theta), D)
     estimator = BayesianQuadrature(initial_nodes=12)
     first = estimator(model, q, Batch(None, 0), np.random.default_rng(0), estimator.start(model, q))
-    assert first.confirmed == 0.0
+    assert first.predicted == 0.0
     for sign[0], expected in ((1.0, 0.5 * D * 0.25), (-1.0, 0.0)):
         found = estimator(model, moved, Batch(None, 0), np.random.default_rng(1), first.memory)
-        assert_allclose(found.confirmed, expected, rtol=1e-12)
+        assert_allclose(found.predicted, expected, rtol=1e-12)
     values = LogJoint(lambda theta: -0.5 * (theta**2).sum(1), D, gradient=None)
     memory = estimator(values, q, Batch(None, 0), np.random.default_rng(0), estimator.start(values, q)).memory
-    assert estimator(values, moved, Batch(None, 0), np.random.default_rng(1), memory).confirmed == 0.0
+    assert estimator(values, moved, Batch(None, 0), np.random.default_rng(1), memory).predicted == 0.0
 
 
 def test_a_schedule_shortens_the_step_inside_the_ball():
@@ -222,7 +223,7 @@ def test_resuming_makes_the_process_that_was_kept(tmp_path):
     again = bqvi.fit(model, steps=45, resume=tmp_path / "half.npz", **choices)
     assert_array_equal(again.state.memory.points, whole.state.memory.points)
     assert_array_equal(again.q.covariance, whole.q.covariance)
-    assert len(again.state.memory.process.points) <= memory + 2
+    assert len(again.state.memory.process.given.points) <= memory + 2
 
 
 def test_a_process_that_is_kept_gives_the_gradient_of_one_made_anew():
@@ -241,9 +242,9 @@ def test_a_process_that_is_kept_gives_the_gradient_of_one_made_anew():
     anew = estimator(model, near, Batch(None, 0), np.random.default_rng(1), forgotten)
     assert_array_equal(anew.memory.base.joined, [2])
     sd = anew.surrogate.standard_deviations()
-    assert (np.abs(kept.surrogate.here.mean - anew.surrogate.here.mean) < 0.1 * sd.mean + 1e-6).all()
+    assert (np.abs(kept.surrogate.at_q.mean - anew.surrogate.at_q.mean) < 0.1 * sd.mean + 1e-6).all()
     assert (
-        np.abs(kept.surrogate.here.jacobian - anew.surrogate.here.jacobian) < 0.1 * sd.jacobian + 1e-6
+        np.abs(kept.surrogate.at_q.jacobian - anew.surrogate.at_q.jacobian) < 0.1 * sd.jacobian + 1e-6
     ).all()
 
 
@@ -417,7 +418,7 @@ def test_the_ascent_stays_put_where_the_gradient_vanishes():
         def standard_deviations(self):
             return self.moments(None, None)
 
-        here = property(standard_deviations)
+        at_q = property(standard_deviations)
 
     place = ascend(Zero(), 2, 1.0, False)
     assert_array_equal(place.mean, np.zeros(2))
@@ -492,7 +493,7 @@ class Crooked:
     ("settings", "error", "message"),
     [
         ({"design": Sobol}, TypeError, "design is .*Sobol.*such as Sobol"),
-        ({"process": surrogates.OnValues}, ValueError, "process is .*OnValues"),
+        ({"process": surrogates.OnFunction}, ValueError, "process is .*OnFunction"),
         ({"design": Crooked()}, ValueError, r"gave nodes of shape \(10, 3\); it must be \(10, 2\)"),
     ],
 )

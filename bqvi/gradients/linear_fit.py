@@ -1,11 +1,11 @@
-"""The straight line a + B u that y follows near q, and what it leaves.
+"""The linear function a + B u that y follows near q, and the residuals.
 
 By weighted least squares with a ridge, which says that a priori a slope is about as large as y. Weights w,
 which fall as points lie beyond q, may fall also as y is large,
 
     w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2:
 
-a single y that is a thousand times the others turns the line to itself, and explains itself.
+a single y that is a thousand times the others would otherwise determine the fit, and have no residual.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class StraightFit:
-    """The fit to y at some points."""
+class LinearFit:
+    """A fit to y at some points."""
 
     coefficients: np.ndarray
     """Rows a and B^T, (1 + D, D)."""
 
     @classmethod
-    def of(cls, points: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> StraightFit:
+    def of(cls, points: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> LinearFit:
         """From (m, D) points, y there, and weights (m,)."""
         design = np.empty((len(points), 1 + points.shape[1]))
         design[:, 0], design[:, 1:] = 1.0, points
@@ -38,14 +38,14 @@ class StraightFit:
         return cls(scipy.linalg.lapack.dposv(gram, weighted @ targets)[1])
 
     def residuals(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Y less the line, (m, D)."""
+        """y - a - B u, (m, D)."""
         left: np.ndarray = points @ self.coefficients[1:]
         left += self.coefficients[0]
         np.subtract(targets, left, out=left)
         return left
 
 
-def modest(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The weights, (m,), less where y is large."""
     squares = np.einsum("no,no->n", targets, targets)
     lessened: np.ndarray = weights / (1.0 + squares / (_LARGE * weighted_median(squares, weights) + _TINY))

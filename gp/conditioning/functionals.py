@@ -1,6 +1,7 @@
-"""Prior covariances of what a mixture's gradient is made of: E_k[psi], E_k[grad psi], E_k[Hessian of psi].
+"""Prior covariances of E_k[psi], E_k[grad psi] and E_k[Hessian of psi] under Gaussians N(m_k, S_k).
 
-For components N(m_k, S_k), k = 1 .. K, and the kernel of `value_process` and its like,
+They are what gradients of E_q[psi] are made of, for q a Gaussian or a mixture. With the kernel of
+`function_kernel`,
 
     k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2),
 
@@ -22,6 +23,15 @@ with Hermite's tensors up to the fourth order, a = P delta:
 An observation of psi or of grad psi at u is the same with S_j = 0. Within a component delta = 0, and slopes
 have the covariance G P. What remains of the kernel is a product of features, u_i and u_i u_j, whose
 expectations are those of the moments.
+
+Under one Gaussian N(0, I) slopes and Hessians are uncorrelated (one is odd, one even), and
+
+    Cov(E[d_i psi], E[d_j psi])          = (h c_1 + b1) delta_ij
+    Cov(E[d_i d_j psi], E[d_k d_l psi])  = h c_2 delta_ij delta_kl
+                                           + (h c_2 + b2) (delta_ik delta_jl + delta_il delta_jk)
+
+with c_1, c_2 of `gp.expectation.jacobian_variance`; these need no tensors (`standard_prior`,
+`standard_observed`).
 """
 
 from __future__ import annotations
@@ -29,8 +39,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
-from bqvi.gradients.value_process import ValueShape
+from gp.conditioning.function_kernel import FunctionKernel
+from gp.expectation import jacobian_variance, slope_jacobian, value_jacobian
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +50,15 @@ class Functionals:
     """F = 1 + D + D (D + 1) / 2 functionals of each of K Gaussians: E, slopes, lower triangle of the Hessian.
 
     Arrays of them are (..., K F), a component's together.
+
+    Parameters
+    ----------
+    means : (K, D)
+    covariances : (K, D, D); zero for observations
     """
 
     means: np.ndarray
-    """(K, D)."""
     covariances: np.ndarray
-    """(K, D, D); zero for observations."""
 
     @classmethod
     def at(cls, points: np.ndarray) -> Functionals:
@@ -51,27 +66,32 @@ class Functionals:
         n, d = points.shape
         return cls(points, np.zeros((n, d, d)))
 
-    def prior(self, shape: ValueShape, height: float) -> np.ndarray:
-        """Covariance / s^2, (K F, K F); ``height`` is h."""
-        return self._with(self, shape, height, 2)
+    def prior(self, kernel: FunctionKernel) -> np.ndarray:
+        """Covariance / s^2, (K F, K F)."""
+        return self._with(self, kernel, 2)
 
-    def observed(self, points: np.ndarray, shape: ValueShape, height: float, numbers: slice) -> np.ndarray:
-        """Covariance / s^2 with psi and grad psi at (m, D) points, (m B, K F).
-
-        ``numbers`` are those of the 1 + D that are observed at a point.
-        """
-        whole = self._with(Functionals.at(points), shape, height, 1)
-        chosen = whole.reshape(len(whole), len(points), -1)[:, :, numbers]
+    def observed(self, points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
+        """Covariance / s^2 with what (m, D) points show, (m B, K F)."""
+        whole = self._with(Functionals.at(points), kernel, 1)
+        chosen = whole.reshape(len(whole), len(points), -1)[:, :, kernel.shown.numbers]
         return np.ascontiguousarray(chosen.reshape(len(whole), -1).T)
 
-    def _with(self, other: Functionals, shape: ValueShape, height: float, order: int) -> np.ndarray:
+    @property
+    def level(self) -> np.ndarray:
+        """What a constant of 1 adds to each, (K F,)."""
+        k, d = self.means.shape
+        level = np.zeros((k, 1 + d + d * (d + 1) // 2))
+        level[:, 0] = 1.0
+        return level.reshape(-1)
+
+    def _with(self, other: Functionals, kernel: FunctionKernel, order: int) -> np.ndarray:
         """(K F, K' F'), of derivatives up to ``order`` of the other's."""
         k, d = self.means.shape
         rows, columns = np.tril_indices(d)
         left = np.concatenate([np.arange(1 + d), 1 + d + rows * d + columns])
         right = left if order == 2 else np.arange(1 + d)
-        bumps = height * _bump(self, other, shape.lengthscale, order)[..., left[:, None], right]
-        scales = np.concatenate([np.full(d, shape.linear), np.full(d * d, 0.5 * shape.quadratic)])
+        bumps = kernel.height * _bump(self, other, kernel.lengthscale, order)[..., left[:, None], right]
+        scales = np.concatenate([np.full(d, kernel.linear), np.full(d * d, 0.5 * kernel.quadratic)])
         mine, theirs = self._features()[:, left], other._features()[:, right]
         bumps += np.einsum("kaf,f,jbf->kjab", mine, scales, theirs, optimize=True)
         n = len(other.means)
@@ -125,3 +145,31 @@ def _hermite(a: np.ndarray, p: np.ndarray, order: int) -> list[np.ndarray]:
         fourth += sum(np.einsum(f"...{i},...{j}->...ijkl", p, p) for i, j in pairs)
         found.append(fourth)
     return found
+
+
+def standard_observed(points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
+    """Covariance / s^2 of what (m, D) points show with the slopes and Hessian under N(0, I), (m B, F - 1)."""
+    m, d = points.shape
+    rows, columns = np.tril_indices(d)
+    h, b1, b2, parts = kernel.height, kernel.linear, kernel.quadratic, list[np.ndarray]()
+    if kernel.shown.values:
+        slopes, bends = value_jacobian(points, kernel.lengthscale)
+        products = points[:, rows] * points[:, columns]
+        parts.append(np.concatenate([h * slopes + b1 * points, h * bends + b2 * products], 1)[:, None])
+    if kernel.shown.gradients:
+        slopes, bends = slope_jacobian(points, kernel.lengthscale)
+        eye = np.eye(d)
+        along = eye[:, rows] * points[:, None, columns] + eye[:, columns] * points[:, None, rows]
+        parts.append(np.concatenate([h * slopes + b1 * eye, h * bends + b2 * along], 2))
+    return np.concatenate(parts, 1).reshape(m * kernel.shown.width(d), -1)
+
+
+def standard_prior(dimension: int, kernel: FunctionKernel) -> np.ndarray:
+    """Covariance / s^2 of the slopes and Hessian under N(0, I), (F - 1, F - 1)."""
+    rows, columns = np.tril_indices(dimension)
+    one, two = (kernel.height * c for c in jacobian_variance(dimension, kernel.lengthscale))
+    same = (rows == columns).astype(float)
+    # of the lower triangle's pairs, k <= i: delta_il delta_jk is one only where all four are the same
+    bends = (two + kernel.quadratic) * np.diag(1.0 + same) + two * np.outer(same, same)
+    prior: np.ndarray = scipy.linalg.block_diag((one + kernel.linear) * np.eye(dimension), bends)
+    return prior

@@ -1,0 +1,45 @@
+"""How far from the q that it was made for a process on gradients has predicted new evaluations.
+
+It was made at some q_0; then q moved, and what is evaluated there had been predicted. If the squared
+errors of the prediction are a small share of what was to be predicted,
+
+    sum_n |y(u_n) - prediction|^2 <= CACHE.missed sum_n |y(u_n)|^2,
+
+the process is right over the distance from q_0 to q. The posterior standard deviations are not used: a step
+that is long in their units may be wrong all the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.settings import CACHE
+from bqvi.gradients.surrogates import Process
+from bqvi.gradients.whitened import Frame
+
+
+def predicted_divergence(before: Process | None, after: Process | None, base: Frame, q: Frame) -> float:
+    """Nats from the mean of q_0 to that of q, in units of q_0; 0 for a process whose predictions failed.
+
+    Also 0 where q has hardly moved: no step then needs the check, which costs time.
+
+    Parameters
+    ----------
+    before, after : the process without and with the evaluations at q; 0 if it is not a `GradientProcess`
+    base : the units of q_0
+    q : the units of q
+    """
+    if not isinstance(before, GradientProcess) or not isinstance(after, GradientProcess):
+        return 0.0
+    gap = base.whiten(q.mean[None])[0]
+    nats = 0.5 * float(gap @ gap)
+    if nats <= CACHE.divergence:
+        return 0.0
+    new = slice(len(before.given.points), None)
+    points = after.given.points[new]
+    targets = after.given.targets[new] + after.prior_slope * points
+    missed = targets - before.predict(points)
+    if not len(points) or not np.vdot(missed, missed) <= CACHE.missed * np.vdot(targets, targets):
+        return 0.0
+    return nats

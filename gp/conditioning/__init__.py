@@ -1,0 +1,13 @@
+"""Conditioning of a Gaussian process on values, gradients or both, at the speed of a hot loop; NumPy only.
+
+`conditioned` has the linear algebra, for any kernel between what points show: profiled scale and constant,
+extension by rows, nodes left out, integrals and their covariance. `function_process` is the process on one
+function with the kernel of `function_kernel`; `functionals` are its integrals under Gaussians.
+"""
+
+from gp.conditioning.conditioned import Conditioned
+from gp.conditioning.function_kernel import FunctionKernel, Shown
+from gp.conditioning.function_process import FunctionProcess
+from gp.conditioning.functionals import Functionals
+
+__all__ = ["Conditioned", "FunctionKernel", "FunctionProcess", "Functionals", "Shown"]

@@ -1,0 +1,284 @@
+"""A Gaussian process given what was observed of it, its scale and its constant profiled out.
+
+Observed are B numbers at each of m points, n = m B rows, of O outputs that share a kernel and are
+independent of one another: a function's values (B = 1, O = 1), its gradients (B = D, O = 1), both (B = 1 +
+D, O = 1), or D outputs one by one (B = 1, O = D). Their covariance is s^2 K with K = K_0 + N, for a kernel
+K_0 and a diagonal N of noise, and C C^T = K, W = C^-1. A constant c adds c b to the rows; where one is
+fitted (O = 1), b is 1 for a value and 0 for a derivative. Then
+
+    c       = b^T K^-1 Y / (b^T K^-1 b)                  generalised least squares
+    s^2     = tr((Y - b c)^T K^-1 (Y - b c)) / (n O)     maximum likelihood
+    alpha   = K^-1 (Y - b c)                             weights of the posterior mean
+    P       = K^-1 - K^-1 b b^T K^-1 / (b^T K^-1 b)      weights of targets: alpha = P Y
+
+One convention for the scale: its most likely value given c, the one at which the evidence of the
+hyperparameters is maximised (`bqvi.gradients.evidence`), with no degree of freedom taken off and no prior.
+The unbiased s^2 is n O / (n O - 1) times it where a constant is fitted, and a Student t in the place of the
+normal has as many degrees of freedom: with ten numbers or more that is 5 % of a standard deviation, less
+than what a wrong kernel does, for which the residuals of nodes left out answer.
+
+Without node i, hyperparameters and s^2 kept, the other nodes predict its numbers with the residual
+
+    r_i = (P_ii)^-1 alpha_i                              (block i, B x B, B x O)
+
+and an integral with covariances k (n, F) with the rows, whose estimate is rules^T Y with rules = K^-1 k +
+K^-1 b (h - b^T K^-1 k) / (b^T K^-1 b), h what a constant of 1 adds to it, changes by
+
+    delta_i = rules_i^T r_i.
+
+The jackknife's variance and estimate of the bias (Quenouille 1949, Tukey 1958) are sum_i delta_i delta_i^T
+and sum_i delta_i. In a regression the first is the variance that allows for noise of unequal size (HC3,
+MacKinnon and White 1985).
+
+With further observations C grows by rows [X^T M],
+
+    X = W k,    M M^T = K_new - X^T X,
+
+and W by rows M^-1 [-X^T W, I]: O(n^2) for each, and nothing of what is there is made anew. W itself is
+kept, not C: products with it take a third of the time of solves at these sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from gp.conditioning.places import Places
+from gp.triangular import cholesky, lower_product, triangular_inverse
+
+Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""From points (m, D) and targets there the diagonal of N, (m,), the same for all numbers of a point."""
+
+
+class Kernel(Protocol):
+    """A kernel between what is observed at points."""
+
+    def at(self, points: np.ndarray) -> Places:
+        """What is needed of (m, D) points."""
+
+    def covariance(self, left: Places, right: Places) -> np.ndarray:
+        """K_0 between m and n points, (m B, n B), the numbers of a point next to each other."""
+
+    def constant(self, points: np.ndarray) -> np.ndarray | None:
+        """b at (m, D) points, (m B,); None where no constant is fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioned:
+    """The process given m points."""
+
+    kernel: Kernel
+    noise: Noise
+    places: Places
+    targets: np.ndarray
+    """(m, B) of one function, (m, O) of outputs."""
+    level: float
+    """Subtracted from values before anything is solved: they may be 1e6 everywhere."""
+    whitening: np.ndarray
+    """W, lower triangular, (n, n)."""
+    whitened: np.ndarray
+    """W [Y - level b, b], (n, O + 1); without a constant (n, O)."""
+    solved: np.ndarray
+    """K^-1 [Y - level b, b], likewise."""
+    precisions: np.ndarray
+    """The diagonal blocks of K^-1, (m, B, B)."""
+
+    @classmethod
+    def of(cls, kernel: Kernel, points: np.ndarray, targets: np.ndarray, noise: Noise) -> Conditioned:
+        """From (m, D) points and what is observed there, O(n^3).
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            K is not positive definite in floating point.
+        """
+        places = kernel.at(points)
+        gram = kernel.covariance(places, places)
+        numbers = len(gram) // len(points)
+        _add_noise(gram, noise(points, targets))
+        whitening = np.ascontiguousarray(triangular_inverse(cholesky(gram)))
+        basis = kernel.constant(points)
+        level = 0.0 if basis is None else float(basis @ targets.reshape(-1)) / float(basis @ basis)
+        whitened = whitening @ _right(targets, basis, level, numbers)
+        return cls(
+            kernel,
+            noise,
+            places,
+            targets,
+            level,
+            whitening,
+            whitened,
+            whitening.T @ whitened,
+            _diagonal_blocks(whitening, numbers),
+        )
+
+    def extended(self, points: np.ndarray, targets: np.ndarray) -> Conditioned:
+        """With (l, D) more points, O(n^2 l B). LinAlgError as `of`."""
+        new, basis = self.kernel.at(points), self.kernel.constant(points)
+        n, numbers = len(self.whitening), self.numbers
+        cross = self.whitened_covariance(new)
+        gram = self.kernel.covariance(new, new) - cross.T @ cross
+        _add_noise(gram, self.noise(points, targets))
+        last = triangular_inverse(cholesky(gram))
+        whitening = np.zeros((n + len(gram), n + len(gram)))
+        whitening[:n, :n] = self.whitening
+        rows = whitening[n:]
+        rows[:, :n] = -(last @ cross.T) @ self.whitening
+        rows[:, n:] = last
+        right = _right(targets, basis, self.level, numbers)
+        whitened = last @ (right - cross.T @ self.whitened)
+        solved, precisions = rows.T @ whitened, _diagonal_blocks(rows, numbers)
+        solved[:n] += self.solved
+        precisions[: len(self.precisions)] += self.precisions
+        return Conditioned(
+            self.kernel,
+            self.noise,
+            self.places.joined(new),
+            np.concatenate([self.targets, targets]),
+            self.level,
+            whitening,
+            np.concatenate([self.whitened, whitened]),
+            solved,
+            precisions,
+        )
+
+    @property
+    def points(self) -> np.ndarray:
+        """(m, D)."""
+        return self.places.points
+
+    @property
+    def numbers(self) -> int:
+        """B."""
+        return int(self.precisions.shape[1])
+
+    @cached_property
+    def basis(self) -> np.ndarray | None:
+        """b, (n,); None where no constant is fitted."""
+        return self.kernel.constant(self.points)
+
+    @cached_property
+    def _constant(self) -> tuple[float, float]:
+        """c - level, and b^T K^-1 b; (0, 0) without a constant."""
+        if self.basis is None:
+            return 0.0, 0.0
+        y, b = self.whitened.T
+        total = float(b @ b)
+        return float(y @ b) / total, total
+
+    @property
+    def constant(self) -> float:
+        """c; 0 where none is fitted."""
+        return self.level + self._constant[0]
+
+    def _less_constant(self, both: np.ndarray) -> np.ndarray:
+        """The first columns less c - level times the last, (n, O)."""
+        return both if self.basis is None else both[:, :1] - self._constant[0] * both[:, 1:]
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """alpha, in the shape of the targets."""
+        return self._less_constant(self.solved).reshape(self.targets.shape)
+
+    @cached_property
+    def residuals_whitened(self) -> np.ndarray:
+        """W (Y - b c), (n, O): independent, of variance s^2."""
+        return self._less_constant(self.whitened)
+
+    @cached_property
+    def scale(self) -> float:
+        """s^2."""
+        white = self.residuals_whitened
+        return float(np.vdot(white, white)) / white.size
+
+    @property
+    def log_evidence(self) -> float:
+        """Of the targets at the profiled scale and constant, up to a constant that depends on n O only."""
+        volume = float(np.log(np.einsum("ii->i", self.whitening)).sum())
+        outputs = self.residuals_whitened.shape[1]
+        return float(outputs * volume - 0.5 * self.targets.size * np.log(self.scale + 1e-300))
+
+    def whitened_covariance(self, places: Places) -> np.ndarray:
+        """W k of further points, (n, l B): inner products of its columns are what is known of them."""
+        return lower_product(self.whitening, self.kernel.covariance(self.places, places))
+
+    def left_out(self) -> np.ndarray:
+        """Residuals r_i at each node of the process given the others, in the shape of the targets."""
+        if self.numbers == 1:
+            variances = self._projected_precisions[:, 0, 0]
+            return np.asarray(self.weights / variances[:, None])
+        return np.asarray(np.linalg.solve(self._projected_precisions, self.weights[:, :, None])[:, :, 0])
+
+    @cached_property
+    def _projected_precisions(self) -> np.ndarray:
+        """The diagonal blocks of P, (m, B, B)."""
+        if self.basis is None:
+            return self.precisions
+        pulled = self.solved[:, 1].reshape(-1, self.numbers)
+        return self.precisions - pulled[:, :, None] * (pulled / self._constant[1])[:, None, :]
+
+    def rules(self, whitened: np.ndarray, level: np.ndarray | float = 0.0) -> np.ndarray:
+        """Weights of the targets in F integrals, (n, F).
+
+        Parameters
+        ----------
+        whitened : W k, of their covariances with the rows, (n, F)
+        level : h, what a constant of 1 adds to them, (F,)
+        """
+        found: np.ndarray = self.whitening.T @ whitened
+        if self.basis is None:
+            return found
+        b, total = self.whitened[:, 1], self._constant[1]
+        found += self.solved[:, 1:] * ((level - b @ whitened) / total)
+        return found
+
+    def projected(self, right: np.ndarray) -> np.ndarray:
+        """P right, for (n, R)."""
+        return self.rules(self.whitening @ right)
+
+    def changes(self, whitened: np.ndarray, level: np.ndarray | float = 0.0) -> np.ndarray:
+        """delta_i of F integrals of one function by each node, (m, F); arguments as of `rules`."""
+        left = self.left_out()
+        rules = self.rules(whitened, level).reshape(*left.shape, -1)
+        return np.asarray(np.einsum("nbf,nb->nf", rules, left))
+
+    def covariance(
+        self, prior: np.ndarray, whitened: np.ndarray, level: np.ndarray | float | None = None
+    ) -> np.ndarray:
+        """Posterior covariance of F integrals of one output, (F, F).
+
+        Parameters
+        ----------
+        prior : their prior covariance over s^2, (F, F)
+        whitened : W k, of their covariances with the rows, (n, F)
+        level : h, what a constant of 1 adds to them; None takes the constant for known
+        """
+        covariance = prior - whitened.T @ whitened
+        if self.basis is not None and level is not None:
+            missed = level - self.whitened[:, 1] @ whitened
+            covariance = covariance + missed[:, None] * (missed / self._constant[1])
+        return np.asarray(self.scale * covariance)
+
+
+def _add_noise(gram: np.ndarray, noise: np.ndarray) -> None:
+    np.einsum("ii->i", gram)[:] += np.repeat(noise, len(gram) // len(noise))
+
+
+def _right(targets: np.ndarray, basis: np.ndarray | None, level: float, numbers: int) -> np.ndarray:
+    """[Y - level b, b], (m B, O + 1), or Y (m B, O)."""
+    if basis is None:
+        return targets.reshape(len(targets) * numbers, -1)
+    return np.column_stack([targets.reshape(-1) - level * basis, basis])
+
+
+def _diagonal_blocks(rows: np.ndarray, numbers: int) -> np.ndarray:
+    """Of R^T R for rows R (r, m B), (m, B, B)."""
+    if numbers == 1:
+        return np.asarray(np.einsum("nm,nm->m", rows, rows)[:, None, None])
+    columns = np.ascontiguousarray(rows.T).reshape(-1, numbers, len(rows))
+    found: np.ndarray = columns @ columns.mT
+    return found

@@ -1,0 +1,78 @@
+"""A Gaussian process on one function, given its values, its gradients, or both.
+
+The kernel is that of `function_kernel`, and what it is conditioned on a `conditioned.Conditioned`. The
+posterior mean is a `KernelSum`, which integrates in closed form against any Gaussian and any mixture of
+them; integrals have a covariance, and a jackknife over the nodes, through their covariances with what is
+observed (`functionals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gp.conditioning.conditioned import Conditioned, Noise
+from gp.conditioning.function_kernel import FunctionKernel
+from gp.expectation import KernelSum, Quadratic
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionProcess:
+    """The process on psi given m points."""
+
+    kernel: FunctionKernel
+    given: Conditioned
+
+    @classmethod
+    def of(
+        cls, kernel: FunctionKernel, points: np.ndarray, targets: np.ndarray, noise: Noise
+    ) -> FunctionProcess:
+        """From (m, D) points and the B numbers that they show, (m, B): O((m B)^3).
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The Gram matrix is not positive definite in floating point.
+        """
+        return cls(kernel, Conditioned.of(kernel, points, targets, noise))
+
+    def extended(self, points: np.ndarray, targets: np.ndarray) -> FunctionProcess:
+        """With (l, D) more points, O((m B)^2 l B)."""
+        return FunctionProcess(self.kernel, self.given.extended(points, targets))
+
+    @cached_property
+    def posterior_mean(self) -> KernelSum:
+        """Of psi; up to a constant where only derivatives are observed."""
+        return self.function(self.given.weights, self.given.constant)
+
+    def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
+        """The function that weights (m, B) of the observations make."""
+        kernel, u, shown = self.kernel, self.given.points, self.kernel.shown
+        alpha = weights[:, 0] if shown.values else None
+        b = weights[:, int(shown.values) :] if shown.gradients else None
+        linear, curvature = np.zeros(u.shape[1]), np.zeros((u.shape[1], u.shape[1]))
+        if alpha is not None:
+            linear, curvature = linear + alpha @ u, curvature + (u.T * alpha) @ u
+        if b is not None:
+            linear, curvature = linear + b.sum(0), curvature + u.T @ b + b.T @ u
+        trend = Quadratic(constant, kernel.linear * linear, kernel.quadratic * curvature)
+        return KernelSum(u, kernel.lengthscale, kernel.height, trend, values=alpha, slopes=b)
+
+    def without_each_node(self) -> Iterator[KernelSum]:
+        """The posterior mean without each node in turn, hyperparameters kept; up to a constant."""
+        given = self.given
+        residuals, shape = given.left_out(), given.targets.shape
+        rows = given.projected(_block_diagonal(residuals))
+        for i in range(len(residuals)):
+            yield self.function(given.weights - rows[:, i].reshape(shape))
+
+
+def _block_diagonal(rows: np.ndarray) -> np.ndarray:
+    """(m, B) as (m B, m), each row in a column of its own."""
+    m, numbers = rows.shape
+    found = np.zeros((m, numbers, m))
+    found[np.arange(m), :, np.arange(m)] = rows
+    return found.reshape(m * numbers, m)
