@@ -49,6 +49,9 @@ def sequential_batch(
 
     Parameters
     ----------
+    acquisition : the function that each point maximises, once those before it have been seen.
+    q : how many points.
+    seed : of the searches.
     search : how each is searched.
     starts : (m, D), points to score beside the candidates.
     """

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import qmc
 
 from gp.arrays import Array, as_like
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 
 
 def carried_sobol(measure: Measure, n: int, seed: int | np.random.Generator) -> Array:
     """Return the first n of a scrambled Sobol set, carried through the measure, (n, D)."""
     require_count("n", n)
-    sampler = qmc.Sobol(measure.dimension, scramble=True, rng=np.random.default_rng(seed))
-    cube = sampler.random_base2(int(np.ceil(np.log2(n))))[:n]
+    cube = scrambled_sobol(measure.dimension, n, seed)
     return measure.from_unit_cube(as_like(cube, measure.mean))
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 
 from acquisition.carried import carried_sobol, require_count
 from acquisition.joint import refine_jointly
@@ -27,6 +26,7 @@ from acquisition.pool import Pool
 from acquisition.search import Seed
 from gp.arrays import Array, as_like
 from gp.kernels import Kernel
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 from gp.process import GaussianProcess
 
@@ -66,7 +66,7 @@ def normal_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarra
 
 def normal_sobol(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
     """Return the first n of the next power of two scrambled Sobol points, as normal quantiles, (n, D)."""
-    cube = qmc.Sobol(dimension, scramble=True, rng=rng).random_base2(max(0, (n - 1).bit_length()))[:n]
+    cube = scrambled_sobol(dimension, n, rng)
     # a scrambled point may round to 0 or 1, whose quantile is infinite
     return np.asarray(ndtri(np.clip(cube, 1e-16, 1.0 - 1e-16)))
 

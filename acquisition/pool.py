@@ -29,7 +29,7 @@ from gp.measures import Empirical
 
 @dataclass(frozen=True, eq=False)
 class PoolMoments:
-    """The moments of f at N points; see :class:`criterion.Moments`."""
+    """The moments of f at N points; see :class:`acquisition.pointwise.criterion.Moments`."""
 
     mean: Array
     variance: Array
@@ -170,7 +170,7 @@ class Pool:
         return Chosen(np.array(indices), np.array(values), pool)
 
     def without(self, indices: Sequence[int]) -> Pool:
-        """Return the pool with points that may not be chosen (they were evaluated before, say)."""
+        """Return the pool whose points at ``indices`` may not be chosen (they were evaluated before, say)."""
         is_open = self.open.copy()
         is_open[list(indices)] = False
         return replace(self, open=is_open)

@@ -17,15 +17,14 @@ two orders of magnitude in accuracy.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from scipy.stats import qmc
 
 from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import Acquisition
 from gp.arrays import Array, as_like, to_numpy
+from gp.low_discrepancy import sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
 
 Seed: TypeAlias = int | np.random.Generator
@@ -124,6 +123,7 @@ class ContinuousSearch:
     tolerance : an ascent ends when it promises less gain in score than this: a relative gain, as
         scores are logarithms, or for a score that is none, a share of its range over the candidates.
     radius : how many standard deviations of the measure are searched.
+    first_step : length of an ascent's first step, in the standard deviations of the measure.
     """
 
     candidates: int = 192
@@ -184,7 +184,7 @@ class ContinuousSearch:
         measure, nodes = acquisition.measure, to_numpy(acquisition.posterior.x)
         local = round(self.near_nodes * self.candidates) if len(nodes) else 0
         spread = max(self.candidates - local, 1)
-        cube = (_low_discrepancy(spread, measure.dimension) + rng.random(measure.dimension)) % 1.0
+        cube = (sobol(measure.dimension, spread) + rng.random(measure.dimension)) % 1.0
         carried = to_numpy(measure.from_unit_cube(as_like(cube, measure.mean)))
         parts = [domain.coordinates(carried)]
         if local:
@@ -198,15 +198,6 @@ class ContinuousSearch:
 
 THOROUGH = ContinuousSearch(candidates=1024, ascents=8, max_evaluations=100, tolerance=1e-9)
 """Finds the maximum itself, at some twenty times the cost of the default."""
-
-
-@lru_cache(maxsize=64)
-def _low_discrepancy(n: int, dimension: int) -> np.ndarray:
-    """n points of one Sobol set in the unit cube, (n, D); searches shift it at random."""
-    exponent = int(np.ceil(np.log2(n)))
-    points = qmc.Sobol(dimension, scramble=False).random_base2(exponent)[:n]
-    points.flags.writeable = False
-    return points
 
 
 def _unit(acquisition: Acquisition, scores: np.ndarray) -> float:

@@ -15,9 +15,9 @@ from bqvi.quadrature.bayesian import Problem, begun, data_of, standardised, step
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrand import Integrand as Called
 from bqvi.quadrature.nodes import pool
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
+from gp.low_discrepancy import scrambled_sobol
 
 SEEDS = int(os.environ.get("BQVI_BENCHMARK_SEEDS", "2"))
 """Runs of each integrand and size; all take two minutes a seed on a quiet machine."""
@@ -38,7 +38,7 @@ def run() -> Iterator[Line]:
 def sobol_errors(integrand: Integrand, n: int) -> Any:
     """Absolute errors of 40 randomisations of n Sobol points, (40,)."""
     measure = integrand.measure
-    points = (measure.from_unit_cube(sobol(measure.dimension, n, 1000 + s)) for s in range(40))
+    points = (measure.from_unit_cube(scrambled_sobol(measure.dimension, n, 1000 + s)) for s in range(40))
     return np.array([abs(float(np.mean(integrand.function(x))) - integrand.truth) for x in points])
 
 

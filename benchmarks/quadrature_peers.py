@@ -16,8 +16,8 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line, paired
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from experiments.problems.integrands import Integrand, integrands, standard
+from gp.low_discrepancy import scrambled_sobol
 
 BUDGET, INITIAL = 80, 14
 NAMES = ("probit 5", "logistic ELBO 5", "bump, far 5")
@@ -85,7 +85,7 @@ def _model(f: Whitened) -> Any:
     from emukit.model_wrappers.gpy_quadrature_wrappers import create_emukit_model_from_gpy_model
     from emukit.quadrature.measures import GaussianMeasure
 
-    u = standard(f.dimension).from_unit_cube(sobol(f.dimension, INITIAL, 0))
+    u = standard(f.dimension).from_unit_cube(scrambled_sobol(f.dimension, INITIAL, 0))
     y = f(u)[:, None]
     gpy = GPy.models.GPRegression(u, y, GPy.kern.RBF(f.dimension, variance=float(np.var(y)), lengthscale=1.5))
     measure = GaussianMeasure(mean=np.zeros(f.dimension), variance=1.0)

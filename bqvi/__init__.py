@@ -1,5 +1,6 @@
 """Bayesian quadrature and Gaussian processes for estimating ELBOs and their gradients."""
 
+import bqvi._siblings  # before whatever may stand in the place of a sibling  # noqa: F401
 from bqvi import families, gradients, inference, models, quadrature
 from bqvi.inference import (
     Adam,

@@ -7,7 +7,7 @@
 
 An experiment is a grid, cases x seeds. `harness.runner` computes its cells, each into a file of its own
 (`harness.store`), in any order, in any number of sittings; `harness.results` reads the cells back into
-one table; `harness.report` hands that table to the experiment's `draw` and `tables` and makes a page of
+one table; `harness.report` hands that table to the experiment's ``draw`` and ``tables`` and makes a page of
 what they return. An experiment (`harness.experiment.Experiment`) is therefore a few functions and some
 words. A new one is a new file such as this, and a line in `catalogue`:
 

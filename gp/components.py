@@ -37,11 +37,11 @@ class Component:
     kernel: Kernel
 
     def mean(self, x: Array | Functional) -> Array:
-        """Return the term's mean at points (m, D), or of other functionals: (m,)."""
+        """Return the term's mean at points x (m, D), or of other functionals: (m,)."""
         return self._cross(as_functional(x)) @ self.posterior.weights
 
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
-        """Return the term's mean and variance (never negative), (m,) and (m,)."""
+        """Return the term's mean and variance (never negative) at points x (m, D), (m,) and (m,)."""
         at = as_functional(x)
         cross = self._cross(at)
         half = self.posterior.factor.solve(cross.T)

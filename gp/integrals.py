@@ -68,7 +68,7 @@ class Integrals:
         return xp.stack(values)
 
     def variance(self, kernel: Kernel) -> Array:
-        """Return the prior variances C(pi_i, pi_i), (m,)."""
+        """Return the prior variances C(pi_i, pi_i) under the kernel, (m,)."""
         xp = namespace(self.x)
         return xp.stack([embed(kernel, m).double() for m in self.measures])
 

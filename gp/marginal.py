@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import chi2, qmc
+from scipy.special import gammaincinv, ndtri
 
 from gp.arrays import Array, namespace
 from gp.hyperparameters import Hyperparameters, posterior_at
+from gp.low_discrepancy import scrambled_sobol
 from gp.observations import Functional
 from gp.posterior import Posterior
 from gp.search import log_evidence
@@ -51,15 +51,15 @@ class MarginalPosterior:
         return float(1 / np.sum(self.weights**2))
 
     def mean(self, x: Array | Functional) -> Array:
-        """Return the mean of f at points (m, D), or of other functionals: (m,)."""
+        """Return the mean of f at points x (m, D), or of other functionals: (m,)."""
         return self._average([posterior.mean(x) for posterior in self.posteriors])
 
     def variance(self, x: Array | Functional) -> Array:
-        """Return the variance of f (without noise), (m,)."""
+        """Return the variance of f (without noise) at points x (m, D), (m,)."""
         return self.mean_and_variance(x)[1]
 
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
-        """Return both, (m,) and (m,)."""
+        """Return both at points x (m, D), (m,) and (m,)."""
         moments = [posterior.mean_and_variance(x) for posterior in self.posteriors]
         mean = self._average([mean for mean, _ in moments])
         return mean, self._average([v + (m - mean) ** 2 for m, v in moments])
@@ -75,7 +75,7 @@ class MarginalPosterior:
         return self._average(parts)
 
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
-        """Return n joint draws of f at points x (m, D), by weight from the set: (n, m)."""
+        """Return n joint draws of f at points x (m, D), by weight from the set: (n, m); by the seed."""
         rng = np.random.default_rng(seed)
         counts = rng.multinomial(n, self.weights)
         draws = [
@@ -132,16 +132,21 @@ def marginalise(
 def _proposals(fit: Hyperparameters, n_points: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
     """Return thetas (J, P), their log density up to a constant (J,), and factors of the scale."""
     size = len(fit.theta)
-    uniform = qmc.Sobol(size + 2, seed=rng).random(n_points)
+    uniform = scrambled_sobol(size + 2, n_points, rng)
     uniform = np.clip(uniform, 1e-12, 1 - 1e-12)
     normal = ndtri(uniform[:, :size])
-    stretch = np.sqrt(_DEGREES / chi2.ppf(uniform[:, size], _DEGREES))
+    stretch = np.sqrt(_DEGREES / _chi_squared(uniform[:, size], _DEGREES))
     offset = normal * stretch[:, None]
     root = np.linalg.cholesky(np.linalg.inv(fit.precision)) if size else np.zeros((0, 0))
     log_density = -0.5 * (_DEGREES + size) * np.log1p(np.sum(offset**2, axis=1) / _DEGREES)
     n = len(fit.problem.y)
-    scales = n / chi2.ppf(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
+    scales = n / _chi_squared(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
     return fit.theta + offset @ root.T, log_density, scales
+
+
+def _chi_squared(share: Any, degrees: float) -> Any:
+    """Return the quantiles of a chi-squared distribution."""
+    return 2 * gammaincinv(degrees / 2, share)
 
 
 def _log_target(fit: Hyperparameters, theta: Any) -> float:

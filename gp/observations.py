@@ -54,7 +54,7 @@ class Functional(Protocol):
         ...
 
     def variance(self, kernel: Kernel) -> Array:
-        """Return their prior variances, (n,)."""
+        """Return their prior variances under the kernel, (n,)."""
         ...
 
 

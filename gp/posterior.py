@@ -121,16 +121,16 @@ class Posterior:
         return -0.5 * (squares + self.factor.log_determinant + n * log(2 * pi))
 
     def mean(self, x: Array | Functional) -> Array:
-        """Return the posterior mean at points (m, D), or of other functionals: (m,)."""
+        """Return the posterior mean at points x (m, D), or of other functionals: (m,)."""
         at = self._predicted(x)
         return at.apply(self.mean_function) + self._cross(at) @ self.weights
 
     def variance(self, x: Array | Functional) -> Array:
-        """Return the posterior variance of f (without noise), (m,), never negative."""
+        """Return the posterior variance of f (without noise) at points x (m, D): (m,), never negative."""
         return self.mean_and_variance(x)[1]
 
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
-        """Return both, (m,) and (m,), for little more than the variance alone."""
+        """Return both at points x (m, D), (m,) and (m,), for little more than the variance alone."""
         at = self._predicted(x)
         cross = self._cross(at)
         mean = at.apply(self.mean_function) + cross @ self.weights
@@ -200,13 +200,13 @@ class Posterior:
         return joint_integral(self, measure)
 
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
-        """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""
+        """Return n joint draws of f (without noise) at points x (m, D), by the seed: (n, m)."""
         at = self._predicted(x)
         scale = at.variance(self.kernel)
         return sample_gaussian(self.mean(at), self.covariance(at), n, seed, scale)
 
     def sample_path(self, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
-        """Return one function drawn from the posterior, to be evaluated anywhere later.
+        """Return one function drawn from the posterior by its seed, to be evaluated anywhere later.
 
         Pathwise conditioning (Wilson et al. 2020, "Efficiently sampling functions from Gaussian
         process posteriors", Eq. 12): a prior path of random features, plus the update

@@ -73,16 +73,16 @@ class GaussianProcess:
         return covariance(self.kernel, at, at if x2 is None else as_functional(x2))
 
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
-        """Return n joint draws of f (without noise) at points x (m, D): shape (n, m)."""
+        """Return n joint draws of f (without noise) at points x (m, D), by the seed: (n, m)."""
         at = as_functional(x)
         scale = at.variance(self.kernel)
         return sample_gaussian(at.apply(self.mean), self.covariance(at), n, seed, scale)
 
     def sample_path(self, like: Array, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
-        """Return one function drawn from the prior, to be evaluated anywhere later.
+        """Return one function drawn from the prior by its seed, to be evaluated anywhere later.
 
         ``like`` holds points (any number, also 0) of the kind and dimension the path will be
-        evaluated at. See :meth:`gp.Posterior.sample_path`.
+        evaluated at. For ``n_features`` see :meth:`gp.Posterior.sample_path`.
         """
         points = as_functional(like).x
         return draw_path(self.kernel, self.mean, points, n_features, np.random.default_rng(seed))

@@ -19,10 +19,10 @@ from math import gamma, log, pi
 from typing import Any
 
 import numpy as np
-from scipy.stats import qmc
 
 from gp.embeddings import KernelEmbedding, embed
 from gp.kernels import Kernel
+from gp.low_discrepancy import sobol
 from gp.measures import Measure
 
 SIGMAS = 6.0
@@ -36,7 +36,7 @@ def check_measure(measure: Measure, *, has_density: bool = True, seed: int = 0) 
     Parameters
     ----------
     measure : the measure, with NumPy parameters; up to D = 6 or so.
-    has_density : whether :meth:`log_density` is checked; else it has to raise TypeError.
+    has_density : whether ``measure.log_density`` is checked; else it has to raise TypeError.
     seed : of the points it is tried with.
     """
     _require(isinstance(measure, Measure), "it has to have all methods of gp.measures.Measure")
@@ -225,7 +225,7 @@ def _carried(measure: Measure, seed: int) -> Any:
     Shifts modulo one rather than digital scramblings: the errors of the latter are zero for most
     scramblings of a polynomial and large for a few, which their spread does not show.
     """
-    points = qmc.Sobol(measure.dimension, scramble=False).random(_POINTS)
+    points = sobol(measure.dimension, _POINTS)
     rng = np.random.default_rng(seed)
     for _ in range(REPLICATIONS):
         yield measure.from_unit_cube((points + rng.random(measure.dimension)) % 1)

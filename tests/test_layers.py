@@ -1,4 +1,9 @@
-"""Imports point downwards only: experiments > bqvi > acquisition > gp."""
+"""Imports point downwards only, between packages and between their rooms; linear algebra stands in gp.
+
+experiments > bqvi > acquisition > gp
+bqvi           engines and doors > surrogate > calls, runs
+experiments    themes > harness, problems
+"""
 
 import ast
 from pathlib import Path
@@ -35,3 +40,153 @@ def test_imports_point_down(path):
 def test_the_check_sees_an_upward_import():
     assert "experiments" in imported_packages("def f():\n    from experiments.harness.cli import main\n")
     assert "bqvi" in forbidden(ROOT / "gp" / "kernels.py")
+
+
+ENGINES = ("quadrature", "gradients", "variational_bmc", "inference")
+ROOMS = {
+    "bqvi/calls": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate")),
+    "bqvi/runs": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate")),
+    "bqvi/surrogate": tuple(f"bqvi.{name}" for name in ENGINES),
+    "experiments/problems": ("experiments",),
+    "experiments/harness": tuple(
+        f"experiments.{name}"
+        for name in ("thesis", "models", "minibatch", "gradients", "quadrature", "vbmc", "gp", "problems")
+    ),
+}
+"""What a room does not import, beside itself."""
+
+
+def imported_modules(source: str) -> set[str]:
+    """Every module that is imported outside of type checking, and the names taken from it as if modules."""
+    found: set[str] = set()
+    tree = ast.parse(source)
+    unchecked = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in unchecked:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_do_not_import_what_stands_on_them(room):
+    own = room.replace("/", ".")
+    for path in sorted((ROOT / room).rglob("*.py")):
+        modules = [name for name in imported_modules(path.read_text()) if not is_in(name, own)]
+        wrong = sorted(name for name in modules if any(is_in(name, other) for other in ROOMS[room]))
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+@pytest.mark.parametrize("package", ["gp", "acquisition", "bqvi", "experiments"])
+def test_nothing_imports_benchmarks_or_tests(package):
+    for path in (ROOT / package).rglob("*.py"):
+        wrong = imported_packages(path.read_text()) & {"benchmarks", "tests"}
+        assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
+
+
+DECOMPOSITIONS = frozenset(
+    (
+        "cho_factor",
+        "cho_solve",
+        "cholesky",
+        "cond",
+        "det",
+        "eig",
+        "eigh",
+        "eigvals",
+        "eigvalsh",
+        "inv",
+        "lapack",
+        "blas",
+        "ldl",
+        "lstsq",
+        "lu",
+        "pinv",
+        "qr",
+        "slogdet",
+        "solve",
+        "solve_triangular",
+        "sqrtm",
+        "svd",
+    )
+)
+"""Of numpy.linalg and scipy.linalg: what belongs to a covariance matrix is in gp."""
+OWN_LINEAR_ALGEBRA = frozenset(
+    (
+        "bqvi/gradients/derivative_process.py",
+        "bqvi/gradients/directions.py",
+        "bqvi/gradients/evidence.py",
+        "bqvi/gradients/jackknife.py",
+        "bqvi/gradients/joint_process.py",
+        "bqvi/gradients/mixture_expectation.py",
+        "bqvi/gradients/mixture_functionals.py",
+        "bqvi/gradients/mixture_gradient.py",
+        "bqvi/gradients/mixture_learning.py",
+        "bqvi/gradients/moment_covariance.py",
+        "bqvi/gradients/straight_fit.py",
+        "bqvi/gradients/value_process.py",
+        "bqvi/gradients/whitened.py",
+        "bqvi/quadrature/bayesian_run.py",
+        "bqvi/quadrature/ensemble.py",
+        "bqvi/quadrature/growing.py",
+        "bqvi/quadrature/laplace.py",
+        "bqvi/quadrature/products.py",
+        "bqvi/variational_bmc/affine.py",
+        "bqvi/variational_bmc/annealing.py",
+        "bqvi/variational_bmc/correction.py",
+        "bqvi/variational_bmc/distances.py",
+        "bqvi/variational_bmc/export.py",
+        "bqvi/variational_bmc/frame.py",
+        "bqvi/variational_bmc/hyperuncertainty.py",
+        "bqvi/variational_bmc/laplace.py",
+        "bqvi/variational_bmc/learning.py",
+        "bqvi/variational_bmc/loop.py",
+        "bqvi/variational_bmc/posterior.py",
+        "bqvi/variational_bmc/surrogate.py",
+    )
+)
+"""Modules of engines that do linear algebra past gp: this list may only shrink."""
+
+
+def decompositions(source: str) -> set[str]:
+    """Functions of numpy.linalg and scipy.linalg in `DECOMPOSITIONS` that a module uses."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in DECOMPOSITIONS:
+            owner = ast.unparse(node.value)
+            if owner in ("np.linalg", "numpy.linalg", "scipy.linalg", "linalg", "torch.linalg"):
+                found.add(f"{owner}.{node.attr}")
+        elif isinstance(node, ast.ImportFrom) and node.module in ("scipy.linalg", "numpy.linalg"):
+            found |= {alias.name for alias in node.names if alias.name in DECOMPOSITIONS}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scipy.linalg."):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("engine", ["quadrature", "gradients", "variational_bmc"])
+def test_engines_leave_linear_algebra_to_gp(engine):
+    for path in sorted((ROOT / "bqvi" / engine).rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        used = decompositions(path.read_text())
+        assert not used or name in OWN_LINEAR_ALGEBRA, (
+            f"{name} uses {sorted(used)}: take it from gp (gp.linalg, gp.triangular), or move it there"
+        )
+
+
+def test_the_check_sees_linear_algebra():
+    assert decompositions("import numpy as np\nx = np.linalg.solve(a, b)") == {"np.linalg.solve"}
+    assert decompositions("from scipy.linalg import solve_triangular") == {"solve_triangular"}
+    assert decompositions("from scipy.linalg.lapack import dpotrf") == {"scipy.linalg.lapack.dpotrf"}
+    assert not decompositions("import numpy as np\nx = np.linalg.norm(a)")

@@ -100,7 +100,7 @@ class Features:
 
     @classmethod
     def linear(cls, x: np.ndarray) -> Features:
-        """The rows themselves as features, no residual: the kernel <x_i, x_j>."""
+        """The rows of ``x``, (N, D), themselves as features, no residual: the kernel <x_i, x_j>."""
         x = checked_rows(x)
         return cls(x, np.zeros(len(x)))
 
@@ -131,7 +131,7 @@ class Features:
         return np.asarray(gram)
 
     def kernel_mean(self, indices: np.ndarray) -> np.ndarray:
-        """z_i = N^-1 sum_n k(x_i, x_n), (S,)."""
+        """z_i = N^-1 sum_n k(x_i, x_n) for the rows i in ``indices``, (S,)."""
         return np.asarray(self.phi[indices] @ self.mean + self.residual[indices] / len(self))
 
     def squared_mmd(self, indices: np.ndarray, weights: np.ndarray) -> float:
@@ -282,7 +282,7 @@ def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def standardised(x: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and variance 1; constant columns become 0."""
+    """The columns of ``x``, (N, D), with mean 0 and variance 1; constant columns become 0."""
     x = checked_rows(x)
     scale = x.std(axis=0)
     return np.asarray((x - x.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0))

@@ -53,13 +53,16 @@ class Strategy(Protocol):
         """S, data in a mini-batch."""
 
     def start(self, n: int, rng: np.random.Generator) -> Any:
-        """State before the first draw from ``n`` data; ValueError if S > n."""
+        """State before the first draw from ``n`` data; ValueError if S > n.
+
+        Random numbers come from ``rng``, here and in every draw.
+        """
 
     def draw(self, state: Any, rng: np.random.Generator) -> tuple[Selection, Any]:
-        """The next mini-batch, and the state after it."""
+        """The next mini-batch by the ``state`` of now, with numbers from ``rng``; and the state after it."""
 
     def observe(self, state: Any, selection: Selection, gradients: np.ndarray) -> Any:
-        """The state after having seen the per-datum gradients (S, P) of ``selection``."""
+        """The ``state`` after having seen the per-datum gradients (S, P) of ``selection``."""
 
 
 @runtime_checkable
@@ -67,7 +70,10 @@ class Learning(Strategy, Protocol):
     """A strategy that needs per-datum gradients."""
 
     def estimate(self, state: Any, selection: Selection, gradients: np.ndarray) -> np.ndarray:
-        """An estimate (P,) of the sum over all data from the gradients (S, P) of ``selection``."""
+        """An estimate (P,) of the sum over all data from the gradients (S, P) of ``selection``.
+
+        The ``state`` is the one after the draw, before :meth:`observe`.
+        """
 
 
 class Unlearning:

@@ -11,6 +11,7 @@ from acquisition.pointwise.targets import posterior_targets
 from gp.arrays import Array, namespace
 from gp.checks import as_points
 from gp.embeddings.registry import in_kind_of
+from gp.extras import needing
 from gp.integrals import Integrals
 from gp.measures import Measure
 from gp.posterior import Posterior
@@ -25,6 +26,11 @@ class Acquisition:
 
     Points are of the posterior's kind, NumPy or torch, and so is what is returned; torch gradients
     flow through :meth:`score` and :meth:`value`.
+
+    Attributes
+    ----------
+    criterion : the formula in the moments of f at a point.
+    predictor : gives these moments, from a posterior and a measure.
     """
 
     criterion: Criterion
@@ -46,7 +52,7 @@ class Acquisition:
         return namespace(score).exp(score) if self.criterion.logarithmic else score
 
     def score(self, x: Array) -> Array:
-        """Return the criterion or its logarithm (whichever is searched), (m,)."""
+        """Return the criterion or its logarithm (whichever is searched) at points x (m, D), (m,)."""
         return self.criterion.score(self.predictor.moments(x))
 
     def score_and_gradient(self, x: Array) -> tuple[Array, Array]:
@@ -82,7 +88,8 @@ class Acquisition:
 
     def botorch(self) -> AcquisitionFunction:
         """Return it as a BoTorch acquisition function, for ``botorch.optim.optimize_acqf``."""
-        from acquisition.pointwise.botorch import as_botorch
+        with needing("botorch"):
+            from acquisition.pointwise.botorch import as_botorch
 
         return as_botorch(self)
 

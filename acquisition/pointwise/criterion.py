@@ -82,11 +82,11 @@ class Criterion(Protocol):
         ...
 
     def score(self, at: Moments) -> Array:
-        """Return the criterion or its logarithm, (m,)."""
+        """Return the criterion or its logarithm, (m,), from the moments ``at`` m points."""
         ...
 
     def partials(self, at: Moments) -> Partials:
-        """Return the derivatives of the score in the moments."""
+        """Return the derivatives of the score in the moments, for those ``at`` m points."""
         ...
 
 

@@ -51,7 +51,7 @@ class Categorical:
 
     @classmethod
     def from_expected_statistics(cls, expected: Values) -> Self:
-        """From mu = (probabilities,), all positive."""
+        """From the expected statistics mu = (probabilities,), all positive."""
         return cls(namespace(expected[0]).log(expected[0]))
 
     @property

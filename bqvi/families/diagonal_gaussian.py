@@ -55,7 +55,7 @@ class DiagonalGaussian:
 
     @classmethod
     def from_expected_statistics(cls, expected: Values) -> Self:
-        """From mu = (E[x], E[x^2])."""
+        """From the expected statistics mu = (E[x], E[x^2])."""
         return cls(expected[0], expected[1] - expected[0] * expected[0])
 
     @cached_property

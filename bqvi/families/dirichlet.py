@@ -56,7 +56,7 @@ class Dirichlet:
 
     @classmethod
     def from_expected_statistics(cls, expected: Values) -> Self:
-        """From mu = (E[ln pi],), by Newton's method (Minka 2000); NumPy arrays.
+        """From the expected statistics mu = (E[ln pi],), by Newton's method (Minka 2000); NumPy arrays.
 
         Raises
         ------

@@ -73,22 +73,22 @@ class ExponentialFamily(Protocol):
         """t(theta) of draws (L, ...)."""
 
     def log_base_measure(self, theta: Any) -> Array:
-        """ln h of draws (L, ...)."""
+        """ln h of draws theta (L, ...)."""
 
     def log_prob(self, theta: Any) -> Array:
-        """Log density of draws (L, ...)."""
+        """Log density of draws theta (L, ...)."""
 
     def sample(self, n: int, seed: Seed) -> Any:
-        """``n`` draws, on a new first axis."""
+        """``n`` draws, on a new first axis; a seed is an integer or a generator."""
 
     def rsample(self, n: int, seed: Seed) -> Any:
-        """``n`` draws that carry gradients to torch parameters (reparameterised)."""
+        """``n`` draws by a seed that carry gradients to torch parameters (reparameterised)."""
 
     def fisher_product(self, tangent: Values) -> Values:
-        """F(eta) d eta = d mu."""
+        """F(eta) d eta = d mu, for a tangent d eta."""
 
     def fisher_solve(self, cotangent: Values) -> Values:
-        """F(eta)^-1 d mu = d eta."""
+        """F(eta)^-1 d mu = d eta, for a cotangent d mu."""
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
         """dL/du from the natural gradient dL/dmu."""
@@ -97,4 +97,4 @@ class ExponentialFamily(Protocol):
         """The natural gradient dL/dmu from dL/du."""
 
     def retract(self, tangent: Values) -> Self:
-        """The distribution at eta + d eta to first order, inside the domain for every d eta."""
+        """The distribution at eta + d eta to first order, inside the domain for every tangent d eta."""

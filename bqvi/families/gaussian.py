@@ -81,7 +81,7 @@ class Gaussian:
 
     @classmethod
     def from_scale(cls, mean: Array, scale_tril: Array) -> Self:
-        """From the mean (..., D) and the Cholesky factor (..., D, D) of the covariance."""
+        """From the mean (..., D) and the Cholesky factor of the covariance, ``scale_tril`` (..., D, D)."""
         return cls._of(mean=mean, scale_tril=scale_tril)
 
     @classmethod
@@ -94,7 +94,7 @@ class Gaussian:
 
     @classmethod
     def from_expected_statistics(cls, expected: Values) -> Self:
-        """From mu = (E[x], E[x x^T])."""
+        """From the expected statistics mu = (E[x], E[x x^T])."""
         mean, second = expected
         return cls(mean, second - outer(mean, mean))
 

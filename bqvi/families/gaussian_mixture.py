@@ -70,7 +70,7 @@ class GaussianMixture:
 
     @classmethod
     def of(cls, logits: Array, components: Gaussian | DiagonalGaussian) -> Self:
-        """From logits (K,) and a batch of K Gaussians; not checked."""
+        """From logits (K,) and a batch of K Gaussians, the components; not checked."""
         self = object.__new__(cls)
         self.logits, self.components = logits, components
         return self
@@ -159,7 +159,7 @@ class GaussianMixture:
         )
 
     def strata(self, noise: np.ndarray) -> Array:
-        """Standard normal points (L, K, D) carried each into its component; differentiable in torch.
+        """Standard normal points ``noise`` (L, K, D), each in its component's units; differentiable in torch.
 
         sum_k w_k of what is taken of [:, k] estimates E_q, for the weights too.
         """
@@ -172,7 +172,7 @@ class GaussianMixture:
         return own.mean[index] + matvec(own.scale_tril[index], noise)
 
     def estimated_entropy(self, n: int, seed: Seed) -> tuple[float, float]:
-        """-E[ln q] in nats and its standard error, from ``n`` >= 2 draws in every component."""
+        """-E[ln q] in nats and its standard error, from ``n`` >= 2 draws in every component, by the seed."""
         require_integer("n", n, 2)
         noise = generator(seed).standard_normal((n, *self.means.shape))
         terms = to_numpy(-(self.log_prob(self.strata(noise)) @ self.weights))

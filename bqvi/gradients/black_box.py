@@ -3,7 +3,7 @@
 The integrand is f(theta) = ln p(X, theta), less ln h(X), weighted to stand for all the data. Two kinds
 of model give it:
 
-- a `LogJointModel` by its two parts; a `MovingLogJoint` by those of its log joint at q;
+- a `LogJointModel` by its two parts; a `bqvi.models.log_joint.MovingLogJoint` by those of its log joint at q;
 - a conjugate model with its E step inside (thesis Section 5.3): q(z) is optimal under q(theta), so
   f(theta) = E_q(z)[ln p(X, z, theta) - ln q(z)] = ln p(theta) + <S, t(theta)> + H[q(z)]
            = <eta*, t(theta)> + ln h(theta) - A(eta_0) + H[q(z)].

@@ -140,7 +140,10 @@ class Pathwise:
         return terms.reshape(self.randomisations, -1).mean(1) if self._designed else terms
 
     def drawn_noise(self, design: Design, dimension: int, rng: np.random.Generator) -> np.ndarray:
-        """(L, D); with errors R designs one after the other."""
+        """Standard normal points of a dimension D by numbers of ``rng``, (L, D).
+
+        They are those of the design; for error bars, of R designs one after the other.
+        """
         if not (self.errors and self._designed):
             return design.nodes(self.samples, dimension, rng)
         each = self.samples // self.randomisations

@@ -39,7 +39,7 @@ class Geometry(Protocol):
         """Before any work: ValueError or TypeError if ``q`` cannot be moved so."""
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
-        """The direction of ascent at q."""
+        """The direction of ascent at q, given the gradient there."""
 
     def move(self, q: Any, increment: Values) -> Any:
         """q after an increment along a direction."""

@@ -29,7 +29,7 @@ class Schedule(Protocol):
         """State before the first step, for parameters shaped as ``like``."""
 
     def increment(self, direction: Values, state: Any, t: int) -> tuple[Values, Any]:
-        """What to add at iteration t = 0, 1, ..., and the state after it."""
+        """What to add at iteration t = 0, 1, ... along ``direction``, and the state after it."""
 
 
 class StepSizes:
@@ -162,6 +162,7 @@ class Adam:
     ----------
     rate : > 0, about the largest change of a coordinate in one step
     first, second : decay of the two moments, in [0, 1)
+    epsilon : > 0, added to the root of the second moment
     decay : rate_t = rate / (1 + decay t); 0 keeps the rate
     """
 

@@ -107,16 +107,16 @@ class ConjugateModel(Protocol):
         """``data`` in the form the model works with; ValueError names what is wrong with it."""
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
-        """A starting q(theta): ``how`` is 'k-means++' or 'random'."""
+        """A starting q(theta) for ``data`` by numbers of ``rng``; ``how`` is 'k-means++' or 'random'."""
 
     def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
         """Optimal q(z) of ``rows`` under q(theta), and what follows from it; ``weights`` (S,)."""
 
     def log_base_measure(self, data: Data) -> float:
-        """sum_n ln h(x_n)."""
+        """sum_n ln h(x_n) over ``data``."""
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
-        """ln p(X | theta) at a point theta, local variables summed out."""
+        """ln p(X | theta) of ``data`` X at a point theta, local variables summed out."""
 
 
 def settled(model: Any, data: Data) -> Any:
@@ -135,7 +135,7 @@ def update_target(model: LocalModel | PerDatumModel, local: LocalStep) -> Values
 
 
 def elbo(model: ConjugateModel, q: Any, data: Data) -> float:
-    """The exact ELBO of q with all its constants, nats (thesis Eq. 3.27)."""
+    """The exact ELBO of q for a model of data, with all its constants, nats (thesis Eq. 3.27)."""
     local = model.local_step(q, data)
     return local.bound + model.log_base_measure(data) - float(q.kl(model.prior))
 
@@ -145,6 +145,9 @@ def log_likelihood_error(model: ConjugateModel, data: Data, q: Any, truth: Mappi
 
     Parameters
     ----------
+    model : states the likelihood
+    data : X, as the model takes them
+    q : q(theta)
     truth : the generating parameters, as ``model.log_likelihood`` takes them
     """
     return model.log_likelihood(data, truth) - model.log_likelihood(data, q.mean)

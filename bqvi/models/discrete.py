@@ -123,7 +123,7 @@ class Relaxed:
         return self.mixture.log_base_measure(to_numpy(data))
 
     def elbo(self, q: Product, data: Data) -> float:
-        """The exact ELBO of q(theta) q(z), not relaxed, nats."""
+        """The exact ELBO of q(theta) q(z) for ``data``, not relaxed, nats."""
         host = to_numpy(data)
         rho = self.mixture.expected_affine(q).rho(host)
         assignments = q["assignments"]

@@ -153,7 +153,7 @@ class SoftmaxMixture:
         return value
 
     def log_prior(self, theta: Any) -> Any:
-        """Not without q: raises TypeError; see `at` and `summed_out`."""
+        """Raises TypeError at every theta, as q is not known here; see `at` and `summed_out`."""
         raise TypeError("a SoftmaxMixture has a log joint only at a q; use at(q) or summed_out()")
 
     def log_likelihood_terms(self, theta: Any, rows: Data) -> Any:

@@ -36,10 +36,10 @@ from bqvi.quadrature.integral import Row
 from bqvi.quadrature.integrand import Integrand, IntegrandError
 from bqvi.quadrature.monte_carlo import in_range, unlogged
 from bqvi.quadrature.nodes import by_criterion, pool
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate
 from bqvi.runs.pending import matched
 from bqvi.runs.records import DERIVED
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
@@ -368,7 +368,7 @@ def _sequence(problem: Problem, count: int, state: State | None) -> Any:
     used = 0 if state is None else int(state.sobol.sum())
     if isinstance(problem.measure, Empirical):
         return _drawn(problem, count, state)
-    cube = sobol(problem.measure.dimension, used + count, problem.seed)[used:]
+    cube = scrambled_sobol(problem.measure.dimension, used + count, problem.seed)[used:]
     return problem.standard.map.to_standard(problem.measure.from_unit_cube(cube))
 
 

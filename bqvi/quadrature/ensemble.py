@@ -26,9 +26,9 @@ from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
 Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
@@ -283,7 +283,7 @@ def _marginal(
     size = len(member.theta)
     lower, upper = member.bounds()
     root = np.linalg.cholesky(_laplace_covariance(member))
-    normals = ndtri(np.clip(sobol(size, draws, seed), 1e-6, 1 - 1e-6))
+    normals = ndtri(np.clip(scrambled_sobol(size, draws, seed), 1e-6, 1 - 1e-6))
     moments, logs = [moments_of(member)], [0.0]
     for z in normals:
         drawn = member.at(np.clip(member.theta + root @ z, lower, upper))

@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 FASTEST = 0.9
 UNUSABLE = 0.7
@@ -114,7 +114,7 @@ def beyond(u: Any, values: Any) -> Any:
     g = values[outermost] * np.exp(-FASTEST * squares[outermost] / 2)[:, None]
     size = np.sqrt(np.mean(g**2, axis=0))
     dimension, left = u.shape[1], 1 - FASTEST
-    return size * left ** (-dimension / 2) * float(chi2.sf(left * squares.max(), dimension))
+    return size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
 
 
 def slows(u: Any, values: Any, slopes: Any) -> bool:

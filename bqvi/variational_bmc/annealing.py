@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
 
 from bqvi.variational_bmc.correction import cautious
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.surrogate import Surrogate
+from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
@@ -34,8 +34,7 @@ def annealed(
     dimension = len(mean)
     least = max(0.2 * _DRAWS, min(4.0 * dimension, 0.5 * _DRAWS))
     for step in range(_ROUNDS):
-        sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed + step))
-        z = ndtri(np.clip(sobol.random(_DRAWS), 1e-12, 1.0 - 1e-12))
+        z = ndtri(np.clip(scrambled_sobol(dimension, _DRAWS, seed + step), 1e-12, 1.0 - 1e-12))
         factor = _WIDENING * _root(covariance)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)

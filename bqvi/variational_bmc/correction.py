@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
 
 from bqvi.quadrature.tails import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
+from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
@@ -101,8 +101,7 @@ class Proposal:
 
     def draws(self, count: int, seed: int) -> Vector:
         """From a scrambled Sobol set, whose first coordinate chooses the component: (count, D)."""
-        sobol = qmc.Sobol(self.means.shape[1] + 1, scramble=True, rng=np.random.default_rng(seed))
-        cube = sobol.random_base2(int(np.ceil(np.log2(count))))[:count]
+        cube = scrambled_sobol(self.means.shape[1] + 1, count, seed)
         edges = np.cumsum(self.weights) / self.weights.sum()
         index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), len(edges) - 1)
         normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))

@@ -18,7 +18,13 @@ from scipy.fft import irfft, rfft
 
 
 def gskl(mean_p: Any, covariance_p: Any, mean_q: Any, covariance_q: Any) -> float:
-    """Half the sum of the two Kullback-Leibler divergences between N(mean_p, ..) and N(mean_q, ..)."""
+    """Half the sum of the two Kullback-Leibler divergences between two Gaussians.
+
+    Parameters
+    ----------
+    mean_p, covariance_p : (D,), (D, D), of one Gaussian
+    mean_q, covariance_q : of the other
+    """
     p, q = np.atleast_2d(covariance_p), np.atleast_2d(covariance_q)
     gap = np.asarray(mean_p, float) - np.asarray(mean_q, float)
     # The logarithms of the determinants cancel.
@@ -30,14 +36,15 @@ def gskl(mean_p: Any, covariance_p: Any, mean_q: Any, covariance_q: Any) -> floa
 def mmtv(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
     """Total variation between the marginals of draws p (n, D) and q (m, D), averaged over D.
 
-    Both by Gaussian kernel density estimates, so 20,000 draws each of the same distribution give about .01.
+    Both by Gaussian kernel density estimates on a grid of ``cells``, so 20,000 draws each of the same
+    distribution give about .01.
     """
     pairs = zip(np.asarray(p, float).T, np.asarray(q, float).T, strict=True)
     return float(np.mean([total_variation(a, b, cells) for a, b in pairs]))
 
 
 def total_variation(p: np.ndarray, q: np.ndarray, cells: int = 4096) -> float:
-    """1/2 integral |p - q| of kernel density estimates from draws p (n,) and q (m,)."""
+    """1/2 integral |p - q| of kernel density estimates from draws p (n,) and q (m,), on a grid of ``cells``."""
     widths = [_bandwidth(x) for x in (p, q)]
     low = min(p.min(), q.min()) - 5 * max(widths)
     high = max(p.max(), q.max()) + 5 * max(widths)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
 
 from bqvi.variational_bmc.correction import Correction, resampled
 from bqvi.variational_bmc.surrogate import Data, Prior, Surrogate, log_posterior
+from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
@@ -35,8 +35,8 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     u = found.u[resampled(found.weights, _DRAWS, seed)]
     known = surrogate.mean(u)
     best, _ = log_posterior(data.thinned, prior, theta)
-    sobol = qmc.Sobol(len(theta), scramble=True, rng=np.random.default_rng(seed))
-    steps = np.clip(ndtri(np.clip(sobol.random(_SETS), 1e-9, 1 - 1e-9)), -_FURTHEST, _FURTHEST)
+    cube = np.clip(scrambled_sobol(len(theta), _SETS, seed), 1e-9, 1 - 1e-9)
+    steps = np.clip(ndtri(cube), -_FURTHEST, _FURTHEST)
     log_weights, shifts = [0.0], [0.0]
     for step in steps:
         at = theta + root @ step

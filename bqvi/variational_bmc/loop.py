@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import qmc
 
 from bqvi.variational_bmc.belief import hull
 from bqvi.variational_bmc.correction import Correction
@@ -22,6 +21,7 @@ from bqvi.variational_bmc.laplace import ascended
 from bqvi.variational_bmc.looking import look
 from bqvi.variational_bmc.state import Learnt, Row, Settings, State, settled, surprise
 from bqvi.variational_bmc.surrogate import Surrogate
+from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
@@ -33,8 +33,7 @@ _KNOWN = 0.01
 
 def design(dimension: int, count: int, seed: int) -> Vector:
     """The middle of the plausible box, then a Sobol set in it, (count, D)."""
-    sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
-    cube = sobol.random_base2(int(np.ceil(np.log2(max(count, 2)))))
+    cube = scrambled_sobol(dimension, max(count, 2), seed)
     return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
 
 

@@ -14,13 +14,16 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.posterior import Posterior
+from gp.extras import needing
+
+with needing("plot"):
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
 _LEVELS = (0.9, 0.5)
 """Probability inside of the contours."""

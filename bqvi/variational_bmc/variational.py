@@ -20,9 +20,9 @@ from functools import lru_cache
 import numpy as np
 import scipy.optimize
 from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
 
 from bqvi.variational_bmc.surrogate import Surrogate
+from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
@@ -135,8 +135,7 @@ def base_points(count: int, samples: int, dimension: int, seed: int) -> Vector:
     """
     half = 2 ** max(int(np.ceil(np.log2(samples / 2))), 0)
     n = count * half
-    sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
-    cube = sobol.random_base2(int(np.ceil(np.log2(max(n, 2)))))[:n]
+    cube = scrambled_sobol(dimension, n, seed)
     normal = ndtri(np.clip(cube, 1e-12, 1.0 - 1e-12)).reshape(count, half, dimension)
     points = np.concatenate([normal, -normal], axis=1)
     points.flags.writeable = False

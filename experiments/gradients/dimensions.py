@@ -77,7 +77,7 @@ class Regression:
     """A logistic regression, whose ELBO is known to machine precision."""
 
     signed: np.ndarray
-    """Y_n x_n, (N, D)."""
+    """The rows y_n x_n, (N, D)."""
 
     @property
     def target(self) -> GradientTarget:

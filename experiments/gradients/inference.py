@@ -2,7 +2,7 @@
 
 Methods and their tuning are told in `runs`: Bayesian quadrature is untuned; natural gradients and Adam
 have step sizes and numbers of samples that suit each budget and target best. They are run once for
-each budget, and end there. Targets: `gradient_targets`.
+each budget, and end there. Targets: `experiments.problems.gradient_targets`.
 """
 
 from __future__ import annotations

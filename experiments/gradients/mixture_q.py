@@ -2,7 +2,7 @@
 
     two modes    a mixture of 2 Gaussians, correlated, weights .35 and .65; ln Z = 0            K = 2, D = 2
     three modes  a mixture of 3 Gaussians, weights .55, .3 and .15, unlike shapes; ln Z = 0     K = 3, D = 4
-    banana       as in `gradient_targets`                                                       K = 4, D = 2
+    banana       as in `experiments.problems.gradient_targets`                                  K = 4, D = 2
     schools      eight schools, centred: a funnel                                               K = 3, D = 10
 
 All start from components of equal weight with the spread of the target's start, their means drawn from it by

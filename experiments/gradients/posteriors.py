@@ -1,7 +1,7 @@
 """Inference with a surrogate: ten reference posteriors, from a folder given by `--posteriors DIR`.
 
-The posteriors are those of `experiments.problems.reference` (its `folder` tells the layout), in their
-unconstrained coordinates.
+The posteriors are those of `experiments.problems.reference`, in their unconstrained coordinates; its module
+`experiments.problems.reference.folder` tells the layout of the folder.
 Methods are those of `inference`: Bayesian quadrature is untuned; natural gradients and Adam have the best
 step size and number of samples of a grid for each posterior and budget, on two seeds that are not reported;
 where the smallest step size of the grid is the best, smaller ones are tried too.

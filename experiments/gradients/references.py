@@ -89,7 +89,7 @@ def _noise(n: int, dimension: int) -> np.ndarray:
 
 @cache
 def target_named(name: str) -> GradientTarget:
-    """One of `gradient_targets.targets`."""
+    """One of `experiments.problems.gradient_targets.targets`."""
     return targets()[name]
 
 
@@ -196,7 +196,7 @@ class Problem:
 
 @cache
 def problem(name: str) -> Problem:
-    """One of `gradient_targets.targets`."""
+    """One of `experiments.problems.gradient_targets.targets`."""
     return Problem(target_named(name), best_elbo(name))
 
 

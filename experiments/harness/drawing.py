@@ -58,7 +58,7 @@ _STYLE: Any = {  # matplotlib's stubs type the keys one by one
 def style() -> Iterator[None]:
     """Apply the look of the project's figures within the context, and only there.
 
-    `bqvi report` calls `draw` inside it.
+    `bqvi report` calls an experiment's ``draw`` inside it.
     """
     with mpl.rc_context(_STYLE):
         yield

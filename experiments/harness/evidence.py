@@ -76,7 +76,7 @@ def runs(
     Returns
     -------
     DataFrame
-        `case`, `seed`; `y` and `keep` as they ended; `iterations_to`, `seconds_to`, `evaluations_to`:
+        `case`, `seed`; `y` and `keep` as they ended; ``iterations_to``, ``seconds_to``, ``evaluations_to``:
         the cost at the first record from which y stays at or below the level until the end, infinite
         if there is none; `ms_per_iteration`; `rise`: how far y ever rose above the lowest it had been.
     """

@@ -152,7 +152,7 @@ class Experiment:
         Heading and text of its section in the report; blank lines part the paragraphs of the
         summary.
     cases : (quick, resources) -> sequence of Case
-        What is compared. With `quick`, a version that takes seconds: other settings, so other
+        What is compared. With ``quick``, a version that takes seconds: other settings, so other
         results.
     run : (case, seed) -> DataFrame
         One run: a row per recorded iteration, numbers and strings in columns such as `iteration`,

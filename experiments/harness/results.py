@@ -35,8 +35,8 @@ class Results:
     ----------
     manifest : Manifest
     frame : DataFrame
-        The rows of all runs: `case`, `seed`, the columns that `run` returned, and the scalar
-        settings. Cases in the order of the manifest, seeds ascending, rows as recorded. Empty if no
+        The rows of all runs: `case`, `seed`, the columns that the experiment's ``run`` returned, and the
+        scalar settings. Cases in the order of the manifest, seeds ascending, rows as recorded. Empty if no
         run has finished.
     records : tuple of Record
     missing : tuple of MissingRun

@@ -4,7 +4,7 @@
     mixture-20k    fifteen clusters in five dimensions, N = 20 000, K = 20
     digits         scikit-learn's digits on ten axes, N = 1797, K = 15: real clusters
     logistic       breast cancer on ten axes and an intercept, N = 569; exact expectations
-    drug           patients of `pharmacokinetics`, N = 2000: a millisecond a datum
+    drug           patients of `experiments.problems.pharmacokinetics`, N = 2000: a millisecond a datum
 
 All are natural-gradient problems. Strategies that need features get those of `representation`: data in
 units of the cluster's covariance, y x for the logistic regression; patients have a kernel smooth in their

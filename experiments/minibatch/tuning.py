@@ -12,7 +12,7 @@ problems. On "drug": on seeds 1000 to 1005, with Runge and Kutta's method for th
 the KL divergence from the optimum for the gap. On "mixture-20k", where chance decides who ends in the better
 optimum and three seeds tell little: reshuffling and balanced partitions on seeds 1003 to 1007, among three
 schedules each that had arrived at all before; the other strategies on `LARGE` with half the budget.
-Strategies without an entry take `UNTUNED`.
+Strategies without an entry take `runs.UNTUNED`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ GOALS = {
 
 
 def strategies(problem: str) -> list[str]:
-    """Those that are tuned on a problem; the slow ones take the schedule of `SLOW_AS`."""
+    """Those that are tuned on a problem; the slow ones take the schedule of `runs.SLOW_AS`."""
     return list(minibatch_expensive.NAMES) if problem == "drug" else [n for n in NAMES if n not in SLOW]
 
 

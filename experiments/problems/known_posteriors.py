@@ -78,16 +78,16 @@ class Problem:
         return len(self.mean)
 
     def log_joint(self, theta: np.ndarray) -> float:
-        """The log density at one vector (D,)."""
+        """The log density at one vector theta (D,)."""
         return float(self.log_density(np.asarray(theta, float)[None])[0])
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """Its gradient (D,)."""
+        """Its gradient at one vector theta (D,), (D,)."""
         out: np.ndarray = self.log_density_gradient(np.asarray(theta, float)[None])[0]
         return out
 
     def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
-        """Independent draws (n, D)."""
+        """Independent draws (n, D) by a seed."""
         return self.sampler(n, np.random.default_rng(seed))
 
     def bounds(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Problem:
         return {name: getattr(self, name) for name in names}
 
     def noisy(self, sd: float, seed: int | np.random.Generator) -> Callable[[np.ndarray], float]:
-        """`log_joint` with independent Gaussian noise, new at each call."""
+        """`log_joint` with independent Gaussian noise of this sd by a seed, new at each call."""
         rng = np.random.default_rng(seed)
         return lambda theta: self.log_joint(theta) + sd * float(rng.standard_normal())
 
@@ -203,7 +203,10 @@ def _rosenbrock_chain(dimension: int, step: float) -> _Chain:
 
 @cache
 def rosenbrock(dimension: int, step: float = 0.02) -> Problem:
-    """-sum_i [(x_i^2 - x_(i+1))^2 + (x_i - 1)^2 / 100] + log N(x; 0, 9 I); D >= 2."""
+    """-sum_i [(x_i^2 - x_(i+1))^2 + (x_i - 1)^2 / 100] + log N(x; 0, 9 I) in a dimension D >= 2.
+
+    The moments are those of a chain on a grid of this step.
+    """
     chain = _rosenbrock_chain(dimension, step)
     log_evidence, mean, covariance = chain.moments()
 
@@ -248,7 +251,10 @@ def _of_mixture(
 
 @cache
 def cigar(dimension: int, seed: int = 0, length: float = 100.0) -> Problem:
-    """N(linspace(-1, 1), Q^T diag(1, .., 1, length^2) Q), Q a random rotation; ln Z = 0."""
+    """N(linspace(-1, 1), Q^T diag(1, .., 1, length^2) Q), of this dimension; ln Z = 0.
+
+    Q is a random rotation by the seed.
+    """
     rng = np.random.default_rng(seed)
     turn, _ = np.linalg.qr(rng.standard_normal((dimension, dimension)))
     spectrum = np.append(np.ones(dimension - 1), length**2)
@@ -260,7 +266,10 @@ def cigar(dimension: int, seed: int = 0, length: float = 100.0) -> Problem:
 
 @cache
 def lumpy(dimension: int, seed: int = 0) -> Problem:
-    """12 Gaussians with means in the unit cube, sds permutations of sqrt(linspace(.04, .36)); ln Z = 0."""
+    """12 Gaussians with means in the unit cube of this dimension, by the seed; ln Z = 0.
+
+    Their standard deviations are permutations of sqrt(linspace(.04, .36)).
+    """
     rng = np.random.default_rng(seed)
     means = rng.random((12, dimension))
     variances = np.stack([rng.permutation(np.linspace(0.04, 0.36, dimension)) for _ in range(12)])
@@ -272,7 +281,10 @@ def lumpy(dimension: int, seed: int = 0) -> Problem:
 
 @cache
 def bounded_banana(n: int = 1500) -> Problem:
-    """-(y - x^2 / 2)^2 / .5 - (x - 1)^2 / 2.88 - ln 50 on [0, 5] x [0, 10]."""
+    """-(y - x^2 / 2)^2 / .5 - (x - 1)^2 / 2.88 - ln 50 on [0, 5] x [0, 10].
+
+    The truth is by a rule of n / 5 nodes a side, and draws are from n cells a side.
+    """
     lower, upper = np.zeros(2), np.array([5.0, 10.0])
     nodes, weights = np.polynomial.legendre.leggauss(n // 5)
 
@@ -360,8 +372,8 @@ def _logistic_gradient(x: np.ndarray) -> np.ndarray:
 def logistic_reference(power: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (2^power, 5) and log weights (2^power,) of an importance sample of the logistic posterior.
 
-    A scrambled Sobol sequence through a Student t with 8 degrees of freedom at Laplace's approximation;
-    the mean of the weights is the evidence.
+    A scrambled Sobol sequence, by the seed, through a Student t with 8 degrees of freedom at Laplace's
+    approximation; the mean of the weights is the evidence.
     """
     mode = np.zeros(5)
     rows, signs = logistic_data()

@@ -43,7 +43,6 @@ from acquisition.pointwise import (
     bind,
 )
 from acquisition.search import ContinuousSearch
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from experiments.harness import drawing
 from experiments.harness.experiment import (
     Case,
@@ -59,6 +58,7 @@ from experiments.problems.integrands import (
     standard,
 )
 from gp.kernels import Kernel
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian
 
 DESIGN = 40
@@ -159,7 +159,7 @@ class Surrogate:
 def fitted_kernel(problem: str, warped: bool) -> Kernel:
     """Return the kernel of f, or of g, with the hyperparameters that all acquisitions share."""
     integrand, _ = problems()[problem]
-    x = integrand.measure.from_unit_cube(sobol(integrand.measure.dimension, DESIGN, 12345))
+    x = integrand.measure.from_unit_cube(scrambled_sobol(integrand.measure.dimension, DESIGN, 12345))
     y = integrand.function(x)
     modelled = np.sqrt(2 * y) if warped else y
     dimension = integrand.measure.dimension
@@ -190,7 +190,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _nodes(integrand: Integrand, choice: Choice, kernel: Kernel, count: int, seed: int) -> Any:
     """Return ``count`` nodes (count, D), the first `START` of them from the Sobol sequence."""
     measure = integrand.measure
-    sequence = measure.from_unit_cube(sobol(measure.dimension, count, seed))
+    sequence = measure.from_unit_cube(scrambled_sobol(measure.dimension, count, seed))
     if choice.criterion is None:
         return sequence
     x, rng = sequence[:START], np.random.default_rng(seed)

@@ -25,10 +25,10 @@ import pandas as pd
 import bqvi
 from bqvi.quadrature.integrate import SAMPLING
 from bqvi.quadrature.monte_carlo import unlogged
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from experiments.harness import drawing
 from experiments.harness.experiment import Case
 from experiments.problems.integrands import Integrand, integrands
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 
 BASELINE = "sobol"
@@ -98,7 +98,7 @@ def _baseline(
     f: Callable[[Any], Any], measure: Measure, budgets: Sequence[int], seed: int, log: bool
 ) -> pd.DataFrame:
     began = time.perf_counter()
-    x = measure.from_unit_cube(sobol(measure.dimension, max(budgets), seed))
+    x = measure.from_unit_cube(scrambled_sobol(measure.dimension, max(budgets), seed))
     values, shift = unlogged(np.asarray(f(x))) if log else (np.asarray(f(x)), 0.0)
     seconds = time.perf_counter() - began
     rows = []

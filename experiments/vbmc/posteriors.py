@@ -1,10 +1,10 @@
 """VBMC: evidence and posterior of reference posteriors, from a folder given by `--posteriors DIR`.
 
-The posteriors are those of `experiments.problems.reference` (its `folder` tells the layout), in their
-unconstrained coordinates.
-The plausible box is one that a user might guess: eight posterior standard deviations wide, its middle off the
-mean by up to one of them in each coordinate, drawn from the seed. Runs end when they have converged, at the
-latest after 50 (D + 2) evaluations.
+The posteriors are those of `experiments.problems.reference`, in their unconstrained coordinates; its module
+`experiments.problems.reference.folder` tells the layout of the folder. The plausible box is one that a user
+might guess: eight posterior standard deviations wide, its middle off the mean by up to one of them in each
+coordinate, drawn from the seed. Runs end when they have converged, at the latest after 50 (D + 2)
+evaluations.
 """
 
 from __future__ import annotations

@@ -74,7 +74,10 @@ _FUNCTIONS: dict[tuple[type, type], PairFunction] = {}
 
 
 def embedding(kernel: type, measure: type) -> Callable[[PairFunction], PairFunction]:
-    """Register a function for a pair of classes; raises ValueError where the pair has one."""
+    """Register a function for a pair of classes, a kernel's and a measure's.
+
+    Raises ValueError where the pair has one.
+    """
 
     def register(function: PairFunction) -> PairFunction:
         if (kernel, measure) in _FUNCTIONS:
@@ -86,7 +89,10 @@ def embedding(kernel: type, measure: type) -> Callable[[PairFunction], PairFunct
 
 
 def formulas(kernel: Kernel, measure: Measure) -> Formulas:
-    """Return the integrals of the pair; raises UnknownPairError, which says what there is."""
+    """Return the integrals of a kernel against a measure.
+
+    Raises UnknownPairError, which says what there is.
+    """
     for kernel_type in type(kernel).__mro__:
         for measure_type in type(measure).__mro__:
             if (kernel_type, measure_type) in _FUNCTIONS:
@@ -105,7 +111,7 @@ def choose(
     other: Measure,
     known: Known,
 ) -> Array:
-    """Return C(measure, other) from the functions known for classes of ``other``.
+    """Return C(measure, other) of the kernel from the functions known for classes of ``other``.
 
     Raises
     ------

@@ -8,7 +8,8 @@
 What comes in is turned into our own kernels and posteriors once, at the boundary, so everything the
 package can do with a posterior it can do with somebody else's: ``from_botorch(model).integral(q)``.
 
-Torch, GPyTorch and BoTorch are imported when one of these functions is called, not before.
+Torch, GPyTorch and BoTorch are imported when one of these functions is called, not before; the last two come
+with the extra ``botorch``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gp.extras import needing
 from gp.kernels.base import Kernel
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ def from_gpytorch_kernel(kernel: Any) -> Kernel:
     ValueError
         For a batch of kernels.
     """
-    from gp.interop.gpytorch_kernels import converted
+    with needing("botorch"):
+        from gp.interop.gpytorch_kernels import converted
 
     return converted(kernel)
 
@@ -75,7 +78,8 @@ def from_gpytorch(model: Any) -> Posterior:
         mean and covariance modules' values at the inputs it is given; for several outputs or a
         batch of models.
     """
-    from gp.interop.fitted_models import posterior_of_gpytorch
+    with needing("botorch"):
+        from gp.interop.fitted_models import posterior_of_gpytorch
 
     return posterior_of_gpytorch(model)
 
@@ -101,9 +105,10 @@ def from_botorch(model: Any) -> Posterior:
     TypeError, ValueError
         As :func:`from_gpytorch`; for any other transform.
     """
-    from gp.interop.fitted_models import posterior_of_botorch
+    with needing("botorch"):
+        from gp.interop.fitted_models import posterior_of_botorch
 
-    return posterior_of_botorch(model)
+        return posterior_of_botorch(model)
 
 
 def as_botorch_model(posterior: Posterior) -> PosteriorModel:
@@ -121,7 +126,8 @@ def as_botorch_model(posterior: Posterior) -> PosteriorModel:
         Data and hyperparameters are constants. ``fantasize`` and ``condition_on_observations`` are
         there for the acquisition functions that look ahead.
     """
-    from gp.interop.botorch_model import PosteriorModel
+    with needing("botorch"):
+        from gp.interop.botorch_model import PosteriorModel
     from gp.interop.tensors import as_tensors
 
     return PosteriorModel(as_tensors(posterior))

@@ -102,7 +102,7 @@ class Kernel(Protocol):
         ...
 
     def diagonal(self, x: Array) -> Array:
-        """Return k(x_i, x_i), (n,)."""
+        """Return k(x_i, x_i) at points x (n, D), (n,)."""
         ...
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -132,7 +132,7 @@ class DifferentiableKernel(Kernel, Protocol):
         ...
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        """Return the same at the pairs (x_i, x_i)."""
+        """Return the same at the pairs (x_i, x_i) of points x (n, D)."""
         ...
 
 

@@ -27,7 +27,7 @@ P = TypeVar("P", bound=Parametrised)
 
 
 def pack(parametrised: Parametrised) -> Any:
-    """Return all parameters as one NumPy vector (P,); positive ones as logarithms."""
+    """Return all parameters of what is parametrised as one NumPy vector (P,); positive ones as logarithms."""
     parts = [
         np.log(np.ravel(to_numpy(p.value))) if p.positive else np.ravel(to_numpy(p.value))
         for p in parametrised.parameters()
@@ -36,7 +36,7 @@ def pack(parametrised: Parametrised) -> Any:
 
 
 def unpack(parametrised: P, vector: Any) -> P:
-    """Return a copy with the parameters of ``vector``, laid out as by :func:`pack`."""
+    """Return a copy of what is parametrised with the parameters ``vector``, laid out as by :func:`pack`."""
     values: list[Array] = []
     start = 0
     for parameter in parametrised.parameters():

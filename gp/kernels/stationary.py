@@ -55,7 +55,7 @@ class Stationary(Algebra):
 
     @abstractmethod
     def slope(self, s: Array) -> Array:
-        """Return phi'(s)."""
+        """Return phi'(s), of the shape of s."""
 
     def slope_given(self, s: Array, k: Array) -> Array:
         """Return variance * phi'(s) in a new array, given k = variance * phi(s), which may make it cheap."""
@@ -63,7 +63,7 @@ class Stationary(Algebra):
 
     @abstractmethod
     def curvature(self, s: Array) -> Array:
-        """Return phi''(s)."""
+        """Return phi''(s), of the shape of s."""
 
     def __call__(self, x: Array, y: Array) -> Array:
         """Return k(x_i, y_j), (n, m)."""

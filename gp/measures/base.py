@@ -101,7 +101,7 @@ class Measure(Protocol):
         ...
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """Return n independent points, (n, D); the same numbers for NumPy and torch."""
+        """Return n independent points, (n, D); for a seed the same numbers for NumPy and torch."""
         ...
 
     def log_density(self, x: Array) -> Array:

@@ -29,11 +29,14 @@ class UniformParameters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Uniform:
-    """Uniform on the box between ``lower`` and ``upper``.
+    """Uniform on the box between ``lower`` and ``upper``: the probability measure, whose total mass is 1.
+
+    An integral against it is the mean of f over the box. The integral over the box, int f(x) dx, is that mean
+    times the box's volume, ``np.prod(measure.width)``.
 
     Attributes
     ----------
-    lower, upper : (D,), lower < upper in every coordinate.
+    lower, upper : (D,), lower < upper in every coordinate; for D = 1 numbers will do, ``Uniform(0.0, 1.0)``.
 
     Raises
     ------
@@ -46,6 +49,8 @@ class Uniform:
 
     def __post_init__(self) -> None:
         lower, upper = checks.common_arrays(lower=self.lower, upper=self.upper)
+        if not lower.shape and not upper.shape:
+            lower, upper = lower[None], upper[None]
         checks.require_shape("lower", lower, ("D",))
         checks.require_shape("upper", upper, (lower.shape[0],))
         wrong = np.flatnonzero(to_numpy(lower) >= to_numpy(upper))

@@ -194,6 +194,7 @@ def test_standardising_forgets_the_units(power, second_power, seed):
 
 BAD = {
     "lower >= upper": lambda: Uniform([0.0, 1.0], [1.0, 1.0]),
+    "lower is a": lambda: Uniform(0.0, [1.0, 1.0]),
     "not positive definite": lambda: Gaussian([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]),
     "not symmetric": lambda: Gaussian([0.0, 0.0], [[1.0, 0.5], [0.1, 1.0]]),
     "covariance has a variance of 0": lambda: Gaussian([0.0, 0.0], [1.0, 0.0]),
@@ -225,3 +226,13 @@ def test_what_is_not_a_number_is_named():
         Gaussian(["a"], [1.0])
     with pytest.raises(TypeError, match="Empirical has no density"):
         DISCRETE["empirical"].log_density(POINTS)
+
+
+def test_a_box_in_one_dimension_takes_numbers():
+    box = Uniform(0.0, 2.0)
+    assert box.dimension == 1
+    np.testing.assert_array_equal(box.sample(5, 0), Uniform([0.0], [2.0]).sample(5, 0))
+    # a probability measure: the density integrates to 1 by the trapezoidal rule, exact for a constant
+    x = np.linspace(0.0, 2.0, 9)[:, None]
+    assert np.trapezoid(np.exp(box.log_density(x)), x[:, 0]) == pytest.approx(1.0, rel=1e-12)
+    assert isinstance(Uniform(torch.tensor(0.0), 1.0).lower, torch.Tensor)

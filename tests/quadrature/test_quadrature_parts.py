@@ -14,13 +14,13 @@ from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
 from bqvi.quadrature.products import products, square, triple
 from bqvi.quadrature.profile import profile
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data, surrogate
 from bqvi.quadrature.warped import Warped
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Gradients, Values
 from gp.expectation import expectation
 from gp.kernels import Matern32, SquaredExponential
+from gp.low_discrepancy import scrambled_sobol
 from gp.means import NegativeQuadratic
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
@@ -215,7 +215,7 @@ def test_integral_in_a_chart_is_that_of_its_mean(family, name):
     base = standard(2)
     chart = {"identity": identity(base), "rotated": rotated(base, rotation), "cube": cube(2)}[name]
     member = a_surrogate(chart=chart, family=family, theta=np.array([0.3, 0.5, -9.0]))
-    u = base.from_unit_cube(sobol(2, 2**15, 0))
+    u = base.from_unit_cube(scrambled_sobol(2, 2**15, 0))
     v = chart.forward(u)
     np.testing.assert_allclose(chart.backward(v), u, atol=1e-6)
     cross = member.kernel(v, chart.forward(member.data.u))
@@ -394,7 +394,7 @@ def test_the_integrals_of_the_benchmark(integrand):
     dimension, n = integrand.measure.dimension, 2**14
     averages = []
     for seed in range(8):
-        x = integrand.measure.from_unit_cube(sobol(dimension, n // 8, seed))
+        x = integrand.measure.from_unit_cube(scrambled_sobol(dimension, n // 8, seed))
         averages.append(integrand.function(x).mean())
     # eight replicates: t with 7 degrees of freedom exceeds 8 once in 10,000
     error = np.std(averages, ddof=1) / np.sqrt(8)

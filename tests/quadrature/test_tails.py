@@ -9,7 +9,6 @@ from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SPARSE
 from bqvi.quadrature.growing import Growing, tilted
-from bqvi.quadrature.quasi_monte_carlo import sobol
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, pareto_shape, slows
 from experiments.problems.integrands import integrands
@@ -18,6 +17,7 @@ from gp import Gradients, Values
 from gp.embeddings import embed
 from gp.grams import covariance_with_pullback
 from gp.kernels import Matern32, SquaredExponential
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian, GaussianMixture, Uniform
 from gp.observations import Observations, covariance
 from gp.slopes import gram_with_slopes
@@ -184,7 +184,7 @@ def test_sparse_kernel_shares_its_variance_by_interactions():
 def test_a_sum_of_functions_of_one_coordinate_is_seen_as_one():
     """Five nats of evidence over smooth functions of all ten, where nothing but the kernels differs."""
     f = {i.name: i for i in integrands()}["additive 10"]
-    u = f.measure.from_unit_cube(sobol(10, 60, 0))
+    u = f.measure.from_unit_cube(scrambled_sobol(10, 60, 0))
     y = f.function(u)[:, None]
     found = fit(f.measure, Data(u, (y - y.mean()) / y.std()), precision=ROUGHLY)
     names = [member.name for member in found.members]
@@ -234,7 +234,7 @@ GROWTHS = {
 @pytest.mark.parametrize("name", GROWTHS)
 def test_slower_growth_is_told_from_growth_without_end(name):
     function, slower = GROWTHS[name]
-    u = 1.3 * Gaussian(np.zeros(2), np.ones(2)).from_unit_cube(sobol(2, 256, 3))
+    u = 1.3 * Gaussian(np.zeros(2), np.ones(2)).from_unit_cube(scrambled_sobol(2, 256, 3))
     steps = 1e-5 * np.eye(2)
     slopes = np.stack([(function(u + h) - function(u - h)) / 2e-5 for h in steps], axis=1)
     for scale in (1.0, -1e30):

@@ -23,10 +23,11 @@ from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, again, fit
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import greedy, pool
-from bqvi.quadrature.quasi_monte_carlo import shifted_sobol, sobol
+from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
 from bqvi.quadrature.surrogate import Data, surrogate
 from bqvi.quadrature.warped import Warped
 from experiments.problems.integrands import bump, half_space, standard
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Empirical
 
 
@@ -50,7 +51,7 @@ def test_a_jump_costs_no_more_than_it_costs_sobol(place):
     def jump(x):
         return 2.0 * (x[:, 0] < place) - 1
 
-    truth = 2 * float(np.mean(standard(1).from_unit_cube(sobol(1, 2**16, 0))[:, 0] < place)) - 1
+    truth = 2 * float(np.mean(standard(1).from_unit_cube(scrambled_sobol(1, 2**16, 0))[:, 0] < place)) - 1
     found = bqvi.integrate(jump, standard(1), 80, seed=5)
     assert abs(found.mean - truth) < 2 * (2 / 80)
     assert abs(found.mean - truth) < 6 * found.sd
@@ -119,7 +120,7 @@ def test_a_share_of_the_nodes_is_chosen_by_nobody():
     for budget, batch in ((50, None), (30, 1)):
         state = bqvi.integrate(f, standard(2), budget, batch=batch).state
         assert CHECKS * budget <= state.sobol.sum() < CHECKS * budget + 8
-        sequence = sobol(2, int(state.sobol.sum()), 0)
+        sequence = scrambled_sobol(2, int(state.sobol.sum()), 0)
         np.testing.assert_allclose(state.u[state.sobol], standard(2).from_unit_cube(sequence))
     points = np.random.default_rng(0).standard_normal((200, 2))
     finite = bqvi.integrate(f, Empirical(points), 60)
@@ -241,7 +242,7 @@ def test_estimates_that_nobody_was_given_are_no_promises():
 def test_rough_functions_on_turned_axes():
     """A kink along a direction; the same candidates and hyperparameters when there are more data."""
     measure, w = standard(2), np.array([0.8, 0.6])
-    u = measure.from_unit_cube(sobol(2, 64, 3))
+    u = measure.from_unit_cube(scrambled_sobol(2, 64, 3))
     values = np.abs(u @ w - 0.3)[:, None]
     found = fit(measure, Data(u[:48], values[:48]))
     assert found.best.name == TURNED_ROUGH

@@ -53,7 +53,9 @@ class Reference:
 
     target: Target
     log_evidence: float
+    """Nats."""
     log_evidence_se: float
+    """Standard error of the log evidence, nats."""
     mean: np.ndarray
     """(D,), unconstrained."""
     covariance: np.ndarray

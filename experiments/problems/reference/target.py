@@ -22,6 +22,7 @@ class Target:
     """A log joint density and the names of its parameters."""
 
     name: str
+    """What the model is called in a folder of references."""
     parameters: tuple[str, ...]
     """Names of the D unconstrained coordinates."""
     log_density: Callable[[Tensor], Tensor]

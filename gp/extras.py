@@ -1,0 +1,38 @@
+"""Packages that only some functions need: their absence is an error that says what to install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["needing"]
+
+_PACKAGES = {
+    "arviz": ("h5netcdf", "h5py", "xarray"),
+    "botorch": ("botorch", "gpytorch", "linear_operator"),
+    "plot": ("matplotlib",),
+}
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Import inside this context what belongs to an extra.
+
+    Parameters
+    ----------
+    extra : 'arviz', 'botorch' or 'plot', as in ``pip install "bqvi[plot]"``.
+
+    Raises
+    ------
+    ImportError
+        Where a package of the extra is not installed; the message names the package and the extra.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES[extra]:
+            raise
+        raise ImportError(
+            f'this needs {package}, which is not installed: pip install "bqvi[{extra}]"', name=package
+        ) from None

@@ -1,0 +1,160 @@
+"""What is public says what it takes: every argument of a public function, class or method is documented.
+
+Public is what stands in an `__all__`, and the methods of such classes. Arguments of a class are those of its
+constructor; a field of a dataclass may be documented by the string that follows it. A method may leave it to
+its class, or to the protocol of its package that asks for it.
+"""
+
+import ast
+import functools
+import re
+
+from source_index import Function, Module, modules
+
+NOT_YET: tuple[str, ...] = (
+    "bqvi.calls.evaluations",
+    "bqvi.calls.ledger",
+    "bqvi.families.normal_inverse_wishart",
+    "bqvi.gradients.bayesian_quadrature",
+    "bqvi.gradients.control_variate",
+    "bqvi.gradients.gradient",
+    "bqvi.gradients.importance_quadrature",
+    "bqvi.gradients.mixture_quadrature",
+    "bqvi.inference.fit",
+    "bqvi.inference.loop",
+    "bqvi.inference.trace",
+    "bqvi.models.log_joint",
+    "bqvi.models.logistic_regression",
+    "bqvi.models.softmax_mixture",
+    "bqvi.quadrature.integral",
+    "bqvi.quadrature.integrand",
+    "bqvi.runs.checkpoint",
+    "bqvi.runs.engine",
+    "bqvi.runs.exits",
+    "bqvi.runs.run",
+    "bqvi.variational_bmc.diagnostics",
+    "bqvi.variational_bmc.distances",
+    "bqvi.variational_bmc.posterior",
+    "bqvi.variational_bmc.result",
+    "bqvi.variational_bmc.run",
+    "gp.expectation.anova_sum",
+    "gp.expectation.kernel_means",
+    "gp.expectation.kernel_sum",
+    "gp.expectation.posterior_expectation",
+    "gp.expectation.quadratic",
+    "gp.fixed_points.gram",
+    "gp.kernels.quadratic",
+)
+"""Modules of which some arguments are not documented yet: this list may only shrink."""
+
+
+def public_objects() -> dict[tuple[str, str], tuple[Module, ast.AST]]:
+    """Each public class and function with the module that defines it, whoever exports it."""
+    found = {}
+    for module in modules().values():
+        for name in module.exported:
+            where, node = origin(module, name)
+            if isinstance(node, ast.ClassDef | Function):
+                found[where.name, node.name] = (where, node)
+    return found
+
+
+def origin(module: Module, name: str, depth: int = 0):
+    """The module that defines a name, and the statement that does."""
+    bound = module.defined.get(name)
+    if not isinstance(bound, str) or depth > 8:
+        return module, bound
+    parent, _, leaf = bound.rpartition(".")
+    other = modules().get(parent)
+    return origin(other, leaf, depth + 1) if other else (module, None)
+
+
+@functools.cache
+def contracts() -> dict[tuple[str, str], str]:
+    """What the protocols and base classes of a package say of a method: (package, method) -> docstrings."""
+    found: dict[tuple[str, str], str] = {}
+    for module in modules().values():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef):
+                asked = any("Protocol" in ast.unparse(base) for base in node.bases)
+                for method in filter(is_public_method, node.body):
+                    if not asked and "abstractmethod" not in decorators(method):
+                        continue
+                    key = module.name.split(".")[0], method.name
+                    found[key] = f"{found.get(key, '')}\n{ast.get_docstring(method)}"
+    return found
+
+
+def is_public_method(node: ast.AST) -> bool:
+    return isinstance(node, Function) and not node.name.startswith("_") and "overload" not in decorators(node)
+
+
+def decorators(node: ast.AST) -> set[str]:
+    return {ast.unparse(decorator) for decorator in node.decorator_list}
+
+
+def undocumented(package: str, node: ast.AST) -> list[str]:
+    """Arguments of a function, or of a class and its methods, without a word."""
+    if isinstance(node, Function):
+        return [name for name in named_arguments(node) if not said(name, ast.get_docstring(node) or "")]
+    found = [name for name, text in constructor(node).items() if not said(name, text)]
+    doc = ast.get_docstring(node) or ""
+    for method in filter(is_public_method, node.body):
+        text = "\n".join((doc, ast.get_docstring(method) or "", contracts().get((package, method.name), "")))
+        found += [f"{method.name}({name})" for name in named_arguments(method) if not said(name, text)]
+    return found
+
+
+def constructor(node: ast.ClassDef) -> dict[str, str]:
+    """The arguments of a class, each with the text that may document it."""
+    doc = ast.get_docstring(node) or ""
+    for method in node.body:
+        if isinstance(method, Function) and method.name == "__init__":
+            own = ast.get_docstring(method) or ""
+            return dict.fromkeys(named_arguments(method), f"{doc}\n{own}")
+    if not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+        return {}
+    fields = {}
+    for field, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign) or "ClassVar" in ast.unparse(field.annotation):
+            continue
+        if field.value is not None and "init=False" in ast.unparse(field.value):
+            continue
+        name = field.target.id
+        own = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        fields[name] = f"{doc}\n{name}" if own else doc
+    return {name: text for name, text in fields.items() if not name.startswith("_")}
+
+
+def named_arguments(node: Function) -> list[str]:
+    of = node.args
+    every = [arg.arg for arg in (*of.posonlyargs, *of.args, *of.kwonlyargs)]
+    return [name for name in every if not name.startswith("_") and name not in ("self", "cls")]
+
+
+def said(name: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def offenders() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for (where, name), (_, node) in public_objects().items():
+        if missing := undocumented(where.split(".")[0], node):
+            found.setdefault(where, []).append(f"{name}: {', '.join(missing)}")
+    return found
+
+
+def test_public_arguments_are_documented():
+    new = {where: what for where, what in offenders().items() if where not in NOT_YET}
+    assert not new, "arguments without a word:\n" + "\n".join(f"{k}: {v}" for k, v in sorted(new.items()))
+
+
+def test_the_list_of_modules_to_be_done_only_shrinks():
+    there = [where for where in NOT_YET if where in modules()]
+    done = sorted(set(there) - set(offenders()))
+    assert not done, f"documented, so to be taken off the list: {done}"
+
+
+def test_the_check_sees_an_argument_without_a_word():
+    node = ast.parse("def f(x, scale):\n    'At x.'").body[0]
+    assert undocumented("gp", node) == ["scale"]
