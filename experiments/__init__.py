@@ -9,7 +9,8 @@ An experiment is a grid, cases x seeds. `harness.runner` computes its cells, eac
 (`harness.store`), in any order, in any number of sittings; `harness.results` reads the cells back into
 one table; `harness.report` hands that table to the experiment's ``draw`` and ``tables`` and makes a page of
 what they return. An experiment (`harness.experiment.Experiment`) is therefore a few functions and some
-words. A new one is a new file such as this, and a line in `catalogue`:
+words. A new one is a new file such as this, and a line in `catalogue`; or a module of
+one's own, as `harness.registry` tells:
 
     """How fast the mean of n draws settles."""
 

@@ -1,8 +1,9 @@
 """Names in docstrings: whatever stands between back-ticks exists.
 
 A name is resolved as a reader would: an argument, a variable or an attribute of what it stands in, a name, a
-string, a method or a field of the module, a module or a class beside it, a public name of one of the packages,
-a package that is installed, a file, or a builtin. A module's docstring may also name arguments of its functions.
+string, a method or a field of the module, a module or a class beside it, a public name of one of the
+packages, a package that is installed, a file, or a builtin. A module's docstring may also name arguments of
+its functions.
 Fragments of code (with spaces, operators or calls) are not resolved.
 """
 

@@ -251,7 +251,7 @@ class Agreement:
 
 
 def agreement(runs: Sequence[Run], seed: int = 0) -> Agreement:
-    """Compare two or more runs on the same log joint.
+    """Compare two or more runs on the same log joint; draws of their posteriors are by the seed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The command line: `bqvi list`, `bqvi run NAME... | all`, `bqvi report`.
+"""The command line: `bqvi list`, `bqvi run NAME... | all`, `bqvi report`, each with experiments of one's own.
 
 Exit codes: 0 done; 1 some runs or drawings failed (all others are kept); 2 a wrong argument; 130
 interrupted.
@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from experiments.harness import registry
+from experiments.harness import provenance, registry
 from experiments.harness.experiment import Experiment, Resources
 
 # What imports pandas, matplotlib or torch is imported by the command that needs it, so that
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from experiments.harness.runner import Outcome, Plan
 
 app = typer.Typer(
-    help="Experiments on estimating ELBOs, their gradients and model evidence.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,11 +32,30 @@ JobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Processes.", show_default="one for each processor")
 ]
 ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results.")]
+ModuleOption = Annotated[
+    list[str] | None, typer.Option("--module", help="Module with an experiment of your own, e.g. my_study.")
+]
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bqvi {provenance.version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """Experiments on estimating ELBOs, their gradients and model evidence."""
 
 
 @app.command("list")
-def list_experiments() -> None:
+def list_experiments(module: ModuleOption = None) -> None:
     """List the experiments."""
+    _add(module)
     width = max((len(name) for name in registry.EXPERIMENTS), default=0)
     for name in registry.EXPERIMENTS:
         typer.echo(f"{name:<{width}}  {registry.first_line(name)}")
@@ -54,6 +72,7 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="A small version that takes seconds.")] = False,
     jobs: JobsOption = None,
     results: ResultsOption = Path("results"),
+    module: ModuleOption = None,
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of data sets.")
     ] = None,
@@ -71,6 +90,7 @@ def run(
 
     console = Console(highlight=False, soft_wrap=True)
     resources = Resources(data, posteriors)
+    own = _add(module)
     plans = [
         runner.plan(
             experiment,
@@ -80,6 +100,7 @@ def run(
             resources=resources,
             force=force,
             refresh=refresh,
+            options=[f"--module {own[experiment.name]}"] if experiment.name in own else (),
         )
         for experiment in _runnable(names, resources, console)
     ]
@@ -114,6 +135,7 @@ def report(
         typer.Option(file_okay=False, help="Also write each figure as a file into this folder."),
     ] = None,
     jobs: JobsOption = None,
+    module: ModuleOption = None,
 ) -> None:
     """Make one self-contained HTML page of the results."""
     import joblib
@@ -122,12 +144,14 @@ def report(
     from experiments.harness import store
 
     console = Console(highlight=False, soft_wrap=True)
+    own = _add(module)
     names = [name for name in registry.EXPERIMENTS if store.read_manifest(results, name)]
     if not names:
         raise typer.BadParameter(
             f"there are no results in {results}; first: bqvi run all", param_hint="--results"
         )
-    command = "bqvi report" if results == Path("results") else f"bqvi report --results {results}"
+    options = [f"--results {results}"] * (results != Path("results"))
+    command = " ".join(["bqvi report", *options, *(f"--module {own[name]}" for name in own)])
     experiments = [registry.load(name) for name in names]
     made = page.build(experiments, results, command, jobs or joblib.cpu_count())
     target = out or results / "report.html"
@@ -138,6 +162,14 @@ def report(
     if made.broken:
         console.print(f"[red]Failed to draw:[/] {', '.join(made.broken)} (the page holds the tracebacks)")
         raise typer.Exit(1)
+
+
+def _add(modules: Sequence[str] | None) -> dict[str, str]:
+    """Register the experiments of the user's modules; return the module of each by its name."""
+    try:
+        return {registry.add(module): module for module in modules or ()}
+    except registry.OwnModuleError as error:
+        raise typer.BadParameter(str(error), param_hint="--module") from None
 
 
 def _runnable(names: Sequence[str], resources: Resources, console: Console) -> list[Experiment]:

@@ -2,8 +2,8 @@
 
 The version is the one in pyproject.toml or in the installed metadata: no git is needed. As a
 version seldom moves while code is being written, a digest of the code goes with it: of the syntax
-trees, docstrings left out, of the three libraries and of those modules of `experiments` that define
-`run`. Comments, layout and docstrings do not change it.
+trees, docstrings left out, of the three libraries and of those modules of `experiments`, or of the
+package of an experiment from elsewhere, that define `run`. Comments, layout and docstrings do not change it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def source_digest(run: Callable[..., Any]) -> str:
 
 
 def _modules_behind(module: str) -> set[Path]:
-    """Files of `module` and of the modules of `experiments` it imports, the harness left out."""
+    """Files of `module` and of what it imports of its package and of `experiments`, the harness left out."""
+    own = module.partition(".")[0]
     found: set[Path] = set()
     queue = [module]
     while queue:
@@ -132,7 +133,7 @@ def _modules_behind(module: str) -> set[Path]:
         if path is None or path in found:
             continue
         found.add(path)
-        queue += [name for name in _imported(_tree(path)) if _is_experiment_code(name)]
+        queue += [name for name in _imported(_tree(path)) if _is_experiment_code(name, own)]
     return found
 
 
@@ -160,8 +161,10 @@ def _imported(tree: ast.Module) -> Iterable[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _is_experiment_code(module: str) -> bool:
+def _is_experiment_code(module: str, own: str) -> bool:
     package, _, rest = module.partition(".")
+    if package == own != "experiments":
+        return True
     return package == "experiments" and bool(rest) and rest.split(".")[0] not in APART
 
 

@@ -1,4 +1,12 @@
-"""The experiments by name, as `experiments.catalogue` lists them.
+"""The experiments by name: those of `experiments.catalogue`, of installed packages, and of modules given.
+
+A package offers experiments as entry points of the group `GROUP`: the name of each, and its module.
+
+    [project.entry-points."bqvi.experiments"]
+    my-study = "my_package.my_study"
+
+A module of one's own is named on the command line (`bqvi run --module my_study my-study`). A name that this
+package has stays its own.
 
 The module of an experiment defines `experiment`, an `Experiment` of the same name; the first line of its
 docstring is what `bqvi list` shows. Modules are imported when their experiment is asked for, not
@@ -10,17 +18,68 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import importlib.metadata
 import importlib.util
+import sys
 from pathlib import Path
 
 from experiments import catalogue
 from experiments.harness.experiment import Experiment
 
-EXPERIMENTS: dict[str, str] = dict(catalogue.EXPERIMENTS)
+GROUP = "bqvi.experiments"
+
+
+def offered() -> dict[str, str]:
+    """Return the experiments of installed packages: the module of each by its name."""
+    return {entry.name: entry.module for entry in importlib.metadata.entry_points(group=GROUP)}
+
+
+EXPERIMENTS: dict[str, str] = {**offered(), **catalogue.EXPERIMENTS}
 
 
 class UnknownExperimentError(ValueError):
     """No experiment has this name."""
+
+
+class OwnModuleError(ValueError):
+    """A module given by the user cannot be imported, or has no experiment that could be added."""
+
+
+def add(module: str) -> str:
+    """Register the experiment of a module and return its name; the working folder is searched last.
+
+    Parameters
+    ----------
+    module : str
+        Dotted name of a module that defines `experiment`.
+
+    Raises
+    ------
+    OwnModuleError
+        If there is no such module, it has no `experiment`, or another module has one of this name.
+    """
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), "experiment", None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # one of the modules that it imports
+        raise OwnModuleError(
+            f"there is no module {module!r}; give its dotted name, of a file in {Path.cwd()} or on PYTHONPATH"
+        ) from None
+    if not isinstance(found, Experiment):
+        raise OwnModuleError(
+            f"module {module!r} must define `experiment`, an experiments.harness.experiment.Experiment; "
+            f"found {found!r}"
+        )
+    if EXPERIMENTS.get(found.name, module) != module:
+        raise OwnModuleError(
+            f"module {module!r} defines an experiment {found.name!r}, a name that "
+            f"{EXPERIMENTS[found.name]} has; give it another"
+        )
+    EXPERIMENTS[found.name] = module
+    return found.name
 
 
 def check(name: str) -> str:

@@ -96,6 +96,7 @@ def plan(
     resources: Resources | None = None,
     force: bool = False,
     refresh: bool = False,
+    options: Sequence[str] = (),
 ) -> Plan:
     """Lay out the grid of an experiment and find which cells must be computed.
 
@@ -113,6 +114,8 @@ def plan(
         Compute every cell again.
     refresh : bool
         Compute again the cells that other code computed.
+    options : sequence of str
+        Further options of the command that asks for the same again.
 
     Raises
     ------
@@ -123,7 +126,7 @@ def plan(
     if number < 1:
         raise ValueError(f"seeds must be at least 1, got {number}")
     cases = experiment.checked_cases(quick, resources or Resources())
-    manifest = _manifest(experiment, cases, number, quick)
+    manifest = _manifest(experiment, cases, number, quick, options)
     jobs = tuple(
         Job(
             experiment.name, experiment.run, case, seed,
@@ -141,13 +144,15 @@ def plan(
     return Plan(manifest, jobs, pending, len(kept))
 
 
-def _manifest(experiment: Experiment, cases: Sequence[Case], seeds: int, quick: bool) -> Manifest:
+def _manifest(
+    experiment: Experiment, cases: Sequence[Case], seeds: int, quick: bool, options: Sequence[str]
+) -> Manifest:
     version = provenance.version()
     flags = ["--quick"] * quick + [f"--{name} DIR" for name in experiment.needs]
     return Manifest(
         experiment=experiment.name,
         version=version,
-        command=" ".join(["bqvi run", experiment.name, f"--seeds {seeds}", *flags]),
+        command=" ".join(["bqvi run", experiment.name, f"--seeds {seeds}", *flags, *options]),
         quick=quick,
         seeds=tuple(range(seeds)),
         cases=tuple(

@@ -13,6 +13,7 @@ import pytest
 import toy_experiment
 from typer.testing import CliRunner
 
+import bqvi as bqvi_package
 import experiments
 from experiments.harness import registry, runner
 from experiments.harness.cli import app
@@ -160,23 +161,23 @@ def environment(**more):
 
 
 def test_ctrl_c_at_the_terminal_keeps_the_finished_and_resumes(folder):
+    inside = folder.parent / "inside"
+    inside.mkdir()
     start = "from experiments.harness import registry, cli\n"
     code = start + f"registry.EXPERIMENTS.update({TOYS!r})\ncli.main()\n"
     command = [sys.executable, "-c", code, "run", "slow", "--jobs", "2", "--results", str(folder)]
     process = subprocess.Popen(
         command,
-        env=environment(SLOW_SECONDS="60"),
+        env=environment(SLOW_SECONDS="3600", SLOW_MARKS=str(inside)),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while len(list(folder.rglob("slow/*/*.parquet"))) < 4 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(0.5)  # the workers are now inside the slow seeds
+    while len(list(inside.glob("*"))) < 2 and process.poll() is None:
+        time.sleep(0.05)  # until both workers are inside the slow seeds
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate()
     assert process.returncode == 130, output
     assert "slow: 4 of 8 runs" in output
     assert "Interrupted. The finished runs are kept; the same command resumes." in output
@@ -230,7 +231,7 @@ def test_missing_packages_are_named_with_the_remedy():
 
 
 def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch):
-    block = experiments.__doc__.partition("in `catalogue`:\n")[2]
+    block = experiments.__doc__.partition("`harness.registry` tells:\n")[2]
     (tmp_path / "docstring_example.py").write_text(textwrap.dedent(block))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "EXPERIMENTS", {"means": "docstring_example"})
@@ -241,3 +242,80 @@ def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch
     last = rows[rows["samples"] == 500]
     assert (last["error"] < 4.5 * last["sd"] / 500**0.5).all()
     assert "How fast the mean" in bqvi("list").output
+
+
+OWN = """The user's own study."""
+
+
+def own_study(folder, name="my-study", module="my_study"):
+    made = f"experiment = toy_experiment.make(name={name!r}, run=run)\n"
+    source = f'"""{OWN}"""\nimport toy_experiment\nfrom my_helper import run\n\n{made}'
+    (folder / f"{module}.py").write_text(source)
+    (folder / "my_helper.py").write_text("from toy_experiment import run\n")
+
+
+def command(folder, *words):
+    """`bqvi`, as installed: the working folder is not on the path."""
+    code = "import sys; sys.path.remove(''); from experiments.__main__ import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        env=environment(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_experiment_of_ones_own_is_run_listed_and_reported(tmp_path):
+    own_study(tmp_path)
+    done = command(tmp_path, "run", "--module", "my_study", "my-study", "--seeds", 1, "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    assert "my-study: 2 of 2 runs" in done.stdout
+    assert "my-study" in command(tmp_path, "list", "--module", "my_study").stdout.splitlines()[-1]
+    done = command(tmp_path, "report", "--module", "my_study")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "results" / "report.html").read_text()
+    assert "bqvi run my-study --seeds 1 --module my_study" in page
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("absent", "there is no module 'absent'"),
+        ("empty", "module 'empty' must define `experiment`"),
+        ("taken", "a name that experiments.thesis.domain has"),
+    ],
+)
+def test_a_module_that_cannot_be_added_is_refused(tmp_path, module, says, monkeypatch):
+    monkeypatch.undo()
+    (tmp_path / "empty.py").touch()
+    own_study(tmp_path, "domain", "taken")
+    monkeypatch.syspath_prepend(tmp_path)
+    done = bqvi("list", "--module", module)
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.replace("│", " ").split())
+
+
+def test_what_an_own_module_lacks_is_not_taken_for_the_module(tmp_path, monkeypatch):
+    (tmp_path / "hungry.py").write_text("import no_such_package\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        registry.add("hungry")
+
+
+def test_installed_packages_offer_experiments(tmp_path, monkeypatch):
+    own_study(tmp_path)
+    info = tmp_path / "my_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nmy-study = my_study\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert registry.offered()["my-study"] == "my_study"
+    monkeypatch.setattr(registry, "EXPERIMENTS", registry.offered())
+    assert f"my-study  {OWN}" in bqvi("list").output
+    assert registry.load("my-study").name == "my-study"
+
+
+def test_version():
+    assert bqvi("--version").output == f"bqvi {bqvi_package.__version__}\n"
