@@ -125,18 +125,13 @@ DECOMPOSITIONS = frozenset(
 """Of numpy.linalg and scipy.linalg: what belongs to a covariance matrix is in gp."""
 OWN_LINEAR_ALGEBRA = frozenset(
     (
-        "bqvi/gradients/derivative_process.py",
         "bqvi/gradients/directions.py",
         "bqvi/gradients/evidence.py",
-        "bqvi/gradients/jackknife.py",
-        "bqvi/gradients/joint_process.py",
+        "bqvi/gradients/linear_fit.py",
+        "bqvi/gradients/mixture_evidence.py",
         "bqvi/gradients/mixture_expectation.py",
-        "bqvi/gradients/mixture_functionals.py",
         "bqvi/gradients/mixture_gradient.py",
-        "bqvi/gradients/mixture_learning.py",
         "bqvi/gradients/moment_covariance.py",
-        "bqvi/gradients/straight_fit.py",
-        "bqvi/gradients/value_process.py",
         "bqvi/gradients/whitened.py",
         "bqvi/quadrature/bayesian_run.py",
         "bqvi/quadrature/ensemble.py",

@@ -32,6 +32,7 @@ ALLOWED = {"arviz", "arviz.from_netcdf", "peers", "sharey"}
 COLUMNS = {"case", "seed", "iteration", "seconds", "evaluations", "samples", "elbo", "log_likelihood_error"}
 """What a run's table may have."""
 TO_MEND: set[tuple[str, str]] = {
+    ("bqvi/gradients/likely_functions.py", "jackknife"),
     ("bqvi/gradients/memory.py", "checkpoint"),
     ("bqvi/models/component_mixture.py", "ConjugateComponents"),
     ("bqvi/models/covariances.py", "unpacked"),

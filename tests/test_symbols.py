@@ -15,16 +15,10 @@ EVERYWHERE = frozenset("NSDKLPEFHIA")
 BEGINNING = re.compile(r"([A-Z])(?![\w'-])(?! [a-z]{2})|([A-Z])_\w+")
 TO_MEND = frozenset(
     (
-        "bqvi/gradients/derivative_process.py",
         "bqvi/gradients/gradient_kernel.py",
-        "bqvi/gradients/gradient_process.py",
         "bqvi/gradients/importance_quadrature.py",
-        "bqvi/gradients/jackknife.py",
-        "bqvi/gradients/joint_process.py",
         "bqvi/gradients/likely_functions.py",
         "bqvi/gradients/mixture_gradient.py",
-        "bqvi/gradients/surrogates.py",
-        "bqvi/gradients/value_process.py",
         "bqvi/variational_bmc/surrogate.py",
     )
 )
