@@ -134,4 +134,4 @@ def _symmetric(level: float, size: int) -> float:
         if abs(moved - inverse) <= 1e-14 * inverse:
             break
         inverse = moved
-    return 1.0 / inverse
+    return float(1.0 / inverse)

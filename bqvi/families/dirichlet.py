@@ -108,10 +108,11 @@ class Dirichlet:
 
     @property
     def mode(self) -> Array:
-        """ln of the mode, (alpha_k - 1) / (sum alpha - K); needs alpha_k >= 1."""
+        """ln of the mode, (alpha_k - 1) / (sum alpha - K), alpha_k >= 1; the centre if all alpha_k are 1."""
         xp = namespace(self.concentration)
         excess = self.concentration - 1.0
         floor = 0.0 * excess
+        excess = xp.where(excess.sum(-1)[..., None] > 0.0, excess, floor + 1.0)
         with np.errstate(divide="ignore"):
             log_excess = xp.log(xp.where(excess > 0.0, excess, floor))
         return log_excess - logsumexp(log_excess)[..., None]

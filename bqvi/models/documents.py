@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -50,7 +51,7 @@ def check_counts(data: Data, n_words: int) -> scipy.sparse.csr_array:
     x = data if is_sparse(data) else to_numpy(as_numbers("data", data))
     require_columns("data", x, n_words)
     require_finite("data", x)
-    counts = scipy.sparse.csr_array(x, dtype=float, copy=is_sparse(data))
+    counts: Any = scipy.sparse.csr_array(x, dtype=float, copy=is_sparse(data))
     counts.sum_duplicates()
     counts.eliminate_zeros()
     bad = (counts.data < 0.0) | (counts.data != np.floor(counts.data))
@@ -61,7 +62,8 @@ def check_counts(data: Data, n_words: int) -> scipy.sparse.csr_array:
             f"data has a count of {counts.data[place]:g} in row {row}, column {counts.indices[place]}; "
             "counts of words must be whole and nonnegative"
         )
-    return counts
+    checked: scipy.sparse.csr_array = counts
+    return checked
 
 
 def blocks(counts: scipy.sparse.csr_array, n_topics: int) -> Iterator[Block]:

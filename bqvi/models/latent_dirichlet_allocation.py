@@ -164,7 +164,7 @@ class LatentDirichletAllocation:
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data: square roots of counts, whose noise is alike everywhere."""
-        return np.sqrt(data.toarray())
+        return np.asarray(np.sqrt(data.toarray()))
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """A lower bound of ln p(X | beta), nats: pi has no closed integral; theta = {'topics': (K, V), ...}.
@@ -220,10 +220,11 @@ class LatentDirichletAllocation:
 
     def top_words(self, q: Product, count: int = 10) -> np.ndarray:
         """(K, count) columns of the likeliest words of each topic."""
-        return np.argsort(-q["topics"].mean, axis=1)[:, : require_integer("count", count, 1)]
+        order = np.argsort(-q["topics"].mean, axis=1)
+        return np.asarray(order[:, : require_integer("count", count, 1)])
 
 
 def _log_topics(q: Product) -> np.ndarray:
     """E[ln beta], (K, V); of a point mass an unseen word's is -infinity, which 0 of it must survive."""
     topics: Dirichlet | PointMass = q["topics"]
-    return np.maximum(topics.expected_statistics[0], -1e30)
+    return np.asarray(np.maximum(topics.expected_statistics[0], -1e30))

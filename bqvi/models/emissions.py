@@ -1,0 +1,404 @@
+"""What the states of a hidden Markov model emit: a likelihood and its conjugate prior.
+
+Values come in the layout of the recursions (`sequences.Layout`), arrays (c, C) or (c, C, D). Where a value
+is missing, or a piece has ended, nothing is emitted: all states have likelihood 1, and the statistics are
+zero.
+
+    CategoricalEmissions    symbols 0..V-1              Dirichlet
+    PoissonEmissions        counts (T,) or (T, D)       gamma, each column with rates of its own
+    ComponentEmissions      any `components.Components` of a mixture: Gaussians of all covariances
+
+The last two are affine in statistics T(x): with T and a column of ones stored once, an iteration is a
+matrix product for the log likelihoods and one for the sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+import scipy.special
+
+from bqvi.arrays import Values
+from bqvi.checks import positive_vector, require_integer
+from bqvi.families import Dirichlet, Gamma
+from bqvi.models.components import Components
+from bqvi.models.forward_backward import FLOOR
+from bqvi.models.gaussian_mixture import gaussian_components
+from bqvi.models.mixture import lifted
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """p(x_t | z_t), relative to the largest of each time."""
+
+    relative: np.ndarray
+    """(c, K, C), at least exp(`FLOOR`)."""
+    log_largest: np.ndarray
+    """(C,), what they are relative to, summed over each piece."""
+    floored: np.ndarray
+    """Where they had to be raised to the floor, in any shape that ``visits`` has."""
+
+
+class Emissions(Protocol):
+    """A conjugate pair; frozen settings."""
+
+    @property
+    def name(self) -> str:
+        """Of the factor of theta that has the emissions' parameters."""
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """Values (T, ...) as the emissions take them, NaN where missing; ValueError names what is wrong."""
+
+    def for_data(self, values: np.ndarray) -> Self:
+        """The same emissions, with what they take from checked values settled."""
+
+    def prior(self, n_states: int) -> Any:
+        """p(theta_1, .., theta_K)."""
+
+    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Any:
+        """A starting q for K states."""
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """What passes over the data read, made of values (c, C, ...) where ``shown`` (c, C)."""
+
+    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+        """exp of the expected log likelihood, less ln h."""
+
+    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+        """The expected log likelihood, less ln h, (c, K, C)."""
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """What ``statistics`` and ``Likelihoods.floored`` are about, of a posterior (c, K, C)."""
+
+    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """What data add to the prior's natural parameters."""
+
+    def log_base_measure(self, values: np.ndarray) -> float:
+        """sum of ln h over what is not missing."""
+
+    def at(self, theta: np.ndarray) -> Any:
+        """The emissions' parameters at a point, as `likelihoods` takes q."""
+
+
+@dataclass(frozen=True)
+class CategoricalEmissions:
+    """Symbols 0, .., V - 1.
+
+    Parameters
+    ----------
+    n_symbols : V >= 1
+    concentration : > 0 of the Dirichlet prior of each state, a number or (V,); 1 is flat
+    """
+
+    n_symbols: int
+    concentration: float | np.ndarray = 1.0
+    name = "symbols"
+
+    def __post_init__(self) -> None:
+        size = require_integer("n_symbols", self.n_symbols, 1)
+        object.__setattr__(self, "concentration", positive_vector("concentration", self.concentration, size))
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """(T,) whole numbers below V, NaN where missing."""
+        values = _one_column(values)
+        known = values[~np.isnan(values)]
+        bad = known[(known < 0) | (known >= self.n_symbols) | (known != np.floor(known))]
+        if len(bad):
+            raise ValueError(
+                f"data has the symbol {bad[0]:g}; symbols must be whole numbers below n_symbols = "
+                f"{self.n_symbols}, or NaN where missing"
+            )
+        return values
+
+    def for_data(self, values: np.ndarray) -> Self:
+        """Nothing is taken from data."""
+        del values
+        return self
+
+    def prior(self, n_states: int) -> Dirichlet:
+        """Dir(concentration) of each state."""
+        return Dirichlet(np.tile(self.concentration, (n_states, 1)))
+
+    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Dirichlet:
+        """The frequencies of all symbols, times noise."""
+        del how
+        known = values[~np.isnan(values)].astype(np.intp)
+        counts = np.bincount(known, minlength=self.n_symbols) / n_states
+        noise = rng.standard_exponential((n_states, self.n_symbols))
+        return Dirichlet(self.concentration + counts * (0.5 + 0.5 * noise))
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """Symbols (c, C) as integers, V for a missing one."""
+        return np.where(shown & ~np.isnan(values), values, self.n_symbols).astype(np.intp)
+
+    def _table(self, q: Any) -> np.ndarray:
+        log_symbols = np.maximum(q.expected_statistics[0], -1e30)
+        return np.column_stack([log_symbols, np.zeros(len(log_symbols))])
+
+    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+        """From a table of V + 1 symbols."""
+        table = self._table(q)
+        top = table.max(axis=0)
+        relative = np.exp(np.maximum(table - top, FLOOR))
+        taken = np.take(relative, arranged, axis=1).transpose(1, 0, 2)
+        return Likelihoods(taken, np.take(top, arranged).sum(axis=0), table - top < FLOOR)
+
+    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+        """E ln of each symbol's probability."""
+        return np.take(self._table(q), arranged, axis=1).transpose(1, 0, 2)
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """(K, V + 1), how often each state emitted each symbol."""
+        flat = arranged.ravel()
+        size = self.n_symbols + 1
+        states = range(posterior.shape[1])
+        return np.stack([np.bincount(flat, posterior[:, k].ravel(), minlength=size) for k in states])
+
+    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """Without the missing ones."""
+        del arranged
+        return (visits[:, :-1],)
+
+    def log_base_measure(self, values: np.ndarray) -> float:
+        """0."""
+        del values
+        return 0.0
+
+    def at(self, theta: np.ndarray) -> Any:
+        """Of probabilities (K, V)."""
+        return _Point((np.log(np.maximum(theta, 1e-300)),))
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What a point has in common with a distribution: E[t]."""
+
+    expected_statistics: Values
+
+
+class _Affine:
+    """Emissions whose log likelihood is affine in T(x): ``arranged`` is (c, P + 1, C), T and then 1."""
+
+    def weights(self, q: Any) -> np.ndarray:
+        """(K, P + 1)."""
+        raise NotImplementedError
+
+    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+        """Relative to the largest of each time."""
+        logs = self.logarithms(q, arranged)
+        top = logs.max(axis=1)
+        logs -= top[:, None, :]
+        floored = logs < FLOOR
+        if not floored.any():
+            floored = np.zeros((1, 1, 1), bool)
+        np.maximum(logs, FLOOR, out=logs)
+        return Likelihoods(np.exp(logs, out=logs), top.sum(axis=0), floored)
+
+    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+        """One product."""
+        logs: np.ndarray = np.matmul(self.weights(q), arranged)
+        return logs
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """The posterior itself."""
+        del arranged
+        return posterior
+
+
+@dataclass(frozen=True)
+class PoissonEmissions(_Affine):
+    """Counts.
+
+    Parameters
+    ----------
+    shape, rate : > 0, of the gamma prior of each state's rate; the default prior, 1 and a rate that is
+    taken from data,
+        is exponential with the data's mean
+    """
+
+    shape: float = 1.0
+    rate: float | np.ndarray | None = None
+    columns: int | None = None
+    name = "rates"
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """(T, D) whole nonnegative numbers, rows of NaN where missing."""
+        values = _table(values, self.columns)
+        known = values[~np.isnan(values).any(axis=1)]
+        bad = known[(known < 0.0) | (known != np.floor(known))]
+        if len(bad):
+            raise ValueError(f"data has a count of {bad[0]:g}; counts must be whole and nonnegative, or NaN")
+        return values
+
+    def for_data(self, values: np.ndarray) -> Self:
+        """With a rate."""
+        columns = values.shape[1]
+        if self.rate is not None:
+            rate = positive_vector("rate", self.rate, columns)
+        else:
+            rate = 1.0 / np.maximum(np.nanmean(values, axis=0), 1e-3)
+        return replace(self, rate=rate, columns=columns)
+
+    def prior(self, n_states: int) -> Gamma:
+        """Gamma(shape, rate) of each state and column."""
+        rate = np.tile(np.asarray(self.rate, float), (n_states, 1))
+        return Gamma(np.full(rate.shape, float(self.shape)), rate)
+
+    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Gamma:
+        """The rates of K windows of the data, in a random order."""
+        del how
+        known = values[~np.isnan(values).any(axis=1)]
+        prior = self.prior(n_states)
+        size = max(1, min(len(known) // (2 * n_states), 20))
+        where = rng.integers(0, len(known) - size + 1, n_states)
+        means = np.stack([known[i : i + size].mean(axis=0) for i in where])
+        share = len(known) / n_states
+        means = means * np.exp(0.1 * rng.standard_normal(means.shape))
+        return Gamma(prior.shape + share * means, prior.rate + share)
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """(c, D + 1, C)."""
+        return _with_ones(values, shown)
+
+    def weights(self, q: Any) -> np.ndarray:
+        """E ln of the rates, and minus the sum of the rates."""
+        log_rates, negative = q.expected_statistics
+        return np.column_stack([np.maximum(log_rates, -1e30), negative.sum(axis=1)])
+
+    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """sum r x, and sum r for each column."""
+        sums = np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0)
+        return sums[:, :-1], np.repeat(sums[:, -1:], sums.shape[1] - 1, axis=1)
+
+    def log_base_measure(self, values: np.ndarray) -> float:
+        """-sum ln x!."""
+        known = values[~np.isnan(values).any(axis=1)]
+        return -float(scipy.special.gammaln(known + 1.0).sum())
+
+    def at(self, theta: np.ndarray) -> Any:
+        """Of rates (K, D)."""
+        return _Point((np.log(np.maximum(theta, 1e-300)), -np.asarray(theta)))
+
+
+@dataclass(frozen=True)
+class ComponentEmissions(_Affine):
+    """What the components of a mixture are, each state emits.
+
+    Parameters
+    ----------
+    components : a conjugate pair over rows (T, D), such as `GaussianComponents`
+    """
+
+    components: Components
+
+    @property
+    def name(self) -> str:
+        """As the components'."""
+        return self.components.name
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """(T, D), rows of NaN where missing."""
+        values = _table(values, None)
+        missing = np.isnan(values).any(axis=1)
+        self.components.check(values[~missing])
+        return values
+
+    def for_data(self, values: np.ndarray) -> Self:
+        """With the components' prior settled."""
+        return replace(self, components=self.components.for_data(values[~np.isnan(values).any(axis=1)]))
+
+    def prior(self, n_states: int) -> Any:
+        """The components'."""
+        return self.components.prior(n_states)
+
+    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Any:
+        """The components', as if the values were in no order."""
+        return self.components.start(values[~np.isnan(values).any(axis=1)], n_states, how, rng)
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """T of the values, about the components' centre, (c, P + 1, C)."""
+        flat = values.reshape(-1, values.shape[-1]) - self.components.centre
+        table = lifted(flat, self.components.lift())
+        return _with_ones(table.reshape(*shown.shape, -1), shown)
+
+    def weights(self, q: Any) -> np.ndarray:
+        """The affine function's, about the components' centre."""
+        affine = self.components.affine(q, np.zeros(_states_of(q, len(self.components.centre))))
+        slope, offset = affine.slope, affine.offset + affine.level
+        if affine.tilt is not None:
+            slope = slope + affine.tilt
+        gap = self.components.centre - (0.0 if affine.shift is None else affine.shift)
+        if np.any(gap):
+            if self.components.lift() is not None:
+                raise NotImplementedError("components whose centre moves need statistics without a lift")
+            offset = offset + slope @ gap
+        return np.column_stack([slope, offset])
+
+    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """As the components'."""
+        sums = np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0)
+        return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
+
+    def log_base_measure(self, values: np.ndarray) -> float:
+        """Of the rows that are not missing."""
+        return float(np.sum(self.components.log_base_measure(values[~np.isnan(values).any(axis=1)])))
+
+    def at(self, theta: np.ndarray) -> Any:
+        """A point of the components' family is what their own methods take."""
+        raise NotImplementedError("log_likelihood at a point needs categorical or Poisson emissions")
+
+
+def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> ComponentEmissions:
+    """Gaussian emissions; ``covariance`` and ``prior`` as of `GaussianMixture`."""
+    return ComponentEmissions(gaussian_components(covariance, **prior))
+
+
+def _states_of(q: Any, dimension: int) -> int:
+    """K, also of Gaussians that share one covariance, whose family is no batch."""
+    family = getattr(q, "family", q)
+    means = getattr(family, "means", None)
+    return int(family.natural[0].shape[0]) if means is None else np.asarray(means).size // dimension
+
+
+def _one_column(values: np.ndarray) -> np.ndarray:
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"data has values of shape {values.shape}; symbols must be (T,)")
+    return _finite_or_missing(values.astype(float))
+
+
+def _table(values: np.ndarray, columns: int | None) -> np.ndarray:
+    table = values[:, None] if values.ndim == 1 else values
+    if columns is not None and table.shape[1] != columns:
+        raise ValueError(f"data has {table.shape[1]} columns; the model has {columns}")
+    table = _finite_or_missing(table.astype(float))
+    missing = np.isnan(table)
+    partly = missing.any(axis=1) & ~missing.all(axis=1)
+    if partly.any():
+        raise ValueError(
+            f"data has NaN in some columns of row {int(np.argmax(partly))}; a row must be observed, or NaN "
+            "throughout"
+        )
+    return table
+
+
+def _finite_or_missing(values: np.ndarray) -> np.ndarray:
+    infinite = np.isinf(values)
+    if infinite.any():
+        row = int(np.argwhere(infinite)[0][0])
+        raise ValueError(f"data has infinity in row {row}; every entry must be finite, or NaN where missing")
+    if np.isnan(values).all():
+        raise ValueError("data has no observation: all entries are NaN")
+    return values
+
+
+def _with_ones(table: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """(c, P + 1, C) of T (c, C, P), zeros where nothing is shown or T is missing."""
+    seen = shown & ~np.isnan(table).any(axis=-1)
+    arranged = np.zeros((table.shape[0], table.shape[2] + 1, table.shape[1]))
+    arranged[:, :-1] = np.where(seen[:, None, :], table.transpose(0, 2, 1), 0.0)
+    arranged[:, -1] = seen
+    return arranged

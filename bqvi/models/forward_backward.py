@@ -1,0 +1,364 @@
+"""The forward-backward recursions of a hidden Markov model, over many pieces of sequences at once.
+
+With alpha_t the filtered state (any multiple of p(z_t | x_1..t)), A the transitions and b_t the likelihoods
+p(x_t | z_t), each relative to its largest,
+
+    pred_t+1 = A^T alpha_t,                  alpha_t+1 = pred_t+1 * b_t+1                    (forward)
+    w_t+1 = gamma_t+1 / pred_t+1,            gamma_t = alpha_t * (A w_t+1)                   (backward)
+
+gamma_t is p(z_t | x) and needs no normalising; the expected transitions are A * sum_t alpha_t w_t+1^T, one
+matrix product. Rows of A need not sum to one: variational inference has exp(E[ln A]).
+
+Sequences are cut into pieces (`sequences.Layout`). All pieces run forward from a guess of what enters them;
+then each that was entered by something else than the end of the piece before is run again, until its state
+agrees with that of the run before, from where on the two are the same. A chain forgets where it began, so
+that the second run is short; one that does not forget takes as many runs as a sequence has pieces, and ends
+with the same numbers.
+
+Nothing underflows: ln A and ln b are floored at -70, and alpha is normalised at each eighth step, so that
+no state has less than exp(-9 * 70) of the weight. The floors add weight to paths that have almost none. If
+what passes through floored entries is more than `TOLERANCE`, the floors mattered, and the recursions are to
+be done in logarithms (`in_logarithms`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bqvi.arrays import logsumexp
+from bqvi.models.sequences import Layout
+
+FLOOR = -70.0
+EVERY = 8
+"""Steps between normalisations."""
+SIDE_BY_SIDE = 0.1
+"""Part of the pieces from which on all are run again rather than a choice of them."""
+SAME = 1e-10
+"""Relative difference of states that count as the same."""
+TOLERANCE = 1e-10
+"""Expected number of visits to floored entries that is none: the log evidence is off by no more, nats."""
+IMPOSSIBLE = -1e30
+"""In place of ln 0, so that a sequence that no path explains has a smallest number of impossible steps."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """ln of what starts and moves a chain (normalised or not)."""
+
+    initial: np.ndarray
+    """(K,)."""
+    transitions: np.ndarray
+    """(K, K), from row to column."""
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """What the recursions find."""
+
+    posterior: np.ndarray
+    """gamma, (c, K, C); 0 where a piece has ended."""
+    transitions: np.ndarray
+    """sum over time of p(z_t = i, z_t+1 = j | x), with the pieces' weights, (K, K)."""
+    log_evidence: np.ndarray
+    """Of each piece, given those before, (C,): ln p(x), less what the likelihoods were taken relative to."""
+
+
+def smooth(
+    chain: Chain,
+    relative: np.ndarray,
+    layout: Layout,
+    weights: np.ndarray | None = None,
+    scratch: dict[str, np.ndarray] | None = None,
+) -> Smoothed | None:
+    """Posteriors of the states; None where transitions had to go through the floor.
+
+    Parameters
+    ----------
+    relative : (c, K, C), b: likelihoods relative to the largest of each time, at least exp(`FLOOR`)
+    weights : (C,) of the pieces, default one
+    scratch : memory of an earlier call with the same layout: fresh pages cost as much as the recursions. The
+        posterior returned is part of it, and good until the next call
+    """
+    scratch = {} if scratch is None else scratch
+    pi, a = (np.exp(np.maximum(x, FLOOR)) for x in (chain.initial, chain.transitions))
+    forward = _Forward(pi, a, relative, layout, scratch)
+    forward.run()
+    backward = _Backward(a, forward, layout, scratch)
+    backward.run()
+    gamma, w = backward.gamma, backward.w
+    if weights is not None:
+        w = w * weights
+    pairs = np.matmul(forward.alpha[:-1], w[1:].transpose(0, 2, 1)).sum(axis=0)
+    later = layout.previous >= 0
+    pairs += forward.ends[:, layout.previous[later]] @ w[0][:, later].T
+    floored = float((a * pairs)[chain.transitions < FLOOR].sum())
+    floored += float(gamma[0][:, ~later][chain.initial < FLOOR].sum())
+    if floored > TOLERANCE:
+        return None
+    return Smoothed(gamma, a * pairs, forward.log_evidence)
+
+
+def _zeros(scratch: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros where a piece has ended, since nothing is ever written there."""
+    if name not in scratch or scratch[name].shape != shape:
+        scratch[name] = np.zeros(shape)
+    return scratch[name]
+
+
+class _Forward:
+    """alpha, pred (c, K, C) and the logarithms of what alpha was divided by."""
+
+    def __init__(
+        self,
+        initial: np.ndarray,
+        a: np.ndarray,
+        b: np.ndarray,
+        layout: Layout,
+        scratch: dict[str, np.ndarray],
+    ) -> None:
+        self.moved = np.ascontiguousarray(a.T)
+        self.initial, self.b, self.layout = initial, b, layout
+        self.alpha, self.pred = (_zeros(scratch, name, b.shape) for name in ("alpha", "pred"))
+        self.log_scale = np.zeros((len(b), b.shape[2]))
+        self.entered = np.full(b.shape[1:], 1.0 / b.shape[1])
+        self.entered[:, layout.previous < 0] = 0.0
+
+    def run(self) -> None:
+        """Until all pieces are entered by the ends of those before."""
+        layout, later = self.layout, self.layout.previous >= 0
+        self._first_run()
+        while True:
+            ends = self.alpha[layout.lengths - 1, :, np.arange(len(layout.lengths))].T
+            self.end_sums = ends.sum(axis=0)
+            self.ends = ends / self.end_sums
+            entering = np.where(later, self.ends[:, layout.previous], 0.0)
+            changed = np.flatnonzero((np.abs(entering - self.entered) > SAME * entering).any(axis=0))
+            if not len(changed):
+                break
+            self.entered[:, changed] = entering[:, changed]
+            self._run_again(*self._run_again_side_by_side(changed))
+
+    @property
+    def log_evidence(self) -> np.ndarray:
+        """(C,)."""
+        total: np.ndarray = self.log_scale.sum(axis=0) + np.log(self.end_sums)
+        return total
+
+    def _start(self, pieces: np.ndarray | slice) -> np.ndarray:
+        start: np.ndarray = self.moved @ self.entered[:, pieces]
+        start[:, self.layout.previous[pieces] < 0] = self.initial[:, None]
+        return start
+
+    def _first_run(self) -> None:
+        alpha, pred, b, running = self.alpha, self.pred, self.b, self.layout.running
+        pred[0] = self._start(slice(None))
+        np.multiply(pred[0], b[0], out=alpha[0])
+        for t in range(1, len(b)):
+            n = running[t]
+            now, here = pred[t, :, :n], alpha[t, :, :n]
+            np.matmul(self.moved, alpha[t - 1, :, :n], out=now)
+            np.multiply(now, b[t, :, :n], out=here)
+            if t % EVERY == 0:
+                total = here.sum(axis=0)
+                here /= total
+                np.log(total, out=self.log_scale[t, :n])
+
+    def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
+        """All pieces from their starts on, while most of them differ from the run before; who does, and when.
+
+        Slices are several times faster than chosen columns.
+        """
+        alpha, pred, b, running = self.alpha, self.pred, self.b, self.layout.running
+        if len(changed) < SIDE_BY_SIDE * alpha.shape[2]:
+            return changed, 0
+        pred[0] = self._start(slice(None))
+        np.multiply(pred[0], b[0], out=alpha[0])
+        for t in range(1, len(b)):
+            n = running[t]
+            now = pred[t, :, :n]
+            np.matmul(self.moved, alpha[t - 1, :, :n], out=now)
+            here = now * b[t, :, :n]
+            if t % EVERY == 0:
+                total = here.sum(axis=0)
+                here /= total
+                np.log(total, out=self.log_scale[t, :n])
+                before = alpha[t, :, :n]
+                differs = np.flatnonzero((np.abs(here - before) > SAME * before).any(axis=0))
+                before[:] = here
+                if len(differs) < SIDE_BY_SIDE * n:
+                    return differs, t
+            else:
+                alpha[t, :, :n] = here
+        return np.empty(0, np.intp), len(b)
+
+    def _run_again(self, pieces: np.ndarray, done: int) -> None:
+        """Chosen pieces from the step after ``done`` on, until each agrees with the run before."""
+        lengths = self.layout.lengths
+        if not len(pieces):
+            return
+        now = self._start(pieces)
+        here = self.alpha[done][:, pieces]
+        for t in range(done + 1 if done else 0, len(self.b)):
+            if t > 0:
+                pieces = pieces[: np.searchsorted(-lengths[pieces], -t)]  # those longer than t
+                if not len(pieces):
+                    return
+                now = self.moved @ here[:, : len(pieces)]
+            here = now * self.b[t][:, pieces]
+            self.pred[t][:, pieces] = now
+            if t % EVERY == 0 and t > 0:
+                total = here.sum(axis=0)
+                here /= total
+                self.log_scale[t, pieces] = np.log(total)
+                before = self.alpha[t][:, pieces]
+                differs = (np.abs(here - before) > SAME * before).any(axis=0)
+                self.alpha[t][:, pieces] = here
+                pieces, here = pieces[differs], here[:, differs]
+            else:
+                self.alpha[t][:, pieces] = here
+
+
+class _Backward:
+    """gamma and w, (c, K, C)."""
+
+    def __init__(
+        self, a: np.ndarray, forward: _Forward, layout: Layout, scratch: dict[str, np.ndarray]
+    ) -> None:
+        self.a, self.forward, self.layout = a, forward, layout
+        self.gamma, self.w = (_zeros(scratch, name, forward.alpha.shape) for name in ("gamma", "w"))
+        self.message = np.ones(forward.alpha.shape[1:])
+
+    def run(self) -> None:
+        """Until all pieces are left by the starts of those after."""
+        goes_on = self.layout.following >= 0
+        self._first_run()
+        while True:
+            leaving = np.where(goes_on, (self.a @ self.w[0])[:, self.layout.following], 1.0)
+            changed = np.flatnonzero((np.abs(leaving - self.message) > SAME * leaving).any(axis=0))
+            if not len(changed):
+                break
+            self.message[:, changed] = leaving[:, changed]
+            self._run_again(*self._run_again_side_by_side(changed))
+
+    def _last(self, pieces: np.ndarray | slice) -> np.ndarray:
+        """gamma at the ends of ``pieces``."""
+        last = self.forward.ends[:, pieces] * self.message[:, pieces]
+        return np.asarray(last / last.sum(axis=0))
+
+    def _first_run(self) -> None:
+        alpha, pred, running = self.forward.alpha, self.forward.pred, self.layout.running
+        for t in range(len(alpha) - 1, -1, -1):
+            n, older = running[t], running[t + 1]
+            here = self.gamma[t]
+            if older:
+                np.matmul(self.a, self.w[t + 1, :, :older], out=here[:, :older])
+                here[:, :older] *= alpha[t, :, :older]
+            if n > older:
+                here[:, older:n] = self._last(slice(older, n))
+            np.divide(here[:, :n], pred[t, :, :n], out=self.w[t, :, :n])
+
+    def _run_again_side_by_side(self, changed: np.ndarray) -> tuple[np.ndarray, int]:
+        """All pieces from their ends back, while most differ from the run before; who does, and when."""
+        alpha, pred, running = self.forward.alpha, self.forward.pred, self.layout.running
+        if len(changed) < SIDE_BY_SIDE * len(alpha[0, 0]):
+            return changed, len(alpha)
+        for t in range(len(alpha) - 1, -1, -1):
+            n, older = running[t], running[t + 1]
+            here = np.empty((len(self.a), n))
+            if older:
+                np.matmul(self.a, self.w[t + 1, :, :older], out=here[:, :older])
+                here[:, :older] *= alpha[t, :, :older]
+            if n > older:
+                here[:, older:] = self._last(slice(older, n))
+            before = self.gamma[t, :, :n]
+            check = t % EVERY == 0 and older > 0.5 * n
+            if check:
+                differs = np.flatnonzero((np.abs(here - before) > SAME * before).any(axis=0))
+            before[:] = here
+            np.divide(here, pred[t, :, :n], out=self.w[t, :, :n])
+            if check and len(differs) < SIDE_BY_SIDE * n and n == len(self.message[0]):
+                return differs, t
+        return np.empty(0, np.intp), 0
+
+    def _run_again(self, pieces: np.ndarray, done: int) -> None:
+        """Chosen pieces from the step before ``done`` back, until each agrees with the run before."""
+        alpha, pred = self.forward.alpha, self.forward.pred
+        lengths = self.layout.lengths
+        if not len(pieces):
+            return
+        last = self._last(pieces)
+        open_ = np.ones(len(pieces), bool)
+        for t in range(min(int(lengths[pieces[0]]), done) - 1, -1, -1):
+            older = np.searchsorted(-lengths[pieces], -(t + 1))  # those longer than t + 1
+            n = np.searchsorted(-lengths[pieces], -t)
+            use = np.flatnonzero(open_[:n])
+            if not len(use):
+                continue
+            chosen = pieces[use]
+            here = alpha[t][:, chosen] * (self.a @ self.w[t + 1][:, chosen]) if older else np.empty(0)
+            if n > older:
+                fresh = use >= older
+                here = last[:, use] if not older else np.where(fresh, last[:, use], here)
+            if t % EVERY == 0:
+                before = self.gamma[t][:, chosen]
+                settled = (np.abs(here - before) <= SAME * before).all(axis=0)
+                open_[use[settled & (use < older)]] = False
+            self.gamma[t][:, chosen] = here
+            self.w[t][:, chosen] = here / pred[t][:, chosen]
+
+
+def in_logarithms(
+    chain: Chain, log_likelihood: np.ndarray, layout: Layout, weights: np.ndarray | None = None
+) -> Smoothed:
+    """The same for sequences that are not cut, some twenty times slower; ``log_likelihood`` is (c, K, C)."""
+    pi, a = np.maximum(chain.initial, IMPOSSIBLE), np.maximum(chain.transitions, IMPOSSIBLE)
+    log_b = np.maximum(log_likelihood, IMPOSSIBLE)
+    alpha, beta = np.zeros(log_b.shape), np.zeros(log_b.shape)
+    alpha[0] = pi[:, None] + log_b[0]
+    for t in range(1, len(log_b)):
+        n = layout.running[t]
+        steps = alpha[t - 1, :, None, :n] + a[:, :, None]
+        alpha[t, :, :n] = logsumexp(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
+    pairs = np.zeros(a.shape)
+    columns = np.arange(log_b.shape[2])
+    log_evidence = logsumexp(alpha[layout.lengths - 1, :, columns])
+    w = np.ones(len(columns)) if weights is None else weights
+    for t in range(len(log_b) - 2, -1, -1):
+        n = layout.running[t + 1]
+        ahead = a[:, :, None] + (log_b[t + 1] + beta[t + 1])[None, :, :n]
+        beta[t, :, :n] = logsumexp(np.moveaxis(ahead, 1, -1))
+        pairs += _normalised(alpha[t, :, None, :n] + ahead, (0, 1)) @ w[:n]
+    gamma = _normalised(alpha + beta, (1,)) * layout.shown[:, None, :]
+    return Smoothed(gamma, pairs, log_evidence)
+
+
+def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """exp of ``logs``, summing to one over ``axes`` also where impossible steps have left no digits."""
+    weights = np.exp(logs - logs.max(axis=axes, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=axes, keepdims=True))
+
+
+def most_likely_paths(chain: Chain, log_likelihood: np.ndarray, layout: Layout) -> np.ndarray:
+    """(c, C), states of the likeliest path of each uncut sequence (Viterbi 1967); 0 where it has ended."""
+    a = np.maximum(chain.transitions, IMPOSSIBLE)
+    log_b = np.maximum(log_likelihood, IMPOSSIBLE)
+    best = np.maximum(chain.initial, IMPOSSIBLE)[:, None] + log_b[0]
+    came_from = np.zeros(log_b.shape, np.int16)
+    at_end = np.zeros(log_b.shape[2], np.intp)
+    for t in range(len(log_b)):
+        n = layout.running[t]
+        if t > 0:
+            steps = best[:, None, :n] + a[:, :, None]
+            came_from[t, :, :n] = steps.argmax(axis=0)
+            best = steps.max(axis=0) + log_b[t, :, :n]
+        ending = slice(layout.running[t + 1], n)
+        at_end[ending] = best[:, ending].argmax(axis=0)
+    paths = np.zeros((len(log_b), log_b.shape[2]), np.intp)
+    state = at_end.copy()
+    for t in range(len(log_b) - 1, -1, -1):
+        n = layout.running[t]
+        paths[t, :n] = state[:n]
+        state[:n] = came_from[t, state[:n], np.arange(n)]
+    return paths

@@ -1,0 +1,242 @@
+"""Hidden Markov models: Baum-Welch, variational Bayes and SVI over sequences.
+
+    pi ~ Dir(a_0),   A_k ~ Dir(b_k),   theta_k ~ the emissions' prior
+    z_1 ~ Cat(pi),   z_t | z_t-1 = k ~ Cat(A_k),   x_t | z_t = k ~ p(x | theta_k)
+
+    q(pi, A, theta, z) = q(pi) prod_k q(A_k) q(theta_k) prod_n q(z_n, 1..T_n)
+
+A sequence is a datum; its path z is its local variable, whose optimal q is a chain with the same
+transitions in exp(E[ln .]), found exactly by `forward_backward` (MacKay 1997; Beal 2003, ch. 3). What data
+add to the natural parameters: expected first states, expected transitions, and the emissions' statistics
+with the states' posterior. With ``family='point'`` coordinate ascent is Baum-Welch (Dempster, Laird and
+Rubin 1977), and the ELBO the log posterior density, under flat priors the log likelihood; on mini-batches
+of sequences the same model has natural-gradient steps.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from bqvi.arrays import Seed, generator
+from bqvi.checks import positive_vector, require_integer, require_positive
+from bqvi.families import Dirichlet, Product
+from bqvi.models.conjugate import LocalStep
+from bqvi.models.data import Data
+from bqvi.models.emissions import Emissions, Likelihoods
+from bqvi.models.forward_backward import (
+    TOLERANCE,
+    Chain,
+    Smoothed,
+    in_logarithms,
+    most_likely_paths,
+    smooth,
+)
+from bqvi.models.sequences import Layout, Sequences
+from gp.arrays import Array, to_numpy
+
+
+class HiddenMarkovModel:
+    """Hidden Markov model; data are `Sequences`, a list of arrays (T_n,) or (T_n, D), or one array.
+
+    Parameters
+    ----------
+    n_states : K >= 1
+    emissions : `CategoricalEmissions`, `PoissonEmissions`, `gaussian_emissions(...)`, or any `Emissions`
+    initial_concentration : a_0 > 0, a number or (K,); default 1, which is flat
+    transition_concentration : b > 0, a number, (K,) or (K, K), row k of the transitions from k; default 1
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, what was given and what is allowed.
+    """
+
+    def __init__(
+        self,
+        n_states: int,
+        emissions: Emissions,
+        *,
+        initial_concentration: float | np.ndarray = 1.0,
+        transition_concentration: float | np.ndarray = 1.0,
+    ) -> None:
+        k = self.n_states = require_integer("n_states", n_states, 1)
+        if isinstance(emissions, type) or not hasattr(emissions, "likelihoods"):
+            raise TypeError(f"emissions is {emissions!r}; it must be such as CategoricalEmissions(2)")
+        self.emissions = emissions
+        self.initial_concentration = positive_vector("initial_concentration", initial_concentration, k)
+        given = np.asarray(transition_concentration, float)
+        if given.shape not in ((), (k,), (k, k)):
+            raise ValueError(
+                f"transition_concentration has shape {given.shape}; it must be a number, ({k},) or ({k}, {k})"
+            )
+        require_positive("transition_concentration", given)
+        self.transition_concentration = np.broadcast_to(given, (k, k)).copy()
+
+    def check(self, data: Data) -> Sequences:
+        """`Sequences` whose values the emissions can have emitted."""
+        given = _as_sequences(data)
+        return Sequences(self.emissions.check(given.values), given.lengths)
+
+    def for_data(self, data: Data) -> Self:
+        """The same model, with what the emissions' prior takes from ``data`` settled; `fit` asks for it."""
+        settled = self.emissions.for_data(self.check(data).values)
+        if settled is self.emissions:
+            return self
+        other = copy.copy(self)
+        other.__dict__.pop("prior", None)
+        other.emissions = settled
+        return other
+
+    @cached_property
+    def prior(self) -> Product:
+        """Dir(a_0) prod_k Dir(b_k) p(theta_k)."""
+        return Product(
+            {
+                "initial": Dirichlet(self.initial_concentration),
+                "transitions": Dirichlet(self.transition_concentration),
+                self.emissions.name: self.emissions.prior(self.n_states),
+            }
+        )
+
+    def initial(self, data: Sequences, how: str, rng: np.random.Generator) -> Product:
+        """q that stays in a state half of the time; the emissions start as ``how`` says."""
+        k, share = self.n_states, len(data.values) / self.n_states
+        moves = 0.5 * np.eye(k) + 0.5 * rng.dirichlet(np.full(k, 5.0), k)
+        return Product(
+            {
+                "initial": Dirichlet(self.initial_concentration + len(data) / k),
+                "transitions": Dirichlet(self.transition_concentration + share * moves),
+                self.emissions.name: self.emissions.start(data.values, k, how, rng),
+            }
+        )
+
+    def local_step(self, q: Product, rows: Sequences, weights: Array | None = None) -> LocalStep:
+        """Posterior of the paths of ``rows``, and its statistics."""
+        layout, arranged, found, likelihoods = self._smoothed(q, rows, weights)
+        posterior, w = found.posterior, _of_pieces(weights, layout)
+        if w is not None:
+            posterior = posterior * w
+        first = posterior[0][:, layout.previous < 0].sum(axis=1)
+        visits = self.emissions.visits(arranged, posterior)
+        pieces = found.log_evidence + likelihoods
+        bound = float(pieces.sum() if w is None else w @ pieces)
+        return LocalStep((first, found.transitions, *self.emissions.statistics(arranged, visits)), bound)
+
+    def _smoothed(
+        self, q: Product, rows: Sequences, weights: Array | None = None
+    ) -> tuple[Layout, np.ndarray, Smoothed, np.ndarray]:
+        """Layout, arranged values, posterior, and what the pieces' log evidence is less of, (C,)."""
+        chain, emitted = _chain(q), q[self.emissions.name]
+        layout = rows.layout
+        arranged = self._arranged(rows, layout, "pieces")
+        likelihoods = self.emissions.likelihoods(emitted, arranged)
+        w = _of_pieces(weights, layout)
+        found = smooth(chain, likelihoods.relative, layout, w, rows.scratch)
+        if found is not None and not self._floor_mattered(arranged, found, likelihoods):
+            return layout, arranged, found, likelihoods.log_largest
+        layout = rows.whole
+        arranged = self._arranged(rows, layout, "whole")
+        logs = self.emissions.logarithms(emitted, arranged)
+        found = in_logarithms(chain, logs, layout, _of_pieces(weights, layout))
+        return layout, arranged, found, np.zeros(len(layout.lengths))
+
+    def _floor_mattered(self, arranged: np.ndarray, found: Smoothed, likelihoods: Likelihoods) -> bool:
+        if not likelihoods.floored.any():
+            return False
+        visits = self.emissions.visits(arranged, found.posterior)
+        return float(visits[likelihoods.floored].sum()) > TOLERANCE
+
+    def _arranged(self, rows: Sequences, layout: Layout, name: str) -> np.ndarray:
+        """The emissions' table of the values, made once for each `Sequences`."""
+        if name not in rows.scratch:
+            rows.scratch[name] = self.emissions.arrange(rows.values[layout.index], layout.shown)
+        return rows.scratch[name]
+
+    def log_base_measure(self, data: Sequences) -> float:
+        """sum of ln h of the emissions."""
+        return self.emissions.log_base_measure(data.values)
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """ln p(x | theta), nats, over all paths.
+
+        theta = {'initial': (K,), 'transitions': (K, K), and the emissions' by their name}, as ``q.mean``
+        has them.
+        """
+        rows = self.check(data)
+        with np.errstate(divide="ignore"):
+            chain = Chain(np.log(theta["initial"]), np.log(theta["transitions"]))
+        arranged = self._arranged(rows, rows.whole, "whole")
+        logs = self.emissions.logarithms(self.emissions.at(theta[self.emissions.name]), arranged)
+        return float(in_logarithms(chain, logs, rows.whole).log_evidence.sum()) + self.log_base_measure(rows)
+
+    def log_evidence_bounds(self, q: Product, data: Data) -> np.ndarray:
+        """(N,), ln of sum_z exp E_q[ln p(x_n, z)] for each sequence; of a point, ln p(x_n | theta)."""
+        rows = self.check(data)
+        layout, _, found, largest = self._smoothed(q, rows)
+        own = np.bincount(layout.sequence, found.log_evidence + largest, minlength=len(rows))
+        base = [self.log_base_measure(rows[n]) if _observed(rows[n]) else 0.0 for n in range(len(rows))]
+        return np.asarray(own + np.array(base))
+
+    def posteriors(self, q: Product, data: Data) -> list[np.ndarray]:
+        """q(z_t = k), (T_n, K) of each sequence."""
+        rows = self.check(data)
+        layout, _, found, _ = self._smoothed(q, rows)
+        return rows.split(layout.in_time(found.posterior).T)
+
+    def decode(self, q: Product, data: Data) -> list[np.ndarray]:
+        """The likeliest state at each time, (T_n,) of each sequence: fewest errors expected."""
+        return [posterior.argmax(axis=1) for posterior in self.posteriors(q, data)]
+
+    def viterbi(self, q: Product, data: Data) -> list[np.ndarray]:
+        """The likeliest path under q(z), (T_n,) of each sequence."""
+        rows = self.check(data)
+        arranged = self._arranged(rows, rows.whole, "whole")
+        logs = self.emissions.logarithms(q[self.emissions.name], arranged)
+        paths = most_likely_paths(_chain(q), logs, rows.whole)
+        return rows.split(rows.whole.in_time(paths[:, None, :])[0])
+
+    def representation(self, data: Sequences) -> np.ndarray:
+        """Rows for a kernel over sequences: mean and spread of their values."""
+        parts = [np.nan_to_num(part.reshape(len(part), -1)) for part in data.split(data.values)]
+        return np.stack([np.concatenate([part.mean(axis=0), part.std(axis=0)]) for part in parts])
+
+
+def simulate_states(
+    initial: np.ndarray, transitions: np.ndarray, lengths: np.ndarray, seed: Seed
+) -> np.ndarray:
+    """(sum of lengths,) states of chains, one after the other."""
+    rng = generator(seed)
+    last = np.cumsum(transitions, axis=1)
+    states = np.empty(int(np.sum(lengths)), np.intp)
+    begins = set((np.cumsum(lengths) - lengths).tolist())
+    first = np.cumsum(initial)
+    for t, u in enumerate(rng.random(len(states))):
+        row = first if t in begins else last[states[t - 1]]
+        states[t] = min(int(np.searchsorted(row, u * row[-1], side="right")), len(row) - 1)
+    return states
+
+
+def _chain(q: Product) -> Chain:
+    return Chain(q["initial"].expected_statistics[0], q["transitions"].expected_statistics[0])
+
+
+def _of_pieces(weights: Array | None, layout: Layout) -> np.ndarray | None:
+    return None if weights is None else np.asarray(to_numpy(weights), float)[layout.sequence]
+
+
+def _observed(rows: Sequences) -> bool:
+    return not bool(np.isnan(rows.values).all())
+
+
+def _as_sequences(data: Data) -> Sequences:
+    if isinstance(data, Sequences):
+        return data
+    if isinstance(data, list | tuple):
+        ragged = [np.ndim(part) for part in data] if len(data) else [1]
+        return Sequences(np.asarray(data)) if max(ragged) == 0 else Sequences.from_list(data)
+    return Sequences(data)

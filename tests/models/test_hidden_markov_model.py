@@ -1,0 +1,384 @@
+"""Hidden Markov models against enumeration of all paths, Monte Carlo, and recursions in logarithms."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import z_scores
+from scipy.special import gammaln
+
+import bqvi
+from bqvi.families import Dirichlet, Product
+from bqvi.models import (
+    CategoricalEmissions,
+    HiddenMarkovModel,
+    PoissonEmissions,
+    Sequences,
+    elbo,
+    gaussian_emissions,
+)
+from bqvi.models import forward_backward as fb
+from bqvi.models.hidden_markov_model import simulate_states
+from bqvi.models.sequences import Layout
+
+few = settings(deadline=None, derandomize=True, max_examples=12)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def enumerated(pi, a, b):
+    """Posterior (T, K), expected transitions, log evidence and best path of one sequence; b is (T, K)."""
+    steps, k = b.shape
+    gamma, pairs, total, best = np.zeros((steps, k)), np.zeros((k, k)), 0.0, (-1.0, None)
+    for z in itertools.product(range(k), repeat=steps):
+        p = pi[z[0]] * np.prod([a[i, j] for i, j in itertools.pairwise(z)]) * np.prod(b[range(steps), z])
+        total += p
+        gamma[range(steps), z] += p
+        for i, j in itertools.pairwise(z):
+            pairs[i, j] += p
+        best = max(best, (p, z))
+    return gamma / total, pairs / total, np.log(total), np.array(best[1])
+
+
+def chain_case(rng, k=3, sequences=4, longest=6):
+    lengths = rng.integers(1, longest + 1, sequences)
+    pi, a = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k) * rng.uniform(0.5, 1.0, (k, 1))
+    b = rng.uniform(0.01, 1.0, (lengths.sum(), k))
+    return lengths, pi, a, b / b.max(1, keepdims=True)
+
+
+def laid_out(b, layout):
+    return np.where(layout.shown[:, None, :], b[layout.index].transpose(0, 2, 1), 1.0)
+
+
+@few
+@given(seed=seeds, piece=st.integers(1, 6))
+def test_recursions_are_sums_over_all_paths(seed, piece):
+    lengths, pi, a, b = chain_case(np.random.default_rng(seed))
+    layout = Layout.of(lengths, piece)
+    weights = np.random.default_rng(seed).uniform(0.5, 2.0, len(lengths))
+    chain = fb.Chain(np.log(pi), np.log(a))
+    found = [(layout, fb.smooth(chain, laid_out(b, layout), layout, weights[layout.sequence]))]
+    whole = Layout.of(lengths, 6)
+    found.append((whole, fb.in_logarithms(chain, np.log(laid_out(b, whole)), whole, weights[whole.sequence])))
+    parts = np.split(b, np.cumsum(lengths)[:-1])
+    truth = [enumerated(pi, a, part) for part in parts]
+    for used, smoothed in found:
+        np.testing.assert_allclose(
+            used.in_time(smoothed.posterior).T, np.concatenate([t[0] for t in truth]), atol=1e-9
+        )
+        pairs = sum(w * t[1] for w, t in zip(weights, truth, strict=True))
+        np.testing.assert_allclose(smoothed.transitions, pairs, atol=1e-8)
+        evidence = np.bincount(used.sequence, smoothed.log_evidence)
+        np.testing.assert_allclose(evidence, [t[2] for t in truth], atol=1e-8)
+    paths = fb.most_likely_paths(chain, np.log(laid_out(b, whole)), whole)
+    states = whole.in_time(paths[:, None, :])[0]
+    np.testing.assert_array_equal(states, np.concatenate([t[3] for t in truth]))
+
+
+@pytest.mark.parametrize("stay", [0.5, 0.999, 1.0 - 1e-9])
+def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
+    rng = np.random.default_rng(2)
+    k, lengths = 3, np.array([400, 37, 1, 263])
+    a = stay * np.eye(k) + (1.0 - stay) / k
+    b = rng.uniform(0.9, 1.0, (lengths.sum(), k))
+    chain, whole = fb.Chain(np.log(np.full(k, 1 / k)), np.log(a)), Layout.of(lengths, 400)
+    expected = fb.in_logarithms(chain, np.log(laid_out(b, whole)), whole)
+    for piece in (11, 50, 400):
+        layout = Layout.of(lengths, piece)
+        found = fb.smooth(chain, laid_out(b, layout), layout)
+        np.testing.assert_allclose(
+            layout.in_time(found.posterior), whole.in_time(expected.posterior), atol=1e-8
+        )
+        np.testing.assert_allclose(found.transitions, expected.transitions, rtol=1e-7, atol=1e-9)
+        evidence = np.bincount(layout.sequence, found.log_evidence)
+        own = np.bincount(whole.sequence, expected.log_evidence)
+        np.testing.assert_allclose(evidence, own, atol=1e-7)
+
+
+def test_floors_that_matter_are_noticed():
+    """Two states that never meet: the data say one for 30 steps, then the other, which no path allows."""
+    chain = fb.Chain(np.log([0.5, 0.5]), np.array([[0.0, -np.inf], [-np.inf, 0.0]]))
+    layout = Layout.of(np.array([60]), 60)
+    logs = np.zeros((60, 2, 1))
+    logs[:30, 1], logs[30:, 0] = -40.0, -40.0
+    assert fb.smooth(chain, np.exp(logs), layout) is None
+    found = fb.in_logarithms(chain, logs, layout)
+    np.testing.assert_allclose(found.log_evidence, -1200.0)
+    np.testing.assert_allclose(found.posterior, 0.5)
+
+
+def test_what_no_path_explains_stays_finite():
+    model = HiddenMarkovModel(2, CategoricalEmissions(3))
+    q = bqvi.fit(model, [np.array([0, 1, 0, 1])], family="point", steps=30).q  # symbol 2 has probability 0
+    bounds = model.log_evidence_bounds(q, [np.array([0, 2, 1]), np.array([0, 1])])
+    assert np.isfinite(bounds).all()
+    assert bounds[0] < -1e20
+    for posterior in model.posteriors(q, [np.array([0, 2, 1])]):
+        np.testing.assert_allclose(posterior.sum(1), 1.0)
+    assert all(np.isin(path, (0, 1)).all() for path in model.viterbi(q, [np.array([2, 2])]))
+
+
+def dirichlet_multinomial(counts, a):
+    n = np.asarray(counts)
+    return gammaln(a.sum()) - gammaln(a.sum() + n.sum()) + (gammaln(a + n) - gammaln(a)).sum()
+
+
+def log_evidence(parts, k, v, model):
+    terms = []
+    for z in itertools.product(range(k), repeat=sum(map(len, parts))):
+        paths = np.split(np.array(z), np.cumsum([len(part) for part in parts])[:-1])
+        first, moves, symbols = np.zeros(k), np.zeros((k, k)), np.zeros((k, v))
+        for path, part in zip(paths, parts, strict=True):
+            first[path[0]] += 1
+            np.add.at(moves, (path[:-1], path[1:]), 1)
+            np.add.at(symbols, (path, part), 1)
+        term = dirichlet_multinomial(first, model.initial_concentration)
+        for j in range(k):
+            term += dirichlet_multinomial(moves[j], model.transition_concentration[j])
+            term += dirichlet_multinomial(symbols[j], model.emissions.concentration)
+        terms.append(term)
+    return np.logaddexp.reduce(terms)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bound_is_below_the_evidence_by_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    parts = [rng.integers(0, 3, 5), rng.integers(0, 3, 3)]
+    model = HiddenMarkovModel(
+        2,
+        CategoricalEmissions(3, concentration=rng.uniform(0.3, 2.0, 3)),
+        initial_concentration=0.7,
+        transition_concentration=rng.uniform(0.3, 2.0, (2, 2)),
+    )
+    evidence = log_evidence(parts, 2, 3, model)
+    best = bqvi.fit(model, parts, starts=3, seed=seed).elbo
+    assert evidence - 3.0 < best < evidence
+
+
+def test_one_state_is_exact():
+    x = np.array([0, 2, 1, 1, 0])
+    model = HiddenMarkovModel(1, CategoricalEmissions(3, concentration=0.4))
+    expected = dirichlet_multinomial(np.bincount(x, minlength=3), model.emissions.concentration)
+    assert bqvi.fit(model, x).elbo == pytest.approx(expected, rel=1e-10)
+
+
+def test_bound_is_the_average_of_its_integrand():
+    rng = np.random.default_rng(3)
+    x, k, draws = np.array([0, 2, 1, 2]), 2, 20_000
+    model = HiddenMarkovModel(k, CategoricalEmissions(3, 0.8), transition_concentration=0.6)
+    q = Product(
+        {
+            "initial": Dirichlet(rng.uniform(0.5, 3.0, k)),
+            "transitions": Dirichlet(rng.uniform(0.5, 3.0, (k, k))),
+            "symbols": Dirichlet(rng.uniform(0.5, 3.0, (k, 3))),
+        }
+    )
+    log_pi, log_a, log_e = (part.expected_statistics[0] for part in q.factors.values())
+    paths = np.array(list(itertools.product(range(k), repeat=4)))
+    score = log_pi[paths[:, 0]] + log_a[paths[:, :-1], paths[:, 1:]].sum(1) + log_e[paths, x].sum(1)
+    log_q = score - np.logaddexp.reduce(score)
+    theta, chosen = q.sample(draws, 1), rng.choice(len(paths), draws, p=np.exp(log_q))
+    z, each = paths[chosen], np.arange(draws)
+    value = theta["initial"][each, z[:, 0]] - log_q[chosen]
+    for t in range(4):
+        value += theta["symbols"][each, z[:, t], x[t]]
+        value += theta["transitions"][each, z[:, t - 1], z[:, t]] if t else 0.0
+    for name, factor in q.factors.items():
+        for row, (own, prior) in enumerate(
+            zip(
+                np.atleast_2d(factor.concentration),
+                np.atleast_2d(model.prior[name].concentration),
+                strict=True,
+            )
+        ):
+            logs = theta[name] if theta[name].ndim == 2 else theta[name][:, row]
+            value += Dirichlet(prior).log_prob(logs) - Dirichlet(own).log_prob(logs)
+    found = elbo(model, q, model.check(x))
+    assert z_scores(value[:, None], np.array([found])).max() < 5.0  # 6e-7
+
+
+def simulated(rng, kind, lengths):
+    k = 3
+    a = 0.8 * np.eye(k) + 0.2 * rng.dirichlet(np.ones(k), k)
+    z = simulate_states(np.full(k, 1 / k), a, lengths, rng)
+    if kind == "categorical":
+        e = rng.dirichlet(np.full(5, 0.3), k)
+        return z, np.array([rng.choice(5, p=e[s]) for s in z]).astype(float), CategoricalEmissions(5)
+    if kind == "Poisson":
+        return z, rng.poisson(np.array([1.0, 6.0, 20.0])[z]).astype(float), PoissonEmissions()
+    shape = np.eye(2) if kind == "known" else kind
+    x = 4.0 * rng.standard_normal((k, 2))[z] + rng.standard_normal((len(z), 2))
+    return z, x, gaussian_emissions(shape)
+
+
+KINDS = ["categorical", "Poisson", "full", "diagonal", "spherical", "tied", "known"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", ["full", "point"])
+def test_coordinate_ascent_never_falls_with_missing_values(kind, family):
+    lengths = np.array([40, 1, 25, 150])
+    _, x, emissions = simulated(np.random.default_rng(4), kind, lengths)
+    x[::7] = np.nan
+    trace = bqvi.fit(HiddenMarkovModel(3, emissions), Sequences(x, lengths), family=family, steps=40).trace
+    assert np.isfinite(trace["elbo"]).all()
+    assert np.diff(trace["elbo"]).min() > -1e-9 * abs(trace["elbo"][-1])
+
+
+@pytest.mark.parametrize("kind", ["categorical", "Poisson", "full"])
+def test_stochastic_steps_average_to_the_full_data_step(kind):
+    rng = np.random.default_rng(5)
+    lengths = np.array([12, 3, 7, 12, 1, 30])
+    _, x, emissions = simulated(rng, kind, lengths)
+    data = Sequences(x, lengths)
+    model = HiddenMarkovModel(3, emissions).for_data(data)
+    data = model.check(data)
+    q = model.initial(data, "random", rng)
+    whole = model.local_step(q, data)
+    parts = [model.local_step(q, data[np.array([i, i + 1])], np.full(2, 3.0)) for i in range(0, 6, 2)]
+    assert np.mean([part.bound for part in parts]) == pytest.approx(whole.bound, rel=1e-9)
+    for i, expected in enumerate(whole.statistics):
+        mean = np.mean([part.statistics[i] for part in parts], axis=0)
+        np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-8)
+    assert np.isfinite(bqvi.fit(model, data, "sngd", minibatch=2, steps=20).elbo)
+
+
+def test_missing_values_are_summed_out():
+    rng = np.random.default_rng(6)
+    model = HiddenMarkovModel(2, CategoricalEmissions(3))
+    theta = {
+        "initial": rng.dirichlet(np.ones(2)),
+        "transitions": rng.dirichlet(np.ones(2), 2),
+        "symbols": rng.dirichlet(np.ones(3), 2),
+    }
+    filled = [model.log_likelihood(np.array([0.0, s, 2.0]), theta) for s in range(3)]
+    missing = model.log_likelihood(np.array([0.0, np.nan, 2.0]), theta)
+    assert missing == pytest.approx(np.logaddexp.reduce(filled), rel=1e-12)
+    b = theta["symbols"][:, [0, 1, 2]].T
+    assert filled[1] == pytest.approx(enumerated(theta["initial"], theta["transitions"], b)[2], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["Poisson", "known", "full"])
+def test_statistics_and_base_measure_are_scipys(kind):
+    """The bound of a point mass is the log likelihood of its point, with the emissions' constants."""
+    rng = np.random.default_rng(7)
+    lengths = np.array([3, 2])
+    _, x, emissions = simulated(rng, kind, np.array([60, 40]))
+    model = HiddenMarkovModel(2, emissions).for_data(x)
+    q = bqvi.fit(model, x, family="point", steps=3).q
+    if kind == "known":
+        q = bqvi.fit(model, x, family="full", steps=3).q  # its points are means, with q's covariance
+    pi, a = (np.exp(q[name].expected_statistics[0]) for name in ("initial", "transitions"))
+    rows = x[:5].reshape(5, -1)
+    if kind == "Poisson":
+        log_b = scipy.stats.poisson(np.exp(q["rates"].mode)[:, 0]).logpmf(rows)
+    elif kind == "full":
+        moments = emissions.components.covariance.moments_at(q["components"].family, q["components"].mode)
+        centre = model.emissions.components.centre
+        log_b = np.stack(
+            [
+                scipy.stats.multivariate_normal(m + centre, np.linalg.inv(p)).logpdf(rows)
+                for m, p in zip(moments.means, moments.precision, strict=True)
+            ],
+            axis=1,
+        )
+    else:
+        means = q[emissions.name]
+        log_b = np.stack(
+            [
+                scipy.stats.multivariate_normal(m, np.eye(2)).logpdf(rows) - 0.5 * np.trace(c)
+                for m, c in zip(means.mean, means.covariance, strict=True)
+            ],
+            axis=1,
+        )
+    truth = [enumerated(pi, a, np.exp(part))[2] for part in np.split(log_b, [3])]
+    found = model.log_evidence_bounds(q, Sequences(x[:5], lengths))
+    np.testing.assert_allclose(found, truth, rtol=1e-9)
+
+
+def test_states_are_found_again():
+    rng = np.random.default_rng(8)
+    lengths = np.array([300, 80])
+    z, x, emissions = simulated(rng, "full", lengths)
+    model = HiddenMarkovModel(3, emissions).for_data(x)
+    data = Sequences(x, lengths)
+    q = bqvi.fit(model, data, starts=2).q
+    for states in (model.viterbi(q, data), model.decode(q, data)):
+        pairs = np.zeros((3, 3))
+        np.add.at(pairs, (np.concatenate(states), z), 1.0)
+        assert pairs.max(0).sum() > 0.9 * len(z)
+    posterior = np.concatenate(model.posteriors(q, data))
+    np.testing.assert_allclose(posterior.sum(1), 1.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["full", "point"])
+def test_degenerate_data_stay_finite(family):
+    cases = [
+        (CategoricalEmissions(4), [np.array([1]), np.array([2])]),
+        (CategoricalEmissions(2), [np.zeros(300)]),
+        (PoissonEmissions(), [np.zeros(5), np.array([1000.0])]),
+        (gaussian_emissions("full"), [np.ones((40, 2)), np.zeros((1, 2))]),
+        (gaussian_emissions("diagonal"), [np.r_[np.zeros(20), 1e6][:, None]]),
+    ]
+    for emissions, data in cases:
+        found = bqvi.fit(HiddenMarkovModel(5, emissions), data, family=family, steps=20)
+        assert np.isfinite(found.elbo)
+        assert np.isfinite(np.concatenate(found.problem.model.posteriors(found.q, data))).all()
+
+
+def test_all_forms_of_data_are_one(tmp_path):
+    lengths = np.array([20, 5, 9])
+    _, x, emissions = simulated(np.random.default_rng(9), "categorical", lengths)
+    model = HiddenMarkovModel(3, emissions)
+    parts = np.split(x, [20, 25])
+    fits = [
+        bqvi.fit(model, data, steps=9, tolerance=1e-300)
+        for data in (
+            Sequences(x, lengths),
+            parts,
+            tuple(parts),
+            [part.astype(int).tolist() for part in parts],
+        )
+    ]
+    assert len({found.elbo for found in fits}) == 1
+    first = bqvi.fit(model, parts, steps=4, tolerance=1e-300)
+    first.save(tmp_path / "fit.npz")
+    assert bqvi.fit(model, parts, steps=9, tolerance=1e-300, resume=tmp_path / "fit.npz").elbo == fits[0].elbo
+    one = bqvi.fit(model, x, steps=3).elbo
+    assert one == bqvi.fit(model, [x], steps=3).elbo
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (lambda: Sequences(np.zeros(5), np.array([2, 2])), "lengths sum to 4, but there are 5"),
+        (lambda: Sequences(np.zeros(5), np.array([5, 0])), "positive integers"),
+        (lambda: [], "empty list"),
+        (lambda: [np.zeros(3), np.zeros(0)], "no observation in sequence 1"),
+        (lambda: [np.zeros((3, 2)), np.zeros(3)], "not all"),
+        (lambda: np.array([0.0, 5.0]), "the symbol 5"),
+        (lambda: np.array([0.0, 0.5]), "the symbol 0.5"),
+        (lambda: np.array([0.0, -1.0]), "the symbol -1"),
+        (lambda: np.full(4, np.nan), "no observation"),
+        (lambda: np.array([0.0, np.inf]), "infinity in row 1"),
+    ],
+)
+def test_bad_data_are_named(data, message):
+    with pytest.raises(ValueError, match=message):
+        bqvi.fit(HiddenMarkovModel(2, CategoricalEmissions(3)), data())
+
+
+def test_other_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"count of 0\.5"):
+        bqvi.fit(HiddenMarkovModel(2, PoissonEmissions()), np.array([1.0, 0.5]))
+    with pytest.raises(ValueError, match="NaN in some columns of row 1"):
+        bqvi.fit(HiddenMarkovModel(2, gaussian_emissions()), np.array([[1.0, 2.0], [np.nan, 1.0]]))
+    with pytest.raises(ValueError, match="transition_concentration has shape"):
+        HiddenMarkovModel(2, CategoricalEmissions(2), transition_concentration=np.ones(3))
+    with pytest.raises(TypeError, match="emissions is"):
+        HiddenMarkovModel(2, "categorical")
+    with pytest.raises(ValueError, match="n_states is 0"):
+        HiddenMarkovModel(0, CategoricalEmissions(2))
