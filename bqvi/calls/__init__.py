@@ -1,7 +1,25 @@
 """The user's function: how it is called, what it may do, what was paid for, and how much may be spent."""
 
+from bqvi.calls.batches import Executor
 from bqvi.calls.budget import Budget, BudgetError
+from bqvi.calls.caller import Caller
+from bqvi.calls.coordinates import Coordinates, make_coordinates
+from bqvi.calls.errors import EvaluationError, require_good
 from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.function import Function, Range
 from bqvi.calls.ledger import Ledger
 
-__all__ = ["Budget", "BudgetError", "Evaluations", "Ledger"]
+__all__ = [
+    "Budget",
+    "BudgetError",
+    "Caller",
+    "Coordinates",
+    "EvaluationError",
+    "Evaluations",
+    "Executor",
+    "Function",
+    "Ledger",
+    "Range",
+    "make_coordinates",
+    "require_good",
+]

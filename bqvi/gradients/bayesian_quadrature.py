@@ -21,11 +21,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from bqvi.calls import EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.gradients.designs import Design, IntegralVarianceReduction
-from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
+from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.memory import EvaluationError, Memory
+from bqvi.gradients.memory import Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.prediction_check import predicted_divergence
 from bqvi.gradients.process_cache import ProcessCache
@@ -120,7 +121,7 @@ class BayesianQuadrature:
         cache, base = ProcessCache(kind, self.memory, self.keep), kept.base.frame
         before, kept = cache.before(frame, kept)
         nodes = self._nodes(n, len(frame.mean), rng, before)
-        found = evaluate(model, q, batch, frame.points(nodes))
+        found = evaluate(model, q, batch, frame.points(nodes), first=not len(kept))
         if memory is None:
             _require_one(found)
         process, kept = cache.after(frame, before, found, kept.joined(found))
@@ -180,7 +181,9 @@ def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     if not is_moving(model) or not len(kept):
         return kept
     found = evaluate(model, q, replace(batch, ledger=None), kept.points)
-    anew = replace(kept, points=found.points, values=found.values, gradients=found.gradients)
+    good = found[found.good]
+    slopes = kept.gradients[: len(good)] if good.gradients is None else good.gradients
+    anew = replace(kept, points=good.points, values=good.values, gradients=slopes)
     return anew.without_process()
 
 
@@ -190,11 +193,11 @@ def _gradient(
     if process is None:  # every point so far was a fault: stay, and draw again
         d = len(frame.mean)
         nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
-        return Gradient(nothing, True, found.spent, n, memory=memory)
+        return Gradient(nothing, True, found.n_evaluations, n, memory=memory)
     return Gradient(
         frame.natural_gradient(process.at_q),
         natural=True,
-        evaluations=found.spent,
+        evaluations=found.n_evaluations,
         samples=n,
         memory=memory,
         surrogate=process,
@@ -214,9 +217,9 @@ def _with_errors(frame: Frame, process: Process | None, gradient: Gradient) -> G
 
 def _require_one(found: Evaluations) -> None:
     """EvaluationError unless one evaluation is good."""
-    if not len(found.points):
+    if not found.good.any():
         raise EvaluationError(
-            f"the log joint had no finite value and gradient at any of {len(found.good)} nodes: it "
-            f"{'; '.join(dict.fromkeys(found.faults))}. Nothing is kept between steps (memory=0), so there "
+            f"the log joint had no finite value and gradient at any of {len(found)} nodes: it "
+            f"{'; '.join(dict.fromkeys(found.reasons))}. Nothing is kept between steps (memory=0), so there "
             "is no estimate. Start q where the log joint is finite, or guard it"
         )

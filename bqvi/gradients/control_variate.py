@@ -20,24 +20,18 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import Values
+from bqvi.calls import EvaluationError
 from bqvi.checks import require_integer
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.memory import EvaluationError, Memory
+from bqvi.gradients.memory import Memory
 from bqvi.gradients.surrogates import OnGradients
 from bqvi.gradients.whitened import Frame, Moments
 from bqvi.models.log_joint import is_moving
 
 _REFIT_GROWTH = 1.1
-
-
-class FaultyNodeError(EvaluationError):
-    """A node at which the log joint has no value: leaving it out would bias the estimate."""
-
-    def __init__(self, fault: str) -> None:
-        super().__init__(f"the log joint {fault}; leaving nodes out would bias the estimate")
 
 
 @dataclass(frozen=True)
@@ -80,15 +74,16 @@ class ControlVariate:
 
         Raises
         ------
-        FaultyNodeError
-            A node was a fault.
+        EvaluationError
+            The log joint has no value at a node: leaving that out would bias the estimate.
         """
         _require_gradient(model)
         frame = Frame.of(q)
         nodes = rng.standard_normal((self.samples, len(frame.mean)))
         found = evaluate(model, q, batch, frame.points(nodes))
-        if found.faults:
-            raise FaultyNodeError(found.faults[0])
+        if not found.good.all() or found.gradients is None:
+            reason = found.reasons[int(np.argmin(found.good))]
+            raise EvaluationError(f"the log joint {reason}; leaving nodes out would bias the estimate")
         targets = found.gradients @ frame.scale + nodes
         if memory is None:
             moments, missed = _cross_fitted(nodes, targets)
@@ -99,7 +94,7 @@ class ControlVariate:
         return Gradient(
             frame.natural_gradient(moments),
             natural=True,
-            evaluations=found.spent,
+            evaluations=found.n_evaluations,
             samples=self.samples,
             memory=memory,
             standard_error=_errors(frame, nodes, missed) if self.errors else None,

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.arrays import Values
+from bqvi.calls import Evaluations, Ledger
 from bqvi.gradients.per_datum import Combination
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
 from gp.arrays import Array
 
 if TYPE_CHECKING:
-    from bqvi.gradients.evaluations import Evaluations
     from bqvi.gradients.whitened import Surrogate
 
 
@@ -43,7 +43,7 @@ class Batch:
     """(S,); None means all ones: the rows are all the data."""
     combination: Combination | None = None
     """Where the strategy wants the rows' gradients one by one, and sums them itself."""
-    ledger: list[Evaluations] | None = None
+    ledger: Ledger | None = None
     """What the step has paid for, which outlives a failure of the step; None where nothing is kept."""
 
 

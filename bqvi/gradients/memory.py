@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.gradients.evaluations import Evaluations
+from bqvi.calls import EvaluationError, Evaluations
 from bqvi.gradients.whitened import Frame
 
 PATIENCE = 5
@@ -39,10 +39,6 @@ class Base:
     def frame(self) -> Frame:
         """Its units."""
         return Frame(self.mean, self.scale, False)
-
-
-class EvaluationError(RuntimeError):
-    """A log joint that gives nothing to work with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +81,12 @@ class Memory:
         EvaluationError
             It is the last of `PATIENCE` rounds in a row without a good one.
         """
-        fruitless = 0 if len(found.points) else self.fruitless + 1
+        fruitless = 0 if found.good.any() else self.fruitless + 1
         if fruitless >= PATIENCE:
-            reasons = "; ".join(dict.fromkeys(found.faults))
+            reasons = "; ".join(dict.fromkeys(found.reasons))
             raise EvaluationError(
                 f"the log joint had no finite value and gradient in {PATIENCE} rounds in a row, the last of "
-                f"{len(found.faults)} points: it {reasons}. The {len(self)} good evaluations before are in "
+                f"{len(found)} points: it {reasons}. The {len(self)} good evaluations before are in "
                 "state.memory. Start q where the log joint is finite, or guard it"
             )
         return replace(self._longer(found), fruitless=fruitless)
@@ -100,12 +96,14 @@ class Memory:
         return self._longer(found).without_process()
 
     def _longer(self, found: Evaluations) -> Memory:
+        good = found[found.good]
+        slopes = np.empty((len(good), 0)) if good.gradients is None else good.gradients
         return replace(
             self,
-            points=np.concatenate([self.points, found.points]),
-            values=np.concatenate([self.values, found.values]),
-            gradients=np.concatenate([self.gradients, found.gradients]),
-            faults=self.faults + len(found.faults),
+            points=np.concatenate([self.points, good.points]),
+            values=np.concatenate([self.values, good.values]),
+            gradients=np.concatenate([self.gradients, slopes]),
+            faults=self.faults + len(found) - len(good),
         )
 
     def without_process(self) -> Memory:

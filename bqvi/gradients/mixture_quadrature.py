@@ -26,10 +26,11 @@ import numpy as np
 from acquisition.designs import normal_frames
 from acquisition.functionals import most_informative
 from bqvi.arrays import Values
+from bqvi.calls import Evaluations
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import GaussianMixture
 from bqvi.gradients.draws import of_mean
-from bqvi.gradients.evaluations import Evaluations, differentiable, evaluate
+from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Base, Memory
@@ -148,8 +149,8 @@ class MixtureQuadrature:
         spent = asked = 0
         if self._due(q, kept):
             nodes = self._nodes(model, q, rng, kept)
-            found = evaluate(model, q, batch, nodes)
-            spent, asked, kept = found.spent, len(nodes), self._with_round(model, q, found, kept)
+            found = evaluate(model, q, batch, nodes, first=not len(kept.known))
+            spent, asked, kept = found.n_evaluations, len(nodes), self._with_round(model, q, found, kept)
         else:
             before = _before(q, kept)
             kept = replace(kept, since=kept.since + 1, process=self._process(model, q, kept), before=before)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.gradients.evaluations import Evaluations
+from bqvi.calls import Evaluations
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.settings import CACHE
@@ -57,7 +57,7 @@ class ProcessCache:
         self, frame: Frame, before: Process | None, new: Evaluations, memory: Memory
     ) -> tuple[Process | None, Memory]:
         """The process given also ``new`` evaluations, the last in ``memory``; None if there are none."""
-        n, base = len(new.points), memory.base
+        n, base = int(new.good.sum()), memory.base
         if not n:
             return before, memory
         if before is None:

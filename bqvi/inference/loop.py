@@ -21,12 +21,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from acquisition.minibatch import Learning, Selection, Strategy
 from bqvi.arrays import Values
+from bqvi.calls import Evaluations, Ledger
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.gradients.per_datum import Combination
 from bqvi.gradients.refined import LocalMemory
@@ -37,9 +38,6 @@ from bqvi.inference.trace import Recorder, Row
 from bqvi.models.conjugate import PerDatumModel
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import to_numpy
-
-if TYPE_CHECKING:
-    from bqvi.gradients.evaluations import Evaluations
 
 
 @dataclass(frozen=True)
@@ -200,9 +198,7 @@ def gives_none(problem: Problem) -> str:
     )
 
 
-def gradient_at(
-    problem: Problem, state: State, ledger: list[Evaluations] | None = None
-) -> tuple[Gradient, Drawn]:
+def gradient_at(problem: Problem, state: State, ledger: Ledger | None = None) -> tuple[Gradient, Drawn]:
     """The gradient of the next mini-batch, and what `advance` wants of that.
 
     In ``ledger`` is what an estimator with memory has paid for, also if it fails.
@@ -219,7 +215,7 @@ def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
     return remembering(problem.model, state.q, batch, state.rng, state.memory)
 
 
-def _next_batch(problem: Problem, state: State, ledger: list[Evaluations] | None) -> Drawn:
+def _next_batch(problem: Problem, state: State, ledger: Ledger | None) -> Drawn:
     if problem.minibatch is None:
         return Drawn(Batch(problem.data, n_rows(problem.data), ledger=ledger))
     began = time.perf_counter()
@@ -290,7 +286,7 @@ def run(
     while reason is None:
         before = state.rng.bit_generator.state
         gradient = None
-        ledger: list[Evaluations] | None = None if state.memory is None else []
+        ledger = None if state.memory is None else Ledger(state.q.dimension)
         try:
             began = time.perf_counter()
             gradient, drawn = gradient_at(problem, state, ledger)
@@ -303,8 +299,9 @@ def run(
                     break
             state = advance(problem, state, gradient, drawn, time.perf_counter() - spent)
         except BaseException:
-            if ledger and any(len(found.points) for found in ledger):
-                yield _rescued(state, ledger, gradient), None
+            made = None if ledger is None else ledger.take()
+            if made is not None and made.good.any():
+                yield _rescued(state, made, gradient), None
             else:
                 state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
             raise
@@ -315,17 +312,14 @@ def run(
     yield state, reason
 
 
-def _rescued(state: State, ledger: list[Evaluations], gradient: Gradient | None) -> State:
+def _rescued(state: State, made: Evaluations, gradient: Gradient | None) -> State:
     """The state with what a step had evaluated that failed, after it had its gradient or before."""
-    memory = state.memory if gradient is None else gradient.memory
-    if gradient is None:
-        for found in ledger:
-            memory = memory.rescued(found)
+    memory = state.memory.rescued(made) if gradient is None else gradient.memory
     return replace(
         state,
         memory=memory,
-        evaluations=state.evaluations + sum(found.spent for found in ledger),
-        samples=state.samples + sum(len(found.good) for found in ledger),
+        evaluations=state.evaluations + made.n_evaluations,
+        samples=state.samples + len(made),
     )
 
 

@@ -79,8 +79,8 @@ class Monitor:
     def _sampled(self, q: Any) -> Value:
         import torch
 
+        from bqvi.calls.function import LARGEST
         from bqvi.gradients.black_box import cost, log_joint_function, reference_tensor, torch_posterior
-        from bqvi.gradients.evaluations import LARGEST
 
         batch = Batch(self.data, n_rows(self.data))
         with torch.no_grad():

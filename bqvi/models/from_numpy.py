@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bqvi.calls.user_code import run_user_code
 from gp.arrays import Array, to_numpy
 
 
@@ -23,7 +24,9 @@ def torch_function(
         @staticmethod
         def forward(ctx: Any, theta: torch.Tensor) -> torch.Tensor:
             ctx.save_for_backward(theta)
-            return _as_tensor(function(to_numpy(theta).copy()), theta)  # a function may work in place
+            with torch.enable_grad():  # torch switches it off here, and the function may use it
+                value = run_user_code(function, to_numpy(theta).copy())  # it may work in place
+            return _as_tensor(value, theta)
 
         @staticmethod
         def backward(ctx: Any, *outer: torch.Tensor) -> torch.Tensor:
@@ -33,7 +36,8 @@ def torch_function(
                     "this LogJoint has values only; give it gradient=..., or use a method that needs none: "
                     "'bq' or 'score'"
                 )
-            slope = _as_tensor(gradient(to_numpy(theta).copy()), theta)
+            with torch.enable_grad():
+                slope = _as_tensor(run_user_code(gradient, to_numpy(theta).copy()), theta)
             if slope.shape != theta.shape:
                 raise ValueError(
                     f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bqvi.calls import Function
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
@@ -60,6 +61,14 @@ class LogJoint:
     vectorised : whether ``log_prob``, and ``gradient``, take many points at once
     gradient : "autodiff": ``log_prob`` is a torch function; a function (L, D) -> (L, D), or (D,) -> (D,):
         ``log_prob`` and it work on NumPy arrays; None: values only, ``log_prob`` works on NumPy arrays
+    errors : of ``log_prob``, for estimators that keep evaluations. None: a numerical exception
+        (ArithmeticError, ValueError, RuntimeError, LinAlgError) is an infeasible point, one of its code or of
+        the system (NameError, TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it,
+        and values that are not finite do; "infeasible": none does
+
+    Attributes
+    ----------
+    function : what was given, as a `bqvi.calls.Function`
     """
 
     def __init__(
@@ -69,14 +78,14 @@ class LogJoint:
         *,
         vectorised: bool = True,
         gradient: str | Callable[[Array], Array] | None = "autodiff",
+        errors: str | None = None,
     ) -> None:
         if not callable(log_prob):
             raise TypeError(f"log_prob is {log_prob!r}; it must be a function of theta")
-        if not (gradient is None or callable(gradient) or gradient == "autodiff"):
-            raise ValueError(f'gradient is {gradient!r}; it must be "autodiff", a function, or None')
         self.dimension = require_integer("dimension", dimension, 1)
         self.vectorised = vectorised
         self.differentiable = gradient is not None
+        self.function = Function(log_prob, gradient, vectorised=vectorised, errors=errors)
         self._log_prob = log_prob
         if gradient != "autodiff":
             from bqvi.models.from_numpy import torch_function

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.calls import Evaluations
+from bqvi.calls.coordinates import Coordinates
 from bqvi.files import write_arrays
-from bqvi.variational_bmc.coordinates import Coordinates
-from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.state import Row, State
 from bqvi.variational_bmc.variational import Mixture
@@ -55,7 +55,7 @@ def write(path: str | Path, state: State, settings: dict[str, Any]) -> None:
         "seconds": state.seconds,
         "reach": state.reach,
         "fitted_at": state.fitted_at,
-        "faults": list(made.faults),
+        "reasons": list(made.reasons),
     }
     write_arrays(path, header, arrays)
 
@@ -78,7 +78,7 @@ def read(path: str | Path) -> tuple[State, dict[str, Any]]:
         arrays.get("gradients"),
         arrays.get("noise_variance"),
         arrays["failed"],
-        tuple(header["faults"]),
+        tuple(header["reasons"]),
     )
     q = Mixture(arrays["q.weights"], arrays["q.means"], arrays["q.scales"]) if "q.means" in arrays else None
     meaning = {k.removeprefix(_COORDINATES): v for k, v in arrays.items() if k.startswith(_COORDINATES)}

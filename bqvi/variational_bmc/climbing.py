@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.optimize
 
-from bqvi.variational_bmc.evaluations import Evaluations
+from bqvi.calls import Evaluations
 
 Vector = np.ndarray
 

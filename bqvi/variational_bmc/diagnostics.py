@@ -24,13 +24,12 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
+from bqvi.calls import Caller, Evaluations, Function, require_good
+from bqvi.calls.coordinates import Coordinates
 from bqvi.checks import require_integer
 from bqvi.quadrature.tails import pareto_fit
-from bqvi.variational_bmc.coordinates import Coordinates
 from bqvi.variational_bmc.distances import gskl, mmtv
-from bqvi.variational_bmc.evaluations import Evaluations, require_good
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
-from bqvi.variational_bmc.target import Target
 from gp.measures import GaussianMixture
 
 GOOD, UNUSABLE = 0.5, 0.7
@@ -146,7 +145,7 @@ class Check:
 
 
 def check(
-    log_joint: Callable[[Any], Any] | Target, posterior: Posterior, n: int = 100, seed: int = 0
+    log_joint: Callable[[Any], Any] | Caller, posterior: Posterior, n: int = 100, seed: int = 0
 ) -> Check:
     """Evaluate the log joint at n fresh draws, and weigh them.
 
@@ -155,7 +154,7 @@ def check(
 
     Parameters
     ----------
-    log_joint : theta (P,) to a number; or a `Target` with the posterior's coordinates, for batches.
+    log_joint : theta (P,) to a number; or a `Caller` with the posterior's coordinates, for batches.
     posterior : to be checked; its mixture is, whether or not it is corrected by weights.
     n : evaluations.
     seed : of the draws.
@@ -164,14 +163,17 @@ def check(
     ------
     ValueError
         n is below 25: a tail cannot be told from so few.
-    TargetError, EvaluationInterrupted
-        See `Target.evaluate`; or the log joint is finite nowhere.
+    EvaluationError
+        See `Caller.evaluate`; or the log joint is finite nowhere.
     """
     require_integer("n", n, 25)
-    target = log_joint if isinstance(log_joint, Target) else Target(log_joint, posterior.coordinates)
+    caller = log_joint
+    if not isinstance(caller, Caller):
+        coordinates = posterior.coordinates
+        caller = Caller(Function(caller, names=coordinates.names), coordinates)
     proposal = _with_tails(posterior.q)
     points = proposal.sample(n, np.random.default_rng(seed))
-    evaluations = target.evaluate(points)
+    evaluations = caller.evaluate(points)
     require_good(evaluations)
     log_proposal = proposal.log_density(points)
     logs = evaluations.values - log_proposal
@@ -319,7 +321,7 @@ def _about_failures(evaluations: Evaluations) -> list[str]:
     failed, n = int(evaluations.failed.sum()), len(evaluations)
     if failed == 0 or failed < 0.2 * n:
         return []
-    reasons = [fault for fault in evaluations.faults if fault]
+    reasons = [fault for fault in evaluations.reasons if fault]
     most = max(reasons, key=reasons.count) if reasons else "-inf"
     return [
         f"{failed} of {n} evaluations failed (most often: {most}): move the plausible bounds to where the "
@@ -335,7 +337,7 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
     there = np.isfinite(good.gradients).all(axis=1)
     missing = int((~there).sum())
     if missing >= 0.2 * len(good):
-        faults = [good.faults[i] for i in np.flatnonzero(~there) if good.faults[i]]
+        faults = [good.reasons[i] for i in np.flatnonzero(~there) if good.reasons[i]]
         most = max(faults, key=faults.count) if faults else "not given"
         return [
             f"{missing} of {len(good)} gradients are missing (most often: {most}): values alone were used."

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from bqvi.variational_bmc.coordinates import Coordinates
-from bqvi.variational_bmc.evaluations import Evaluations
+from bqvi.calls import Evaluations
+from bqvi.calls.coordinates import Coordinates
 from bqvi.variational_bmc.posterior import Posterior
 from gp.extras import needing
 

@@ -29,9 +29,9 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtr
 
+from bqvi.calls.coordinates import Coordinates
 from bqvi.checks import require_integer, require_seed
 from bqvi.files import write_arrays
-from bqvi.variational_bmc.coordinates import Coordinates
 from gp.measures import GaussianMixture
 
 if TYPE_CHECKING:

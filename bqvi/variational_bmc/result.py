@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bqvi.calls import Evaluations
 from bqvi.variational_bmc import checkpoint
-from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.posterior import Posterior
 from bqvi.variational_bmc.state import Learnt, Row, State

@@ -16,19 +16,27 @@ from typing import Any, Literal
 import numpy as np
 
 from bqvi.arrays import Seed, generator
+from bqvi.calls import (
+    Caller,
+    Coordinates,
+    EvaluationError,
+    Evaluations,
+    Executor,
+    Function,
+    Ledger,
+    make_coordinates,
+    require_good,
+)
+from bqvi.calls.bounds import Bound
 from bqvi.checks import require_above, require_integer, require_seed
 from bqvi.variational_bmc import checkpoint, loop
-from bqvi.variational_bmc.bounds import Bound
 from bqvi.variational_bmc.climbing import next_step
-from bqvi.variational_bmc.coordinates import Coordinates, make_coordinates
 from bqvi.variational_bmc.diagnostics import advice
-from bqvi.variational_bmc.evaluations import EvaluationInterrupted, Evaluations, TargetError, require_good
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun, evaluated
 from bqvi.variational_bmc.stopping import judge
-from bqvi.variational_bmc.target import Executor, Target
 from gp.arrays import to_numpy
 
 _NEEDED = 2
@@ -88,6 +96,7 @@ def vbmc(
     batch: int | None = None,
     executor: Executor | None = None,
     n_jobs: int = 1,
+    errors: Literal["raise", "infeasible"] | None = None,
     evaluations: Sequence[Any] | None = None,
     initial: int | None = None,
     acquisition: Literal["imiqr", "viqr"] = "imiqr",
@@ -102,7 +111,7 @@ def vbmc(
 
     Parameters
     ----------
-    log_joint : theta (P,) to the log of prior times likelihood; -inf and exceptions are tolerated. It may
+    log_joint : theta (P,) to the log of prior times likelihood, -inf where that vanishes. It may
         return (value, sd) where it is noisy.
     lower, upper : (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter.
     plausible_lower, plausible_upper : (P,), likely to hold most of the posterior.
@@ -113,7 +122,12 @@ def vbmc(
     periodic : indices or booleans; the period is upper - lower.
     names : of the parameters.
     batch : evaluations a step, chosen together; by default 5 (3 with gradients), 2 (1) at first.
-    executor, n_jobs : batches are evaluated through ``executor.map``, or by so many processes of joblib.
+    executor, n_jobs : batches are evaluated through ``executor.submit``, or else ``executor.map``; or by so
+        many processes of joblib.
+    errors : what becomes of an exception of log_joint. None: a numerical one (ArithmeticError, ValueError,
+        RuntimeError, LinAlgError) is an infeasible point, one of its code or of the system (NameError,
+        TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it, and values that are not
+        finite do; "infeasible": none does.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P) and noise sds (n,) if any.
         They count in the budget, and in place of the first design.
     initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
@@ -137,15 +151,29 @@ def vbmc(
     ------
     ValueError, TypeError
         Bad input, before any evaluation.
-    TargetError
-        log_joint is no log density, or not finite where the run begins; holds the state.
+    EvaluationError
+        log_joint is no log density, has an error in its code, or is not finite where the run begins; holds
+        the state.
     VBMCInterrupted
         Ctrl-C; holds the state. VBMCError : anything else that failed; holds the state.
     """
     start, evaluations = _start(start), _made(evaluations)
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
-    target = Target(log_joint, coordinates, gradient, noise_sd, executor, n_jobs)
-    job = _job(target, budget, batch, acquisition, tolerance, max_seconds, callback, progress, seed, resume)
+    function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors, names=coordinates.names)
+    target = Caller(function, coordinates, executor, n_jobs)
+    job = _job(
+        target,
+        coordinates,
+        budget,
+        batch,
+        acquisition,
+        tolerance,
+        max_seconds,
+        callback,
+        progress,
+        seed,
+        resume,
+    )
     first = _design(target, start, initial, job, evaluations)
     state = first if resume is None else _resumed(resume, job)
     return _driven(job, state)
@@ -155,7 +183,8 @@ def vbmc(
 class _Job:
     """What does not change in a run."""
 
-    target: Target
+    target: Caller
+    coordinates: Coordinates
     settings: Settings
     budget: int
     tolerance: float | None
@@ -222,7 +251,8 @@ def _coordinates(
 
 
 def _job(
-    target: Target,
+    target: Caller,
+    coordinates: Coordinates,
     budget: int | None,
     batch: int | None,
     acquisition: str,
@@ -254,14 +284,14 @@ def _job(
         learnt_noise=target.noise_unknown,
         variational=acquisition == "viqr",
     )
-    return _Job(target, settings, total, tolerance, max_seconds, callback, progress, number)
+    return _Job(target, coordinates, settings, total, tolerance, max_seconds, callback, progress, number)
 
 
-def _least(target: Target) -> int:
+def _least(target: Caller) -> int:
     return target.dimension + 3
 
 
-def _design(target: Target, start: np.ndarray | None, initial: int | None, job: _Job, given: Any) -> State:
+def _design(target: Caller, start: np.ndarray | None, initial: int | None, job: _Job, given: Any) -> State:
     """The state before anything is evaluated by this run."""
     dimension = target.dimension
     usual = 3 if target.has_gradient else max(10, dimension + 1)
@@ -275,16 +305,14 @@ def _design(target: Target, start: np.ndarray | None, initial: int | None, job: 
         )
     points = loop.design(dimension, min(count, job.budget), job.seed)
     if start is not None:
-        if start.shape[1] != target.coordinates.n_parameters:
-            raise ValueError(
-                f"start has shape {start.shape}; it must be (m, {target.coordinates.n_parameters})"
-            )
-        target.coordinates.require_inside("start", start)
-        begin = target.coordinates.from_user(start)
+        if start.shape[1] != job.coordinates.n_parameters:
+            raise ValueError(f"start has shape {start.shape}; it must be (m, {job.coordinates.n_parameters})")
+        job.coordinates.require_inside("start", start)
+        begin = job.coordinates.from_user(start)
         points = np.concatenate([begin, points[1:]])[: max(len(points), len(begin))]
     missing = max(0 if start is None else 1, count - int((~made.failed).sum()))
     state = begun(points[: min(missing, max(job.budget - len(made), 0))], made)
-    return replace(state, coordinates=target.coordinates)
+    return replace(state, coordinates=job.coordinates)
 
 
 def _resumed(resume: Any, job: _Job) -> State:
@@ -299,7 +327,7 @@ def _resumed(resume: Any, job: _Job) -> State:
         raise ValueError(
             f"resume has dimension {state.evaluations.points.shape[1]}, the target {job.target.dimension}"
         )
-    if state.coordinates is not None and (other := job.target.coordinates.unlike(state.coordinates)):
+    if state.coordinates is not None and (other := job.coordinates.unlike(state.coordinates)):
         raise ValueError(f"resume was run with another {other}: give what it was begun with, or start anew")
     if len(state) > job.budget:
         raise ValueError(f"budget is {job.budget}; {len(state)} evaluations have been made: raise it")
@@ -308,7 +336,7 @@ def _resumed(resume: Any, job: _Job) -> State:
 
 def _driven(job: _Job, state: State) -> VBMCResult:
     """Run to the end, and keep what was reached whatever happens."""
-    kept = [state]
+    kept, ledger = [state], Ledger(job.target.dimension)
     with _bar(job, len(state)) as bar:
 
         def keep(reached: State) -> None:
@@ -321,15 +349,12 @@ def _driven(job: _Job, state: State) -> VBMCResult:
                 )
 
         try:
-            return _run(job, state, keep)
-        except EvaluationInterrupted as interrupt:
-            raise VBMCInterrupted(evaluated(kept[0], interrupt.evaluations)) from None
+            return _run(job, state, keep, ledger)
         except KeyboardInterrupt:
-            raise VBMCInterrupted(kept[0]) from None
-        except TargetError as error:
-            if error.evaluations is not None and error.evaluations is not kept[0].evaluations:
-                kept[0] = evaluated(kept[0], error.evaluations)
-            raise TargetError(str(error), kept[0].evaluations, kept[0]) from error
+            raise VBMCInterrupted(evaluated(kept[0], ledger.take())) from None
+        except EvaluationError as error:
+            reached = evaluated(kept[0], ledger.take())
+            raise EvaluationError(str(error), error.point, reached.evaluations, reached) from error.__cause__
         except Exception as error:  # whatever it is, what was paid for is kept
             raise VBMCError(
                 f"the run failed after {len(kept[0])} evaluations ({type(error).__name__}: {error}); this "
@@ -338,11 +363,11 @@ def _driven(job: _Job, state: State) -> VBMCResult:
             ) from error
 
 
-def _run(job: _Job, state: State, keep: Callable[[State], None]) -> VBMCResult:
+def _run(job: _Job, state: State, keep: Callable[[State], None], ledger: Ledger) -> VBMCResult:
     while True:
-        state = _evaluated(job, state, keep)
+        state = _evaluated(job, state, keep, ledger)
         if not state.rows:
-            state = _climbed(job, state, keep)
+            state = _climbed(job, state, keep, ledger)
         require_good(state.evaluations, _NEEDED)
         before, began = state, time.perf_counter()
         if len(state) >= job.budget:
@@ -366,21 +391,25 @@ def _run(job: _Job, state: State, keep: Callable[[State], None]) -> VBMCResult:
             job.callback(state)
 
 
-def _evaluated(job: _Job, state: State, keep: Callable[[State], None]) -> State:
+def _evaluated(job: _Job, state: State, keep: Callable[[State], None], ledger: Ledger) -> State:
     """The state with its pending points evaluated, as far as the budget goes."""
     count = min(len(state.pending), job.budget - len(state))
     if count > 0:
-        state = evaluated(state, job.target.evaluate(state.pending[:count]))
+        unknown = bool(state.evaluations.failed.all())
+        job.target.evaluate(state.pending[:count], ledger, first=unknown)
+        state = evaluated(state, ledger.entries())
         keep(state)
+        ledger.take()
     return state
 
 
-def _climbed(job: _Job, state: State, keep: Callable[[State], None]) -> State:
+def _climbed(job: _Job, state: State, keep: Callable[[State], None], ledger: Ledger) -> State:
     """The state after the climb to the mode, where there are gradients to climb by."""
     most = 3 * job.target.dimension + 5
     while len(state) < job.budget and (point := next_step(state.evaluations, most)) is not None:
         unknown = np.full((1, 2), np.nan)
-        state = _evaluated(job, replace(state, pending=point[None], pending_predicted=unknown), keep)
+        pending = replace(state, pending=point[None], pending_predicted=unknown)
+        state = _evaluated(job, pending, keep, ledger)
     return state
 
 
@@ -392,7 +421,7 @@ def _finished(job: _Job, state: State, stopped: str) -> VBMCResult:
     verdict = judge((*state.rows, row), 0.05 if job.tolerance is None else job.tolerance)
     corrected = found.effective > _CORRECTED and found.shape < _USABLE
     draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
-    posterior = Posterior(frame.measure(learnt.q), job.target.coordinates, draws)
+    posterior = Posterior(frame.measure(learnt.q), job.coordinates, draws)
     evidence, sd = row.log_evidence, row.log_evidence_sd
     if not corrected:
         gap = abs(evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
@@ -410,7 +439,7 @@ def _finished(job: _Job, state: State, stopped: str) -> VBMCResult:
         warnings=advice(posterior, made, None if corrected else found.shape, not job.settings.learnt_noise),
         n_evaluations=len(state),
         evaluations=made,
-        theta=job.target.coordinates.to_user(made.points),
+        theta=job.coordinates.to_user(made.points),
         trace=Trace((*state.rows, row)),
         state=state,
         learnt=learnt,

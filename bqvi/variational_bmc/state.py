@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.variational_bmc.coordinates import Coordinates
+from bqvi.calls import Evaluations
+from bqvi.calls.coordinates import Coordinates
 from bqvi.variational_bmc.correction import Correction
-from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
@@ -125,14 +125,19 @@ def begun(points: Vector, made: Evaluations) -> State:
 
 
 def evaluated(state: State, more: Evaluations) -> State:
-    """The state once the first of its pending points have been evaluated."""
-    count = len(more)
+    """The state once some of its pending points have been evaluated, in any order."""
+    waiting = {point.tobytes(): row for row, point in enumerate(state.pending)}
+    rows = [waiting.get(point.tobytes(), -1) for point in more.points]
+    left = np.setdiff1d(np.arange(len(state.pending)), rows)
+    foreseen = np.concatenate(
+        [state.pending_predicted, np.full((1, 2), np.nan)]
+    )  # the last: of no such point
     return replace(
         state,
         evaluations=state.evaluations.joined(more),
-        predicted=np.concatenate([state.predicted, state.pending_predicted[:count]]),
-        pending=state.pending[count:],
-        pending_predicted=state.pending_predicted[count:],
+        predicted=np.concatenate([state.predicted, foreseen[rows].reshape(-1, 2)]),
+        pending=state.pending[left],
+        pending_predicted=state.pending_predicted[left],
     )
 
 

@@ -13,9 +13,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from test_mixture_estimators import FULL, MODEL, bimodal, exact, flat, start
 
 import bqvi
+from bqvi.calls import EvaluationError
 from bqvi.families import Gaussian, GaussianMixture
 from bqvi.gradients import MixtureQuadrature
-from bqvi.gradients.memory import EvaluationError
 from bqvi.gradients.mixture_gradient import MixtureGradient
 from bqvi.gradients.whitened import Frame
 from bqvi.models import LogJoint

@@ -9,12 +9,12 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
+from bqvi.calls import EvaluationError
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import BayesianQuadrature, ControlVariate, ImportanceQuadrature, surrogates
 from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.memory import EvaluationError
 from bqvi.inference.fit import FitError
 from bqvi.inference.surrogate_ascent import ascend
 from bqvi.models import LogJoint
@@ -260,15 +260,19 @@ class Faulty:
         if call in self.at:
             if self.kind == "raise":
                 raise RuntimeError("solver diverged")
-            return value * {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf, "1e300": 1e300}[self.kind]
+            return (
+                value.abs()
+                * {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf, "1e300": 1e300}[self.kind]
+            )
         self.good.append(theta.detach().numpy().copy())
         return value
 
 
 @pytest.mark.parametrize("kind", ["raise", "nan", "inf", "-inf", "1e300"])
 def test_faults_lose_no_good_evaluation(kind):
-    model = Faulty(kind)
-    fit = bqvi.fit(LogJoint(model, 2, vectorised=False), method="bq", max_evaluations=40, seed=0)
+    model, errors = Faulty(kind), "infeasible" if kind in ("inf", "1e300") else None
+    log_joint = LogJoint(model, 2, vectorised=False, errors=errors)
+    fit = bqvi.fit(log_joint, method="bq", max_evaluations=40, seed=0)
     spent = fit.state.evaluations
     assert fit.state.memory.faults == 5
     assert len(fit.state.memory) == spent - 5
@@ -376,8 +380,8 @@ def test_each_fault_is_described_as_what_it_was():
     points = np.array([[2.5, 0.0], [0.0, 0.0], [3.5, 0.0], [1.0, 0.0]])
     model = LogJoint(faulty, 2, vectorised=False)
     found = evaluate(model, Gaussian(np.zeros(2), np.eye(2)), Batch(None, 0), points)
-    assert found.faults == ("returned -inf", "raised RuntimeError: solver diverged")
-    assert_array_equal(found.points, points[[1, 3]])
+    assert found.reasons == ("returned -inf", "", "raised RuntimeError: solver diverged", "")
+    assert found.good.tolist() == [False, True, False, True]
 
 
 def test_a_constant_log_joint_is_named_as_such():
@@ -518,3 +522,10 @@ def test_a_process_of_gradients_needs_them(process):
         )
     with pytest.raises(ValueError, match="prior_slope is -1"):
         surrogates.OnGradients(prior_slope=-1)
+
+
+@pytest.mark.parametrize("kind", ["inf", "1e300"])
+def test_a_log_joint_of_infinity_is_an_error(kind):
+    with pytest.raises(bqvi.FitError, match="must be finite, or -inf where") as caught:
+        bqvi.fit(LogJoint(Faulty(kind), 2, vectorised=False), method="bq", max_evaluations=40, seed=0)
+    assert len(caught.value.fit.state.memory) > 0

@@ -3,8 +3,8 @@
 import numpy as np
 import scipy.optimize
 
+from bqvi.calls import Evaluations
 from bqvi.variational_bmc.climbing import next_step
-from bqvi.variational_bmc.evaluations import Evaluations
 
 PRECISION = np.array([[3.0, 1.0], [1.0, 0.7]])
 MODE = np.array([0.8, -1.5])
@@ -43,5 +43,5 @@ def test_it_ends_at_its_budget_and_does_not_begin_without_gradients_or_where_it_
     assert len(climbed(evaluate(np.array([[-2.0, 2.0]])), 3)) == 3
     assert next_step(evaluate(np.array([[-2.0, 2.0]]), failing=True), 30) is None
     plain = evaluate(np.array([[-2.0, 2.0]]))
-    without = Evaluations(plain.points, plain.values, None, None, plain.failed, plain.faults)
+    without = Evaluations(plain.points, plain.values, None, None, plain.failed, plain.reasons)
     assert next_step(without, 30) is None

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bqvi.variational_bmc.coordinates import make_coordinates
+from bqvi.calls import Caller, Evaluations, Function
+from bqvi.calls.coordinates import make_coordinates
 from bqvi.variational_bmc.diagnostics import advice, agreement, check, psis
-from bqvi.variational_bmc.evaluations import Evaluations
 from bqvi.variational_bmc.posterior import Posterior
-from bqvi.variational_bmc.target import Target
 from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 
@@ -71,7 +70,7 @@ def log_joint(theta):
 
 
 def test_check_of_good_and_narrow_posteriors():
-    target = Target(log_joint, gaussian(2).coordinates)
+    target = Caller(Function(log_joint), gaussian(2).coordinates)
     truth = 3.0 + math.log(2 * math.pi)
     exact = check(target, gaussian(2), 100)
     assert abs(exact.log_evidence - truth) < 4 * exact.log_evidence_sd

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from bqvi.calls import Caller, Function
+from bqvi.calls.coordinates import make_coordinates
 from bqvi.variational_bmc import plots
-from bqvi.variational_bmc.coordinates import make_coordinates
 from bqvi.variational_bmc.posterior import Posterior
-from bqvi.variational_bmc.target import Target
 from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 
@@ -70,7 +70,9 @@ def test_trace():
 def test_plane(fixed):
     found = posterior(fixed)
     problem = known_posteriors.rosenbrock(2)
-    target = Target(lambda t: -np.inf if t[0] > 1 else problem.log_joint(t[[0, -1]]), found.coordinates)
+    target = Caller(
+        Function(lambda t: -np.inf if t[0] > 1 else problem.log_joint(t[[0, -1]])), found.coordinates
+    )
     evaluations = target.evaluate(found.q.sample(30, 0))
     ax = plots.plane(found, evaluations, log_density=lambda t: problem.log_density(t[:, [0, -1]]), new=5)
     shown = sum(len(line.get_xdata()) for line in ax.lines)

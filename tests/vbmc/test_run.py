@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.variational_bmc.evaluations import TargetError
+from bqvi.calls import EvaluationError
 from experiments.problems import known_posteriors
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
@@ -124,10 +124,10 @@ def test_bad_input_is_told_before_any_evaluation(options, error, told):
 
 
 def test_a_log_joint_that_is_never_finite_says_so_and_keeps_what_was_spent():
-    with pytest.raises(TargetError, match="finite at 0") as failed:
+    with pytest.raises(EvaluationError, match="finite at 0") as failed:
         bqvi.vbmc(lambda x: -np.inf, **BOX)
     assert len(failed.value.evaluations) == 10
-    with pytest.raises(TargetError, match="one real number") as failed:
+    with pytest.raises(EvaluationError, match="one real number") as failed:
         bqvi.vbmc(lambda x: gaussian(x) if abs(x[0]) < 0.5 else np.ones(3), **BOX)
     assert failed.value.evaluations is not None
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import bqvi
+from bqvi.calls import EvaluationError
 from bqvi.variational_bmc.diagnostics import agreement, check
-from bqvi.variational_bmc.evaluations import TargetError
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 EVIDENCE = np.log(2 * np.pi)
@@ -92,7 +92,7 @@ class Counting:
 
 @pytest.mark.parametrize(("change", "kept"), [(lambda a: a[:-1], 9), (lambda a: a + a, 10)])
 def test_an_executor_that_miscounts(change, kept):
-    with pytest.raises(TargetError, match="for 10 points") as failed:
+    with pytest.raises(EvaluationError, match="for 10 points") as failed:
         bqvi.vbmc(gaussian, **BOX, executor=Counting(change))
     assert len(failed.value.evaluations) == kept
 
@@ -117,7 +117,7 @@ def test_a_function_that_was_mended_goes_on():
         calls.append(x)
         return np.inf if len(calls) == 13 else gaussian(x)
 
-    with pytest.raises(TargetError, match="joint is inf") as failed:
+    with pytest.raises(EvaluationError, match="joint is inf") as failed:
         bqvi.vbmc(broken, **BOX, budget=20)
     again = pickle.loads(pickle.dumps(failed.value))
     found = bqvi.vbmc(gaussian, **BOX, budget=20, resume=again)
@@ -165,7 +165,7 @@ def test_fixed_parameters_have_no_spread():
 
 def test_a_check_without_density_keeps_what_it_spent():
     posterior = bqvi.vbmc(gaussian, **BOX, budget=12).posterior
-    with pytest.raises(TargetError, match="finite at 0 of the 25") as failed:
+    with pytest.raises(EvaluationError, match="finite at 0 of the 25") as failed:
         check(lambda x: -np.inf, posterior, 25)
     assert len(failed.value.evaluations) == 25
 

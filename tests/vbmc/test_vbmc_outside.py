@@ -8,8 +8,8 @@ import scipy.special
 import scipy.stats
 
 import bqvi
+from bqvi.calls import EvaluationError
 from bqvi.variational_bmc.diagnostics import agreement, check
-from bqvi.variational_bmc.evaluations import TargetError
 
 CONCENTRATION = 4.0
 ANGLE = scipy.stats.vonmises(CONCENTRATION, loc=0.3)
@@ -70,7 +70,7 @@ def test_failures_are_learnt_from():
     found = run(cut, budget=60)
     truth = -2.0 + SIZE.logsf(1.2)
     assert found.evaluations.failed.any()
-    assert "does not like small sizes" in "".join(found.evaluations.faults)
+    assert "does not like small sizes" in "".join(found.evaluations.reasons)
     assert abs(found.log_evidence - truth) < max(0.1, 3 * found.log_evidence_sd)
 
 
@@ -108,11 +108,11 @@ def test_bad_input_is_told_before_an_evaluation(change, message):
         (lambda theta: np.zeros(3), r"shape \(3,\)"),
         (lambda theta: 1j, "one real number"),
         (lambda theta: math.inf, "joint is inf"),
-        (lambda theta: 1 / 0, "finite at 0 of"),
+        (lambda theta: 1 / 0, "division by zero, and raised at each of the"),
         (lambda theta: -math.inf, "finite at 0 of"),
     ],
 )
 def test_what_is_no_log_joint_is_told_with_the_evaluations(function, message):
-    with pytest.raises(TargetError, match=message) as caught:
+    with pytest.raises(EvaluationError, match=message) as caught:
         run(function)
     assert caught.value.evaluations is not None

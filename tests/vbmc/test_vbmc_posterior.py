@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 import torch
 
-from bqvi.variational_bmc.affine import Affine
-from bqvi.variational_bmc.coordinates import make_coordinates
+from bqvi.calls.affine import Affine
+from bqvi.calls.coordinates import make_coordinates
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from gp.measures import GaussianMixture
 

@@ -7,14 +7,24 @@ import numpy as np
 import pytest
 import torch
 
-from bqvi.variational_bmc.affine import Affine
-from bqvi.variational_bmc.coordinates import make_coordinates
-from bqvi.variational_bmc.evaluations import EvaluationInterrupted, Evaluations, TargetError, require_good
-from bqvi.variational_bmc.target import Target
+from bqvi.calls import (
+    Caller,
+    EvaluationError,
+    Evaluations,
+    Function,
+    Ledger,
+    make_coordinates,
+    require_good,
+)
+from bqvi.calls.affine import Affine
 
 
 def box(**more):
     return make_coordinates([0.0, -np.inf], [4.0, np.inf], [0.5, -3.0], [3.0, 3.0], **more)
+
+
+def target(log_joint, coordinates, executor=None, n_jobs=1, **more):
+    return Caller(Function(log_joint, names=coordinates.names, **more), coordinates, executor, n_jobs)
 
 
 def density(theta):
@@ -34,10 +44,10 @@ POINTS = np.random.default_rng(0).standard_normal((6, 2))
 
 
 def test_values_integrate_to_the_evidence():
-    target = Target(density, box())
+    made = target(density, box())
     axis = np.linspace(-6, 6, 121)
     grid = np.stack([g.ravel() for g in np.meshgrid(axis, axis / 2)], axis=1)
-    values = target.evaluate(grid).values
+    values = made.evaluate(grid).values
     z = np.exp(values).sum() * (axis[1] - axis[0]) ** 2 / 2
     assert z == pytest.approx(8.0 * math.sqrt(math.pi), rel=1e-6)
 
@@ -46,27 +56,15 @@ def test_values_integrate_to_the_evidence():
 @pytest.mark.parametrize("how", ["autodiff", "function"])
 def test_gradients_are_those_of_the_values(how, turned):
     inner = Affine(np.array([0.1, 0.2]), np.array([[1.0, 0.5], [-0.3, 0.8]]))
-    target = (
-        Target(torch_density, box(), gradient="autodiff")
-        if how == "autodiff"
-        else Target(density, box(), gradient=density_gradient)
-    )
-    target = target.moved(inner) if turned else target
-    found = target.evaluate(POINTS)
+    where = box().moved(inner) if turned else box()
+    function = torch_density if how == "autodiff" else density
+    made = target(function, where, gradient="autodiff" if how == "autodiff" else density_gradient)
+    found = made.evaluate(POINTS)
     step = 1e-5
     for i in range(2):
         e = step * np.eye(2)[i]
-        slope = (target.evaluate(POINTS + e).values - target.evaluate(POINTS - e).values) / (2 * step)
+        slope = (made.evaluate(POINTS + e).values - made.evaluate(POINTS - e).values) / (2 * step)
         np.testing.assert_allclose(found.gradients[:, i], slope, atol=1e-6)
-
-
-def test_moved_evaluations_are_those_of_the_moved_target():
-    inner = Affine(np.array([0.1, 0.2]), np.array([[1.0, 0.5], [-0.3, 0.8]]))
-    target = Target(density, box(), gradient=density_gradient)
-    moved = target.evaluate(POINTS).moved(inner)
-    again = target.moved(inner).evaluate(moved.points)
-    np.testing.assert_allclose(moved.values, again.values, rtol=1e-10)
-    np.testing.assert_allclose(moved.gradients, again.gradients, rtol=1e-8)
 
 
 def faulty(theta):
@@ -78,12 +76,12 @@ def faulty(theta):
 
 
 def test_failures_are_kept():
-    target = Target(faulty, box())
+    made = target(faulty, box())
     theta = np.array([[2.0, 0.0], [0.5, 0.0], [3.5, 0.0], [2.0, 2.0], [2.0, -5.0]])
-    found = target.evaluate(target.coordinates.from_user(theta))
+    found = made.evaluate(made.coordinates.from_user(theta))
     assert found.failed.tolist() == [False, True, True, True, True]
     assert (found.values[1:] == -np.inf).all()
-    assert found.faults == (
+    assert found.reasons == (
         "",
         "raised ArithmeticError: too small",
         "returned -inf",
@@ -98,13 +96,13 @@ def test_failed_gradient_keeps_the_value():
             raise ValueError("no")
         return density_gradient(theta)
 
-    target = Target(density, box(), gradient=broken)
+    made = target(density, box(), gradient=broken)
     theta = np.array([[1.0, 0.0], [3.0, 0.0]])
-    found = target.evaluate(target.coordinates.from_user(theta))
+    found = made.evaluate(made.coordinates.from_user(theta))
     assert not found.failed.any()
     assert np.isfinite(found.gradients[0]).all()
     assert np.isnan(found.gradients[1]).all()
-    assert "raised ValueError: no" in found.faults[1]
+    assert "raised ValueError: no" in found.reasons[1]
 
 
 @pytest.mark.parametrize(
@@ -128,43 +126,45 @@ def test_no_log_density(returned, message):
         calls.append(theta)
         return returned if len(calls) == 3 else 0.5
 
-    with pytest.raises(TargetError, match=message) as caught:
-        Target(function, box()).evaluate(POINTS)
+    with pytest.raises(EvaluationError, match=message) as caught:
+        target(function, box()).evaluate(POINTS)
     assert len(calls) == 3  # nothing more was spent
     assert len(caught.value.evaluations) == 2
     assert "x0 = " in str(caught.value)
 
 
 def test_gradient_of_a_wrong_shape():
-    with pytest.raises(TargetError, match=r"gradient returned .* must be \(2,\)"):
-        Target(density, box(), gradient=lambda theta: np.zeros(3)).evaluate(POINTS)
+    with pytest.raises(EvaluationError, match=r"gradient returned .* must be \(2,\)"):
+        target(density, box(), gradient=lambda theta: np.zeros(3)).evaluate(POINTS)
 
 
 def test_no_torch_in_an_autodiff_target():
     calls = []
-    with pytest.raises(TargetError, match="needs a torch function") as caught:
-        Target(lambda theta: calls.append(theta) or 1.0, box(), gradient="autodiff").evaluate(POINTS)
+    with pytest.raises(EvaluationError, match="needs a torch function") as caught:
+        target(lambda theta: calls.append(theta) or 1.0, box(), gradient="autodiff").evaluate(POINTS)
     assert len(calls) == 1
     assert len(caught.value.evaluations) == 0
 
 
 def test_no_good_start():
-    found = Target(lambda theta: 1 / 0, box()).evaluate(POINTS)
+    found = target(lambda theta: 1 / 0, box()).evaluate(POINTS)
     assert found.failed.all()
-    with pytest.raises(TargetError, match=r"finite at 0 of the 6 .*division by zero \(6 times\)") as caught:
+    with pytest.raises(
+        EvaluationError, match=r"finite at 0 of the 6 .*division by zero \(6 times\)"
+    ) as caught:
         require_good(found)
     assert caught.value.evaluations is found
 
 
 def test_noise():
-    exact = Target(density, box()).evaluate(POINTS)
+    exact = target(density, box()).evaluate(POINTS)
     assert exact.noise_variance is None
-    known = Target(density, box(), noise_sd=2.0).evaluate(POINTS)
+    known = target(density, box(), noise_sd=2.0).evaluate(POINTS)
     np.testing.assert_array_equal(known.noise_variance, 4.0)
-    told = Target(lambda t: (density(t), t[0]), box()).evaluate(POINTS)
+    told = target(lambda t: (density(t), t[0]), box()).evaluate(POINTS)
     np.testing.assert_allclose(told.noise_variance, box().to_user(POINTS)[:, 0] ** 2)
     np.testing.assert_array_equal(told.values, exact.values)
-    unknown = Target(density, box(), noise_sd="unknown")
+    unknown = target(density, box(), noise_sd="unknown")
     assert unknown.noise_unknown
     assert unknown.evaluate(POINTS).noise_variance is None
 
@@ -176,17 +176,17 @@ class OneAtATime:
 
 @pytest.mark.parametrize("executor", [None, OneAtATime(), "threads", "joblib"])
 def test_batches_are_the_same(executor):
-    expected = Target(density, box(), gradient=density_gradient).evaluate(POINTS)
+    expected = target(density, box(), gradient=density_gradient).evaluate(POINTS)
     if executor == "threads":
         with ThreadPoolExecutor(2) as pool:
-            found = Target(density, box(), gradient=density_gradient, executor=pool).evaluate(POINTS)
+            found = target(density, box(), gradient=density_gradient, executor=pool).evaluate(POINTS)
     elif executor == "joblib":
         import joblib
 
         with joblib.parallel_backend("threading"):
-            found = Target(density, box(), gradient=density_gradient, n_jobs=2).evaluate(POINTS)
+            found = target(density, box(), gradient=density_gradient, n_jobs=2).evaluate(POINTS)
     else:
-        found = Target(density, box(), gradient=density_gradient, executor=executor).evaluate(POINTS)
+        found = target(density, box(), gradient=density_gradient, executor=executor).evaluate(POINTS)
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.gradients, expected.gradients)
 
@@ -201,10 +201,11 @@ def test_interrupt_keeps_what_was_done(executor):
             raise KeyboardInterrupt
         return density(theta)
 
-    with pytest.raises(EvaluationInterrupted) as caught:
-        Target(function, box(), executor=executor).evaluate(POINTS)
-    expected = Target(density, box()).evaluate(POINTS[:3])
-    np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
+    ledger = Ledger(2)
+    with pytest.raises(KeyboardInterrupt):
+        target(function, box(), executor=executor).evaluate(POINTS, ledger)
+    expected = target(density, box()).evaluate(POINTS[:3])
+    np.testing.assert_array_equal(ledger.take().values, expected.values)
 
 
 class Breaking:
@@ -215,18 +216,18 @@ class Breaking:
 
 
 def test_an_executor_that_fails_loses_nothing():
-    with pytest.raises(TargetError, match="a worker died") as caught:
-        Target(density, box(), executor=Breaking()).evaluate(POINTS)
-    expected = Target(density, box()).evaluate(POINTS[:2])
+    with pytest.raises(EvaluationError, match="a worker died") as caught:
+        target(density, box(), executor=Breaking()).evaluate(POINTS)
+    expected = target(density, box()).evaluate(POINTS[:2])
     np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
 
 
 def test_processes_need_functions_that_can_be_pickled():
     with ProcessPoolExecutor(1) as pool:
-        found = Target(density, box(), executor=pool).evaluate(POINTS)
-        np.testing.assert_array_equal(found.values, Target(density, box()).evaluate(POINTS).values)
-        with pytest.raises(TargetError, match="pickled"):
-            Target(lambda theta: 0.0, box(), executor=pool).evaluate(POINTS)
+        found = target(density, box(), executor=pool).evaluate(POINTS)
+        np.testing.assert_array_equal(found.values, target(density, box()).evaluate(POINTS).values)
+        with pytest.raises(EvaluationError, match="pickled"):
+            target(lambda theta: 0.0, box(), executor=pool).evaluate(POINTS)
 
 
 def test_user_function_cannot_change_the_points():
@@ -235,20 +236,20 @@ def test_user_function_cannot_change_the_points():
         return 0.0
 
     before = POINTS.copy()
-    found = Target(vandal, box()).evaluate(POINTS)
+    found = target(vandal, box()).evaluate(POINTS)
     np.testing.assert_array_equal(POINTS, before)
     np.testing.assert_allclose(found.values, box().log_jacobian(POINTS))
 
 
 def test_evaluations_made_before():
-    target = Target(density, box(), gradient=density_gradient)
-    theta = target.coordinates.to_user(POINTS)
-    fresh = target.evaluate(POINTS)
-    given = target.given(theta, [density(t) for t in theta], [density_gradient(t) for t in theta])
+    made = target(density, box(), gradient=density_gradient)
+    theta = made.coordinates.to_user(POINTS)
+    fresh = made.evaluate(POINTS)
+    given = made.given(theta, [density(t) for t in theta], [density_gradient(t) for t in theta])
     np.testing.assert_allclose(given.points, fresh.points, atol=1e-12)
     np.testing.assert_allclose(given.values, fresh.values, rtol=1e-12)
     np.testing.assert_allclose(given.gradients, fresh.gradients, rtol=1e-9)
-    both = fresh[:2].joined(target.given(theta[2:], [-np.inf] * 4))
+    both = fresh[:2].joined(made.given(theta[2:], [-np.inf] * 4))
     assert both.failed.tolist() == [False] * 2 + [True] * 4
     assert np.isnan(both.gradients[2:]).all()
     assert len(Evaluations.none(2).joined(fresh)) == 6
@@ -269,7 +270,7 @@ def test_evaluations_made_before():
 )
 def test_bad_evaluations_made_before(arguments, message):
     with pytest.raises(ValueError, match=message):
-        Target(density, box()).given(*arguments)
+        target(density, box()).given(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -286,4 +287,4 @@ def test_bad_evaluations_made_before(arguments, message):
 )
 def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
-        Target(**{"log_joint": density, "coordinates": box(), **arguments})
+        target(**{"log_joint": density, "coordinates": box(), **arguments})

@@ -8,8 +8,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bqvi.variational_bmc.affine import Affine
-from bqvi.variational_bmc.coordinates import Coordinates, make_coordinates
+from bqvi.calls.affine import Affine
+from bqvi.calls.coordinates import Coordinates, make_coordinates
 
 INF = math.inf
 

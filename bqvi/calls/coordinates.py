@@ -32,8 +32,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.variational_bmc.affine import Affine
-from bqvi.variational_bmc.bounds import (
+from bqvi.calls.affine import Affine
+from bqvi.calls.bounds import (
     Bound,
     count_of,
     names_of,
@@ -42,7 +42,7 @@ from bqvi.variational_bmc.bounds import (
     turning_of,
     vector_of,
 )
-from bqvi.variational_bmc.charts import CHARTS, Chart, bounded_exp
+from bqvi.calls.charts import CHARTS, Chart, bounded_exp
 
 
 @dataclass(frozen=True, eq=False)

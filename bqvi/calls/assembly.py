@@ -1,0 +1,204 @@
+"""Answers of one batch, collected as they return, and made into rows when they are asked for."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+
+from bqvi.calls.call import Answers
+from bqvi.calls.coordinates import Coordinates
+from bqvi.calls.errors import EvaluationError
+from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.faults import advice, described, stops
+from bqvi.calls.function import Function
+from bqvi.calls.ledger import Ledger
+
+_NO_GRAPH = (
+    "has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); write it in torch "
+    "throughout, or give gradient=None to use its values only"
+)
+
+
+class Batch:
+    """What has returned of a batch of points (n, D); theta (n, P) are the same points in the user's units."""
+
+    def __init__(
+        self,
+        function: Function,
+        coordinates: Coordinates | None,
+        points: np.ndarray,
+        theta: np.ndarray,
+        ledger: Ledger | None = None,
+        with_gradients: bool | None = None,
+        cost: int = 1,
+    ) -> None:
+        self.function, self.coordinates = function, coordinates
+        self.points, self.theta, self.ledger = points, theta, ledger
+        self._with_gradients = function.gradient is not None if with_gradients is None else with_gradients
+        n = len(points)
+        self._values: np.ndarray | None = None
+        self._gradients: np.ndarray | None = None
+        self._sds: np.ndarray | None = None
+        self._reasons = np.full(n, "", dtype=object)
+        self._kept, self._failed, self._raised, self._no_graph = np.zeros((4, n), bool)
+        self._called, self._cost = 0, cost
+        self._failure: Exception | None = None
+        if ledger is not None:
+            ledger.begin(self.rows)
+
+    def enter_whole(self, answers: Answers) -> bool:
+        """Take the answers at all points together; False if each point is to be tried by itself.
+
+        Raises
+        ------
+        EvaluationError
+        """
+        n, error = len(self.points), answers.error
+        self._called += n
+        if n > 1 and error is not None and not self._stops(error):
+            return False
+        self._store(np.arange(n), answers)
+        self._judge(answers, self.theta)
+        return True
+
+    def enter(self, index: int, answers: Answers) -> None:
+        """Take the answers at the point of this index.
+
+        Raises
+        ------
+        EvaluationError
+        """
+        self._called += 1
+        self._store(np.array([index]), answers)
+        self._judge(answers, self.theta[index][None])
+
+    def _store(self, at: np.ndarray, answers: Answers) -> None:
+        if not answers.raised:
+            n, outputs = len(self.points), answers.values.shape[1]
+            if self._values is None:
+                self._values = np.full((n, outputs), np.nan)
+            if self._values.shape[1] != outputs:
+                raise EvaluationError(
+                    f"the {self.function.range.title} returned {outputs} numbers at "
+                    f"{self.function.place(self.theta[at[0]])}, and {self._values.shape[1]} elsewhere; it "
+                    "must return as many everywhere",
+                    self.theta[at[0]],
+                    self.rows(),
+                )
+            self._values[at] = answers.values
+            if answers.gradients is not None:
+                if self._gradients is None:
+                    self._gradients = np.full((n, *answers.gradients.shape[1:]), np.nan)
+                self._gradients[at] = answers.gradients
+            if answers.sds is not None:
+                if self._sds is None:
+                    self._sds = np.full(n, np.nan)
+                self._sds[at] = answers.sds
+        self._failed[at], self._raised[at] = answers.failed, answers.raised
+        self._no_graph[at], self._reasons[at] = not answers.graph, answers.reasons
+        self._kept[at] = answers.kept & (not answers.raised or not self._stops(answers.error))
+
+    def _stops(self, error: Exception | None) -> bool:
+        """Whether the run stops at ``error``."""
+        return isinstance(error, EvaluationError) or (
+            error is not None and stops(error, self.function.errors)
+        )
+
+    def _judge(self, answers: Answers, points: np.ndarray) -> None:
+        """Tell the ledger, and stop where the policy says so."""
+        if self.ledger is not None:
+            self.ledger.returned()
+        error = answers.error
+        if isinstance(error, EvaluationError):
+            error.evaluations = self.rows()
+            raise error
+        if error is not None and self._stops(error):
+            self._stop(error, answers.raised, points)
+        self._failure = self._failure or error
+
+    def _stop(self, error: Exception, by_value: bool, points: np.ndarray) -> NoReturn:
+        who = f"the {self.function.range.title}" if by_value else "the gradient"
+        message = f"{who} {described(error)}, at {self.function.places(points)}"
+        message += advice(error, self.function.gradient)
+        if self.function.errors is None:
+            message += (
+                ". This is an error of its code or of the system, not of a point: mend it, or give "
+                'errors="infeasible" to go on without such points'
+            )
+        point = points[0] if len(points) == 1 else None
+        raise EvaluationError(message, point, self.rows()) from error
+
+    def finished(self, first: bool) -> Evaluations:
+        """All rows, entered in the ledger; see `Caller.evaluate`."""
+        made, title = self.rows(), self.function.range.title
+        if self._left_torch().any():
+            raise EvaluationError(f"the {title} {_NO_GRAPH}", evaluations=made)
+        if first and self._failure is not None and self._raised[self._kept].all():
+            told = f"{described(self._failure)}, and raised at each of the {len(made)} first points"
+            raise EvaluationError(
+                f"the {title} {told}, of which one is {self.function.place(self.theta[0])}"
+                f"{advice(self._failure, self.function.gradient)}. Start where it is finite, or mend it",
+                evaluations=made,
+            ) from self._failure
+        if self.ledger is not None:
+            self.ledger.end(made)
+        return made
+
+    def _left_torch(self) -> np.ndarray:
+        """Rows without a graph, (n,), of values that differ: these have come from theta, and should have one.
+
+        Of a constant, whose gradient is zero, nothing is asked.
+        """
+        if self._values is None or not self._no_graph.any():
+            return np.zeros(len(self.points), bool)
+        found: np.ndarray = self._no_graph & np.isfinite(self._values).all(axis=1)
+        values = self._values[found]
+        if not found.any() or not (np.ptp(values, axis=0) > 0.0).any():
+            found[:] = False
+        return found
+
+    def rows(self) -> Evaluations:
+        """What has returned until now, in the order of the points, but for what stops the run."""
+        kept, width = self._kept, self.points.shape[1]
+        n = int(kept.sum())
+        values = np.full((n, 1), np.nan) if self._values is None else self._values[kept]
+        failed = self._failed[kept]
+        values = np.where(failed[:, None], self.function.range.missing, values)
+        gradients = self._gradients_of_rows(kept) if self._with_gradients else None
+        if self.coordinates is not None and self.function.range.density and n:
+            values = values + self.coordinates.log_jacobian(self.points[kept])[:, None]
+        if not self.function.range.outputs:
+            values = values[:, 0]
+            gradients = None if gradients is None else gradients.reshape(n, width)
+        return Evaluations(
+            self.points[kept],
+            values,
+            gradients,
+            self._noise_of_rows(kept, failed),
+            failed,
+            tuple(self._reasons[kept]),
+            n_evaluations=self._cost * self._called,
+        )
+
+    def _gradients_of_rows(self, kept: np.ndarray) -> np.ndarray:
+        outputs = 1 if self._values is None else self._values.shape[1]
+        found = np.full((len(self.points), outputs, self.theta.shape[1]), np.nan)
+        if self._gradients is not None:
+            found[:] = self._gradients
+        found[self._left_torch() | self._failed] = np.nan
+        rows: np.ndarray = found[kept]
+        if self.coordinates is None or not len(rows):
+            return rows
+        points = self.points[kept]
+        pulled = [self.coordinates.pull_gradients(points, rows[:, o]) for o in range(outputs)]
+        slopes: np.ndarray = np.stack(pulled, axis=1)
+        if self.function.range.density:
+            slopes = slopes + self.coordinates.log_jacobian_gradient(points)[:, None, :]
+        return slopes
+
+    def _noise_of_rows(self, kept: np.ndarray, failed: np.ndarray) -> np.ndarray | None:
+        sds, known = self._sds, self.function.noise_sd
+        if isinstance(known, float):
+            sds = np.full(len(kept), known) if sds is None else np.where(np.isnan(sds), known, sds)
+        return None if sds is None else np.where(failed, np.nan, sds[kept] ** 2)

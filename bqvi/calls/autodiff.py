@@ -1,0 +1,68 @@
+"""Values and gradients of a torch function; imported only where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from bqvi.calls.user_code import run_user_code
+from gp.arrays import is_torch, to_numpy
+
+
+class Differentiated(NamedTuple):
+    """What a torch function of m points returned."""
+
+    returned: Any
+    """As it was, cut off from the graph."""
+    gradients: np.ndarray
+    """(m, o, P); zero where nothing depends on theta."""
+    graph: bool
+    """Whether it depends on theta, as far as torch knows."""
+    tensor: bool
+    """Whether it is a tensor, or (tensor, standard deviation)."""
+
+
+def differentiated(
+    function: Callable[..., Any], points: np.ndarray, like: Any, vectorised: bool
+) -> Differentiated:
+    """``function`` at points (m, P), each row of what it returns differentiated in its own point.
+
+    Parameters
+    ----------
+    like : a tensor of the dtype and device of what the function gets; None for float64 on the host.
+    """
+    kind = torch.empty(0, dtype=torch.float64) if like is None else like
+    leaf = kind.new_tensor(points).requires_grad_()
+    with torch.enable_grad():
+        returned = run_user_code(function, leaf if vectorised else leaf[0])
+        head = returned[0] if isinstance(returned, tuple) and returned else returned
+        graph = is_torch(head) and head.requires_grad and head.numel() % len(points) == 0
+        gradients = _gradients(head.reshape(len(points), -1), leaf) if graph else None
+    if gradients is None:
+        outputs = max(head.numel() // len(points), 1) if is_torch(head) else 1
+        nothing = np.zeros((len(points), outputs, points.shape[1]))
+        return Differentiated(_plain(returned), nothing, False, is_torch(head))
+    return Differentiated(_plain(returned), gradients, True, True)
+
+
+def _gradients(columns: Any, leaf: Any) -> np.ndarray | None:
+    found = [
+        torch.autograd.grad(
+            columns[:, o].sum(), leaf, retain_graph=o + 1 < columns.shape[1], allow_unused=True
+        )[0]
+        for o in range(columns.shape[1])
+    ]
+    if all(part is None for part in found):
+        return None
+    filled = [torch.zeros_like(leaf) if part is None else part for part in found]
+    stacked: np.ndarray = to_numpy(torch.stack(filled, dim=1)).astype(float, copy=False)
+    return stacked
+
+
+def _plain(returned: Any) -> Any:
+    if isinstance(returned, tuple):
+        return tuple(to_numpy(x) if is_torch(x) else x for x in returned)
+    return to_numpy(returned) if is_torch(returned) else returned

@@ -1,0 +1,174 @@
+"""One call of the user's function at m points: what it gave, or what it raised."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls.errors import EvaluationError
+from bqvi.calls.faults import described
+from bqvi.calls.function import AUTODIFF, LARGEST, Function
+from bqvi.calls.returned import gradients_of, log_weights_of, reasons_of, refused, sds_of, values_of
+from bqvi.calls.user_code import run_user_code
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What one call gave at m points, in the user's units.
+
+    Attributes
+    ----------
+    values : (m, o), NaN where the function raised. sds : (m,) or None. gradients : (m, o, P) or None.
+    failed : rows whose value is of no use, (m,) bool.
+    reasons : what is wrong with each row, or "".
+    kept : rows that are evaluations, good or infeasible, (m,) bool or True for all; the others are what
+        ``error`` is about.
+    error : what the value or the gradient raised, or an EvaluationError about what they returned; or None.
+    graph : whether torch knows how the values depend on theta; False for "autodiff" where it does not.
+    raised : whether the value itself raised, so that there is none.
+    """
+
+    values: np.ndarray
+    sds: np.ndarray | None = None
+    gradients: np.ndarray | None = None
+    failed: np.ndarray | bool = False
+    reasons: tuple[str, ...] | str = ""
+    kept: np.ndarray | bool = True
+    error: Exception | None = None
+    graph: bool = True
+    raised: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function at points (m, P), or at one point (P,); picklable where the function is.
+
+    It raises nothing but what is no Exception, such as Ctrl-C. ``elsewhere`` says that answers travel between
+    processes, to which not every exception is fit.
+    """
+
+    function: Function
+    elsewhere: bool = False
+
+    def __call__(self, points: np.ndarray) -> Answers:
+        """What the function gives at ``points``."""
+        points = np.atleast_2d(points)
+        try:
+            answers = _answers(self.function, points)
+        except EvaluationError as error:
+            answers = _nothing(points, error, kept=False)
+        except Exception as error:
+            answers = _nothing(points, error)
+        if self.elsewhere and answers.error is not None:
+            answers = replace(answers, error=_fit_for_travel(answers.error))
+        return answers
+
+
+def _nothing(points: np.ndarray, error: Exception, kept: bool = True) -> Answers:
+    """Of a value that was not returned, or is no number."""
+    values = np.full((len(points), 1), np.nan)
+    return Answers(values, failed=True, reasons=described(error), kept=kept, error=error, raised=True)
+
+
+def _answers(function: Function, points: np.ndarray) -> Answers:
+    if function.gradient == AUTODIFF:
+        from bqvi.calls.autodiff import differentiated
+
+        found = differentiated(function.value, points, function.like, function.vectorised)
+        values, sds = values_of(function, found.returned, points)
+        if not found.tensor and np.isfinite(values).any():
+            raise _no_tensor(function, points)
+        answers = Answers(values, sds, found.gradients, graph=found.graph)
+    else:
+        values, sds = values_of(function, run_user_code(function.value, _handed(function, points)), points)
+        answers = Answers(values, sds)
+    if callable(function.noise_sd) and sds is None:
+        returned = run_user_code(function.noise_sd, _handed(function, points))
+        answers = replace(answers, sds=sds_of(function, returned, points))
+    reasons = reasons_of(function, values)
+    answers = replace(answers, reasons=reasons, failed=np.array([bool(reason) for reason in reasons]))
+    answers = _with_gradient(function, answers, points)
+    return _weighted(function, _without_refused(function, answers, points), points)
+
+
+def _handed(function: Function, points: np.ndarray) -> Any:
+    handed = function.handed(points)
+    return handed if function.vectorised else handed[0]
+
+
+def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> Answers:
+    """With the gradients, NaN and a reason where they fail; none is asked for where no value is of use."""
+    if function.gradient is None:
+        return answers
+    gradients, outputs = answers.gradients, answers.values.shape[1]
+    if callable(function.gradient):
+        missing = np.full((len(points), outputs, points.shape[1]), np.nan)
+        if np.all(answers.failed):
+            return replace(answers, gradients=missing)
+        try:
+            told = run_user_code(function.gradient, _handed(function, points))
+        except Exception as error:
+            reason = f"the gradient {described(error)}"
+            reasons = tuple(known or reason for known in answers.reasons)
+            return replace(answers, gradients=missing, reasons=reasons, error=error)
+        gradients = gradients_of(function, told, points, outputs)
+    assert gradients is not None  # those of autodiff
+    finite = (np.abs(gradients) < LARGEST).all(axis=(1, 2))
+    if not finite.all():
+        gradients = np.where(finite[:, None, None], gradients, np.nan)
+    reasons = tuple(
+        known or ("" if fine else "the gradient is not finite")
+        for known, fine in zip(answers.reasons, finite, strict=True)
+    )
+    return replace(answers, gradients=gradients, reasons=reasons)
+
+
+def _weighted(function: Function, answers: Answers, points: np.ndarray) -> Answers:
+    if function.log_weight is None:
+        return answers
+    logs = log_weights_of(function, run_user_code(function.log_weight, function.handed(points)), points)
+    values = (
+        answers.values + logs[:, None]
+        if function.range.minus_infinity
+        else answers.values * np.exp(logs)[:, None]
+    )
+    return replace(answers, values=values)
+
+
+def _without_refused(function: Function, answers: Answers, points: np.ndarray) -> Answers:
+    if answers.error is not None:
+        return answers
+    bad, told, must = refused(function, answers.values, points)
+    if not bad.any() and function.errors == "raise":
+        bad = np.array([bool(reason) for reason in answers.reasons])
+        told, must = "the gradient is not finite", "it has to be"
+    if not bad.any():
+        return answers
+    at = points[int(np.argmax(bad))]
+    error = EvaluationError(f"{told} at {function.place(at)}: {must}", at)
+    return replace(answers, kept=~bad, error=error)
+
+
+def _no_tensor(function: Function, points: np.ndarray) -> EvaluationError:
+    return EvaluationError(
+        f"the {function.range.title} does not return a torch tensor at {function.places(points)}; "
+        'gradient="autodiff" needs a torch function: write it in torch throughout, or give gradient=None to '
+        "use its values only",
+        points[0],
+    )
+
+
+def _fit_for_travel(error: Exception) -> Exception:
+    """The error with its traceback as a note; where it cannot be pickled, one of a built-in kind."""
+    told = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        kind = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
+        error = kind(f"{type(error).__name__}: {error}")
+    error.add_note(told)
+    return error

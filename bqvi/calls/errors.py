@@ -1,0 +1,53 @@
+"""What is raised when a run cannot go on with the user's function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls.evaluations import Evaluations
+
+
+class EvaluationError(RuntimeError):
+    """The user's function failed, is not what it should be, or gives nothing to work with.
+
+    Its ``__cause__`` is what the function raised, if it raised.
+
+    Attributes
+    ----------
+    point : (P,), where it failed, as it was handed to the function; None if no single point is to blame.
+    evaluations : those that returned: of the batch that failed, or of the whole run once it passed there.
+    state : of the run, once it passed there: ``resume`` takes this exception when the function is mended.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        point: np.ndarray | None = None,
+        evaluations: Evaluations | None = None,
+        state: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.point = point
+        self.evaluations = evaluations
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        """A process that fails hands over what it had."""
+        return type(self), (str(self), self.point, self.evaluations, self.state)
+
+
+def require_good(evaluations: Evaluations, needed: int = 1) -> None:
+    """EvaluationError, with what went wrong, unless ``needed`` evaluations of a log density are good."""
+    good = int((~evaluations.failed).sum())
+    if good >= needed:
+        return
+    counts = Counter(reason for reason in evaluations.reasons if reason)
+    listed = "; ".join(f"{reason} ({count} times)" for reason, count in counts.most_common(3))
+    raise EvaluationError(
+        f"the log joint is finite at {good} of the {len(evaluations)} first points, {needed} are needed: "
+        f"{listed}. Move the plausible bounds, or give start points, to where the density is positive",
+        evaluations=evaluations,
+    )

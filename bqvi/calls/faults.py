@@ -1,0 +1,89 @@
+"""What becomes of an exception of the user's function: the one policy of all engines.
+
+    an error of the code or of the system     NameError, TypeError, AttributeError, ImportError, KeyError,
+                                              MemoryError, OSError, ...: the run stops at the first
+    a numerical one                           ArithmeticError, LinAlgError, ValueError, RuntimeError, an
+                                              exception class of a simulator: an infeasible point, with its
+                                              reason; at every point of a first batch, the run stops too
+    Ctrl-C, SystemExit                        pass through unchanged
+
+``errors="raise"`` stops at numerical ones and at values that are not finite, too; ``errors="infeasible"``
+takes every exception and every value that is not finite for an infeasible point. What is returned with a
+wrong shape or type stops the run in any case.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+ERRORS = ("raise", "infeasible")
+
+_OF_THE_CODE = (
+    NameError,
+    AttributeError,
+    TypeError,
+    LookupError,
+    AssertionError,
+    SyntaxError,
+    NotImplementedError,
+    RecursionError,
+    UnicodeError,
+    BufferError,
+    ReferenceError,
+    StopIteration,
+    StopAsyncIteration,
+    Warning,
+)
+_OF_THE_SYSTEM = (ImportError, MemoryError, OSError, EOFError, SystemError)
+_NAMED = (
+    "OutOfMemoryError",
+    "BrokenProcessPool",
+    "BrokenThreadPool",
+    "BrokenExecutor",
+    "TerminatedWorkerError",
+)
+"""Errors of the system that are RuntimeErrors, of packages that need not be installed."""
+_WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
+_WITHOUT_GRAPH = "does not require grad and does not have a grad_fn"
+
+
+def is_numerical(error: Exception) -> bool:
+    """Whether ``error`` may be a matter of the point, not of the function's code or of the system."""
+    if isinstance(error, _OF_THE_CODE + _OF_THE_SYSTEM) or type(error).__name__ in _NAMED:
+        return False
+    return not any(told in str(error) for told in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
+
+
+def stops(error: Exception, errors: str | None) -> bool:
+    """Whether a run stops at ``error``; ``errors`` is the user's choice: "raise", "infeasible" or None."""
+    if errors is None:
+        return not is_numerical(error)
+    return errors == "raise"
+
+
+def described(error: Exception) -> str:
+    """The reason of a failed row."""
+    return f"raised {type(error).__name__}: {error}"
+
+
+def advice(error: Exception, gradient: Any) -> str:
+    """What to do about an error that comes of torch where NumPy was meant, or the reverse; "" otherwise."""
+    told = str(error)
+    if gradient == "autodiff":
+        if _WITHOUT_TORCH in told or ("Tensor" in told and isinstance(error, TypeError | AttributeError)):
+            return (
+                '; gradient="autodiff" hands torch tensors to the function: write it in torch throughout, or '
+                "give gradient=None (or a function) for one of NumPy arrays"
+            )
+        return ""
+    if _WITHOUT_GRAPH in told:
+        return (
+            "; the gradient is handed NumPy arrays, of which torch knows no graph: make a tensor of them "
+            'with requires_grad=True, or give gradient="autodiff"'
+        )
+    if "ndarray" in told and isinstance(error, TypeError | AttributeError):
+        return (
+            "; the function is handed NumPy arrays, as its gradient is not torch's: for a torch function "
+            'give gradient="autodiff"'
+        )
+    return ""

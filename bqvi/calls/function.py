@@ -1,0 +1,115 @@
+"""What the user says of his function: value, gradient, noise, kind of arrays, and what may be returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls.faults import ERRORS
+from bqvi.checks import require_above, require_one_of
+from gp.arrays import Array, as_like, is_torch
+
+AUTODIFF = "autodiff"
+UNKNOWN = "unknown"
+LARGEST = 1e100
+"""No log density of data has such values; they are overflows, or stand for 'impossible'."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which values a function may return, and what its messages call it.
+
+    Attributes
+    ----------
+    title : "log joint", "integrand", ...
+    density : whether it is a log density: -inf, and what is below -1e100, is an infeasible point, and values
+        above 1e100 are an error.
+    minus_infinity : whether -inf is a value like others.
+    non_negative : why negative values are an error, in words; "" where they are not.
+    outputs : whether it may return several numbers a point.
+    """
+
+    title: str
+    density: bool = False
+    minus_infinity: bool = False
+    non_negative: str = ""
+    outputs: bool = False
+
+    @property
+    def missing(self) -> float:
+        """The value of a failed row."""
+        return -np.inf if self.density else np.nan
+
+
+LOG_JOINT = Range("log joint", density=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A function of points theta in P dimensions, and how it is called.
+
+    Attributes
+    ----------
+    value : (P,) -> a number, or (o,) where the range allows several; if ``vectorised``, (n, P) -> (n,) or
+        (n, o). A log joint may return (value, standard deviation of its noise).
+    gradient : None; "autodiff": ``value`` takes and returns torch tensors; or a function (P,) -> (P,) or
+        (o, P); if ``vectorised``, (n, P) -> (n, P) or (n, o, P).
+    vectorised : whether ``value`` and its like take many points at once.
+    noise_sd : of the values: None, exact unless ``value`` returns a standard deviation; a number; "unknown";
+        or a function (P,) -> a number, if ``vectorised`` (n, P) -> (n,). Called once at each point.
+    log_weight : None; or a function (n, P) -> (n,), the logarithm of a factor of what is returned.
+    like : an array of the kind, dtype and device that points are handed over in; None: NumPy, or for
+        "autodiff" torch, float64.
+    range : which values may be returned.
+    errors : "raise", "infeasible" or None: see :mod:`bqvi.calls.faults`.
+    names : of the P parameters, for messages.
+
+    Raises
+    ------
+    TypeError, ValueError
+        where an argument is none of these.
+    """
+
+    value: Callable[..., Any]
+    gradient: Callable[..., Any] | str | None = None
+    vectorised: bool = False
+    noise_sd: float | str | Callable[..., Any] | None = None
+    log_weight: Callable[..., Any] | None = None
+    like: Array | None = None
+    range: Range = LOG_JOINT
+    errors: str | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        value: object = self.value
+        if not callable(value):
+            name = self.range.title.replace(" ", "_")
+            raise TypeError(f"{name} is {value!r}; it must be a function of points")
+        if not (self.gradient is None or callable(self.gradient) or self.gradient == AUTODIFF):
+            raise ValueError(f'gradient is {self.gradient!r}; it must be None, "autodiff" or a function')
+        if self.errors is not None:
+            require_one_of("errors", self.errors, ERRORS)
+        if isinstance(self.noise_sd, str):
+            if self.noise_sd != UNKNOWN:
+                raise ValueError(f'noise_sd is {self.noise_sd!r}; it must be None, a number or "unknown"')
+        elif self.noise_sd is not None and not callable(self.noise_sd):
+            require_above("noise_sd", self.noise_sd, 0.0)
+            object.__setattr__(self, "noise_sd", float(self.noise_sd))
+
+    def handed(self, points: np.ndarray) -> Array:
+        """Points (n, P) as the user's function gets them; a copy, which it may change."""
+        return as_like(points, self.like) if is_torch(self.like) else points.copy()
+
+    def place(self, point: np.ndarray) -> str:
+        """A point (P,) in words."""
+        if not self.names:
+            return f"x = {point.tolist()}"
+        return ", ".join(f"{name} = {x:.6g}" for name, x in zip(self.names, point, strict=True))
+
+    def places(self, points: np.ndarray) -> str:
+        """Points (n, P) in words."""
+        first = self.place(points[0])
+        return first if len(points) == 1 else f"one of {len(points)} points, the first of which is {first}"

@@ -1,0 +1,67 @@
+"""Evaluations that the user made before, in his units: checked, and brought to the coordinates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls.assembly import Batch
+from bqvi.calls.call import Answers
+from bqvi.calls.coordinates import Coordinates
+from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.function import LARGEST, Function
+
+
+def evaluations_given(
+    function: Function,
+    coordinates: Coordinates | None,
+    theta: Any,
+    values: Any,
+    gradients: Any = None,
+    noise_sd: Any = None,
+) -> Evaluations:
+    """See `Caller.given`."""
+    theta, values = np.atleast_2d(np.asarray(theta, float)), np.atleast_1d(np.asarray(values, float))
+    if values.shape != (len(theta),):
+        raise ValueError(f"values has shape {values.shape}; it must be ({len(theta)},), one for each theta")
+    if (values == np.inf).any():
+        raise ValueError(f"values is inf in row {int(np.argmax(values))}; a log density is below inf")
+    points = theta if coordinates is None else coordinates.from_user(theta)
+    slopes = None if gradients is None else np.asarray(gradients, float)
+    if slopes is not None and slopes.shape != theta.shape:
+        raise ValueError(f"gradients has shape {slopes.shape}; it must be {theta.shape}")
+    return _rows(function, coordinates, points, theta, values, slopes, _sds(noise_sd, len(values)))
+
+
+def _sds(noise_sd: Any, n: int) -> np.ndarray | None:
+    if noise_sd is None:
+        return None
+    sds = np.asarray(noise_sd, float)
+    if sds.shape not in ((), (n,)):
+        raise ValueError(f"noise_sd has shape {sds.shape}; it must be a number or {(n,)}")
+    if not (sds > 0.0).all():
+        raise ValueError("noise_sd has entries that are not positive; give None where there is no noise")
+    return np.broadcast_to(sds, (n,))
+
+
+def _rows(
+    function: Function,
+    coordinates: Coordinates | None,
+    points: np.ndarray,
+    theta: np.ndarray,
+    values: np.ndarray,
+    slopes: np.ndarray | None,
+    sds: np.ndarray | None,
+) -> Evaluations:
+    failed = ~(np.abs(values) < LARGEST)
+    reasons = np.array(
+        [f"was given as {value}" if bad else "" for value, bad in zip(values, failed, strict=True)]
+    )
+    if slopes is not None:
+        fine = (np.abs(slopes) < LARGEST).all(axis=1)
+        reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)
+        slopes = np.where(fine[:, None], slopes, np.nan)[:, None, :]
+    batch = Batch(function, coordinates, points, theta, with_gradients=slopes is not None)
+    batch.enter_whole(Answers(values[:, None], sds, slopes, failed, tuple(reasons.tolist())))
+    return batch.rows()

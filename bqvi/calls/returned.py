@@ -1,0 +1,151 @@
+"""What the user's function returned, read as numbers; EvaluationError where it is anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls.errors import EvaluationError
+from bqvi.calls.function import LARGEST, Function
+from gp.arrays import is_torch, to_numpy
+
+
+def values_of(function: Function, returned: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Values (m, o), and standard deviations (m,) if they were returned, at points (m, P)."""
+    title, sds = function.range.title, None
+    if isinstance(returned, tuple):
+        if len(returned) != 2:
+            raise EvaluationError(
+                f"the {title} returned a tuple of {len(returned)} at {function.places(points)}; it must "
+                "return a number or (number, sd)",
+                points[0],
+            )
+        sds = sds_of(function, returned[1], points)
+        returned = returned[0]
+    return _shaped(function, _real(function, returned, points), points), sds
+
+
+def sds_of(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+    """Standard deviations (m,) of the noise at points (m, P)."""
+    n = len(points)
+    try:
+        array = np.asarray(to_numpy(returned))
+        fine = array.dtype.kind in "fiu" and array.size in (1, n)
+    except (TypeError, ValueError):
+        fine = False
+    if not (fine and np.isfinite(array).all() and (array > 0.0).all()):
+        raise EvaluationError(
+            f"the {function.range.title} has the sd {returned!r:.80} at {function.places(points)}; it must "
+            "be one positive number for each point",
+            points[0],
+        )
+    return np.broadcast_to(array.reshape(-1).astype(float), (n,))
+
+
+def gradients_of(function: Function, returned: Any, points: np.ndarray, outputs: int) -> np.ndarray:
+    """Gradients (m, o, P) at points (m, P)."""
+    n, dimension = points.shape
+    try:
+        array = np.asarray(to_numpy(returned))
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if not function.vectorised:
+        array = array[None]
+    if array.shape == (n, dimension) and outputs == 1:
+        array = array[:, None, :]
+    if array.shape != (n, outputs, dimension) or array.dtype.kind not in "fiu":
+        one = [dimension] if outputs == 1 else [outputs, dimension]
+        must = tuple([n, *one] if function.vectorised else one)
+        got = array.shape[not function.vectorised :]
+        raise EvaluationError(
+            f"the gradient returned {returned!r:.200} (shape {got}) at {function.places(points)}; it must be "
+            f"{must} real numbers",
+            points[0],
+        )
+    return array.astype(float, copy=False)
+
+
+def log_weights_of(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+    """Logarithms of weights (m,) at points (m, P)."""
+    logs = np.asarray(to_numpy(returned), dtype=float).reshape(-1)
+    if logs.shape != (len(points),) or np.isnan(logs).any() or (logs == np.inf).any():
+        raise EvaluationError(
+            f"the log density returned {logs!r:.200} at {len(points)} points: it has to return one "
+            "number for each, finite or -inf"
+        )
+    return logs
+
+
+def reasons_of(function: Function, values: np.ndarray) -> tuple[str, ...]:
+    """For each row of values (m, o) why it is of no use, or ""."""
+    least = -LARGEST if function.range.density else -np.inf
+    fine = (values > least) & (values < np.inf)
+    if function.range.minus_infinity:
+        fine |= values == -np.inf
+    rows: np.ndarray = np.all(fine, axis=1)
+    return tuple("" if good else f"returned {_numbers(row)}" for good, row in zip(rows, values, strict=True))
+
+
+def _numbers(row: np.ndarray) -> str:
+    return str(float(row[0])) if len(row) == 1 else str(row.tolist())
+
+
+def _real(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+    try:
+        array = np.asarray(to_numpy(returned))
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiu":
+        kind = "torch tensor" if is_torch(returned) else type(returned).__name__
+        raise EvaluationError(
+            f"the {function.range.title} returned {returned!r:.200} (a {kind}) at {function.places(points)}; "
+            f"it must return {_wanted(function, len(points))}",
+            points[0],
+        )
+    return array
+
+
+def _shaped(function: Function, array: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Values (m, o) of what has the right shape."""
+    n, several = len(points), function.range.outputs
+    shape = array.shape
+    if function.vectorised:
+        fine = shape == (n,) or (several and array.ndim == 2 and shape[0] == n and array.size > 0)
+    else:
+        fine = shape in ((), (1,)) or (several and array.ndim == 1 and array.size > 0)
+    if fine:
+        return array.reshape(n, -1).astype(float)
+    hint = (
+        " (if it takes one point at a time, pass vectorised=False)" if function.vectorised and n > 1 else ""
+    )
+    raise EvaluationError(
+        f"the {function.range.title} returned shape {shape} for {'' if n == 1 else f'{n} points, '}"
+        f"{function.places(points)}; it must return {_wanted(function, n)}{hint}",
+        points[0],
+    )
+
+
+def _wanted(function: Function, n: int) -> str:
+    if not function.vectorised:
+        return (
+            "one real number" + (", or o of them (o,)," if function.range.outputs else "") + " for one point"
+        )
+    return f"real numbers ({n},)" + (f" or ({n}, o)" if function.range.outputs else "")
+
+
+def refused(function: Function, values: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str, str]:
+    """Rows (m,) of values (m, o) that no such function may return; what the first is, and what it must be."""
+    kind, must = function.range, ""
+    bad: np.ndarray = np.zeros(len(values), bool)
+    if kind.density and function.errors != "infeasible":
+        bad = np.any(values > LARGEST, axis=1)
+        must = "it must be finite, or -inf where the density vanishes"
+    if kind.non_negative:
+        bad, must = np.any(values < 0.0, axis=1), kind.non_negative
+    if not bad.any() and function.errors == "raise":
+        bad = np.array([bool(reason) for reason in reasons_of(function, values)])
+        must = "it has to be finite" + (" or -inf" if kind.minus_infinity else "")
+    if not bad.any():
+        return bad, "", ""
+    return bad, f"the {kind.title} is {_numbers(values[int(np.argmax(bad))])}", must
