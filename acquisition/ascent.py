@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+__all__ = ["Ascent", "Function", "Vector", "ascend"]
+
 Vector: TypeAlias = np.ndarray
 Function: TypeAlias = Callable[[Vector], tuple[Vector, Vector]]
 

@@ -20,6 +20,8 @@ from acquisition.pointwise.acquisition import Acquisition
 from acquisition.search import ContinuousSearch, Seed
 from gp.arrays import Array, namespace
 
+__all__ = ["Batch", "sequential_batch"]
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:

@@ -8,6 +8,8 @@ from gp.arrays import Array, as_like
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 
+__all__ = ["carried_sobol", "require_count"]
+
 
 def carried_sobol(measure: Measure, n: int, seed: int | np.random.Generator) -> Array:
     """Return the first n of a scrambled Sobol set, carried through the measure, (n, D)."""

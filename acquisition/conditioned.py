@@ -26,6 +26,8 @@ import numpy as np
 from acquisition.pointwise.floors import at_least
 from gp.arrays import Array, namespace, to_numpy
 
+__all__ = ["Conditioned", "greedy", "variance_reduction"]
+
 
 @dataclass(frozen=True, eq=False)
 class Conditioned:

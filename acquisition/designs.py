@@ -30,6 +30,15 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 from gp.process import GaussianProcess
 
+__all__ = [
+    "antithetic_orthogonal",
+    "minimum_variance",
+    "normal_frames",
+    "normal_sobol",
+    "random_rotation",
+    "sobol",
+]
+
 
 def sobol(measure: Measure, n: int, seed: Seed) -> Array:
     """Return n scrambled Sobol points carried through the measure, (n, D).

@@ -19,6 +19,8 @@ import numpy as np
 
 from acquisition.conditioned import Conditioned, greedy, variance_reduction
 
+__all__ = ["Candidates", "most_informative"]
+
 
 @dataclass(frozen=True, eq=False)
 class Candidates:

@@ -33,6 +33,8 @@ from gp.kernels.contraction import contracted_gradient
 from gp.kernels.stationary import diagonal_matrix
 from gp.linalg import NotPositiveDefiniteError, cholesky
 
+__all__ = ["plan", "refine_jointly"]
+
 _RESOLUTION = 1e-12
 """Share of the variance before, below which what is left is rounding."""
 

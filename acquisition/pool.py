@@ -26,6 +26,8 @@ from gp.arrays import Array, namespace, to_numpy
 from gp.kernels import Kernel
 from gp.measures import Empirical
 
+__all__ = ["Chosen", "Pool", "PoolMoments"]
+
 
 @dataclass(frozen=True, eq=False)
 class PoolMoments:

@@ -30,6 +30,8 @@ from gp.checks import as_points
 from gp.measures import Empirical, Measure
 from gp.posterior import Posterior
 
+__all__ = ["Recombined", "WeightedBatch", "kernel_recombination", "recombine"]
+
 
 @dataclass(frozen=True, eq=False)
 class Recombined:
@@ -120,11 +122,11 @@ def kernel_recombination(
         raise ValueError(f"q = {q!r}: there are {points.shape[0]} candidates to choose from")
     features, residual = _eigenfunctions(posterior, points, q - 1, landmarks, rng)
     chosen = recombine(features, mu / mu.sum(), cost=residual)
-    at = points[as_index(chosen.indices, points), :]
+    at = points[_as_index(chosen.indices, points), :]
     return WeightedBatch(at, as_like(chosen.weights, points), chosen.indices)
 
 
-def as_index(indices: np.ndarray, like: Array) -> Array:
+def _as_index(indices: np.ndarray, like: Array) -> Array:
     """Return indices that arrays of the kind of ``like`` take."""
     return indices if isinstance(like, np.ndarray) else indices.tolist()
 
@@ -152,7 +154,7 @@ def _eigenfunctions(
     size = points.shape[0]
     number = min(size, max(landmarks, count + 1))
     chosen = np.sort(rng.choice(size, number, replace=False))
-    at = points[as_index(chosen, points), :]
+    at = points[_as_index(chosen, points), :]
     cross = to_numpy(posterior.covariance(points, at)).astype(float)
     gram = cross[chosen]
     values, vectors = eigh((gram + gram.T) / 2, subset_by_index=[number - max(count, 1), number - 1])

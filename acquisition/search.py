@@ -27,6 +27,8 @@ from gp.arrays import Array, as_like, to_numpy
 from gp.low_discrepancy import sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
 
+__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "Found", "Seed", "domain_of"]
+
 Seed: TypeAlias = int | np.random.Generator
 
 

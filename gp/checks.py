@@ -8,6 +8,8 @@ import numpy as np
 
 from gp.arrays import Array, describe, is_torch, namespace
 
+__all__ = ["as_noise", "as_points", "as_values"]
+
 
 def as_points(name: str, x: Array) -> Array:
     """Return points (n, D) as a floating-point array; raise ValueError where they are not."""

@@ -34,6 +34,8 @@ from gp.priors import Priors
 from gp.search import Search, curvature, log_evidence, search
 from gp.units import Coordinates, Units
 
+__all__ = ["Hyperparameters", "fit", "posterior_at"]
+
 _UNDETERMINED = 0.7
 _OPEN_ENDED = 2.0
 _MANY_POINTS = 200

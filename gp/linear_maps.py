@@ -11,6 +11,8 @@ from scipy.linalg import solve_triangular
 
 from gp.arrays import Array, is_torch, namespace, to_numpy
 
+__all__ = ["cholesky", "log_diagonal_sum", "lower_inverse", "lower_solve"]
+
 
 def lower_solve(lower: Array, right: Array) -> Array:
     """Return X with lower X = right, for lower triangular (..., D, D) and right (..., D, m)."""

@@ -30,6 +30,8 @@ from gp.observations import Functional
 from gp.posterior import Posterior
 from gp.search import log_evidence
 
+__all__ = ["MarginalPosterior", "marginalise"]
+
 _DEGREES = 6
 
 

@@ -20,6 +20,8 @@ from scipy.special import ndtri
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.base import Kernel
 
+__all__ = ["Component", "Noise", "Plane", "Planes", "Waves"]
+
 
 class Component(Protocol):
     """A known function with its gradient."""
@@ -119,7 +121,7 @@ class Noise:
     def __call__(self, x: Array) -> Array:
         """Return f(x_i), (m,)."""
         variance = prod(kernel.diagonal(x[:, list(columns)]) for kernel, columns in self.factors)
-        normal = standard_normal_of(to_numpy(x)[:, list(self.columns)], self.key)
+        normal = _standard_normal_of(to_numpy(x)[:, list(self.columns)], self.key)
         return namespace(x).sqrt(variance) * as_like(normal, x)
 
     def gradient(self, x: Array) -> Array:
@@ -127,7 +129,7 @@ class Noise:
         raise TypeError("White has no derivatives: a path of it is continuous nowhere")
 
 
-def standard_normal_of(x: Any, key: int) -> Any:
+def _standard_normal_of(x: Any, key: int) -> Any:
     """Return a standard normal number for each point x (m, D), (m,): always the same for the same."""
     bits = (np.asarray(x, dtype=np.float64) + 0.0).view(np.uint64)  # + 0: minus zero is zero
     hashed = np.full(len(bits), key, dtype=np.uint64)

@@ -47,6 +47,8 @@ from gp.means import Mean
 from gp.observations import Functional, Gradients, Values, covariance
 from gp.path_components import Component, Noise, Plane, Planes, Waves
 
+__all__ = ["Factor", "Path", "draw_path"]
+
 Factor: TypeAlias = tuple[Kernel, tuple[int, ...]]
 """A kernel that is not made of others, and the columns it sees."""
 

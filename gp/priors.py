@@ -8,7 +8,7 @@ On the logarithm of that number the prior is flat between two values and Gaussia
 
 Within the plateau the posterior mode is the maximum of the evidence: the prior costs nothing.
 Beyond it the prior ends what the evidence would not: the ridge along which a lengthscale runs off
-to zero or infinity. The search never goes further than ``WIDTH`` shoulders out.
+to zero or infinity. The search never goes further than ``_WIDTH`` shoulders out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 
 from gp.kernels.base import Kind
 
-WIDTH = 4.0
+__all__ = ["Interval", "JointPrior", "Plateau", "Priors"]
+
+_WIDTH = 4.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Plateau:
     def bounds(self) -> tuple[float, float]:
         """How far a search goes, on the log scale."""
         lower, upper = self.ends
-        return lower - WIDTH * self.shoulder, upper + WIDTH * self.shoulder
+        return lower - _WIDTH * self.shoulder, upper + _WIDTH * self.shoulder
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Interval:
     @property
     def bounds(self) -> tuple[float, float]:
         """How far a search goes."""
-        reach = self.half_width + WIDTH * self.shoulder
+        reach = self.half_width + _WIDTH * self.shoulder
         return -reach, reach
 
 

@@ -24,6 +24,8 @@ from gp.triangular import solve_lower
 if TYPE_CHECKING:
     from gp.linalg import Factor
 
+__all__ = ["LARGE_PIVOT", "SMALLEST_EIGENVALUE", "extension_is_sound", "is_sound", "smallest_eigenvalue"]
+
 SMALLEST_EIGENVALUE = 10.0
 """In rounding errors of the variances: a covariance below it cannot be told from a singular one."""
 LARGE_PIVOT = 1e9

@@ -22,6 +22,8 @@ from gp.evidence import Problem, solve, solve_with_gradient
 from gp.linalg import NotPositiveDefiniteError, next_jitter
 from gp.units import Coordinates
 
+__all__ = ["Found", "Objective", "Search", "curvature", "log_evidence", "log_posterior", "search"]
+
 _SCREENING_SIZE = 300
 _FAILED = 1e25
 _STOPPED_BY_ROUNDING = 2

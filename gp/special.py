@@ -10,6 +10,8 @@ import scipy.special
 
 from gp.arrays import Array, is_torch
 
+__all__ = ["SpecialFunctions", "special"]
+
 SpecialFunctions: TypeAlias = Any
 """A module with ``ndtr``, ``log_ndtr``, ``ndtri`` and ``erfcx``."""
 

@@ -7,8 +7,8 @@ coordinates all describe one and the same probability measure. An embedding that
 
 The oracles share nothing with the formulas under test: averages over points that the measure itself
 carries from randomly shifted Sobol sets, with the spread between independent shifts as their error,
-and finite differences. A comparison allows ``SIGMAS`` standard errors of the mean of
-``REPLICATIONS`` shifts; of a thousand calls with right measures and different seeds, none was
+and finite differences. A comparison allows ``_SIGMAS`` standard errors of the mean of
+``_REPLICATIONS`` shifts; of a thousand calls with right measures and different seeds, none was
 refused.
 """
 
@@ -25,8 +25,10 @@ from gp.kernels import Kernel
 from gp.low_discrepancy import sobol
 from gp.measures import Measure
 
-SIGMAS = 6.0
-REPLICATIONS = 64
+__all__ = ["check_embedding", "check_measure"]
+
+_SIGMAS = 6.0
+_REPLICATIONS = 64
 _POINTS = 2**8
 
 
@@ -89,7 +91,7 @@ def _check_moments(measure: Measure, seed: int) -> None:
     wanted = np.concatenate([mean, covariance.ravel()])
     cube = [moments(points) for points in _carried(measure, seed)]
     rng = np.random.default_rng(seed)
-    drawn = [moments(measure.sample(_POINTS, rng)) for r in range(REPLICATIONS)]
+    drawn = [moments(measure.sample(_POINTS, rng)) for r in range(_REPLICATIONS)]
     for values, name in ((cube, "from_unit_cube"), (drawn, "sample")):
         _agree(values, wanted, f"mean and covariance have to be those of {name}")
 
@@ -106,7 +108,7 @@ def _check_density(measure: Measure, seed: int) -> None:
 
     own = np.array([waves(points).mean(1) for points in _carried(measure, seed)])
     weighted = []
-    for _ in range(REPLICATIONS):
+    for _ in range(_REPLICATIONS):
         x, log_q = _student(measure, rng)
         values = measure.log_density(x)
         _require(values.shape == (len(x),), "log_density has to return (n,)")
@@ -227,7 +229,7 @@ def _carried(measure: Measure, seed: int) -> Any:
     """
     points = sobol(measure.dimension, _POINTS)
     rng = np.random.default_rng(seed)
-    for _ in range(REPLICATIONS):
+    for _ in range(_REPLICATIONS):
         yield measure.from_unit_cube((points + rng.random(measure.dimension)) % 1)
 
 
@@ -235,7 +237,7 @@ def _agree(replications: Any, wanted: Any, message: str) -> None:
     values, wanted = np.asarray(replications), np.asarray(wanted)
     error = values.std(0, ddof=1) / np.sqrt(len(values))
     # rounding is what is left where a rule is exact
-    allowed = SIGMAS * error + 1e-12 * np.maximum(1.0, np.abs(wanted))
+    allowed = _SIGMAS * error + 1e-12 * np.maximum(1.0, np.abs(wanted))
     gap = np.abs(values.mean(0) - wanted)
     _require(bool(np.all(gap <= allowed)), f"{message}: off by {np.max(gap):.3g}")
 

@@ -23,6 +23,8 @@ from gp.kernels.base import Kind, Parameter
 from gp.observations import Functional, Gradients, as_functional
 from gp.priors import JointPrior, Priors
 
+__all__ = ["Coordinates", "Units"]
+
 _CONSTANT = 1e-12
 """Relative spread below which numbers are the same number, up to their rounding."""
 

@@ -1,8 +1,8 @@
 """What is public says what it takes: every argument of a public function, class or method is documented.
 
-Public is what stands in an `__all__`, and the methods of such classes. Arguments of a class are those of its
-constructor; a field of a dataclass may be documented by the string that follows it. A method may leave it to
-its class, or to the protocol of its package that asks for it.
+Public is what stands in the `__all__` of a package, and the methods of such classes. Arguments of a class are
+those of its constructor; a field of a dataclass may be documented by the string that follows it. A method may
+leave it to its class, or to the protocol of its package that asks for it.
 """
 
 import ast
@@ -55,7 +55,8 @@ NOT_YET: tuple[str, ...] = (
 def public_objects() -> dict[tuple[str, str], tuple[Module, ast.AST]]:
     """Each public class and function with the module that defines it, whoever exports it."""
     found = {}
-    for module in modules().values():
+    packages = [module for module in modules().values() if module.path.name == "__init__.py"]
+    for module in packages:
         for name in module.exported:
             where, node = origin(module, name)
             if isinstance(node, ast.ClassDef | Function):

@@ -31,6 +31,8 @@ from acquisition.minibatch.features import Features
 from acquisition.minibatch.partition import by_assignment, by_halving
 from acquisition.minibatch.strategy import Selection, equally
 
+__all__ = ["Balanced", "BalancedState", "with_others", "with_rest"]
+
 
 @dataclass(frozen=True)
 class BalancedState:

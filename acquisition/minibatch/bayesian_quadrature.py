@@ -22,6 +22,8 @@ from acquisition.minibatch.strategy import (
 )
 from acquisition.minibatch.uniform import UniformState
 
+__all__ = ["BayesianQuadrature"]
+
 
 @dataclass(frozen=True)
 class BayesianQuadrature(Featured):

@@ -22,6 +22,8 @@ from acquisition.minibatch.pools import Greedy, greedy_rows, require_weighting, 
 from acquisition.minibatch.regression import Coefficients, design
 from acquisition.minibatch.strategy import Selection, require_between
 
+__all__ = ["ConfidenceState", "UpperConfidence"]
+
 
 @dataclass(frozen=True)
 class ConfidenceState:

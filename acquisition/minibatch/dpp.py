@@ -22,6 +22,8 @@ from acquisition.minibatch.pools import Greedy
 from acquisition.minibatch.strategy import Selection
 from acquisition.minibatch.uniform import UniformState
 
+__all__ = ["DPP", "log_elementary"]
+
 
 @dataclass(frozen=True)
 class DPP(Greedy):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.strategy import Unlearning, require_rows, require_size
 
+__all__ = ["Featured"]
+
 
 class Featured(Unlearning):
     """Strategies that choose by features and learn nothing; each states the two as its fields."""

@@ -34,9 +34,21 @@ from scipy.spatial.distance import pdist
 
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
 
+__all__ = [
+    "RANK",
+    "Features",
+    "affine_in_labels",
+    "median_distance",
+    "pivoted_cholesky",
+    "principal",
+    "signed",
+    "standardised",
+    "with_labels",
+]
+
 RANK = 100
 """M, where the data allow it."""
-MULTIPLE = 0.5
+_MULTIPLE = 0.5
 """Of the median distance: the lengthscale. The most robust of the static choices."""
 _SINGLE = 10_000_000
 """Entries of Phi above which it is held in single precision."""
@@ -87,12 +99,12 @@ class Features:
             ``x`` is not a table of finite numbers, all its rows are identical and no kernel was given, or
             the rank is not a positive integer.
         """
-        x = checked_rows(x)
+        x = _checked_rows(x)
         _require_rank(rank)
         began = time.perf_counter()
         rng = np.random.default_rng(seed)
         if kernel is None:
-            kernel = Matern32(MULTIPLE * median_distance(x, rng))
+            kernel = Matern32(_MULTIPLE * median_distance(x, rng))
         elif not isinstance(kernel, Kernel):
             raise TypeError(f"kernel is {kernel!r}; it must be a kernel of gp.kernels, or None")
         phi, residual = pivoted_cholesky(x, kernel, min(rank, len(x)), rng)
@@ -101,7 +113,7 @@ class Features:
     @classmethod
     def linear(cls, x: np.ndarray) -> Features:
         """The rows of ``x``, (N, D), themselves as features, no residual: the kernel <x_i, x_j>."""
-        x = checked_rows(x)
+        x = _checked_rows(x)
         return cls(x, np.zeros(len(x)))
 
     def __len__(self) -> int:
@@ -231,7 +243,7 @@ def _accepted(
 
 def with_labels(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """(x, y) with standardised columns, y weighted as all of x together: (N, D + 1)."""
-    x, y = checked_rows(x), np.asarray(y, float)
+    x, y = _checked_rows(x), np.asarray(y, float)
     if y.shape != (len(x),):
         raise ValueError(f"y has shape {y.shape}; it must be ({len(x)},), one label for each row of x")
     return np.column_stack([standardised(x), np.sqrt(x.shape[1]) * standardised(y[:, None])])
@@ -275,7 +287,7 @@ def _unexplained(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """(2 y - 1) x for labels y in {0, 1}: all that a logistic regression's gradients depend on, (N, D)."""
-    x, y = checked_rows(x), np.asarray(y, float)
+    x, y = _checked_rows(x), np.asarray(y, float)
     if y.shape != (len(x),) or not np.isin(y, (0.0, 1.0)).all():
         raise ValueError("y must hold a label 0 or 1 for each row of x")
     return np.asarray((2.0 * y - 1.0)[:, None] * x)
@@ -283,7 +295,7 @@ def signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def standardised(x: np.ndarray) -> np.ndarray:
     """The columns of ``x``, (N, D), with mean 0 and variance 1; constant columns become 0."""
-    x = checked_rows(x)
+    x = _checked_rows(x)
     scale = x.std(axis=0)
     return np.asarray((x - x.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0))
 
@@ -298,7 +310,7 @@ def principal(gradients: np.ndarray, rank: int = RANK) -> np.ndarray:
     return np.asarray(table @ axes)
 
 
-def checked_rows(x: np.ndarray) -> np.ndarray:
+def _checked_rows(x: np.ndarray) -> np.ndarray:
     """``x`` as a table (N, D) of finite float64, or an error that says what it is instead."""
     try:
         table = np.asarray(x, dtype=float)

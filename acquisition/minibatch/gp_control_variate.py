@@ -35,6 +35,8 @@ from acquisition.minibatch.strategy import (
     require_rows,
 )
 
+__all__ = ["GPControlVariate", "GPControlVariateState"]
+
 
 @dataclass(frozen=True)
 class GPControlVariateState:

@@ -19,6 +19,8 @@ import numpy as np
 from acquisition.minibatch.balanced import with_others
 from acquisition.minibatch.strategy import Selection, equally, require_size
 
+__all__ = ["Grab", "GrabState"]
+
 
 @dataclass(frozen=True)
 class GrabState:

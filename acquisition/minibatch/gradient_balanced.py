@@ -22,6 +22,8 @@ from acquisition.minibatch.partition import by_assignment
 from acquisition.minibatch.strategy import Selection, equally, require_size
 from acquisition.minibatch.table import Table, distinct
 
+__all__ = ["GradientBalanced", "GradientBalancedState"]
+
 
 @dataclass(frozen=True)
 class GradientBalancedState:

@@ -27,6 +27,8 @@ from acquisition.minibatch.strategy import (
     require_size,
 )
 
+__all__ = ["GradientNorms", "HorvitzThompson", "NormsState", "Probabilities", "inclusion"]
+
 
 @dataclass(frozen=True)
 class Probabilities:

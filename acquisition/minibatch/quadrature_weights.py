@@ -23,6 +23,8 @@ import scipy.linalg
 
 from acquisition.minibatch.features import Features
 
+__all__ = ["RULES", "quadrature_weights", "with_positive_weights"]
+
 RULES = ("plain", "shrunk", "debiased")
 _JITTER = 1e-10
 """Of the largest k(x, x): rows may be near copies of each other."""

@@ -16,6 +16,8 @@ import scipy.linalg
 
 from acquisition.minibatch.features import Features
 
+__all__ = ["Coefficients", "design", "mean_design"]
+
 
 @dataclass(frozen=True)
 class Coefficients:

@@ -13,6 +13,8 @@ import numpy as np
 
 from acquisition.minibatch.strategy import Selection, Unlearning, equally, require_size
 
+__all__ = ["Reshuffled", "ReshuffledState"]
+
 
 @dataclass(frozen=True)
 class ReshuffledState:

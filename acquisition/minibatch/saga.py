@@ -21,6 +21,8 @@ import numpy as np
 from acquisition.minibatch.strategy import Correcting, Selection, Strategy, require_base
 from acquisition.minibatch.table import Table, distinct
 
+__all__ = ["Saga", "SagaState"]
+
 
 @dataclass(frozen=True)
 class SagaState:

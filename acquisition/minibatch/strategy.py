@@ -29,6 +29,19 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+__all__ = [
+    "Correcting",
+    "Learning",
+    "Selection",
+    "Strategy",
+    "Unlearning",
+    "equally",
+    "require_base",
+    "require_between",
+    "require_rows",
+    "require_size",
+]
+
 
 @dataclass(frozen=True)
 class Selection:

@@ -21,6 +21,8 @@ from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.strategy import Selection
 
+__all__ = ["Distance", "Stratified", "StratifiedState"]
+
 _SWEEPS = 20
 """Lloyd iterations."""
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+__all__ = ["Table", "distinct"]
+
 
 @dataclass(frozen=True)
 class Table:

@@ -11,6 +11,8 @@ import numpy as np
 
 from acquisition.minibatch.strategy import Selection, Unlearning, equally, require_size
 
+__all__ = ["Uniform", "UniformState"]
+
 
 @dataclass(frozen=True)
 class UniformState:
@@ -43,12 +45,12 @@ class Uniform(Unlearning):
         if self.replacement:
             indices = rng.integers(state.n, size=self.size)
         else:
-            indices = distinct(state.n, self.size, rng)
+            indices = _distinct(state.n, self.size, rng)
         return equally(indices, state.n), state
 
 
-def distinct(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """``size`` distinct integers below ``n``, all sets equally likely: (size,).
+def _distinct(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """``size`` _distinct integers below ``n``, all sets equally likely: (size,).
 
     Where repeats are rare it is several times faster to draw with them, and again if there are any,
     than to keep account of what was drawn.

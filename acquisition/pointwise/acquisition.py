@@ -19,6 +19,8 @@ from gp.posterior import Posterior
 if TYPE_CHECKING:
     from botorch.acquisition.acquisition import AcquisitionFunction
 
+__all__ = ["Acquisition", "bind", "checked_points"]
+
 
 @dataclass(frozen=True, eq=False)
 class Acquisition:

@@ -20,6 +20,8 @@ from acquisition.pointwise.acquisition import Acquisition
 from gp.arrays import as_like, is_torch
 from gp.interop import as_botorch_model
 
+__all__ = ["PointwiseAcquisitionFunction", "as_botorch"]
+
 
 class PointwiseAcquisitionFunction(AcquisitionFunction):
     """The score of an :class:`Acquisition` at points X (..., 1, D), shape (...)."""

@@ -25,6 +25,8 @@ from typing import Protocol, runtime_checkable
 from gp.arrays import Array
 from gp.observations import Functional
 
+__all__ = ["Criterion", "Informative", "Moments", "Partials", "Targets"]
+
 
 class Moments(Protocol):
     """What is known of f at m points before it is seen there."""

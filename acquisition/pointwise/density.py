@@ -9,6 +9,8 @@ from gp.embeddings.autodiff import gradient_in_points
 from gp.linear_maps import lower_inverse
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
+__all__ = ["log_density_gradient"]
+
 
 @singledispatch
 def log_density_gradient(measure: Measure, x: Array) -> Array:

@@ -6,6 +6,8 @@ import numpy as np
 
 from gp.arrays import Array, is_torch, namespace
 
+__all__ = ["at_least", "at_most", "positive"]
+
 
 def at_least(values: Array, floor: float) -> Array:
     """Return max(values, floor)."""

@@ -24,6 +24,8 @@ from acquisition.pointwise.criterion import Moments, Partials, Targets
 from gp.arrays import Array, as_like, namespace
 from gp.observations import Functional
 
+__all__ = ["InterquantileRange"]
+
 _HIGHEST = 50.0
 """Of u sd: beyond it sinh is of no use."""
 

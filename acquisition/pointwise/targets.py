@@ -20,6 +20,8 @@ from gp.integrals import Integrals
 from gp.observations import Functional, Gradients, Values, covariance
 from gp.posterior import Posterior
 
+__all__ = ["PosteriorTargets", "posterior_targets"]
+
 
 @dataclass(frozen=True, eq=False)
 class PosteriorTargets:

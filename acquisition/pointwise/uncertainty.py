@@ -15,6 +15,8 @@ import numpy as np
 from acquisition.pointwise.criterion import Moments, Partials
 from gp.arrays import Array, namespace
 
+__all__ = ["ProspectiveSampling", "UncertaintySampling"]
+
 
 @dataclass(frozen=True)
 class UncertaintySampling:

@@ -33,6 +33,8 @@ from gp.linalg import cholesky
 from gp.linear_maps import lower_inverse
 from gp.observations import Functional
 
+__all__ = ["IntegralVarianceReduction", "MutualInformation", "SquaredCorrelation"]
+
 _MOST_CORRELATED = 1e-12
 """1 - correlation is no smaller than this: beyond it, it is rounding."""
 

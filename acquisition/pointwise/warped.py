@@ -17,6 +17,8 @@ from acquisition.pointwise.criterion import Moments, Partials
 from acquisition.pointwise.floors import positive
 from gp.arrays import Array, namespace
 
+__all__ = ["LinearisedWarpedUncertainty", "MatchedWarpedUncertainty"]
+
 
 @dataclass(frozen=True)
 class LinearisedWarpedUncertainty:

@@ -40,6 +40,8 @@ from gp.observations import Values, covariance, require_same_kind
 from gp.posterior import Posterior
 from gp.rounding import SMALLEST_EIGENVALUE
 
+__all__ = ["Batched", "Fantasy", "cholesky"]
+
 
 @dataclass(frozen=True, eq=False)
 class Fantasy:
@@ -79,7 +81,7 @@ class Batched:
         rows = rows.reshape(cross.shape[0], *x.shape[:-1])  # (n, ..., q)
         halves: tuple[Tensor, ...] = (rows.movedim(0, -2),)
         for fantasy in self.fantasies:
-            cross = prior_covariance(self.posterior.kernel, fantasy.x, x)
+            cross = _prior_covariance(self.posterior.kernel, fantasy.x, x)
             cross = cross - _products(fantasy.halves, halves)
             lower = fantasy.lower.expand(*cross.shape[:-2], *fantasy.lower.shape[-2:])
             halves = (*halves, torch.linalg.solve_triangular(lower, cross, upper=False))
@@ -102,7 +104,7 @@ class Batched:
 
     def covariance(self, x: Tensor, halves: tuple[Tensor, ...]) -> Tensor:
         """Return the covariance at x (..., q, D), (..., q, q), given H_i(x)."""
-        return prior_covariance(self.posterior.kernel, x, x) - _products(halves, halves)
+        return _prior_covariance(self.posterior.kernel, x, x) - _products(halves, halves)
 
     def conditioned(self, x: Tensor, y: Tensor, noise: Tensor) -> Batched:
         """Return the posterior after observations y (..., p) at x (..., p, D).
@@ -135,7 +137,7 @@ class Batched:
         return x.reshape(-1, x.shape[-1])
 
 
-def prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
+def _prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     """Return k(x, y), (..., q, r), for x (..., q, D) and y (..., r, D), batches broadcast."""
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     if not batch:

@@ -22,6 +22,8 @@ from torch import Tensor
 from gp.interop.batched import Batched, cholesky
 from gp.posterior import Posterior
 
+__all__ = ["JointPosterior", "PosteriorModel"]
+
 
 class JointPosterior(GPyTorchPosterior):
     """The distribution of f, or of noisy observations of it, at points x (batch x q x D).

@@ -26,6 +26,8 @@ from gp.means import Constant, Linear, Mean, Zero
 from gp.posterior import Posterior
 from gp.process import GaussianProcess
 
+__all__ = ["posterior_of_botorch", "posterior_of_gpytorch"]
+
 _POINTS_COMPARED = 32
 
 

@@ -27,6 +27,8 @@ import numpy as np
 from gp.arrays import Array, as_like, namespace
 from gp.linear_maps import lower_solve
 
+__all__ = ["AffineMap", "Measure", "Seed", "Standardised"]
+
 Seed: TypeAlias = int | np.random.Generator
 """Where random numbers come from: the same seed gives the same numbers."""
 

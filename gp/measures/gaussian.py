@@ -20,6 +20,8 @@ from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 from gp.special import special
 
+__all__ = ["Gaussian", "GaussianParameters"]
+
 
 class GaussianParameters(NamedTuple):
     """Mean (..., D) and covariance (..., D, D) of a Gaussian, or gradients in them."""

@@ -28,6 +28,8 @@ from gp.measures.base import AffineMap, Seed, Standardised
 from gp.measures.gaussian import Gaussian
 from gp.special import special
 
+__all__ = ["GaussianMixture", "MixtureParameters"]
+
 
 class MixtureParameters(NamedTuple):
     """Weights (..., K), means (..., K, D), covariances (..., K, D, D), or gradients in them."""
