@@ -23,7 +23,7 @@ import scipy.linalg
 
 from acquisition.minibatch.features import Features
 
-__all__ = ["RULES", "quadrature_weights", "with_positive_weights"]
+__all__ = ["RULES", "quadrature_weights"]
 
 RULES = ("plain", "shrunk", "debiased")
 _JITTER = 1e-10
@@ -56,17 +56,3 @@ def quadrature_weights(
     weights = inverse @ z
     correction = ((n - size + 1) / n - weights) / (size * inverse.diagonal())
     return np.asarray(n * (weights + inverse @ correction))
-
-
-def with_positive_weights(
-    features: Features, indices: np.ndarray, noise: float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Of ``indices`` those that keep a positive plain weight once the others are left out, and the weights.
-
-    Rows with negative weights are dropped and the rest solved again until none is negative.
-    """
-    weights = quadrature_weights(features, indices, "plain", noise)
-    while (weights <= 0.0).any():
-        indices = indices[weights > 0.0]
-        weights = quadrature_weights(features, indices, "plain", noise)
-    return indices, weights

@@ -16,7 +16,7 @@ from acquisition.minibatch import (
 )
 from acquisition.minibatch.features import median_distance
 from acquisition.minibatch.partition import by_assignment, by_halving
-from acquisition.minibatch.quadrature_weights import quadrature_weights, with_positive_weights
+from acquisition.minibatch.quadrature_weights import quadrature_weights
 from gp.kernels import Matern32, Matern52, SquaredExponential
 
 RNG = np.random.default_rng(0)
@@ -112,15 +112,6 @@ def test_shrunk_weights_lie_between_equal_and_quadrature():
     equal, plain = np.full(9, 60 / 9), quadrature_weights(features, chosen)
     np.testing.assert_allclose(quadrature_weights(features, chosen, "shrunk", 1e9), equal, rtol=1e-6)
     np.testing.assert_allclose(quadrature_weights(features, chosen, "shrunk", 0.0), plain, rtol=1e-5)
-
-
-def test_positive_weights_drop_rows_until_none_is_negative():
-    features = Features.of(X, SquaredExponential(3.0), rank=60)
-    chosen = np.arange(25)
-    assert quadrature_weights(features, chosen, noise=1e-6).min() < 0
-    kept, weights = with_positive_weights(features, chosen, noise=1e-6)
-    assert weights.min() > 0
-    np.testing.assert_allclose(weights, quadrature_weights(features, kept, noise=1e-6))
 
 
 @pytest.mark.parametrize("split", [by_assignment, by_halving])
