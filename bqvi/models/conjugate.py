@@ -75,7 +75,7 @@ class PerDatumModel(Protocol):
         """What sums over ``data`` can be."""
 
     def local_total(self, total: np.ndarray, bound: float, limits: Any) -> LocalStep:
-        """The local step whose sums are ``total`` (P,) and ``bound``, or the nearest that data can give."""
+        """The local step whose sums are ``total`` (P,) and ``bound``, or the nearest within ``limits``."""
 
 
 @runtime_checkable

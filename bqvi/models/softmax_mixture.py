@@ -157,6 +157,6 @@ class SoftmaxMixture:
         raise TypeError("a SoftmaxMixture has a log joint only at a q; use at(q) or summed_out()")
 
     def log_likelihood_terms(self, theta: Any, rows: Data) -> Any:
-        """None: (L, 0)."""
+        """No terms, (L, 0), at any theta: the log prior is the whole log joint."""
         del rows
         return theta.new_zeros((theta.shape[0], 0))

@@ -244,13 +244,16 @@ class Posterior:
         return torch_distribution(self)
 
     def to_xarray(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
-        """Draws as groups that ArviZ opens; see `bqvi.variational_bmc.export`."""
+        """``n`` draws by the seed as groups that ArviZ opens; see `bqvi.variational_bmc.export`.
+
+        Further ``attributes`` are written beside them. Needs the extra ``arviz``.
+        """
         from bqvi.variational_bmc.export import data_tree
 
         return data_tree(self, n, seed, attributes)
 
     def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: Any) -> None:
-        """Write `to_xarray` to a netCDF file; needs the extra `arviz`."""
+        """Write what `to_xarray` makes of ``n`` draws by the seed to a netCDF file at ``path``."""
         self.to_xarray(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
 
     def __str__(self) -> str:
@@ -273,7 +276,7 @@ class Posterior:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """What `to_arrays` was called on."""
+        """The posterior that `to_arrays` was called on, from the ``arrays`` that it returned."""
         prefix = "coordinates."
         plain = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
         q = GaussianMixture(*(np.asarray(arrays[f"q.{k}"]) for k in ("weights", "means", "covariances")))
@@ -283,12 +286,12 @@ class Posterior:
         return cls(q, Coordinates.from_arrays(plain), draws)
 
     def save(self, path: str | Path) -> None:
-        """Write plain arrays and a JSON header to one .npz file, without pickles; atomically."""
+        """Write plain arrays and a JSON header to one .npz file at ``path``, without pickles; atomically."""
         write_arrays(path, {"format": FORMAT, "kind": "bqvi.vbmc.Posterior"}, self.to_arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote.
+        """Read what `save` wrote to ``path``.
 
         Raises
         ------
