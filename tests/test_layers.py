@@ -138,7 +138,6 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/quadrature/growing.py",
         "bqvi/quadrature/laplace.py",
         "bqvi/quadrature/products.py",
-        "bqvi/variational_bmc/affine.py",
         "bqvi/variational_bmc/annealing.py",
         "bqvi/variational_bmc/correction.py",
         "bqvi/variational_bmc/distances.py",

@@ -55,7 +55,8 @@ def _function(model: Any, q: Any, batch: Batch) -> Function:
 
     like = reference_tensor(model, batch.rows)
     if as_stated:
-        return replace(model.function, like=like)
+        on_torch: Function = replace(model.function, like=like)
+        return on_torch
     log_joint = log_joint_function(model, q, batch)
     vectorised = bool(getattr(model, "vectorised", True))
     return Function(
