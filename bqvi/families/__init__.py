@@ -6,6 +6,7 @@ from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.dirichlet import Dirichlet
 from bqvi.families.family import ExponentialFamily
 from bqvi.families.flat import Flat
+from bqvi.families.from_normaliser import FromNormaliser
 from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
 from bqvi.families.gaussian_mixture import GaussianMixture
@@ -21,6 +22,7 @@ __all__ = [
     "Dirichlet",
     "ExponentialFamily",
     "Flat",
+    "FromNormaliser",
     "Gamma",
     "Gaussian",
     "GaussianMixture",

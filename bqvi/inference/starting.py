@@ -45,6 +45,8 @@ def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.ran
     if family == "point":
         _check_score(problem, "family is 'point'")
         _check_mode(problem)
+        if getattr(getattr(model, "mixing", None), "tied", False):
+            raise ValueError("family is 'point' with a tied tail, which is not a point; use tail='truncated'")
     elif _has_point(q):
         _check_score(problem, "start_from has a PointMass")
     return _in_family(q, family)

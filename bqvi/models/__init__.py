@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bqvi.models.component_mixture import Mixture
 from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo, log_likelihood_error
+from bqvi.models.conjugate_components import (
+    ConjugateComponents,
+    bernoulli,
+    categorical,
+    exponential,
+    poisson,
+    von_mises,
+)
+from bqvi.models.count_components import Multinomial
+from bqvi.models.dirichlet_process import DirichletProcessMixture
 from bqvi.models.discrete import Marginal, Relaxed
 from bqvi.models.emissions import (
     CategoricalEmissions,
@@ -15,11 +26,12 @@ from bqvi.models.emissions import (
     PoissonEmissions,
     gaussian_emissions,
 )
-from bqvi.models.gaussian_mixture import GaussianMixture
+from bqvi.models.gaussian_mixture import GaussianMixture, component_estimates, gaussian_components
 from bqvi.models.hidden_markov_model import HiddenMarkovModel
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation
 from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
+from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
 from bqvi.models.multinomial_mixture import MultinomialMixture
 from bqvi.models.sequences import Sequences
 
@@ -29,7 +41,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CategoricalEmissions",
     "ComponentEmissions",
+    "ConjugateComponents",
     "ConjugateModel",
+    "DirichletProcessMixture",
+    "DirichletWeights",
     "GaussianMixture",
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
@@ -38,14 +53,25 @@ __all__ = [
     "LogJointModel",
     "LogisticRegression",
     "Marginal",
+    "Mixture",
+    "Multinomial",
     "MultinomialMixture",
     "PoissonEmissions",
     "Relaxed",
     "Sequences",
     "SoftmaxMixture",
+    "Sticks",
+    "UniformWeights",
+    "bernoulli",
+    "categorical",
+    "component_estimates",
     "elbo",
+    "exponential",
+    "gaussian_components",
     "gaussian_emissions",
     "log_likelihood_error",
+    "poisson",
+    "von_mises",
 ]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.special
 
 from bqvi.checks import require_one_of
-from bqvi.families import Flat, PointMass, Product
+from bqvi.families import Flat, Product
 from bqvi.models.components import Components
 from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, is_sparse, n_rows
@@ -102,8 +102,6 @@ class Mixture:
         """The components' factor, and behind it one as the prior has it, if the tail is tied."""
         if not self.mixing.tied:
             return q
-        if isinstance(q, PointMass):
-            raise ValueError("family is 'point' with a tied tail, which is not a point; use tail='truncated'")
         one = self.components.prior(1)
         return q.from_natural(
             tuple(np.concatenate([a, b]) for a, b in zip(q.natural, one.natural, strict=True))

@@ -42,7 +42,9 @@ def fingerprint(data: Data) -> str:
         return ""
     if isinstance(data, tuple):
         return " ".join(fingerprint(part) for part in data)
-    rows = np.unique(np.linspace(0, data.shape[0] - 1, 100).astype(int)) if data.ndim else ...
+    rows = (
+        np.unique(np.linspace(0, data.shape[0] - 1, 100).astype(int)) if data.ndim and data.shape[0] else ...
+    )
     sampled = data[rows].toarray() if is_sparse(data) else to_numpy(data[rows])
     return f"{zlib.crc32(np.ascontiguousarray(sampled).tobytes()):08x}"
 

@@ -1,0 +1,324 @@
+"""Components of any exponential family with a conjugate prior, in a few lines each.
+
+Write the likelihood so that its statistics stand beside those of the prior's family,
+
+    ln p(x | theta) = <T(x), t(theta)> + ln h(x),
+
+T(x) a tuple of arrays with the shapes of the prior's natural parameters. Then a datum adds T(x) to those, and
+the expected log density is <T(x), E t>. The canonical form exp(<T, eta> - A(eta)) with a prior exp(<tau, eta>
+- n A(eta)) is the case t = (eta, -A), T(x) = (T(x), 1). For example counts, Poisson with a gamma prior whose
+t = (ln lambda, -lambda):
+
+    ConjugateComponents(
+        prior=Gamma(np.ones(D), np.ones(D)),
+        statistics=lambda x: (x, np.ones_like(x)),
+        log_base_measure=lambda x: -gammaln(x + 1.0).sum(1),
+    )
+
+A prior that is no family here is given by its log normaliser, `families.FromNormaliser`. The functions below
+make the usual ones; their default priors are worth one datum that is like the data's mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import scipy.special
+
+from bqvi.arrays import Values
+from bqvi.checks import require_above, require_integer
+from bqvi.families import Dirichlet, FromNormaliser, Gamma
+from bqvi.models.components import start_from_clusters
+from bqvi.models.data import Data, n_rows
+from bqvi.models.gaussian_components import require_table
+from bqvi.models.mixture import Affine, lifted
+from gp.arrays import Array, is_torch, to_numpy
+
+LEAST = -1e30
+"""What an expected statistic of minus infinity counts as: 0 times it is 0."""
+
+
+@dataclass(frozen=True)
+class ConjugateComponents:
+    """A likelihood beside its conjugate prior; see the module's docstring.
+
+    Parameters
+    ----------
+    prior : of one component's parameters, a family; or a function of the data (N, D) that returns one
+    statistics : T, a function of rows (N, D): a tuple of arrays (N, ...), each beside a natural parameter of
+    the prior
+    log_base_measure : ln h, a function of rows (N, D): (N,)
+    validate : a function of the data that raises a ValueError where there can be no such data; default none
+    name : of the factor of theta
+    """
+
+    component_prior: Any
+    statistics_of: Callable[[np.ndarray], Values]
+    log_base_measure_of: Callable[[np.ndarray], np.ndarray]
+    validate: Callable[[np.ndarray], None] | None = None
+    name: str = "components"
+
+    def for_data(self, data: Data) -> Self:
+        """With a prior that is a function of the data settled."""
+        if not callable(self.component_prior):
+            return self
+        return replace(self, component_prior=self.component_prior(data))
+
+    def check(self, data: Data) -> np.ndarray:
+        """(N, D), finite, as float64, and T of a row beside the prior's natural parameters."""
+        x: np.ndarray = to_numpy(require_table(data, None)).astype(float, copy=False)
+        if self.validate is not None:
+            self.validate(x)
+        if not callable(self.component_prior):
+            found = tuple(np.shape(part)[1:] for part in self.statistics_of(x[:1]))
+            wanted = tuple(np.shape(eta) for eta in self.component_prior.natural)
+            if found != wanted:
+                raise ValueError(
+                    f"statistics of data with D = {x.shape[1]} have shapes {found} beside natural "
+                    f"parameters of the prior of shapes {wanted}; they must be the same"
+                )
+        return x
+
+    def prior(self, n_components: int) -> Any:
+        """Of K components."""
+        one = self._prior
+        return one.from_natural(
+            tuple(np.tile(eta, (n_components, *(1,) * np.ndim(eta))) for eta in one.natural)
+        )
+
+    @property
+    def _prior(self) -> Any:
+        if callable(self.component_prior):
+            raise ValueError(
+                "the prior is to be taken from data, of which there are none yet; use "
+                "model.for_data(data), as fit does"
+            )
+        return self.component_prior
+
+    @property
+    def size(self) -> int:
+        """P, all entries of T."""
+        return sum(int(np.size(eta)) for eta in self._prior.natural)
+
+    def lift(self) -> Self:
+        """T, which this is."""
+        return self
+
+    def fill(self, columns: np.ndarray, out: np.ndarray) -> None:
+        """Write T of ``columns`` (D, n) to ``out`` (P, n)."""
+        out[...] = _flat(self.statistics_of(columns.T), columns.shape[1]).T
+
+    @property
+    def centre(self) -> np.ndarray:
+        """0: T is of the data as they are."""
+        return np.zeros(1)
+
+    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+        """<T(x), E t>."""
+        return self._affine(q.expected_statistics, log_weights)
+
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+        """<T(x), t(theta)>."""
+        return self._affine(self._prior.statistics(theta), log_weights)
+
+    def _affine(self, statistics: Values, log_weights: np.ndarray) -> Affine:
+        slope = _flat(statistics, len(log_weights))
+        return Affine(np.maximum(slope, LEAST), log_weights, lift=self)
+
+    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
+        """sum r T(x), in the shapes of the prior's natural parameters."""
+        del shift
+        found, start = [], 0
+        for eta in self._prior.natural:
+            stop = start + int(np.size(eta))
+            found.append(sums[:, start:stop].reshape(len(counts), *np.shape(eta)))
+            start = stop
+        return tuple(found)
+
+    def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Any sums in range will do."""
+        del counts
+        return sums
+
+    def log_base_measure(self, data: Data) -> np.ndarray:
+        """ln h, (N,)."""
+        return np.asarray(self.log_base_measure_of(data))
+
+    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
+        """<T(x_n), t(theta_k)>, (L, S, K)."""
+        statistics = prior.statistics(theta)
+        flat = [t.reshape(*t.shape[:2], -1) for t in statistics]
+        table = lifted(to_numpy(rows), self)
+        parts, start = [], 0
+        for t in flat:
+            columns = table[:, start : start + t.shape[-1]]
+            parts.append((t.new_tensor(columns) if is_torch(t) else columns) @ t.swapaxes(-1, -2))
+            start += t.shape[-1]
+        return sum(parts)
+
+    def representation(self, data: Data) -> np.ndarray:
+        """T in units of its standard deviations."""
+        table = lifted(to_numpy(data), self)
+        spread = table.std(axis=0)
+        return np.asarray((table - table.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+
+    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Any:
+        """From clusters of T."""
+        return start_from_clusters(self, data, n_components, how, rng)
+
+
+def _flat(values: Values, n: int) -> np.ndarray:
+    """(n, P) of arrays (n, ...)."""
+    return np.concatenate([np.reshape(part, (n, -1)) for part in values], axis=1)
+
+
+def _require_counts(x: np.ndarray) -> None:
+    bad = (x < 0.0) | (x != np.floor(x))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(f"data is {x[row, column]:g} in row {row}, column {column}; counts are 0, 1, 2, ..")
+
+
+def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponents:
+    """Independent Poisson counts in each column, rates ~ Gamma(shape, rate); data whole, not negative.
+
+    Parameters
+    ----------
+    shape : > 0
+    rate : > 0; default ``shape`` over the column's mean
+    """
+    require_above("shape", shape, 0.0)
+    return ConjugateComponents(
+        _gamma_prior(shape, rate, lambda x: shape / np.maximum(x.mean(0), 1.0 / n_rows(x))),
+        lambda x: (x, np.ones_like(x)),
+        lambda x: -scipy.special.gammaln(x + 1.0).sum(1),
+        _require_counts,
+        "rates",
+    )
+
+
+def exponential(shape: float = 1.0, rate: float | None = None) -> ConjugateComponents:
+    """Independent exponential variables in each column, rates ~ Gamma(shape, rate); data not negative.
+
+    Parameters
+    ----------
+    shape : > 0
+    rate : > 0; default ``shape`` times the column's mean
+    """
+    require_above("shape", shape, 0.0)
+
+    def validate(x: np.ndarray) -> None:
+        if (x < 0.0).any():
+            raise ValueError(f"data is {x.min():g} in row {int(x.min(1).argmin())}; it must not be negative")
+
+    return ConjugateComponents(
+        _gamma_prior(shape, rate, lambda x: shape * np.where(x.mean(0) > 0.0, x.mean(0), 1.0)),
+        lambda x: (np.ones_like(x), x),
+        lambda x: np.zeros(len(x)),
+        validate,
+        "rates",
+    )
+
+
+def _gamma_prior(
+    shape: float, rate: float | None, default: Callable[[np.ndarray], np.ndarray]
+) -> Callable[[np.ndarray], Gamma]:
+    if rate is not None:
+        require_above("rate", rate, 0.0)
+
+    def prior(x: np.ndarray) -> Gamma:
+        rates = default(x) if rate is None else np.full(x.shape[1], rate)
+        return Gamma(np.full(x.shape[1], shape), rates)
+
+    return prior
+
+
+def bernoulli(first: float = 0.5, second: float = 0.5) -> ConjugateComponents:
+    """Independent binary columns, p(x = 1) ~ Beta(first, second); data (N, D) of 0 and 1.
+
+    Parameters
+    ----------
+    first, second : > 0; default Jeffreys' prior
+    """
+    require_above("first", first, 0.0)
+    require_above("second", second, 0.0)
+
+    def validate(x: np.ndarray) -> None:
+        bad = (x != 0.0) & (x != 1.0)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise ValueError(f"data is {x[row, column]:g} in row {row}, column {column}; it must be 0 or 1")
+
+    return ConjugateComponents(
+        lambda x: Dirichlet(np.tile([first, second], (x.shape[1], 1))),
+        lambda x: (np.stack([x, 1.0 - x], axis=-1),),
+        lambda x: np.zeros(len(x)),
+        validate,
+        "probabilities",
+    )
+
+
+def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateComponents:
+    """Independent columns of C categories each, probabilities ~ Dir(concentration); data of 0, .., C - 1.
+
+    Parameters
+    ----------
+    n_categories : C >= 2
+    concentration : > 0
+    """
+    require_integer("n_categories", n_categories, 2)
+    require_above("concentration", concentration, 0.0)
+
+    def validate(x: np.ndarray) -> None:
+        _require_counts(x)
+        if x.max() >= n_categories:
+            raise ValueError(
+                f"data has category {x.max():g}; with n_categories {n_categories} the last is one less"
+            )
+
+    return ConjugateComponents(
+        lambda x: Dirichlet(np.full((x.shape[1], n_categories), concentration)),
+        lambda x: (np.eye(n_categories)[x.astype(int)],),
+        lambda x: np.zeros(len(x)),
+        validate,
+        "probabilities",
+    )
+
+
+def von_mises(concentration: float, prior_concentration: float = 0.0) -> ConjugateComponents:
+    """Angles around an unknown direction with a known concentration; data (N, D) in radians.
+
+    The mean directions have von Mises priors about 0; the default is uniform on the circle.
+
+    Parameters
+    ----------
+    concentration : > 0, of the data about their component's direction
+    prior_concentration : >= 0
+    """
+    require_above("concentration", concentration, 0.0)
+
+    def prior(x: np.ndarray) -> FromNormaliser:
+        start = np.zeros((x.shape[1], 2))
+        start[:, 0] = prior_concentration
+        return FromNormaliser(_circle, start)
+
+    level = np.log(2.0 * np.pi * scipy.special.ive(0, concentration)) + concentration
+    return ConjugateComponents(
+        prior,
+        lambda x: (concentration * np.stack([np.cos(x), np.sin(x)], axis=-1),),
+        lambda x: np.full(len(x), -x.shape[1] * level),
+        name="directions",
+    )
+
+
+def _circle(eta: Any) -> Any:
+    """ln of the integral of exp <eta, (cos, sin)> over the circle, summed over columns."""
+    import torch
+
+    # smooth at 0, where the length is not
+    length = torch.sqrt((eta * eta).sum(-1) + 1e-30)
+    each = torch.log(2.0 * torch.pi * torch.special.i0e(length)) + length
+    return each.sum(-1)

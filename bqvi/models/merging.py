@@ -1,0 +1,110 @@
+"""Merges of components that share one cluster, which coordinate ascent cannot join without descending.
+
+All that a component has learnt is what data added to its prior's natural parameters, so two components are
+joined by adding those up,
+
+    eta_j <- eta_j + eta_k - eta_0,      eta_k <- eta_0,
+
+and the data of k become those of j in the weights' factor. The next step of coordinate ascent then works out
+what data make of it. A merge is kept if the bound is higher after that step: the bound stays monotone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bqvi.arrays import Values, add, subtract
+from bqvi.families import Product
+from bqvi.models.component_mixture import Mixture
+from bqvi.models.conjugate import elbo, update_target
+from bqvi.models.data import Data
+
+NEIGHBOURS = 3
+"""Merges are tried between a component and as many of those that share most of its data."""
+LEAST = 0.5
+"""Components with fewer data than this are empty, and not tried."""
+
+
+def merged(model: Mixture, q: Product, data: Data) -> Product:
+    """``q`` after all merges that raise the bound, with the largest components first.
+
+    Parameters
+    ----------
+    model : a mixture, its prior settled; components that share parameters (a tied covariance) cannot be
+    merged
+    q : a posterior of it, in the prior's family
+    data : what ``q`` was fitted to, checked
+
+    Returns
+    -------
+    Product
+        For `fit` to go on from (``start_from``); ``q`` in another order where no merge helps.
+    """
+    name = model.components.name
+    leading = {eta.shape[0] if np.ndim(eta) else 0 for eta in q[name].natural}
+    if leading != {model.n_components}:
+        raise ValueError("the components share parameters (a tied covariance), so that none can be merged")
+    r = model.responsibilities(q, data)[:, : model.n_components]
+    q = _ordered(model, q, r)
+    best = elbo(model, q, data)
+    found = True
+    while found:
+        found = False
+        r = model.responsibilities(q, data)[:, : model.n_components]
+        for j, k in _pairs(r):
+            joined = _stepped(model, _joined(model, q, r, j, k), data)
+            value = elbo(model, joined, data)
+            if value > best:
+                q, best, found = joined, value, True
+                break
+    return q
+
+
+def _pairs(r: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Components that share data, those that share most first."""
+    counts = r.sum(0)
+    alive = np.flatnonzero(counts > LEAST)
+    if len(alive) < 2:
+        return
+    shared = r[:, alive].T @ r[:, alive] / np.sqrt(np.outer(counts[alive], counts[alive]))
+    np.fill_diagonal(shared, -1.0)
+    neighbours = np.argsort(-shared, axis=1)[:, :NEIGHBOURS]
+    pairs = {(min(i, j), max(i, j)) for i in range(len(alive)) for j in neighbours[i] if i != j}
+    for i, j in sorted(pairs, key=lambda pair: -shared[pair]):
+        yield int(alive[i]), int(alive[j])
+
+
+def _joined(model: Mixture, q: Product, r: np.ndarray, j: int, k: int) -> Product:
+    name = model.components.name
+    prior = model.prior[name].natural
+    learnt = subtract(q[name].natural, prior)
+    moved = tuple(part.copy() for part in learnt)
+    for part in moved:
+        part[j] += part[k]
+        part[k] = 0.0
+    counts = r.sum(0)
+    counts[j] += counts[k]
+    counts[k] = 0.0
+    return _with(model, q, add(prior, moved), counts)
+
+
+def _ordered(model: Mixture, q: Product, r: np.ndarray) -> Product:
+    """Largest first, which the bound of sticks is highest for."""
+    order = np.argsort(-r.sum(0), kind="stable")
+    natural = tuple(eta[order] for eta in q[model.components.name].natural)
+    other = _with(model, q, natural, r.sum(0)[order])
+    return other if model.mixing.name == "sticks" else q
+
+
+def _with(model: Mixture, q: Product, natural: Values, counts: np.ndarray) -> Product:
+    factors = dict(q.factors)
+    factors[model.components.name] = q[model.components.name].from_natural(natural)
+    if model.mixing.name:
+        factors[model.mixing.name] = model.mixing.start(counts)
+    return Product(factors)
+
+
+def _stepped(model: Mixture, q: Product, data: Data) -> Product:
+    return q.from_natural(update_target(model, model.local_step(q, data)))

@@ -1,0 +1,383 @@
+"""Mixtures of other exponential families and under other weights: enumeration with SciPy's predictives."""
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.special
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixture_oracles import dirichlet_evidence, log_evidence, stick_evidence
+
+import bqvi
+from bqvi.families import Dirichlet, FromNormaliser, Gamma, Product
+from bqvi.models import (
+    ConjugateComponents,
+    DirichletProcessMixture,
+    DirichletWeights,
+    GaussianMixture,
+    Mixture,
+    Sticks,
+    UniformWeights,
+    bernoulli,
+    categorical,
+    component_estimates,
+    elbo,
+    exponential,
+    gaussian_components,
+    poisson,
+    von_mises,
+)
+from bqvi.models.conjugate import settled
+from bqvi.models.merging import merged
+
+RNG = np.random.default_rng(0)
+COUNTS = RNG.poisson([[1.0, 9.0], [8.0, 2.0]], size=(4, 2, 2)).reshape(8, 2).astype(float)
+WAITS = RNG.exponential([[1.0], [10.0]], size=(4, 2, 1)).reshape(8, 1)
+BITS = RNG.integers(2, size=(8, 3)).astype(float)
+LETTERS = RNG.integers(3, size=(7, 2)).astype(float)
+ANGLES = RNG.vonmises(np.array([[0.0], [2.0]])[RNG.integers(2, size=8)], 5.0)
+
+
+def negative_binomial(x):
+    """ln p of counts with rates ~ Gamma(2, 0.7), one at a time."""
+    total = 0.0
+    for column in x.T:
+        a, b = 2.0, 0.7
+        for value in column:
+            total += scipy.stats.nbinom(a, b / (b + 1.0)).logpmf(value)
+            a, b = a + value, b + 1.0
+    return total
+
+
+def lomax(x):
+    """ln p of waits with rates ~ Gamma(2, 0.7)."""
+    total = 0.0
+    for column in x.T:
+        a, b = 2.0, 0.7
+        for value in column:
+            total += scipy.stats.lomax(a, scale=b).logpdf(value)
+            a, b = a + 1.0, b + value
+    return total
+
+
+def beta_bernoulli(x):
+    total = 0.0
+    for column in x.T:
+        a, b = 0.5, 0.8
+        for value in column:
+            total += scipy.stats.betabinom(1, a, b).logpmf(value)
+            a, b = a + value, b + 1.0 - value
+    return total
+
+
+def polya(x):
+    total = 0.0
+    for column in x.T:
+        counts = np.full(3, 0.5)
+        for value in column.astype(int):
+            total += np.log(counts[value] / counts.sum())
+            counts[value] += 1.0
+    return total
+
+
+def circular(x):
+    """ln p of angles of concentration 5 about a uniform direction, by quadrature."""
+    density = scipy.stats.vonmises(5.0)
+    grid = np.linspace(0.0, 2.0 * np.pi, 4000, endpoint=False)
+    logs = density.logpdf(x[:, 0][:, None] - grid).sum(0)
+    return scipy.special.logsumexp(logs) - np.log(len(grid))
+
+
+KINDS = {
+    "poisson": (poisson(2.0, 0.7), COUNTS, negative_binomial),
+    "exponential": (exponential(2.0, 0.7), WAITS, lomax),
+    "bernoulli": (bernoulli(0.5, 0.8), BITS, beta_bernoulli),
+    "categorical": (categorical(3), LETTERS, polya),
+    "von Mises": (von_mises(5.0), ANGLES, circular),
+}
+each_kind = pytest.mark.parametrize("name", KINDS)
+
+
+@each_kind
+def test_one_component_has_the_evidence_for_its_bound(name):
+    components, x, cluster = KINDS[name]
+    found = bqvi.fit(Mixture(UniformWeights(1), components), x, steps=3)
+    assert found.elbo == pytest.approx(cluster(x), rel=1e-9)
+
+
+@each_kind
+def test_the_bound_is_below_the_evidence_by_enumeration(name):
+    components, x, cluster = KINDS[name]
+    evidence = log_evidence(
+        len(x), 2, lambda counts: dirichlet_evidence(counts, np.full(2, 0.8)), lambda rows: cluster(x[rows])
+    )
+    found = bqvi.fit(Mixture(DirichletWeights(2, 0.8), components), x, steps=300, starts=4)
+    assert evidence - 4.0 < found.elbo < evidence
+
+
+def test_univariate_mixture_with_uniform_weights_by_enumeration():
+    """Known variance, weights 1 / K: the lecture's model."""
+    x = np.array([[-2.1], [-1.7], [1.9], [2.4], [2.0], [-2.2], [0.3]])
+    components = gaussian_components(np.eye(1), prior_covariance=9.0 * np.eye(1))
+
+    def cluster(rows):
+        covariance = np.eye(len(rows)) + 9.0
+        return scipy.stats.multivariate_normal(np.zeros(len(rows)), covariance).logpdf(x[rows, 0])
+
+    evidence = log_evidence(7, 2, lambda counts: counts.sum() * np.log(0.5), cluster)
+    found = bqvi.fit(Mixture(UniformWeights(2), components), x, steps=300)
+    assert evidence - 1.5 < found.elbo < evidence
+    assert list(found.q.factors) == ["means"]
+    np.testing.assert_allclose(found.problem.model.expected_weights(found.q), 0.5)
+
+
+STICKS = {
+    "Blei and Jordan": Sticks(3, 1.4),
+    "Pitman and Yor": Sticks(3, 1.4, discount=0.3),
+    "learnt": Sticks(3, (2.0, 1.5)),
+}
+
+
+@pytest.mark.parametrize("name", STICKS)
+def test_sticks_by_enumeration(name):
+    mixing = STICKS[name]
+    x, prior = COUNTS[:7], poisson(2.0, 0.7)
+
+    def evidence(alpha, discount=0.0):
+        t = np.arange(1.0, 3.0)
+        first, second = np.full(2, 1.0 - discount), alpha + t * discount
+        return log_evidence(
+            7,
+            3,
+            lambda counts: stick_evidence(counts, first, second),
+            lambda rows: negative_binomial(x[rows]),
+        )
+
+    if name == "learnt":
+        alphas = np.linspace(0.02, 12.0, 60)
+        logs = [evidence(alpha) + scipy.stats.gamma(2.0, scale=1.0 / 1.5).logpdf(alpha) for alpha in alphas]
+        expected = float(np.log(scipy.integrate.simpson(np.exp(logs), x=alphas)))
+    else:
+        expected = evidence(1.4, mixing.discount)
+    found = bqvi.fit(Mixture(mixing, prior), x, steps=300, starts=4)
+    assert expected - 5.0 < found.elbo < expected
+
+
+def test_the_tied_tail_is_all_that_is_beyond():
+    """The sum over two thousand components as the prior has them, and Kurihara's closed form of it."""
+    x, alpha = COUNTS, 1.4
+    model = settled(Mixture(Sticks(3, alpha, tail="tied"), poisson(2.0, 0.7)), x)
+    q = bqvi.fit(model, x, steps=3).q
+    rho = model.expected_affine(q).rho(x)
+    log_v, log_left = model.mixing.prior.expected_statistics[0][0]
+    log_tail = np.cumsum(q["sticks"].expected_statistics[0][:, 1])[-1]
+    prior = rho[:, 3] - log_tail
+    beyond = log_tail + log_v + log_left * np.arange(2000.0)
+    explicit = scipy.special.logsumexp(np.column_stack([rho[:, :3], prior[:, None] + beyond]), axis=1)
+    kurihara = rho + np.array([0.0, 0.0, 0.0, log_v - np.log1p(-np.exp(log_left))])
+    np.testing.assert_allclose(scipy.special.logsumexp(kurihara, axis=1), explicit, rtol=1e-10)
+    assert (scipy.special.logsumexp(rho, axis=1) >= explicit).all()
+    r = model.responsibilities(q, x)
+    assert r.shape == (8, 4)
+    np.testing.assert_allclose(r.sum(1), 1.0)
+    np.testing.assert_allclose(model.expected_weights(q).sum(), 1.0)
+
+
+def test_the_two_truncations_agree_as_they_grow():
+    """The last of T components has all that is left, with parameters of its own; the tail has the prior's."""
+    one = bqvi.fit(Mixture(UniformWeights(1), poisson(2.0, 0.7)), COUNTS, steps=3).q["rates"]
+
+    def bound(size, tail):
+        """From one component with all the data, and others as the prior has them."""
+        mixing = Sticks(size, 3.0, tail=tail)
+        model = settled(Mixture(mixing, poisson(2.0, 0.7)), COUNTS)
+        prior = model.components.prior(size)
+        learnt = (np.concatenate([a, b[1:]]) for a, b in zip(one.natural, prior.natural, strict=True))
+        sticks = mixing.prior.concentration.copy()
+        sticks[0, 0] += 8.0
+        return elbo(
+            model, Product({"sticks": Dirichlet(sticks), "rates": prior.from_natural(tuple(learnt))}), COUNTS
+        )
+
+    gaps = [abs(bound(size, "truncated") - bound(size, "tied")) for size in (2, 4, 8, 30)]
+    assert gaps[0] > gaps[1] > gaps[2] > gaps[3]
+    assert gaps[3] < 1e-3
+
+
+def seven_clusters():
+    """The thesis' kind of data: 7 clusters of unit covariance, 700 points; apart by 4 standard deviations."""
+    rng = np.random.default_rng(2021)
+    centres = np.array([[-8, -8], [-8, 3], [-2, -3], [0, 7], [4, -7], [5, 1], [9, 6]], float)
+    z = rng.integers(7, size=700)
+    return centres[z] + rng.standard_normal((700, 2)), z
+
+
+@pytest.mark.parametrize("tail", ["truncated", "tied"])
+@pytest.mark.parametrize("covariance", ["full", "known"])
+def test_seven_clusters_are_found(tail, covariance):
+    x, z = seven_clusters()
+    model = DirichletProcessMixture(np.eye(2) if covariance == "known" else covariance, 20, tail=tail)
+    first = bqvi.fit(model, x, steps=60)
+    model = first.problem.model
+    joined = merged(model, first.q, x)
+    assert elbo(model, joined, x) >= first.elbo
+    found = bqvi.fit(model, x, start_from=joined, steps=200)
+    labels = model.responsibilities(found.q, x).argmax(1)
+    assert len(np.unique(labels)) == 7
+    # at four standard deviations between neighbours one in fifty is on the wrong side
+    table = np.zeros((7, 7))
+    np.add.at(table, (np.unique(labels, return_inverse=True)[1], z), 1.0)
+    assert table.max(1).sum() > 0.95 * 700
+    assert 0.3 < float(model.concentration(found.q).mean) < 5.0
+    if covariance == "full":
+        means, covariances = component_estimates(model, found.q)
+        assert means.shape == (20, 2)
+        np.testing.assert_allclose(covariances[labels[0]], np.eye(2), atol=0.6)
+
+
+def make(kind, weights, k):
+    mixing = {
+        "dirichlet": DirichletWeights(k),
+        "uniform": UniformWeights(k),
+        "sticks": Sticks(k),
+        "tied": Sticks(k, tail="tied"),
+    }[weights]
+    components, x, _ = KINDS[kind]
+    return settled(Mixture(mixing, components), x), x
+
+
+@pytest.mark.parametrize("weights", ["dirichlet", "uniform", "sticks", "tied"])
+@each_kind
+@settings(deadline=None, derandomize=True, max_examples=3)
+@given(k=st.integers(1, 5), seed=st.integers(0, 99))
+def test_coordinate_ascent_never_descends(weights, name, k, seed):
+    model, x = make(name, weights, k)
+    trace = bqvi.fit(model, x, steps=20, seed=seed).trace["elbo"]
+    assert np.isfinite(trace).all()
+    assert (np.diff(trace) >= -1e-9 * np.abs(trace[1:]).max()).all()
+
+
+@pytest.mark.parametrize("weights", ["dirichlet", "sticks", "tied"])
+def test_mini_batches_are_unbiased(weights):
+    model, x = make("poisson", weights, 3)
+    q = bqvi.fit(model, x, steps=2).q
+    whole = model.local_step(q, x).statistics
+    parts = [model.local_step(q, x[i : i + 1], np.array([8.0])).statistics for i in range(8)]
+    for j, expected in enumerate(whole):
+        mean = np.mean([part[j] for part in parts], axis=0)
+        np.testing.assert_allclose(mean, expected, rtol=1e-9, atol=1e-12)
+    svi = bqvi.fit(model, x, "sngd", minibatch=3, steps=50)
+    assert np.isfinite(svi.elbo)
+
+
+def test_a_users_own_in_ten_lines():
+    """Poisson again, by T, A, h and a prior known by its log normaliser only."""
+
+    def log_normaliser(a, b):
+        return (torch.lgamma(a) - a * torch.log(b)).sum(-1)
+
+    own = ConjugateComponents(
+        FromNormaliser(log_normaliser, np.full(2, 2.0), np.full(2, 0.7)),
+        lambda x: (x, np.ones_like(x)),
+        lambda x: -scipy.special.gammaln(x + 1.0).sum(1),
+    )
+    mine = bqvi.fit(Mixture(DirichletWeights(2, 0.8), own), COUNTS, steps=50)
+    theirs = bqvi.fit(Mixture(DirichletWeights(2, 0.8), poisson(2.0, 0.7)), COUNTS, steps=50)
+    np.testing.assert_allclose(mine.trace["elbo"], theirs.trace["elbo"], rtol=1e-10)
+
+
+def test_map_of_rates_is_the_closed_form():
+    """One component: the mode of Gamma(2 + sum, 0.7 + N)."""
+    found = bqvi.fit(Mixture(UniformWeights(1), poisson(2.0, 0.7)), COUNTS, family="point", steps=5)
+    expected = (1.0 + COUNTS.sum(0)) / (0.7 + 8.0)
+    np.testing.assert_allclose(np.exp(found.q["rates"].mode[0]), expected)
+
+
+@pytest.mark.parametrize("family", ["full", "point"])
+def test_zero_counts_are_no_trouble(family):
+    model = Mixture(DirichletWeights(3, 1.0), poisson())
+    for x in (np.zeros((5, 2)), np.array([[0.0, 3.0]]), np.vstack([np.zeros((9, 2)), [[1e6, 0.0]]])):
+        trace = bqvi.fit(model, x, family=family, steps=20).trace["elbo"]
+        assert np.isfinite(trace).all()
+
+
+def test_log_likelihood_and_draws_are_scipys():
+    model = settled(Mixture(DirichletWeights(2, 0.8), poisson(2.0, 0.7)), COUNTS)
+    q = bqvi.fit(model, COUNTS, steps=3).q
+    theta = {name: factor.sample(3, 1) for name, factor in q.factors.items()}
+    base = model.components.log_base_measure(COUNTS)[:, None]
+    rates = np.exp(theta["rates"])
+    expected = np.array(
+        [
+            [[w[k] + scipy.stats.poisson(r[k]).logpmf(row).sum() for k in range(2)] for row in COUNTS]
+            for w, r in zip(theta["weights"], rates, strict=True)
+        ]
+    )
+    np.testing.assert_allclose(model.component_log_joint(theta, COUNTS) + base, expected, rtol=1e-10)
+    point = {"weights": np.exp(theta["weights"][0]), "rates": theta["rates"][0]}
+    summed = scipy.special.logsumexp(expected[0], axis=1).sum()
+    assert model.log_likelihood(COUNTS, point) == pytest.approx(summed, rel=1e-10)
+
+
+def test_rows_by_themselves_sum_to_the_local_step():
+    model, x = make("poisson", "dirichlet", 3)
+    q = bqvi.fit(model, x, steps=2).q
+    terms, whole = model.local_terms(q, x), model.local_step(q, x)
+    again = model.local_total(terms.statistics.sum(0), terms.bounds.sum(), model.term_limits(x))
+    for a, b in zip(again.statistics, whole.statistics, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_merges_join_what_is_one():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(100, 2))
+    model = settled(GaussianMixture(6, "full", concentration=1.0), x)
+    first = bqvi.fit(model, x, steps=5)
+    joined = merged(model, first.q, x)
+    assert elbo(model, joined, x) > first.elbo
+    assert isinstance(joined, Product)
+    tied = settled(GaussianMixture(6, "tied"), x)
+    with pytest.raises(ValueError, match="share parameters"):
+        merged(tied, tied.initial(x, "random", rng), x)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: bqvi.fit(Mixture(DirichletWeights(2), poisson()), np.array([[0.5]])), "0.5 in row 0"),
+        (lambda: bqvi.fit(Mixture(DirichletWeights(2), poisson()), np.array([[-1.0]])), "-1 in row 0"),
+        (lambda: bqvi.fit(Mixture(DirichletWeights(2), exponential()), np.array([[-1.0]])), "-1 in row 0"),
+        (lambda: bqvi.fit(Mixture(DirichletWeights(2), bernoulli()), np.array([[2.0]])), "2 in row 0"),
+        (lambda: bqvi.fit(Mixture(DirichletWeights(2), categorical(2)), np.array([[2.0]])), "category 2"),
+        (lambda: Sticks(5, -1.0), "concentration is -1"),
+        (lambda: Sticks(5, tail="loose"), "tail is 'loose'"),
+        (lambda: Sticks(5, discount=0.5), "discount is 0.5"),
+        (lambda: Sticks(5, 1.0, discount=1.0), "discount is 1.0"),
+        (lambda: DirichletProcessMixture("tied", tail="tied"), "tail is 'tied'"),
+        (lambda: poisson(-1.0), "shape is -1"),
+        (lambda: poisson(1.0, 0.0), "rate is 0"),
+        (
+            lambda: bqvi.fit(
+                Mixture(
+                    DirichletWeights(2),
+                    ConjugateComponents(
+                        Gamma(np.ones(3), np.ones(3)), lambda x: (x, x), lambda x: 0.0 * x[:, 0]
+                    ),
+                ),
+                np.ones((4, 2)),
+            ),
+            "they must be the same",
+        ),
+        (
+            lambda: bqvi.fit(
+                DirichletProcessMixture("full", concentration=1.0, tail="tied"), np.eye(4), family="point"
+            ),
+            "tied tail",
+        ),
+    ],
+)
+def test_bad_input_is_named(run, message):
+    with pytest.raises(ValueError, match=message):
+        run()
