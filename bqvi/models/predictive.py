@@ -1,0 +1,96 @@
+"""The posterior predictive density of Gaussian mixtures: a mixture of Student-t densities, not a plug-in.
+
+Under mu, Sigma ~ NIW(m, kappa, Psi, nu), a new x has a t density of nu - D + 1 degrees of freedom (Murphy
+2007),
+
+    ln p(x) = ln Gamma((nu + 1) / 2) - ln Gamma((nu + 1 - D) / 2) - (D ln(pi (kappa + 1) / kappa) + ln|Psi|) /
+    2
+              - (nu + 1) / 2 ln(1 + kappa / (kappa + 1) (x - m)^T Psi^-1 (x - m));
+
+with one variance for D coordinates, s for Psi and nu + D for nu + 1. A point mass has the Gaussian at its
+point.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.special
+
+from bqvi.families import NormalInverseGamma, NormalInverseWishart, PointMass, Product
+from bqvi.models.component_mixture import Mixture
+from bqvi.models.data import Data
+from bqvi.models.gaussian_components import GaussianComponents
+from gp.arrays import to_numpy
+
+_LOG_PI = math.log(math.pi)
+
+
+def log_predictive(model: Mixture, q: Product, data: Data) -> np.ndarray:
+    """ln p(x_n | the data that ``q`` was fitted to), (N,), with the weights' means.
+
+    Parameters
+    ----------
+    model : a mixture with Gaussian components of unknown covariance, and no tied tail
+    q : its posterior
+    data : (N, D)
+
+    Raises
+    ------
+    TypeError
+        Other components.
+    """
+    components = model.components
+    if not isinstance(components, GaussianComponents):
+        raise TypeError(
+            f"the components are {type(components).__name__}, not Gaussians of unknown covariance"
+        )
+    factor = q[components.name]
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(model.expected_weights(q))
+    if isinstance(factor, PointMass):
+        table = components.affine(factor, np.maximum(log_weights, -1e30)).rho(to_numpy(data))
+        return np.asarray(scipy.special.logsumexp(table, axis=1) + components.log_base_measure(data))
+    y = to_numpy(data).astype(float) - components.centre
+    densities = (
+        _of_matrices(factor, y) if isinstance(factor, NormalInverseWishart) else _of_variances(factor, y)
+    )
+    return np.asarray(scipy.special.logsumexp(densities + log_weights, axis=1))
+
+
+def _of_matrices(q: NormalInverseWishart, y: np.ndarray) -> np.ndarray:
+    """(N, K), of a matrix for each component or one for all."""
+    d = q.dimension
+    tied = q.scale.ndim == 2
+    means = q.centred_mean if tied else q.centred_mean[:, 0]
+    strength = q.strength if tied else q.strength[:, 0]
+    factors = np.broadcast_to(q.scale_tril, (len(means), d, d))
+    halves = np.linalg.inv(factors)
+    squares = np.stack(
+        [(((y - m) @ half.T) ** 2).sum(1) for m, half in zip(means, halves, strict=True)], axis=1
+    )
+    return np.asarray(_student(squares, strength, q.log_determinant, q.dof + 1.0, d))
+
+
+def _of_variances(q: NormalInverseGamma, y: np.ndarray) -> np.ndarray:
+    """(N, K), of a variance for each coordinate of each component, or for each component."""
+    if q.strength.ndim == 1:
+        gap = y[:, None, :] - q.centred_mean
+        level = q.dimension * q.log_scale
+        return np.asarray(
+            _student((gap**2).sum(-1) / q.scale, q.strength, level, q.dof + q.dimension, q.dimension)
+        )
+    gap = y[:, None, :] - q.centred_mean[..., 0]
+    each = _student(gap**2 / q.scale, q.strength, q.log_scale, q.dof + 1.0, 1)
+    return np.asarray(each.sum(-1))
+
+
+def _student(
+    squares: np.ndarray, strength: np.ndarray, log_determinant: np.ndarray, total: np.ndarray, dimension: int
+) -> np.ndarray:
+    """The density of the module's docstring; ``total`` is twice the argument of the first Gamma."""
+    gammas = scipy.special.gammaln(0.5 * total) - scipy.special.gammaln(0.5 * (total - dimension))
+    spread = dimension * (_LOG_PI + np.log1p(1.0 / strength)) + log_determinant
+    tail = 0.5 * total * np.log1p(strength / (strength + 1.0) * squares)
+    return np.asarray(gammas - 0.5 * spread - tail)
