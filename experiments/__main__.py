@@ -1,6 +1,6 @@
 """`python -m experiments` is `bqvi` from a checkout."""
 
-EXTRA = frozenset({"PIL", "jinja2", "joblib", "pandas", "pyarrow", "rich", "threadpoolctl", "typer"})
+EXTRA = frozenset({"PIL", "jinja2", "joblib", "pandas", "pyarrow", "rich", "typer"})
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -32,6 +33,7 @@ from gp.observations import Functional, Observations, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
 from gp.search import Search, curvature, log_evidence, search
+from gp.threads import single_threaded
 from gp.units import Coordinates, Units
 
 __all__ = ["Hyperparameters", "fit", "posterior_at"]
@@ -39,6 +41,8 @@ __all__ = ["Hyperparameters", "fit", "posterior_at"]
 _UNDETERMINED = 0.7
 _OPEN_ENDED = 2.0
 _MANY_POINTS = 200
+_SMALL = 500
+"""Up to so many rows matrices are factored by one thread."""
 _SMALLEST_SPREAD = 1e-120
 _SAME = 1e-6
 """Values that are the same but for rounding, in standard deviations of the targets."""
@@ -258,8 +262,9 @@ def fit(
         _refuse_contradictions(problem, _SAME * units.output)
     coordinates = Coordinates.of(problem, units, priors or Priors())
     limits = Search(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
-    found = search(problem, coordinates, limits)
-    solution = solve(problem, coordinates.vector(found.theta))
+    with single_threaded() if len(observed) <= _SMALL else nullcontext():
+        found = search(problem, coordinates, limits)
+        solution = solve(problem, coordinates.vector(found.theta))
     hyperparameters = Hyperparameters(
         problem=problem,
         coordinates=coordinates,

@@ -35,6 +35,7 @@ from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import UNKNOWN, Function
 from bqvi.calls.ledger import Ledger
+from gp.threads import as_the_user_has_it
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +119,7 @@ class Caller:
             raise
         return batch.finished(first)
 
+    @as_the_user_has_it()
     def _called(self, batch: Batch, budget: Budget) -> None:
         n, workers = len(batch.theta), self.executor is not None or self.n_jobs > 1
         if self.function.vectorised and not workers:

@@ -6,6 +6,7 @@ Everything is checked before any work; then it is the loop of `loop`, and nothin
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_integer, require_one_of, require_seed
-from bqvi.gradients import Estimator
+from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference import checkpoint, starting
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.geometry import Geometry
@@ -26,6 +27,7 @@ from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Metrics, Recorder, Row, Trace, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
+from gp.threads import single_threaded
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,13 @@ def _is_sound(found: Fit) -> bool:
 
 
 def _drive(job: _Job, state: State, trace: Trace) -> Fit:
+    """Run to the end; a surrogate's matrices are small, and take one thread."""
+    small = isinstance(job.problem.estimator, RememberingEstimator)
+    with single_threaded() if small else nullcontext():
+        return _driven(job, state, trace)
+
+
+def _driven(job: _Job, state: State, trace: Trace) -> Fit:
     """Run to the end, and keep what was reached whatever happens."""
     rows = list(trace.rows)
     if rows and rows[-1].iteration == state.iteration:

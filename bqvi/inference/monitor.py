@@ -14,6 +14,7 @@ from bqvi.inference.trace import Metrics
 from bqvi.models.conjugate import LocalStep, is_conjugate
 from bqvi.models.data import Data, n_rows
 from gp.arrays import to_numpy
+from gp.threads import as_the_user_has_it
 
 if TYPE_CHECKING:
     from bqvi.gradients.black_box import LogJointFunction
@@ -72,10 +73,12 @@ class Monitor:
             return math.nan
         return gradient.bound + self.base
 
+    @as_the_user_has_it()
     def measure(self, q: Any) -> dict[str, float]:
         """The caller's metrics of q."""
         return {name: float(metric(q)) for name, metric in self.metrics.items()}
 
+    @as_the_user_has_it()
     def _sampled(self, q: Any) -> Value:
         import torch
 

@@ -19,6 +19,7 @@ N.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,9 +28,12 @@ import scipy.special
 
 from bqvi.models.data import Data, is_sparse, n_rows
 from gp.arrays import Array, is_torch, to_numpy
+from gp.threads import as_the_user_has_it, single_threaded
 
 BLOCK_ENTRIES = 1 << 16
 """Responsibilities held at once (half a MiB in float64): within a core's second-level cache."""
+_THREADED_ROWS = 1000
+"""From here on BLAS would take several threads for the products of a block, which gain nothing by them."""
 SMALLEST = {"float32": -80.0, "float64": -700.0}
 """Floor of rho - max rho, nats: below it exp is subnormal, on which processors are tens of times slower,
 and a responsibility that small changes no sum."""
@@ -111,11 +115,13 @@ class MixtureSums:
 def mixture_pass(x: Data, affine: Affine, weights: Array | None = None) -> MixtureSums:
     """Responsibilities of all rows of ``x`` (N, D), summed up; weights (N,) default to one."""
     if is_torch(x):
-        sums = _torch_pass(x, affine, weights)
+        with as_the_user_has_it():
+            sums = _torch_pass(x, affine, weights)
     elif is_sparse(x):
         sums = _sparse_pass(x, affine, weights)
     else:
-        sums = _dense_pass(x, affine, weights)
+        with single_threaded() if len(x) >= _THREADED_ROWS else nullcontext():
+            sums = _dense_pass(x, affine, weights)
     count = n_rows(x) if weights is None else float(weights.sum())
     shared = affine.common(sums.total, count)
     return MixtureSums(sums.counts, sums.sums, sums.log_normaliser + shared, sums.total)

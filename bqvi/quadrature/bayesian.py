@@ -42,6 +42,7 @@ from bqvi.runs.records import DERIVED
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
+from gp.threads import as_the_user_has_it
 
 CHECKS = 0.25
 """At least this share of the nodes is of the Sobol sequence, which nobody chose: they are what tells whether
@@ -414,7 +415,9 @@ def _entry(problem: Problem, x: Any, values: Any, slopes: Any) -> Evaluations:
 
 
 def _noise_variance(problem: Problem, x: Any) -> Any:
-    sds = np.asarray(problem.noise_sd(x), dtype=float).reshape(-1)
+    with as_the_user_has_it():
+        given = problem.noise_sd(x)
+    sds = np.asarray(given, dtype=float).reshape(-1)
     if sds.shape != (len(x),) or not np.all(np.isfinite(sds) & (sds > 0)):
         raise ValueError(
             f"noise_sd returned {sds!r:.200} for {len(x)} points: give one positive number for each"

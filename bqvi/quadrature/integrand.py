@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gp.arrays import Array, as_like, is_torch, to_numpy
+from gp.threads import as_the_user_has_it
 
 
 class IntegrandError(RuntimeError):
@@ -96,7 +97,9 @@ class Integrand:
     def log_weights(self, x: Any) -> Any:
         """Return the logarithms of the factor at x, (n,)."""
         assert self.log_weight is not None  # asked for only where there is one
-        return np.asarray(to_numpy(self.log_weight(self._handed(x))), dtype=float).reshape(-1)
+        with as_the_user_has_it():
+            weights = self.log_weight(self._handed(x))
+        return np.asarray(to_numpy(weights), dtype=float).reshape(-1)
 
     def _handed(self, x: Any) -> Array:
         return as_like(x, self.like) if is_torch(self.like) else x
@@ -127,10 +130,11 @@ class Integrand:
     def _called(self, x: Any) -> tuple[Any, Any]:
         argument = self._handed(x) if self.vectorised else self._handed(x)[0]
         try:
-            if self.gradient == "autodiff":
-                return _with_autodiff(self.function, argument, self.vectorised)
-            values = self.function(argument)
-            slopes = self.gradient(argument) if callable(self.gradient) else None
+            with as_the_user_has_it():
+                if self.gradient == "autodiff":
+                    return _with_autodiff(self.function, argument, self.vectorised)
+                values = self.function(argument)
+                slopes = self.gradient(argument) if callable(self.gradient) else None
         except Exception as failure:
             where = (
                 f"x = {x[0].tolist()}" if len(x) == 1 else f"one of {len(x)} points, first {x[0].tolist()}"

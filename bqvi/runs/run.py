@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from bqvi.runs.engine import Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.progress import ProgressLine
+from gp.threads import as_the_user_has_it, single_threaded
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -155,7 +156,8 @@ class Run(Generic[S, R]):
         if len(made) or time.monotonic() - self._saved_at > _SECONDS:
             self._autosave(reached)
         if self._watch.callback is not None:
-            self._watch.callback(reached)
+            with as_the_user_has_it():
+                self._watch.callback(reached)
 
     def _end(self, reason: str) -> None:
         if self._line is not None:
@@ -182,10 +184,11 @@ class Run(Generic[S, R]):
 
     @contextmanager
     def _handing_over(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            raise self._ended(error) from error
+        with single_threaded():
+            try:
+                yield
+            except BaseException as error:
+                raise self._ended(error) from error
 
     def _ended(self, error: BaseException) -> RunError | RunInterrupted | RunExit | RunStopped:
         """The exception to raise in the place of ``error``, once its evaluations are in the state."""

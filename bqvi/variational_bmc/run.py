@@ -38,6 +38,7 @@ from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun, evaluated
 from bqvi.variational_bmc.stopping import judge
 from gp.arrays import to_numpy
+from gp.threads import as_the_user_has_it, single_threaded
 
 _NEEDED = 2
 """Good evaluations to begin with."""
@@ -334,6 +335,7 @@ def _resumed(resume: Any, job: _Job) -> State:
     return state
 
 
+@single_threaded()
 def _driven(job: _Job, state: State) -> VBMCResult:
     """Run to the end, and keep what was reached whatever happens."""
     kept, ledger = [state], Ledger(job.target.dimension)
@@ -388,7 +390,8 @@ def _run(job: _Job, state: State, keep: Callable[[State], None], ledger: Ledger)
         state = replace(state, seconds=state.seconds + time.perf_counter() - began)
         keep(state)
         if job.callback is not None:
-            job.callback(state)
+            with as_the_user_has_it():
+                job.callback(state)
 
 
 def _evaluated(job: _Job, state: State, keep: Callable[[State], None], ledger: Ledger) -> State:

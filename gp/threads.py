@@ -1,0 +1,118 @@
+"""How many threads linear algebra uses: one in the engines, the user's number in the user's functions.
+
+On matrices of some hundreds of rows the threads of BLAS, OpenMP and torch cost more than they bring.
+`single_threaded` limits them to one for the length of a block; `as_the_user_has_it` lifts the limit for a
+call of the user's function within. Either may stand inside the other. After the outermost block every
+number is what it was before, or what the user's function has set.
+
+The numbers of OpenMP and torch belong to a thread; those of BLAS libraries belong, for the most part, to the
+process. The first thread that enters a limited block sets those of BLAS until it leaves its outermost one.
+What other threads do meanwhile limits and lifts only their own OpenMP and torch: they find BLAS as the first
+thread has it, and leave it so. Threads that the user's function starts have OpenMP's and torch's defaults.
+
+The libraries are found by threadpoolctl, and looked for again when modules have been imported since. A
+library that is loaded within a limited block is limited from the next one on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import ContextDecorator
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["as_the_user_has_it", "single_threaded"]
+
+
+class _Libraries:
+    """Those of this process that have threads."""
+
+    def __init__(self) -> None:
+        self._modules = -1
+        self._controller: Any = None
+
+    def limited(self, user_api: str | None) -> Any:
+        """One thread for "openmp", "blas" or, with None, both; what comes back restores the numbers."""
+        if self._modules != len(sys.modules):
+            self._controller = ThreadpoolController()
+            self._modules = len(sys.modules)
+        return self._controller.limit(limits=1, user_api=user_api)
+
+
+class _Thread(threading.local):
+    """The blocks that a thread is in, outermost first, and what restores its numbers."""
+
+    def __init__(self) -> None:
+        self.blocks: list[bool] = []
+        self.sets_blas = False
+        self.limits: Any = None
+        self.torch = 1
+
+    def limit(self) -> None:
+        """One thread for everything that this thread may set."""
+        self.sets_blas = self.sets_blas or _BLAS.acquire(blocking=False)
+        # Torch first: it sets OpenMP's number with its own, and numbers of libraries linked into it.
+        torch = sys.modules.get("torch")
+        self.torch = torch.get_num_threads() if hasattr(torch, "get_num_threads") else 1  # type: ignore[union-attr]
+        if self.torch > 1:
+            torch.set_num_threads(1)  # type: ignore[union-attr]
+        self.limits = _LIBRARIES.limited(None if self.sets_blas else "openmp")
+
+    def lift(self) -> None:
+        """Restore what `limit` found."""
+        self.limits.restore_original_limits()
+        if self.torch > 1:
+            sys.modules["torch"].set_num_threads(self.torch)
+
+    def leave(self) -> None:
+        """Let other threads set BLAS."""
+        if self.sets_blas:
+            self.sets_blas = False
+            _BLAS.release()
+
+
+class _Block(ContextDecorator):
+    """A block that limits, or lifts; the same object may be entered again, also by other threads."""
+
+    def __init__(self, limits: bool) -> None:
+        self._limits = limits
+
+    def __enter__(self) -> None:
+        limited = bool(_THREAD.blocks) and _THREAD.blocks[-1]
+        _THREAD.blocks.append(self._limits)
+        if self._limits and not limited:
+            _THREAD.limit()
+        elif limited and not self._limits:
+            _THREAD.lift()
+
+    def __exit__(self, *exception: object) -> None:
+        left = _THREAD.blocks.pop()
+        limited = bool(_THREAD.blocks) and _THREAD.blocks[-1]
+        if left and not limited:
+            _THREAD.lift()
+        elif limited and not left:
+            _THREAD.limit()
+        if not _THREAD.blocks:
+            _THREAD.leave()
+
+
+_BLAS = threading.Lock()
+"""Held by the thread that sets BLAS."""
+_LIBRARIES = _Libraries()
+_THREAD = _Thread()
+
+
+def single_threaded() -> _Block:
+    """Limit BLAS, OpenMP and torch to one thread: a context manager, and a decorator of functions.
+
+    Entering and leaving take some tens of microseconds. It is not for a generator, whose caller would be
+    limited as well.
+    """
+    return _Block(True)
+
+
+def as_the_user_has_it() -> _Block:
+    """Lift the limit of `single_threaded` for a call of the user's function; without a limit, do nothing."""
+    return _Block(False)

@@ -1,0 +1,113 @@
+"""`gp.threads`: the numbers of threads are those that threadpoolctl and torch tell."""
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.linalg  # noqa: F401 (loads a BLAS of its own)
+import torch
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+import gp
+from gp.threads import as_the_user_has_it, single_threaded
+
+MANY = 3
+
+
+def numbers():
+    pools = [(pool["filepath"], pool["num_threads"]) for pool in ThreadpoolController().info()]
+    return [*pools, ("torch", torch.get_num_threads())]
+
+
+def counts():
+    return {count for _, count in numbers()}
+
+
+@pytest.fixture(autouse=True)
+def many_threads():
+    """What a user has: more than one thread, whatever the environment says."""
+    before = torch.get_num_threads()
+    with threadpool_limits(MANY):
+        torch.set_num_threads(MANY)
+        yield
+        assert counts() == {MANY}
+    torch.set_num_threads(before)
+
+
+def test_one_thread_inside_and_the_users_after():
+    with single_threaded():
+        assert counts() == {1}
+        np.linalg.cholesky(np.eye(50))
+        assert counts() == {1}
+
+
+def test_the_users_function_sees_the_users_number():
+    with single_threaded():
+        with as_the_user_has_it():
+            assert counts() == {MANY}
+            with single_threaded(), single_threaded():
+                assert counts() == {1}
+            assert counts() == {MANY}
+        assert counts() == {1}
+
+
+def test_without_a_limit_there_is_nothing_to_lift():
+    with as_the_user_has_it():
+        assert counts() == {MANY}
+
+
+def test_what_the_users_function_sets_is_kept():
+    with single_threaded(), as_the_user_has_it():
+        torch.set_num_threads(2)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(MANY)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_exceptions_restore(error):
+    with pytest.raises(error), single_threaded(), as_the_user_has_it(), single_threaded():
+        raise error
+    assert counts() == {MANY}
+
+
+def test_as_a_decorator():
+    assert single_threaded()(counts)() == {1}
+    assert counts() == {MANY}
+
+
+def test_another_thread_leaves_blas_to_the_first():
+    entered, leave, seen = threading.Event(), threading.Event(), []
+    blas = [pool for pool in ThreadpoolController().lib_controllers if pool.user_api == "blas"]
+
+    def engine():
+        before = torch.get_num_threads()
+        with single_threaded():
+            entered.set()
+            leave.wait()
+            seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads() == before)
+
+    beside = threading.Thread(target=engine)
+    with single_threaded():
+        beside.start()
+        entered.wait()
+        assert counts() == {1}
+        with as_the_user_has_it():
+            assert counts() == {MANY}
+    assert counts() == {MANY}  # the other thread is still in its block
+    leave.set()
+    beside.join()
+    assert seen == [1, True]
+    assert {pool.get_num_threads() for pool in blas} == {MANY}
+    with single_threaded():
+        assert counts() == {1}
+
+
+def test_fits_restore():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((20, 2))
+    gp.fit(x, np.sin(x[:, 0]))
+    assert counts() == {MANY}
+    with pytest.raises(ValueError, match="finite"):
+        gp.fit(x, np.full(20, np.nan))
+    assert counts() == {MANY}
