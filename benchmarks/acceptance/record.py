@@ -1,0 +1,193 @@
+"""A run of the acceptance tasks: how it is made, and how it is kept.
+
+As JSON: where and when it was made, its seeds, and for each task and figure the values seed by seed.
+`REFERENCE` is such a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.acceptance.comparison import FLOORS, MARGINS, Comparison, holm, rank_sum_test
+from benchmarks.acceptance.meter import in_fork, kernel
+from benchmarks.acceptance.tasks import Figures, Task
+
+REFERENCE = Path(__file__).with_name("reference.json")
+FIGURES = tuple(field.name for field in fields(Figures))
+SEEDS, QUICK_SEEDS = 16, 5
+SEED_BASE = 7000
+"""First of the `SEEDS` seeds of the reference. No choice in the library was made on them."""
+_DETERMINED = ("error", "evaluations")
+_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_LIBRARIES = ("gp", "acquisition", "bqvi")
+_PACKAGES = ("numpy", "scipy", "torch", "scikit-learn")
+_ROOT = Path(__file__).parents[2]
+
+Values = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was run, and what came out.
+
+    Attributes
+    ----------
+    commit : of the code; a "+" after it where the libraries had uncommitted changes.
+    date : ISO 8601. machine : processor, cores, versions, threads, and the kernel's CPU milliseconds.
+    seeds : of every task.
+    values : task -> figure -> values by seed; NaN where a task has no such figure or a run failed.
+    """
+
+    commit: str
+    date: str
+    machine: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    values: Values
+
+    def save(self, path: Path) -> None:
+        """Write the JSON."""
+        content = asdict(self)
+        rows = {
+            key: "{" + ", ".join(f'"{name}": {_listed(row)}' for name, row in figures.items()) + "}"
+            for key, figures in content.pop("values").items()
+        }
+        head = json.dumps(content, indent=1).removesuffix("\n}")
+        body = ",\n  ".join(f"{json.dumps(key)}: {row}" for key, row in rows.items())
+        path.write_text(f'{head},\n "values": {{\n  {body}\n }}\n}}\n', encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Record:
+        """Read what `save` wrote."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**content, "seeds": tuple(content["seeds"])})
+
+    def joined(self, earlier: Record) -> Record:
+        """Return this record, with the tasks that only ``earlier`` has; both have the same seeds."""
+        if self.seeds != earlier.seeds:
+            raise ValueError(f"seeds differ: {self.seeds} and {earlier.seeds}")
+        return Record(self.commit, self.date, self.machine, self.seeds, {**earlier.values, **self.values})
+
+
+def _listed(values: Sequence[float]) -> str:
+    return json.dumps([float(f"{value:.7g}") for value in values])
+
+
+def made(tasks: Iterable[Task], seeds: Sequence[int]) -> Record:
+    """Run the tasks, and say on standard error how far it is."""
+    values: dict[str, Mapping[str, Sequence[float]]] = {}
+    clocked = float(np.median([kernel() for _ in range(20)]))
+    for task in tasks:
+        print(task.key, file=sys.stderr, flush=True)
+        found = in_fork(_runs, task, seeds) or [_failed()] * len(seeds)
+        columns = {name: [float(getattr(each, name)) for each in found] for name in FIGURES}
+        columns["error"] = [max(error, task.floor) for error in columns["error"]]
+        values[task.key] = columns
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Record(commit(), now, {**machine(), "kernel_ms": round(clocked, 2)}, tuple(seeds), values)
+
+
+def _runs(task: Task, seeds: Sequence[int]) -> list[Figures]:
+    """Each in a process of its own, forked from one in which the task has run once."""
+    _attempt(task, min(seeds) - 1)
+    return [in_fork(_attempt, task, seed) or _failed() for seed in seeds]
+
+
+def _attempt(task: Task, seed: int) -> Figures:
+    try:
+        return task.run(seed)
+    except Exception as error:
+        print(f"{task.key}, seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
+        return _failed()
+
+
+def _failed() -> Figures:
+    nan = float("nan")
+    return Figures(error=float("inf"), within=0.0, evaluations=nan, overhead=nan, memory=nan)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, versions and threads, in general terms."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    packages = {name: version(name) for name in _PACKAGES}
+    threads = {name: os.environ.get(name, "unset") for name in _VARIABLES}
+    processor = names[0] if names else platform.processor() or platform.machine()
+    return {"processor": processor, "cores": os.cpu_count(), "python": platform.python_version(),
+            **packages, "threads": threads}  # fmt: skip
+
+
+def commit() -> str:
+    """Commit of the code, "+" where the libraries have changed since; "unknown" outside a repository."""
+    try:
+        name = _git("rev-parse", "--short", "HEAD")
+        return name + ("+" if _git("status", "--porcelain", "--", *_LIBRARIES) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(_ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def compared(run: Record, reference: Record) -> list[Comparison]:
+    """Every figure of every task that both have, and of all tasks of a door."""
+    keys = [key for key in run.values if key in reference.values]
+    groups = [(key, [key]) for key in keys]
+    for door in dict.fromkeys(key.split(": ")[0] for key in keys):
+        members = [key for key in keys if key.split(": ")[0] == door]
+        if len(members) > 1:
+            groups.append((f"{door}: all", members))
+    rows = [
+        _comparison(name, members, figure, run, reference) for name, members in groups for figure in FIGURES
+    ]
+    rows = [row for row in rows if row is not None]
+    kept = [row for row in rows if row is not None]
+    flags = holm([row.p for row in kept])
+    return [Comparison(**{**vars(row), "flagged": bool(flag)}) for row, flag in zip(kept, flags, strict=True)]
+
+
+def _comparison(
+    name: str, members: Sequence[str], figure: str, run: Record, reference: Record
+) -> Comparison | None:
+    """None where no task of these has the figure."""
+    floor = FLOORS.get(figure, -np.inf)
+    pairs = [
+        (np.maximum(run.values[key][figure], floor), np.maximum(reference.values[key][figure], floor))
+        for key in members
+    ]
+    pairs = [pair for pair in pairs if not all(np.isnan(side).all() for side in pair)]
+    if not pairs:
+        return None
+    p, direction = rank_sum_test(pairs, MARGINS.get(figure, 1.0))
+    door, task = name.split(": ", 1)
+    alone = len(members) == 1 and task != "all"
+    shown = [tuple(float(value) for value in side) for side in pairs[0]] if alone else [(), ()]
+    return Comparison(door, task, figure, shown[0], shown[1], p, direction)
+
+
+def reproduced(run: Record, reference: Record) -> tuple[int, int]:
+    """Runs on the reference's seeds with its error and evaluations to six digits, and how many there are."""
+    places = [(i, reference.seeds.index(s)) for i, s in enumerate(run.seeds) if s in reference.seeds]
+    same = [
+        all(_equal(run.values[key][name][i], reference.values[key][name][j]) for name in _DETERMINED)
+        for key in run.values if key in reference.values for i, j in places
+    ]  # fmt: skip
+    return sum(same), len(same)
+
+
+def _equal(a: float, b: float) -> bool:
+    return bool(np.isclose(a, b, rtol=1e-6, atol=0.0, equal_nan=True))
