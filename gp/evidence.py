@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from gp.grams import blocks_of, covariance_with_pullback, mean_basis, mean_pullback
+from gp.fixed_points import Gram, gram_of
+from gp.grams import blocks_of, mean_basis, mean_pullback
 from gp.kernels.base import Kernel
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.linalg import Factor, add_outer, cholesky, inverse
@@ -73,6 +74,11 @@ class Problem:
     def observed(self) -> Functional:
         """What was observed: values, or blocks of values and gradients."""
         return as_functional(self.x)
+
+    @cached_property
+    def gram(self) -> Gram:
+        """The covariance of what was observed as a function of the kernel."""
+        return gram_of(self.kernel, self.observed)
 
     @cached_property
     def points(self) -> Any:
@@ -143,7 +149,7 @@ def solve(problem: Problem, vector: Any) -> Solution:
 def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
     """Return the log evidence and its gradient (P,) in the vector of parameters."""
     kernel, mean, noise = problem.unpack(vector)
-    gram, pullback = covariance_with_pullback(kernel, problem.observed)
+    gram, pullback = problem.gram(kernel)
     solution, factor, residual = _solve(problem, gram, mean, noise)
     w = factor.solve(residual, transposed=True)
     weights = inverse(factor)

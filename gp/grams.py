@@ -24,7 +24,6 @@ from gp.kernels.base import Kernel, Pullback
 from gp.kernels.squared_exponential import SquaredExponential
 from gp.means import Mean
 from gp.observations import Functional, Gradients, Observations, Values, covariance
-from gp.slopes import gram_with_slopes
 
 
 def blocks_of(observed: Functional) -> tuple[Functional, ...]:
@@ -61,8 +60,6 @@ def covariance_with_pullback(kernel: Kernel, observed: Functional) -> tuple[Any,
     """
     if isinstance(observed, Values):
         return kernel.with_pullback(observed.x)
-    if type(kernel) is SquaredExponential and _slopes_at_the_same_points(observed):
-        return _of_slopes(kernel, observed)
     if type(kernel) is SquaredExponential:
         return _of_squared_exponential(kernel, observed)
     return covariance(kernel, observed, observed), lambda weights: _reverse_mode(
@@ -128,30 +125,6 @@ def _reverse_mode(
             for leaf, part in zip(leaves, found, strict=True)
         ]
     )
-
-
-def _slopes_at_the_same_points(observed: Functional) -> bool:
-    """Tell whether there are values, then all gradients, at the same points."""
-    blocks = blocks_of(observed)
-    if [type(block) for block in blocks] != [Values, Gradients]:
-        return False
-    whole = blocks[1].dimensions is None  # type: ignore[attr-defined]
-    return whole and np.array_equal(blocks[0].x, blocks[1].x)
-
-
-def _of_slopes(kernel: SquaredExponential, observed: Functional) -> tuple[Any, Pullback]:
-    x = blocks_of(observed)[0].x
-    lengthscales = np.broadcast_to(np.asarray(kernel.lengthscale, dtype=float), x.shape[1:])
-    matrix, unit_pullback = gram_with_slopes(x)(lengthscales)
-    matrix *= kernel.variance
-
-    def pullback(weights: Any) -> Any:
-        lengthscale = kernel.variance * unit_pullback(weights)
-        if np.size(kernel.lengthscale) == 1:
-            lengthscale = lengthscale.sum(keepdims=True)
-        return np.append(lengthscale, np.vdot(weights, matrix))
-
-    return matrix, pullback
 
 
 def _of_squared_exponential(kernel: SquaredExponential, observed: Functional) -> tuple[Any, Pullback]:

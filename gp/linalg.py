@@ -29,6 +29,8 @@ from gp.triangular import blas, lapack, solve_lower
 
 _MOST_ROWS = 64
 _BLOCK = 64
+_SMALL = 256
+"""Rows of a matrix that is copied rather than mirrored block by block."""
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
 LARGEST_JITTER = 1e-2
@@ -243,6 +245,10 @@ def _joined(head: Array, rows: Array) -> Array:
 def inverse(factor: Factor) -> Any:
     """Return (C C^T)^-1, (n, n). NumPy only; the gradient of the evidence needs it whole."""
     lower, _ = lapack("potri", factor.lower.dtype)(factor.lower, lower=1)
+    if len(lower) <= _SMALL:
+        whole = lower + lower.T  # above the diagonal are zeros
+        whole.reshape(-1)[:: len(lower) + 1] *= 0.5
+        return whole
     for start in range(0, len(lower), _BLOCK):  # mirrored block by block: no second matrix
         stop = start + _BLOCK
         corner = lower[start:stop, start:stop]

@@ -135,7 +135,6 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/gradients/whitened.py",
         "bqvi/quadrature/bayesian_run.py",
         "bqvi/quadrature/ensemble.py",
-        "bqvi/quadrature/growing.py",
         "bqvi/quadrature/laplace.py",
         "bqvi/quadrature/products.py",
         "bqvi/variational_bmc/annealing.py",
@@ -148,7 +147,6 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/variational_bmc/learning.py",
         "bqvi/variational_bmc/loop.py",
         "bqvi/variational_bmc/posterior.py",
-        "bqvi/variational_bmc/surrogate.py",
     )
 )
 """Modules of engines that do linear algebra past gp: this list may only shrink."""

@@ -24,7 +24,7 @@ Four questions are asked, of data that are there anyway.
    fewer than ``WELL_KNOWN`` nodes for each of the D + 1 hyperparameters, a surrogate may be as wrong about
    its own errors as they may be: of the jackknife the share min(1, 3 (D + 1) / n)^2 is added as well.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
-   exp(|u|^2 / 4) (:mod:`growing`), nodes say little about what lies beyond them, and averages less: the
+   exp(|u|^2 / 4) (`gp.kernels.Tilted`), nodes say little about what lies beyond them, and averages less: the
    result is the surrogate's, not credible, and its standard deviation contains what may lie there
    (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that of a polynomial
    seen at few nodes is not: asked for are ``GROWTH_NATS`` for each node over every other candidate; and that,

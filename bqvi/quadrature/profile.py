@@ -98,7 +98,9 @@ class Profile:
     def projected_inverse(self) -> Any:
         """P = K^-1 - K^-1 H (Z^T Z)^-1 H^T K^-1, (n, n)."""
         solved = self.factor.solve(self.whitened_basis, transposed=True)
-        return inverse(self.factor) - np.outer(solved, solved / self.information)
+        projected = inverse(self.factor)
+        projected -= solved[:, None] * (solved / self.information)
+        return projected
 
     def matrix_gradient(self) -> Any:
         """Return d log_likelihood / dK, (n, n), by the envelope theorem."""
@@ -140,8 +142,10 @@ class Profile:
 def profile(matrix: Any, basis: Any, y: Any) -> Profile:
     """Return the profile of K (n, n) with basis h (n,) and data y (n, o)."""
     factor = cholesky(matrix)
-    whitened = factor.solve(np.column_stack([basis, y]))
+    both = np.empty((len(y), 1 + y.shape[1]), order="F")
+    both[:, 0], both[:, 1:] = basis, y
+    whitened = factor.solve(both)
     z, data = whitened[:, 0], whitened[:, 1:]
     information = max(float(z @ z), _TINY)
     mean = z @ data / information
-    return Profile(factor, basis, z, information, mean, data - np.outer(z, mean))
+    return Profile(factor, basis, z, information, mean, data - z[:, None] * mean)

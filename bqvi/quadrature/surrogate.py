@@ -20,9 +20,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bqvi.quadrature.charts import Chart
-from bqvi.quadrature.families import Embedding, Family
-from bqvi.quadrature.grams import Gram
+from bqvi.quadrature.families import Family, Gram
 from bqvi.quadrature.profile import Profile, profile
+from gp.embeddings import KernelEmbedding, embed
 from gp.integrals import Integrals
 from gp.kernels import Kernel
 from gp.kernels.parameters import scaled
@@ -32,7 +32,6 @@ from gp.measures import Measure
 from gp.observations import Functional, Gradients, Observations, Values, covariance
 from gp.posterior import Posterior
 from gp.process import GaussianProcess
-from gp.slopes import gram_with_slopes
 
 LENGTH_PLATEAU = np.log(0.2), np.log(12.0)
 LENGTH_SHOULDER = 0.5
@@ -99,17 +98,18 @@ class View:
         noise = np.ones(n) if data.noise is None else data.noise
         basis = np.full(n, float(data.centred))
         if data.slopes is None:
-            return View(Values(v), data.values, basis, noise, family.gram(v))
+            return View(Values(v), data.values, basis, noise, family.gram(Values(v)))
         dimension = v.shape[1]
         slopes = [chart.slopes(data.u, data.slopes[:, :, o]).reshape(-1) for o in range(data.outputs)]
         flat = np.stack(slopes, axis=1)
         zeros = np.zeros(n * dimension)
+        observed = Observations((Values(v), Gradients(v)))
         return View(
-            Observations((Values(v), Gradients(v))),
+            observed,
             np.concatenate([data.values, flat]),
             np.concatenate([basis, zeros]),
             np.concatenate([noise, zeros]),
-            gram_with_slopes(v),
+            family.gram(observed),
         )
 
 
@@ -186,9 +186,9 @@ class Surrogate:
             return self.embedding().mean(observed.x)
         return covariance(self.kernel, observed, Integrals((self.chart.measure,)))[:, 0]
 
-    def embedding(self) -> Embedding:
+    def embedding(self) -> KernelEmbedding:
         """The integrals of the kernel against the measure of the chart."""
-        return self.family.embedding(np.exp(self.theta[:-1]), self.chart.measure)
+        return embed(self.kernel, self.chart.measure)
 
     def posterior(self, output: int = 0) -> Posterior:
         """The Gaussian process of one output in the chart, with scale and mean at their estimates."""

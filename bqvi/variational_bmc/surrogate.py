@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 import scipy.optimize
 
 from gp.expectation import AnovaSum, DiagonalIntegrals, Quadratic
@@ -27,7 +26,7 @@ from gp.fixed_points import Gram, gram_of
 from gp.kernels import Anova, Constant, QuadraticTrend, Sum
 from gp.kernels.crossed import crossed
 from gp.observations import Gradients, Observations, Values
-from gp.triangular import cholesky, cholesky_inverse
+from gp.triangular import cholesky, cholesky_inverse, solve_lower
 
 Vector = np.ndarray
 
@@ -277,7 +276,7 @@ class Surrogate:
                 factor = cholesky(lifted)
             except np.linalg.LinAlgError:
                 continue
-            return cls(data, theta, factor, _forward(factor, data.residuals))
+            return cls(data, theta, factor, solve_lower(factor, data.residuals))
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
 
     @cached_property
@@ -303,7 +302,8 @@ class Surrogate:
     @cached_property
     def weights(self) -> Vector:
         """K^-1 r, (N,)."""
-        return _backward(self.factor, self.whitened)
+        found: Vector = solve_lower(self.factor, self.whitened, transposed=True)
+        return found
 
     @cached_property
     def function(self) -> AnovaSum:
@@ -323,7 +323,8 @@ class Surrogate:
 
     def half(self, u: Vector) -> Vector:
         """H = C^-1 k(x, u), (N, m)."""
-        return _forward(self.factor, crossed(self.kernel, u, self.data.points, self.slopes).T)
+        found: Vector = solve_lower(self.factor, crossed(self.kernel, u, self.data.points, self.slopes).T)
+        return found
 
     def moments(self, u: Vector, half: Vector | None = None) -> tuple[Vector, Vector]:
         """Posterior mean and variance of the log joint at u (m, D), (m,) each."""
@@ -352,15 +353,3 @@ class Surrogate:
     def integrals(self, means: Vector, variances: Vector) -> DiagonalIntegrals:
         """Expectations of the mean under N(means_k, diag variances_k), (K, D) each."""
         return self.function.integrate(means, variances)
-
-
-def _forward(factor: Vector, right: Vector) -> Vector:
-    """C^-1 right."""
-    columns = right.reshape(len(factor), -1)
-    return np.asarray(scipy.linalg.blas.dtrsm(1.0, factor, columns, lower=1)).reshape(right.shape)
-
-
-def _backward(factor: Vector, right: Vector) -> Vector:
-    """C^-T right."""
-    columns = right.reshape(len(factor), -1)
-    return np.asarray(scipy.linalg.blas.dtrsm(1.0, factor, columns, lower=1, trans_a=1)).reshape(right.shape)

@@ -1,7 +1,7 @@
 """Kernel embeddings: integrals of kernels against measures, chosen by the pair."""
 
 # The modules register their pairs when they are imported.
-from gp.embeddings import anova, composite, empirical, scale_mixture, separable, squared_exponential
+from gp.embeddings import anova, composite, empirical, scale_mixture, separable, squared_exponential, tilted
 from gp.embeddings.embed import KernelEmbedding, embed
 from gp.embeddings.registry import (
     Formulas,
@@ -29,4 +29,5 @@ __all__ = [
     "scale_mixture",
     "separable",
     "squared_exponential",
+    "tilted",
 ]

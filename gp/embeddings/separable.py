@@ -19,7 +19,7 @@ from gp.embeddings.matern_profile import matern_profile
 from gp.embeddings.profiles import Profile, squared_exponential_profile
 from gp.embeddings.registry import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
 from gp.embeddings.scale_mixture import radial
-from gp.kernels import Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
+from gp.kernels import ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Measure, Uniform
 
 
@@ -83,6 +83,27 @@ def matern_gaussian(kernel: Stationary, measure: Gaussian) -> Formulas:
     if measure.dimension > 1:
         return radial(kernel, measure)
     return gaussian_by_column(kernel, matern_profile(kernel, measure.mean), measure)
+
+
+@embedding(ByColumn, Uniform)
+def product_box(kernel: ByColumn, measure: Uniform) -> Formulas:
+    """Return the integrals of a product over columns against a box."""
+    return box_by_column(kernel.kernel, _profile(kernel, measure.lower), measure)
+
+
+@embedding(ByColumn, Gaussian)
+def product_gaussian(kernel: ByColumn, measure: Gaussian) -> Formulas:
+    """Return the integrals of a product over columns against independent Gaussians."""
+    return gaussian_by_column(kernel.kernel, _profile(kernel, measure.mean), measure)
+
+
+def _profile(kernel: ByColumn, like: Array) -> Profile:
+    inner = kernel.kernel
+    if isinstance(inner, SquaredExponential):
+        return squared_exponential_profile(inner, like)
+    if isinstance(inner, Matern12 | Matern32 | Matern52):
+        return matern_profile(inner, like)
+    raise UnknownPairError(f"no integral of a column of {type(inner).__name__} in closed form. " + DISCRETISE)
 
 
 def independent(kernel: Kernel, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:

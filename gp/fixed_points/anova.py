@@ -40,16 +40,17 @@ def _of_values(x: np.ndarray) -> Gram:
         ratio = 1.0 + varying
         p = np.prod(ratio, axis=0)
         u = np.divide(varying, ratio, out=varying)
-        values = kernel.height * (p - 1.0)
+        height = kernel.height
+        values = height * (p - 1.0)
 
         def pullback(weights: np.ndarray) -> np.ndarray:
             folded = pairs.folded(weights)
-            weighted = u * (folded * (kernel.height * p))
-            lengths = np.einsum("dp,dp->d", weighted, squares) * precision
+            weighted = folded * (height * p)
+            lengths = ((u * squares) @ weighted) * precision
             off_diagonal = float(folded @ values)  # the diagonal does not depend on the interaction
-            interaction = float(weighted.sum()) - kernel.norm_slope * off_diagonal
-            total = off_diagonal + kernel.variance * float(np.trace(weights))
-            return np.concatenate([lengths, [interaction, total]])
+            interaction = float((u @ weighted).sum()) - kernel.norm_slope * off_diagonal
+            total = off_diagonal + kernel.variance * float(weights.trace())
+            return np.array([*lengths, interaction, total])
 
         return pairs.matrix(values, kernel.variance), pullback
 

@@ -60,6 +60,8 @@ def slopes_at(observed: Functional) -> tuple[Any, int] | None:
 
 @gram_of.register
 def _sum(kernel: Sum, observed: Functional) -> Gram:
+    if isinstance(observed, Values) and len(kernel.terms) == 2 and isinstance(kernel.terms[0], Constant):
+        return _beside_constant(gram_of(kernel.terms[1], observed))
     parts = [gram_of(term, observed) for term in kernel.terms]
 
     def gram(changed: Sum) -> tuple[Any, Pullback]:
@@ -73,13 +75,32 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
     return gram
 
 
+def _beside_constant(part: Gram) -> Gram:
+    """Of values under a constant and another kernel: no matrix is made of the constant."""
+
+    def gram(changed: Sum) -> tuple[Any, Pullback]:
+        constant, other = changed.terms
+        assert isinstance(constant, Constant)  # as it was when this was made
+        variance = float(constant.variance)
+        matrix, pullback = part(other)
+        return matrix + variance, lambda weights: np.array([variance * weights.sum(), *pullback(weights)])
+
+    return gram
+
+
 @gram_of.register
 def _constant(kernel: Constant, observed: Functional) -> Gram:
     of_values = np.concatenate([np.full(len(b), isinstance(b, Values), float) for b in blocks_of(observed)])
-    both = np.outer(of_values, of_values)
+
+    def of_all(changed: Constant) -> tuple[Any, Pullback]:
+        variance = float(changed.variance)
+        size = len(of_values)
+        return np.full((size, size), variance), lambda weights: np.array([variance * weights.sum()])
 
     def gram(changed: Constant) -> tuple[Any, Pullback]:
         variance = float(changed.variance)
-        return variance * both, lambda weights: np.array([variance * (of_values @ weights @ of_values)])
+        return np.outer(variance * of_values, of_values), lambda weights: np.array(
+            [variance * (of_values @ weights @ of_values)]
+        )
 
-    return gram
+    return of_all if of_values.all() else gram

@@ -8,6 +8,7 @@ from gp.kernels.base import (
     Kernel,
     Parameter,
 )
+from gp.kernels.by_column import ByColumn
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.parameters import pack, scaled, unpack
@@ -17,10 +18,12 @@ from gp.kernels.quadratic import QuadraticTrend
 from gp.kernels.rational_quadratic import RationalQuadratic
 from gp.kernels.squared_exponential import SquaredExponential
 from gp.kernels.stationary import Stationary
+from gp.kernels.tilted import Tilted
 from gp.kernels.white import White
 
 __all__ = [
     "Anova",
+    "ByColumn",
     "Columns",
     "Constant",
     "Derivatives",
@@ -39,6 +42,7 @@ __all__ = [
     "SquaredExponential",
     "Stationary",
     "Sum",
+    "Tilted",
     "White",
     "pack",
     "scaled",

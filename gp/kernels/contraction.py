@@ -20,6 +20,7 @@ from operator import mul
 
 from gp.arrays import Array, as_like, namespace
 from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.kernels.by_column import ByColumn
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.stationary import Stationary
 from gp.kernels.white import White
@@ -57,6 +58,13 @@ def _radial(kernel: Stationary, x: Array, y: Array, weights: Array) -> Array:
     return 2 * as_like(kernel.variance, x) * pulled / as_like(kernel.lengthscale, x) ** 2
 
 
+@contracted_gradient.register
+def _by_column(kernel: ByColumn, x: Array, y: Array, weights: Array) -> Array:
+    # sum_j A_ij k_ij dlog phi_d / dx_d
+    return namespace(x).sum((weights * kernel(x, y)) * kernel.log_slopes(x, y), axis=2).T
+
+
+@diagonal_gradient.register(ByColumn)
 @diagonal_gradient.register(Stationary)
 @diagonal_gradient.register(White)
 def _constant_diagonal(kernel: Stationary | White, x: Array) -> Array:

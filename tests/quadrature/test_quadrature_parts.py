@@ -124,7 +124,7 @@ def test_gradient_of_the_evidence(case):
 def test_gram_is_that_of_the_kernel(family, dimension):
     v = np.random.default_rng(0).standard_normal((7, dimension))
     lengths = np.linspace(0.5, 2.0, dimension)
-    np.testing.assert_allclose(family.gram(v)(lengths)[0], family.kernel(lengths)(v, v), rtol=1e-12)
+    np.testing.assert_allclose(family.gram(Values(v))(lengths)[0], family.kernel(lengths)(v, v), rtol=1e-12)
 
 
 # --- Bayesian quadrature itself --------------------------------------------------------------------

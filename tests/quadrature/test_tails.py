@@ -7,77 +7,16 @@ import bqvi
 from acquisition.pointwise import UncertaintySampling
 from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
-from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SPARSE
-from bqvi.quadrature.growing import Growing, tilted
+from bqvi.quadrature.families import GROWS, SPARSE
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, pareto_shape, slows
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
-from gp import Gradients, Values
-from gp.embeddings import embed
-from gp.grams import covariance_with_pullback
-from gp.kernels import Matern32, SquaredExponential
+from gp import Values
 from gp.low_discrepancy import scrambled_sobol
-from gp.measures import Gaussian, GaussianMixture, Uniform
-from gp.observations import Observations, covariance
-from gp.slopes import gram_with_slopes
+from gp.measures import Gaussian
 
-MIXTURE = GaussianMixture(
-    np.array([0.3, 0.7]),
-    np.array([[-0.5, 0.2], [0.6, -0.1]]),
-    np.array([[[0.5, 0.1], [0.1, 0.3]], [[0.4, -0.1], [-0.1, 0.6]]]),
-)
 STANDARD = Gaussian(np.zeros(2), np.ones(2))
-
-
-def rule(measure, count=60):
-    """Gauss-Hermite points and weights of a Gaussian or a mixture, D = 2."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
-    product = np.outer(weights, weights).reshape(-1) / weights.sum() ** 2
-    parts = measure.components if isinstance(measure, GaussianMixture) else (measure,)
-    shares = measure.weights if isinstance(measure, GaussianMixture) else [1.0]
-    points = np.concatenate([part.map.from_standard(grid) for part in parts])
-    return points, np.concatenate([share * product for share in shares])
-
-
-@pytest.mark.parametrize("measure", [STANDARD, MIXTURE], ids=["gaussian", "mixture"])
-def test_growing_embedding_against_a_rule(measure):
-    kernel = Growing(SquaredExponential(np.array([0.9, 1.4]), 1.0), 0.4)
-    points, weights = rule(measure)
-    x = np.random.default_rng(0).standard_normal((5, 2))
-    pair = embed(kernel, measure)
-    # 60 nodes to a coordinate: bumps as wide as the measure, times exp(.2 u^2), to 1e-9
-    np.testing.assert_allclose(pair.mean(x), kernel(x, points) @ weights, rtol=1e-8)
-    assert float(pair.double()) == pytest.approx(float(weights @ kernel(points, points) @ weights), rel=1e-7)
-    assert float(pair.double(STANDARD)) == pytest.approx(
-        float(weights @ kernel(points, rule(STANDARD)[0]) @ rule(STANDARD)[1]), rel=1e-7
-    )
-
-
-@pytest.mark.parametrize("measure", [STANDARD, MIXTURE], ids=["gaussian", "mixture"])
-def test_growing_derivatives_against_differences(measure):
-    kernel = Growing(SquaredExponential(np.array([0.9, 1.4]), 1.0), 0.4)
-    rng = np.random.default_rng(7)
-    x, y, step = rng.standard_normal((3, 2)), rng.standard_normal((4, 2)), 1e-5
-    found, diagonal, pair = kernel.derivatives(x, y), kernel.diagonal_derivatives(x), embed(kernel, measure)
-    np.testing.assert_allclose(found.k, kernel(x, y), rtol=1e-13)
-    close = {"rtol": 1e-7, "atol": 1e-9}  # central differences of functions of size 1
-    for d, e in enumerate(step * np.eye(2)):
-        ahead, behind = kernel.derivatives(x + e, y), kernel.derivatives(x - e, y)
-        np.testing.assert_allclose(found.k_x[:, d], (ahead.k - behind.k) / (2 * step), **close)
-        np.testing.assert_allclose(found.k_xy[:, d], (ahead.k_y - behind.k_y) / (2 * step), **close)
-        slope = (pair.mean(x + e) - pair.mean(x - e)) / (2 * step)
-        np.testing.assert_allclose(pair.mean_gradient(x)[:, d], slope, **close)
-    np.testing.assert_allclose(found.k_y, np.moveaxis(kernel.derivatives(y, x).k_x, 2, 0), rtol=1e-12)
-    same = kernel.derivatives(x, x)
-    for i in range(3):
-        pairs = (
-            (diagonal.k, same.k[i, i]), (diagonal.k_x, same.k_x[i, :, i]), (diagonal.k_y, same.k_y[i, i]),
-            (diagonal.k_xy, same.k_xy[i, :, i]),
-        )  # fmt: skip
-        for at_equal, block in pairs:
-            np.testing.assert_allclose(at_equal[i], block, rtol=1e-12, atol=1e-15)
 
 
 def test_a_criterion_chooses_nodes_of_a_function_that_grows():
@@ -107,36 +46,15 @@ def test_complex_values_are_refused():
         bqvi.integrate(lambda x: 1j * x[:, 0], STANDARD, 12)
 
 
-def test_tilting_beyond_what_has_an_integral():
-    with pytest.raises(ValueError, match=r"growth is 1.2; .* below 1"):
-        tilted(STANDARD, 1.2)
-
-
 def test_growing_gram_and_its_pullback():
     v = np.random.default_rng(1).standard_normal((6, 2))
     lengths, weights = np.array([0.8, 1.7]), np.random.default_rng(2).standard_normal((6, 6))
     weights = weights + weights.T
-    gram = GROWS.gram(v)
+    gram = GROWS.gram(Values(v))
     matrix, pullback = gram(lengths)
     np.testing.assert_allclose(matrix, GROWS.kernel(lengths)(v, v), rtol=1e-12)
     np.testing.assert_allclose(np.diag(matrix), GROWS.kernel(lengths).diagonal(v), rtol=1e-12)
     check_pullback(gram, pullback(weights), weights, lengths)
-
-
-def test_gram_with_slopes_is_that_of_the_kernel():
-    v = np.random.default_rng(3).standard_normal((5, 3))
-    lengths = np.array([0.7, 1.1, 1.9])
-    observed = Observations((Values(v), Gradients(v)))
-    gram = gram_with_slopes(v)
-    matrix, pullback = gram(lengths)
-    expected = covariance(SquaredExponential(lengths, 1.0), observed, observed)
-    np.testing.assert_allclose(matrix, expected, rtol=1e-12, atol=1e-14)
-    weights = np.random.default_rng(4).standard_normal(matrix.shape)
-    weights = weights + weights.T
-    check_pullback(gram, pullback(weights), weights, lengths)
-    any_blocks = Observations((Values(v), Gradients(v, (0, 1, 2))))  # not known to be all of them
-    general = covariance_with_pullback(SquaredExponential(lengths, 1.0), any_blocks)[1](weights)
-    np.testing.assert_allclose(pullback(weights), general[:3], rtol=1e-10)
 
 
 def check_pullback(gram, found, weights, lengths):
@@ -147,25 +65,11 @@ def check_pullback(gram, found, weights, lengths):
         assert found[d] == pytest.approx((ahead - behind) / (2 * step), rel=1e-6, abs=1e-7)
 
 
-BY_COLUMN = (Gaussian(np.zeros(3), np.ones(3)), Uniform(-np.ones(3), np.array([1.0, 2.0, 9.0])))
-
-
-@pytest.mark.parametrize("family", [ROUGH, BROKEN, SPARSE], ids=["rough", "broken", "sparse"])
-@pytest.mark.parametrize("measure", BY_COLUMN, ids=["gaussian", "box"])
-def test_embedding_by_column_is_that_of_the_product(measure, family):
-    lengths = np.array([0.4, 1.5, 20.0])
-    x = np.random.default_rng(5).standard_normal((7, 3))
-    slow, fast = embed(family.kernel(lengths), measure), family.embedding(lengths, measure)
-    np.testing.assert_allclose(fast.mean(x), slow.mean(x), rtol=1e-12)
-    assert float(fast.double()) == pytest.approx(float(slow.double()), rel=1e-12)
-    assert isinstance(ROUGH.kernel(lengths[:1]), Matern32)
-
-
 def test_sparse_gram_and_its_pullback():
     v = np.random.default_rng(1).standard_normal((6, 3))
     lengths, weights = np.array([0.8, 1.7, 3.0]), np.random.default_rng(2).standard_normal((6, 6))
     weights = weights + weights.T
-    gram = SPARSE.gram(v)
+    gram = SPARSE.gram(Values(v))
     matrix, pullback = gram(lengths)
     np.testing.assert_allclose(matrix, SPARSE.kernel(lengths)(v, v), rtol=1e-12)
     check_pullback(gram, pullback(weights), weights, lengths)

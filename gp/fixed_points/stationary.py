@@ -1,0 +1,163 @@
+"""Gram matrices of stationary kernels at fixed points.
+
+With the gaps g_d = |x_d - y_d| of the pairs and b_d = sqrt(3) g_d / l_d, of variance 1,
+
+    squared exponential    k = exp(-sum_d g_d^2 / (2 l_d^2)),     dk/dlog l_d = k g_d^2 / l_d^2
+    Matern 3/2 by column   k = prod_d (1 + b_d) exp(-b_d),        dk/dlog l_d = k b_d^2 / (1 + b_d)
+    Matern 1/2 by column   k = exp(-sum_d g_d / l_d),             dk/dlog l_d = k g_d / l_d
+
+and a matrix-vector product does for the sums over coordinates. With all derivatives observed at the same
+points too, of a squared exponential, s = (x - y) / l^2 gives cov(f, d_d f') = k s_d and
+cov(d_d f, d_e f') = k (1[d = e] / l_d^2 - s_d s_e): the derivative in log l_m has dk/dlog l_m in the place of
+k, and that of the second factor, for ds_m/dlog l_m = -2 s_m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from gp.fixed_points.gram import Gram, gram_of, slopes_at
+from gp.fixed_points.pairs import Pairs
+from gp.grams import covariance_with_pullback
+from gp.kernels import ByColumn, Matern12, Matern32, SquaredExponential, Stationary, Tilted
+from gp.kernels.base import Pullback
+from gp.observations import Functional, Values
+
+MOST_POINTS = 500
+"""Beyond it, pairs by coordinate take more memory than they save time."""
+_Parts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
+"""The pairs' values (P,), and weights (P,) times values to the gradient in log lengthscales, (D,)."""
+
+
+@gram_of.register
+def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -> Gram:
+    """Return the covariance of values, or of values and all derivatives at the same points."""
+    found = slopes_at(observed)
+    if type(kernel) is not SquaredExponential or found is None or len(found[0]) > MOST_POINTS:
+        return lambda changed: covariance_with_pullback(changed, observed)
+    x, m = found
+    if m == 0:
+        pairs = Pairs.of(x)
+        squares = pairs.gaps**2
+
+        def parts(lengthscales: np.ndarray) -> _Parts:
+            values = np.exp((-0.5 / lengthscales**2) @ squares)
+            return values, lambda weighted: squares @ weighted / lengthscales**2
+
+        return lambda changed: _of_pairs(pairs, changed, parts)
+    if m < len(x):
+        return lambda changed: covariance_with_pullback(changed, observed)
+    return _of_slopes(x)
+
+
+@gram_of.register
+def by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
+    """Return the covariance of values under a product over columns of Matern 1/2 or 3/2 kernels."""
+    found, inner = slopes_at(observed), type(kernel.kernel)
+    known = inner in (Matern12, Matern32) and found is not None and found[1] == 0
+    if found is None or not known or len(found[0]) > MOST_POINTS:
+        return lambda changed: covariance_with_pullback(changed, observed)
+    pairs = Pairs.of(found[0])
+
+    def exponential(lengthscales: np.ndarray) -> _Parts:
+        values = np.exp((-1 / lengthscales) @ pairs.gaps)
+        return values, lambda weighted: pairs.gaps @ weighted / lengthscales
+
+    def rough(lengthscales: np.ndarray) -> _Parts:
+        b = pairs.gaps * (sqrt(3) / lengthscales)[:, None]
+        raised = 1 + b
+        values = np.prod(raised, axis=0) * np.exp(-b.sum(axis=0))
+        return values, lambda weighted: (b**2 / raised) @ weighted
+
+    parts = exponential if inner is Matern12 else rough
+    return lambda changed: _of_pairs(pairs, changed.kernel, parts)
+
+
+@gram_of.register
+def tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
+    """Return the Gram matrix of k with its rows and columns scaled."""
+    if not isinstance(observed, Values):
+        return lambda changed: covariance_with_pullback(changed, observed)
+    inner, a = gram_of(kernel.kernel, observed), kernel.factor(observed.x)
+    both = np.outer(a, a)
+
+    def gram(changed: Tilted) -> tuple[Any, Pullback]:
+        matrix, pullback = inner(changed.kernel)
+        return both * matrix, lambda weights: pullback(both * weights)
+
+    return gram
+
+
+def _of_pairs(
+    pairs: Pairs, kernel: Stationary, parts: Callable[[np.ndarray], _Parts]
+) -> tuple[Any, Pullback]:
+    """The matrix and the pull-back to log lengthscale (one, or (D,)) and log variance."""
+    variance, width = float(kernel.variance), len(pairs.gaps)
+    lengthscales, one = _by_coordinate(kernel, width)
+    values, to_lengths = parts(lengthscales)
+    if variance != 1.0:
+        values = variance * values
+
+    def pullback(weights: np.ndarray) -> np.ndarray:
+        weighted = pairs.folded(weights) * values
+        lengths = to_lengths(weighted)
+        total = weighted.sum() + variance * weights.trace()
+        return np.array([lengths.sum(), total]) if one else np.array([*lengths, total])
+
+    return pairs.matrix(values, variance), pullback
+
+
+def _by_coordinate(kernel: Stationary, width: int) -> tuple[np.ndarray, bool]:
+    """One lengthscale for each coordinate, (D,), and whether they are one parameter."""
+    given = kernel.lengthscale
+    if type(given) is np.ndarray and given.shape == (width,):
+        return given, width == 1
+    return np.broadcast_to(np.asarray(given, dtype=float), (width,)), np.size(given) == 1
+
+
+def _of_slopes(x: np.ndarray) -> Gram:
+    """Of values and all derivatives at points (n, D)."""
+    n, dimension = x.shape
+    apart = x[:, None, :] - x[None, :, :]
+    squares = apart**2
+
+    def gram(kernel: SquaredExponential) -> tuple[Any, Pullback]:
+        lengthscales, one = _by_coordinate(kernel, dimension)
+        precision = lengthscales**-2.0
+        k = kernel.variance * np.exp(-0.5 * squares @ precision)
+        s = apart * precision
+        matrix = np.empty((n + n * dimension, n + n * dimension))
+        matrix[:n, :n] = k
+        matrix[:n, n:] = (k[:, :, None] * s).reshape(n, -1)
+        matrix[n:, :n] = matrix[:n, n:].T
+        slopes = np.einsum("ijd,ije->idje", -(k[:, :, None] * s), s)
+        for d in range(dimension):
+            slopes[:, d, :, d] += precision[d] * k
+        matrix[n:, n:] = slopes.reshape(n * dimension, -1)
+
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            lengths, total = _slopes_pullback(weights, k, s, squares, precision)
+            return np.append(lengths.sum() if one else lengths, total)
+
+        return matrix, pullback
+
+    return gram
+
+
+def _slopes_pullback(
+    weights: np.ndarray, k: np.ndarray, s: np.ndarray, squares: np.ndarray, precision: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Sum W dK/dlog l, (D,), and sum W K."""
+    n, _, dimension = s.shape
+    cross = weights[:n, n:].reshape(n, n, dimension) * k[:, :, None] * s
+    both = weights[n:, n:].reshape(n, dimension, n, dimension)
+    same = np.einsum("idjd->ijd", both) * k[:, :, None] * precision
+    mixed = np.einsum("idje,ije->ijd", both, s) * k[:, :, None] * s
+    of_kernel = weights[:n, :n] * k + np.sum(2 * cross + same - mixed, axis=2)
+    direct = -4 * cross - 2 * same + 4 * mixed
+    lengths = np.einsum("ij,ijd->d", of_kernel, squares) * precision + direct.sum(axis=(0, 1))
+    return lengths, float(of_kernel.sum())

@@ -1,0 +1,119 @@
+"""Products over columns of one stationary kernel of a single column.
+
+    k(x, y) = variance prod_d phi(s_d),     s_d = (x_d - y_d)^2 / l_d^2,
+
+with phi the profile of ``kernel`` (:mod:`gp.kernels.stationary`). For a squared exponential this is the
+kernel itself. A Matern kernel of all columns is a function of the distance and no such product; the product
+has closed integrals wherever columns are independent, and functions that are rough along each axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from gp.arrays import Array, as_like, namespace
+from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
+from gp.kernels.stationary import Stationary, diagonal_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class ByColumn(Algebra):
+    """The product over columns.
+
+    Attributes
+    ----------
+    kernel : with the profile phi, the variance, and the lengthscales: one, or (D,).
+    """
+
+    kernel: Stationary
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Stationary):
+            raise TypeError(f"kernel = {self.kernel!r}: give a stationary kernel, such as Matern32")
+
+    def _squares(self, x: Array, y: Array) -> Array:
+        """Return s_d between x (n, D) and y (m, D), (D, n, m)."""
+        self.kernel.check_dimension(x)
+        lengthscale = as_like(self.kernel.lengthscale, x)
+        return ((x / lengthscale).T[:, :, None] - (y / lengthscale).T[:, None, :]) ** 2
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return k(x_i, y_j), (n, m)."""
+        factors = self.kernel.profile(self._squares(x, y))
+        return as_like(self.kernel.variance, x) * namespace(x, y).prod(factors, axis=0)
+
+    def log_slopes(self, x: Array, y: Array) -> Array:
+        """Return dlog k / dx_d between x (n, D) and y (m, D), (D, n, m); zero where the points coincide."""
+        s = self._squares(x, y)
+        apart = (x.T[:, :, None] - y.T[:, None, :]) * self._inverse(x)[:, None, None] ** 2
+        return 2 * self.kernel.slope(s) * apart / _positive(self.kernel.profile(s))
+
+    def diagonal(self, x: Array) -> Array:
+        """Return the variance, (n,)."""
+        return self.kernel.diagonal(x)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the lengthscale and the variance."""
+        return self.kernel.parameters()
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        """Return a copy with another lengthscale and variance."""
+        return replace(self, kernel=self.kernel.with_parameters(values))
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x) and its pull-back to log lengthscale and log variance."""
+        s = self._squares(x, x)
+        k = self(x, x)
+
+        def pullback(weights: Array) -> Array:
+            slopes = -2 * s * self.kernel.slope(s) / _positive(self.kernel.profile(s))  # dlog phi / dlog l
+            lengthscale = np.einsum("dij,ij->d", slopes, weights * k)
+            if np.size(self.kernel.lengthscale) == 1:
+                lengthscale = lengthscale.sum(keepdims=True)
+            return np.append(lengthscale, np.vdot(weights, k))
+
+        return k, pullback
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return k and its first derivatives in both arguments; shapes in :class:`Derivatives`."""
+        xp = namespace(x, y)
+        s, variance = self._squares(x, y), as_like(self.kernel.variance, x)
+        inverse = self._inverse(x)
+        self.kernel.diagonal_derivatives(x[:1, :])  # TypeError where functions have no derivatives
+        factors = _positive(self.kernel.profile(s))
+        k = variance * xp.prod(factors, axis=0)
+        ratio = self.log_slopes(x, y)
+        apart = (x.T[:, :, None] - y.T[:, None, :]) * inverse[:, None, None] ** 2  # ds/dx = 2 apart
+        slopes = 2 * self.kernel.slope(s)
+        own = -(slopes * inverse[:, None, None] ** 2 + 4 * self.kernel.curvature(s) * apart**2) / factors
+        identity = xp.eye(x.shape[1], dtype=x.dtype, device=x.device)[:, :, None, None]
+        mixed = -ratio[:, None, :, :] * ratio[None, :, :, :] * (1 - identity)
+        k_xy = k * (mixed + identity * own[:, None, :, :])
+        k_x = k * ratio
+        return Derivatives(
+            k=k,
+            k_x=xp.permute_dims(k_x, (1, 0, 2)),
+            k_y=-xp.permute_dims(k_x, (1, 2, 0)),
+            k_xy=xp.permute_dims(k_xy, (2, 0, 3, 1)),
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return k and its first derivatives at the pairs (x_i, x_i); the odd ones are zero."""
+        xp = namespace(x)
+        zero = xp.zeros_like(x)
+        self.kernel.diagonal_derivatives(x[:1, :])  # TypeError where functions have no derivatives
+        slope = 2 * as_like(self.kernel.variance, x) * self.kernel.slope(zero[:, 0])
+        k_xy = -slope[:, None, None] * diagonal_matrix(self._inverse(x) ** 2)
+        return DiagonalDerivatives(k=self.diagonal(x), k_x=zero, k_y=zero, k_xy=k_xy)
+
+    def _inverse(self, x: Array) -> Array:
+        return namespace(x).ones_like(x[0, :]) / as_like(self.kernel.lengthscale, x)
+
+
+def _positive(factors: Array) -> Array:
+    """Return the factors, which underflow far apart, as what can be divided by."""
+    return namespace(factors).clip(factors, 1e-300, None)

@@ -1,0 +1,87 @@
+"""Tilted kernels, of functions that grow in the tails of a Gaussian measure: the quotient of two densities.
+
+A stationary process varies by as much at four standard deviations as at the centre. The quotient p/q of a
+density and a proposal with lighter tails does not: it grows, at worst like the reciprocal of q, where
+there are no nodes. As a function of standard coordinates u it is in place to say
+
+    f(u) = a(u) g(u),     a(u) = exp(beta |u|^2 / 2),     g stationary,
+
+so that f has the covariance a(u) k(u, u') a(u'). Its variance under N(0, I) is finite for beta < 1/2, its
+mean for beta < 1. Against a Gaussian its integrals are those of k against a wider one
+(:mod:`gp.embeddings.tilted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gp.arrays import Array, namespace
+from gp.kernels.base import (
+    Algebra,
+    Derivatives,
+    DiagonalDerivatives,
+    DifferentiableKernel,
+    Parameter,
+    Pullback,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted(Algebra):
+    """The kernel a(u) k(u, u') a(u').
+
+    Attributes
+    ----------
+    kernel : k. growth : beta, a number that is not fitted.
+    """
+
+    kernel: DifferentiableKernel
+    growth: float
+
+    def factor(self, x: Array) -> Array:
+        """Return a at points x (n, D), (n,)."""
+        xp = namespace(x)
+        return xp.exp(self.growth * xp.sum(x**2, axis=1) / 2)
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return a(x_i) k(x_i, y_j) a(y_j), (n, m)."""
+        return self.factor(x)[:, None] * self.kernel(x, y) * self.factor(y)
+
+    def diagonal(self, x: Array) -> Array:
+        """Return a(x_i)^2 k(x_i, x_i), (n,)."""
+        return self.factor(x) ** 2 * self.kernel.diagonal(x)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Those of k."""
+        return self.kernel.parameters()
+
+    def with_parameters(self, values: Sequence[Array]) -> Tilted:
+        """Return a copy with other parameters of k."""
+        return Tilted(self.kernel.with_parameters(values), self.growth)
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return the Gram matrix and its pull-back, which is that of k with other weights."""
+        gram, pullback = self.kernel.with_pullback(x)
+        a = self.factor(x)
+        both = a[:, None] * a
+        return both * gram, lambda weights: pullback(both * weights)
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Return k with its derivatives: da/dx = beta x a, by the rule of products."""
+        inner = self.kernel.derivatives(x, y)
+        both = self.factor(x)[:, None] * self.factor(y)
+        u, v = self.growth * x[:, :, None], self.growth * y[None, :, :]
+        k_x, k_y = inner.k_x + u * inner.k[:, None, :], inner.k_y + v * inner.k[:, :, None]
+        k_xy = inner.k_xy + u[..., None] * inner.k_y[:, None, :, :] + k_x[..., None] * v[:, None, :, :]
+        return Derivatives(
+            both * inner.k, both[:, None, :] * k_x, both[:, :, None] * k_y, both[:, None, :, None] * k_xy
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        """Return the same at equal points."""
+        inner = self.kernel.diagonal_derivatives(x)
+        both, u = self.factor(x)[:, None] ** 2, self.growth * x
+        k_x, k_y = inner.k_x + u * inner.k[:, None], inner.k_y + u * inner.k[:, None]
+        k_xy = inner.k_xy + u[:, :, None] * inner.k_y[:, None, :] + k_x[:, :, None] * u[:, None, :]
+        return DiagonalDerivatives(both[:, 0] * inner.k, both * k_x, both * k_y, both[:, :, None] * k_xy)

@@ -1,0 +1,117 @@
+"""Gram matrices at fixed points and kernels by column: against covariances, differences, other kernels."""
+
+import numpy as np
+import pytest
+
+from gp.embeddings import embed
+from gp.fixed_points import gram_of
+from gp.grams import covariance_with_pullback
+from gp.kernels import (
+    Anova,
+    ByColumn,
+    Columns,
+    Constant,
+    Matern12,
+    Matern32,
+    Matern52,
+    Product,
+    SquaredExponential,
+    Sum,
+    Tilted,
+    pack,
+    unpack,
+)
+from gp.kernels.contraction import contracted_gradient, diagonal_gradient
+from gp.measures import Gaussian, Uniform
+from gp.observations import Gradients, Observations, Values, covariance
+from gp.testing import check_kernel
+from gp.testing_measures import check_embedding
+
+X = np.random.default_rng(3).standard_normal((7, 3))
+LENGTHS = np.array([0.7, 1.1, 1.9])
+KERNELS = {
+    "one lengthscale": SquaredExponential(0.8, 1.3),
+    "smooth": SquaredExponential(LENGTHS, 1.3),
+    "rough": ByColumn(Matern32(LENGTHS, 0.7)),
+    "broken": ByColumn(Matern12(1.4, 0.7)),
+    "tilted": Tilted(SquaredExponential(LENGTHS, 1.3), 0.3),
+    "sparse": Sum((Constant(0.4), Anova(LENGTHS, 0.3, 1.1))),
+    "no shorter way": ByColumn(Matern52(LENGTHS, 0.7)),
+}
+OBSERVED = {
+    "values": Values(X),
+    "slopes": Observations((Values(X), Gradients(X))),
+    "few slopes": Observations((Values(X), Gradients(X[:2]))),
+    "some": Observations((Gradients(X[:3], (2, 0)), Values(X))),
+}
+SMOOTH_ONLY = ("one lengthscale", "smooth", "tilted", "sparse")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [(k, what) for k in KERNELS for what in OBSERVED if what == "values" or k in SMOOTH_ONLY],
+)
+def test_the_matrix_is_the_covariance_and_the_pullback_its_derivative(name, what):
+    kernel, observed = KERNELS[name], OBSERVED[what]
+    gram = gram_of(kernel, observed)
+    matrix, pullback = gram(kernel)
+    np.testing.assert_allclose(matrix, covariance(kernel, observed, observed), rtol=1e-11, atol=1e-13)
+    weights = np.random.default_rng(4).standard_normal(matrix.shape)
+    weights = weights + weights.T
+    vector = pack(kernel)
+
+    def total(at):
+        return np.sum(weights * gram(unpack(kernel, at))[0])
+
+    # central differences: step^2, and eps / step of sums of size 100
+    numeric = [(total(vector + e) - total(vector - e)) / 2e-5 for e in 1e-5 * np.eye(len(vector))]
+    np.testing.assert_allclose(pullback(weights), numeric, rtol=1e-6, atol=1e-6)
+
+
+def test_slopes_at_the_same_points_are_those_of_any_blocks():
+    kernel = KERNELS["smooth"]
+    matrix, pullback = gram_of(kernel, OBSERVED["slopes"])(kernel)
+    weights = np.random.default_rng(4).standard_normal(matrix.shape)
+    weights = weights + weights.T
+    any_blocks = Observations((Values(X), Gradients(X, (0, 1, 2))))  # not known to be all of them
+    general = covariance_with_pullback(kernel, any_blocks)[1](weights)
+    np.testing.assert_allclose(pullback(weights), general, rtol=1e-10)
+
+
+def product(inner):
+    factors = [type(inner)(float(length), 1.0) for length in LENGTHS]
+    return Product(tuple(Columns(factor, (d,)) for d, factor in enumerate(factors)))
+
+
+@pytest.mark.parametrize("inner", [Matern12, Matern32, Matern52, SquaredExponential])
+def test_a_kernel_by_column_is_a_product_of_columns(inner):
+    kernel, slow = ByColumn(inner(LENGTHS, 1.0)), product(inner(1.0))
+    y = X[:4] + 0.1
+    np.testing.assert_allclose(kernel(X, y), slow(X, y), rtol=1e-12)
+    check_kernel(kernel, 3, differentiable=inner is not Matern12)
+    weights = np.random.default_rng(5).standard_normal((7, 4))
+    expected = contracted_gradient(slow, X, y, weights)
+    np.testing.assert_allclose(contracted_gradient(kernel, X, y, weights), expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_array_equal(diagonal_gradient(kernel, X), 0.0)
+    np.testing.assert_allclose(ByColumn(inner(0.7))(X[:, :1], y[:, :1]), inner(0.7)(X[:, :1], y[:, :1]))
+
+
+@pytest.mark.parametrize("inner", [Matern12, Matern32, Matern52, SquaredExponential])
+@pytest.mark.parametrize(
+    "measure",
+    [Gaussian(np.zeros(3), np.ones(3)), Uniform(-np.ones(3), np.array([1.0, 2.0, 9.0]))],
+    ids=["gaussian", "box"],
+)
+def test_embeddings_by_column_are_those_of_the_product(measure, inner):
+    fast, slow = embed(ByColumn(inner(LENGTHS, 1.0)), measure), embed(product(inner(1.0)), measure)
+    np.testing.assert_allclose(fast.mean(X), slow.mean(X), rtol=1e-12)
+    assert float(fast.double()) == pytest.approx(float(slow.double()), rel=1e-12)
+    check_embedding(fast.kernel, measure)
+
+
+def test_functions_without_derivatives_say_so():
+    for observed in (Gradients(X), Observations((Values(X), Gradients(X)))):
+        with pytest.raises(TypeError, match="no derivatives"):
+            covariance(KERNELS["broken"], observed, observed)
+    with pytest.raises(TypeError, match="stationary kernel"):
+        ByColumn(Constant(1.0))
