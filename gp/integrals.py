@@ -119,7 +119,7 @@ def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIn
     prior = covariance(posterior.kernel, at, at)
     half = posterior.factor.solve(cross.T)
     mean = at.apply(posterior.mean_function) + cross @ posterior.weights
-    return JointIntegral(mean, _without_rounding(prior - half.T @ half, prior, posterior))
+    return JointIntegral(mean, without_rounding(prior - half.T @ half, prior, posterior))
 
 
 def require_space(posterior: Posterior, measure: Measure) -> None:
@@ -131,7 +131,7 @@ def require_space(posterior: Posterior, measure: Measure) -> None:
         )
 
 
-def _without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array:
+def without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array:
     """Return the covariance, symmetric and with variances that rounding made negative set to zero.
 
     What is subtracted from the prior variance carries rounding errors of the triangular solve, n

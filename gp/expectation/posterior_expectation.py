@@ -9,8 +9,8 @@ For f ~ GP(m, k) given observations, with z_q the kernel mean and C the double i
 
 where d is the derivative in a parameter of q: for a Gaussian in its mean and covariance, for a mixture
 also in its weights. Values and derivatives of f may have been observed. All is analytic for a squared
-exponential kernel and Gaussians or mixtures of them: E and dE by `KernelSum`, the rest by
-:mod:`gp.embeddings`, which has other kernels and measures too.
+exponential kernel and Gaussians or mixtures of them: E and dE by `KernelSum`, var and dvar under a
+Gaussian by `variance_of`, the rest by :mod:`gp.embeddings`, which has other kernels and measures too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from gp.arrays import Array, namespace
 from gp.embeddings import embed
 from gp.expectation.gradient import mean_gradient
+from gp.expectation.variance import variance_of
 from gp.integrals import Integrals, JointIntegral, require_space
 from gp.means import Zero
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
@@ -91,14 +92,15 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
         return Expectation(found.mean, gradient, lambda: (found.variance, variance_gradient(posterior, q)))
     require_space(posterior, q)
 
-    def uncertainty() -> tuple[Array, Any]:
-        return posterior.integral(q).variance, variance_gradient(posterior, q)
-
     if isinstance(q, GaussianMixture):
-        return Expectation(*mean.integrate_mixture(q), uncertainty)
+        return Expectation(
+            *mean.integrate_mixture(q),
+            lambda: (posterior.integral(q).variance, variance_gradient(posterior, q)),
+        )
     assert isinstance(q, Gaussian)  # the other one of the two
     part = mean.integrate(q.mean, q.covariance)
-    return Expectation(part.value, GaussianParameters(part.mean, part.covariance), uncertainty)
+    gradient = GaussianParameters(part.mean, part.covariance)
+    return Expectation(part.value, gradient, lambda: variance_of(posterior, mean, q))
 
 
 def covariances(posterior: Posterior, measures: Sequence[Measure]) -> JointIntegral:

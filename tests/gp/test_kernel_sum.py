@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 import gp
-from gp.expectation import KernelSum, Quadratic, expectation
+from gp.expectation import KernelSum, Quadratic, expectation, variance_gradient
 from gp.expectation.gradient import mean_gradient
 from gp.means import Constant, Fixed, Linear, NegativeQuadratic, Zero
 from gp.measures import Gaussian, GaussianMixture
@@ -63,6 +63,8 @@ def test_against_the_embedding(observed, mean, q):
     assert_allclose(found.variance, general.variance, rtol=1e-10)
     for ours, theirs in zip(found.gradient, mean_gradient(given, q), strict=True):
         assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
+    for ours, theirs in zip(found.variance_gradient, variance_gradient(given, q), strict=True):
+        assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("mean", list(MEANS))
