@@ -23,8 +23,9 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
-from bqvi.gradients.designs import Design, IntegralVarianceReduction
+from bqvi.gradients.designs import FEASIBLE, Design, Guarded, Informed, IntegralVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
+from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
@@ -49,7 +50,9 @@ class BayesianQuadrature:
     ----------
     nodes : n >= 1, new evaluations a step
     design : where; a `Design`
-    memory : most evaluations that the process is built on; 0 uses the step's own only
+    memory : most evaluations that the process is built on; 0 uses the step's own only. After 500
+        evaluations of three log joints in D = 10, 500 leaves gaps 3 to 15 times smaller than 200, at 1.2
+        times the time
     initial_nodes : evaluations of the first step; by default min(2 D, 10), or ``nodes`` if more
     process : of a log joint with gradients, 'separable' (D outputs share a kernel, O(m^3)), 'derivative' (the
         gradient of one function, O((m D)^3)), 'joint' (its values too, O((m (D + 1))^3)), or 'auto':
@@ -63,7 +66,7 @@ class BayesianQuadrature:
 
     nodes: int = 2
     design: Design = field(default_factory=IntegralVarianceReduction)
-    memory: int = 200
+    memory: int = 500
     initial_nodes: int | None = None
     process: str | Kind = "auto"
     keep: str = "recent"
@@ -112,7 +115,7 @@ class BayesianQuadrature:
         if memory is None:
             self._require_suited(model)
         kept = Memory.empty(len(frame.mean), differentiable(model)) if memory is None else memory
-        kept = _of_now(model, q, batch, kept)
+        kept = _revalued(model, q, batch, kept)
         kept.require_signal()
         n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
@@ -120,11 +123,13 @@ class BayesianQuadrature:
             kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
         cache, base = ProcessCache(kind, self.memory, self.keep), kept.base.frame
         before, kept = cache.before(frame, kept)
-        nodes = self._nodes(n, len(frame.mean), rng, before)
+        nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, before, kept))
         found = evaluate(model, q, batch, frame.points(nodes), first=not len(kept))
         if memory is None:
             _require_one(found)
         process, kept = cache.after(frame, before, found, kept.joined(found))
+        if _beyond(frame, found, kept):
+            process = None
         gradient = _gradient(frame, process, found, kept if memory is not None else None, n)
         gradient = replace(gradient, predicted=predicted_divergence(before, process, base, frame))
         return _with_errors(frame, process, gradient) if self.errors else gradient
@@ -144,7 +149,7 @@ class BayesianQuadrature:
                 "'auto', or give it a gradient"
             )
 
-    def _nodes(self, n: int, dimension: int, rng: np.random.Generator, before: Process | None) -> np.ndarray:
+    def _nodes(self, n: int, dimension: int, rng: np.random.Generator, before: Informed | None) -> np.ndarray:
         nodes = self.design.nodes(n, dimension, rng, before)
         if np.shape(nodes) != (n, dimension):
             raise ValueError(
@@ -173,7 +178,28 @@ class BayesianQuadrature:
         return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
 
 
-def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
+def _informed(frame: Frame, process: Process | None, kept: Memory) -> Informed | None:
+    """The process with what is known of failures, in the units of q."""
+    if process is None or not len(kept.failed):
+        return process
+    return Guarded(process, _feasibility(frame, kept))
+
+
+def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
+    """Whether q has come to where evaluations fail: from there it would be moved by extrapolation only."""
+    if found.good.all():
+        return False
+    if not found.good.any():
+        return True
+    at_mean = _feasibility(frame, kept)(np.zeros((1, len(frame.mean))))
+    return float(at_mean[0]) < FEASIBLE
+
+
+def _feasibility(frame: Frame, kept: Memory) -> Feasibility:
+    return Feasibility(frame.whiten(kept.points), frame.whiten(kept.failed))
+
+
+def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     """The memory with the values of a log joint that moves with q: its points are kept, the rest is anew.
 
     Such a log joint is cheap once its local step is made: it does not count as evaluations.
@@ -190,7 +216,7 @@ def _of_now(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
 def _gradient(
     frame: Frame, process: Process | None, found: Evaluations, memory: Memory | None, n: int
 ) -> Gradient:
-    if process is None:  # every point so far was a fault: stay, and draw again
+    if process is None:  # nothing is known here: stay, and draw again
         d = len(frame.mean)
         nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
         return Gradient(nothing, True, found.n_evaluations, n, memory=memory)

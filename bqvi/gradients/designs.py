@@ -1,6 +1,6 @@
-"""Where q is sampled, in whitened units: nodes u for which q's law is N(0, I).
+"""Where q is sampled, in whitened units: nodes u, where q is N(0, I).
 
-Designs that look at nothing, and may also serve as the noise of a pathwise estimator:
+Designs without a process, which may also be the noise of a pathwise estimator:
 
     iid                     independent draws
     scrambled Sobol         quasi-Monte Carlo (Owen 1995)
@@ -26,18 +26,39 @@ import scipy.optimize
 from acquisition.designs import normal_frames, normal_sobol, random_rotation
 from acquisition.functionals import Candidates, most_informative
 from bqvi.checks import require_above, require_at_least, require_integer
+from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.whitened import JITTER
 
 
 class Informed(Protocol):
-    """A process that knows what candidates would tell it."""
+    """A process with the covariances of candidates."""
 
     def candidates(self, pool: np.ndarray) -> Candidates:
-        """What is known of what (C, D) points would show."""
+        """Posterior covariances of the numbers that (C, D) points would show."""
 
 
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """A process, with the probability that evaluations succeed.
+
+    Parameters
+    ----------
+    process : the process
+    feasibility : in the units of q
+    """
+
+    process: Informed
+    feasibility: Feasibility
+
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """Those of the process."""
+        return self.process.candidates(pool)
+
+
+FEASIBLE = 0.5
+"""Least probability with which the evaluation at a candidate succeeds."""
 BLUR = 0.35
 """Standard deviation of what is added to nodes u, -u, on which every odd function is linear."""
 
@@ -49,7 +70,7 @@ class Design(Protocol):
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D) nodes; ``process`` is what is known before them, None if nothing is."""
+        """(n, D) nodes; ``process`` is the one given earlier evaluations, None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -144,16 +165,15 @@ class IntegralVarianceReduction:
     spread: float = 1.5
 
     def __post_init__(self) -> None:
-        require_integer("candidates", self.candidates, 1)
-        require_above("spread", self.spread, 0.0)
+        _require_pool(self.candidates, self.spread)
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where nothing is known yet."""
+        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
         if process is None:
             return _blurred_frames(n, dimension, rng)
-        pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
+        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
         return pool[most_informative(process.candidates(pool), n, JITTER)]
 
 
@@ -165,20 +185,37 @@ class UncertaintySampling:
     spread: float = 1.5
 
     def __post_init__(self) -> None:
-        require_integer("candidates", self.candidates, 1)
-        require_above("spread", self.spread, 0.0)
+        _require_pool(self.candidates, self.spread)
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where nothing is known yet."""
+        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
         if process is None:
             return _blurred_frames(n, dimension, rng)
-        pool = self.spread * rng.standard_normal((max(self.candidates, n), dimension))
+        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
         known = process.candidates(pool)
         density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), known.block)
         weighted = density[:, None] * known.columns(slice(None)) * density
         return pool[most_informative(Candidates.of(weighted, weighted, known.block), n, JITTER)]
+
+
+def _require_pool(candidates: int, spread: float) -> None:
+    require_integer("candidates", candidates, 1)
+    require_above("spread", spread, 0.0)
+
+
+def _pool(
+    candidates: int, spread: float, shape: tuple[int, int], rng: np.random.Generator, process: Informed
+) -> np.ndarray:
+    """n or more candidates of N(0, spread^2 I), (C, D), less those where evaluations are likely to fail."""
+    n, dimension = shape
+    pool: np.ndarray = spread * rng.standard_normal((max(candidates, n), dimension))
+    if not isinstance(process, Guarded):
+        return pool
+    probability = process.feasibility(pool)
+    found: np.ndarray = pool[probability >= min(FEASIBLE, np.sort(probability)[-n])]
+    return found
 
 
 def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:

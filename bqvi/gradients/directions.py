@@ -31,7 +31,7 @@ class Directions:
     """M = V diag(r^2) V^T."""
 
     rotation: np.ndarray
-    """V, orthogonal, (D, D)."""
+    """Orthogonal V, (D, D)."""
     scales: np.ndarray
     """r, (D,)."""
 

@@ -63,7 +63,7 @@ class Evidence:
     noise: np.ndarray
     """Diagonal that is added to K / s^2, (n,)."""
     targets: np.ndarray
-    """Y, (n, O)."""
+    """Targets Y, (n, O)."""
     basis: np.ndarray | None = None
     """What an unknown constant adds to each row of Y, (n,); None for a mean of zero."""
 

@@ -91,13 +91,13 @@ class SeparableFunctionals:
 
     @cached_property
     def centre(self) -> np.ndarray:
-        """C, (D,)."""
+        """c, (D,)."""
         centre: np.ndarray = self.kernel.bent(self.q.mean[None])[0] / self.kernel.lengthscale
         return centre
 
     @cached_property
     def root(self) -> np.ndarray:
-        """T, (D, D)."""
+        """The matrix T, (D, D)."""
         return np.ascontiguousarray(self.kernel.bent(self.q.scale.T).T) / self.kernel.lengthscale
 
     @cached_property

@@ -1,8 +1,8 @@
 """The importance-weighted bound's gradient by Bayesian quadrature of the log joint, as a plug-in.
 
 The bound L_L = E ln (1/L) sum_l w_l is not linear in f = ln p(X, theta), so no process on f integrates it in
-closed form. What is possible: a process given n evaluations, its posterior mean in the place of f, and
-then Monte Carlo that costs no evaluation. With psi(u) = ln w up to a constant, in units whitened by q (the
+closed form. Possible is a plug-in: the posterior mean of a process given n evaluations in the place of f, and
+Monte Carlo on it, which costs no evaluation. With psi(u) = ln w up to a constant, in units whitened by q (the
 normalised weights v do not see it), the doubly reparameterised gradient (Tucker et al. 2018) is
 
     g_delta = E[sum_l v_l^2 grad psi(u_l)],      g_Delta = E[sum_l v_l^2 grad psi(u_l) u_l^T]
@@ -121,7 +121,7 @@ def _require_one_gaussian(q: Any) -> None:
 
 
 def weighted_slopes(psi: FunctionAt, noise: np.ndarray) -> np.ndarray:
-    """V_l^2 grad psi(u_l), (G, L, D), for psi seen at groups of draws (G, L, D)."""
+    """v_l^2 grad psi(u_l), (G, L, D), from psi at groups of draws (G, L, D)."""
     log_weights = psi.values.reshape(noise.shape[:2])
     weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)

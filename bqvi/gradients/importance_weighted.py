@@ -59,12 +59,10 @@ class IWAE:
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """d L_L / du at q."""
+        posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         if isinstance(q, GaussianMixture):
-            posterior = torch_posterior(q, reference_tensor(model, batch.rows))
             return stratified_iwae(model, posterior, batch, rng, self.samples, self.errors)
-        posterior, theta, log_joint = _draw(model, q, batch, rng, self.samples)
-        log_weights = log_joint - posterior.q.log_prob(theta)
-        bound = torch.logsumexp(log_weights, 0) - np.log(self.samples)
+        log_weights, bound = _log_weights(posterior, posterior.q, model, q, batch, rng, self.samples)
         errors = _errors(posterior, log_weights, 1) if self.errors else None
         return of_bound(posterior.gradient(bound), errors, bound, model, batch, self.samples)
 
@@ -91,25 +89,30 @@ class DReG:
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """d L_L / du at q."""
+        posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         if isinstance(q, GaussianMixture):
-            posterior = torch_posterior(q, reference_tensor(model, batch.rows))
             return stratified_dreg(model, posterior, batch, rng, self.samples, self.errors)
-        posterior, theta, log_joint = _draw(model, q, batch, rng, self.samples)
-        log_weights = log_joint - posterior.stopped.log_prob(theta)
-        bound = torch.logsumexp(log_weights, 0) - np.log(self.samples)
+        log_weights, bound = _log_weights(posterior, posterior.stopped, model, q, batch, rng, self.samples)
         errors = _errors(posterior, log_weights, 2) if self.errors else None
         squared = torch.softmax(log_weights.detach(), 0).square()
         values = posterior.gradient((squared * log_weights).sum())
         return of_bound(values, errors, bound, model, batch, self.samples)
 
 
-def _draw(
-    model: Any, q: Any, batch: Batch, rng: np.random.Generator, samples: int
-) -> tuple[TorchPosterior, Any, torch.Tensor]:
-    """q in torch, reparameterised draws, and the log joint there."""
-    posterior = torch_posterior(q, reference_tensor(model, batch.rows))
+def _log_weights(
+    posterior: TorchPosterior,
+    denominator: Any,
+    model: Any,
+    q: Any,
+    batch: Batch,
+    rng: np.random.Generator,
+    samples: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """ln w of reparameterised draws, with ``denominator`` for q, (L,), and the bound's estimate."""
     theta = posterior.q.rsample(samples, rng)
-    return posterior, theta, differentiable(log_joint_function(model, q, batch)(theta))
+    log_joint = differentiable(log_joint_function(model, q, batch)(theta))
+    log_weights = log_joint - denominator.log_prob(theta)
+    return log_weights, torch.logsumexp(log_weights, 0) - np.log(samples)
 
 
 def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) -> Values:

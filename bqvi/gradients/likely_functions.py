@@ -1,4 +1,4 @@
-"""What the log joint may be, given its process: draws of psi, and psi without each node.
+"""Draws of the log joint from the posterior of its process.
 
 A functional that is linear in psi has its posterior variance in closed form (`moment_covariance`). For others
 there are functions to evaluate it on. A draw of the posterior is a draw h of the prior and what the process
@@ -54,9 +54,9 @@ class Waves:
     """cos(w_j . u + p_j) and its slope along w_j, at M points."""
 
     points: np.ndarray
-    """U, (M, D)."""
+    """u, (M, D)."""
     frequencies: np.ndarray
-    """W, (F, D)."""
+    """w, (F, D)."""
     cosines: np.ndarray
     """(M, F)."""
     slopes: np.ndarray

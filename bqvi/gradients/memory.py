@@ -29,7 +29,7 @@ class Base:
     mean: np.ndarray
     """Of the q in whose units it is, (D,)."""
     scale: np.ndarray
-    """L, (D, D)."""
+    """Its L, (D, D)."""
     at: int = 0
     """How many evaluations there were when it was made; 0: none is kept."""
     joined: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int), metadata=_GROWS)
@@ -46,14 +46,16 @@ class Memory:
     """What an estimator has evaluated and fitted, as arrays and numbers."""
 
     points: np.ndarray = field(metadata=_GROWS)
-    """Theta, (m, D), in order of evaluation."""
+    """theta, (m, D), in order of evaluation."""
     values: np.ndarray = field(metadata=_GROWS)
-    """F, (m,)."""
+    """f, (m,)."""
     gradients: np.ndarray = field(metadata=_GROWS)
-    """Grad f, (m, D); (m, 0) for a model without gradients."""
+    """grad f, (m, D); (m, 0) for a model without gradients."""
     hyperparameters: np.ndarray = field(metadata=_GROWS)
-    """Of the surrogate, as it left them; (0,) before."""
+    """Logarithms of those of the last fit; (0,) before it."""
     base: Base
+    failed: np.ndarray = field(metadata=_GROWS)
+    """theta of evaluations that raised or were not finite, (k, D): designs keep away from them."""
     fitted_at: int = 0
     """m when they were fitted; 0: not yet."""
     faults: int = 0
@@ -68,13 +70,20 @@ class Memory:
         """Of no evaluations."""
         width = dimension if with_gradients else 0
         base = Base(np.zeros(dimension), np.eye(dimension))
-        return cls(np.empty((0, dimension)), np.empty(0), np.empty((0, width)), np.empty(0), base)
+        return cls(
+            np.empty((0, dimension)),
+            np.empty(0),
+            np.empty((0, width)),
+            np.empty(0),
+            base,
+            np.empty((0, dimension)),
+        )
 
     def __len__(self) -> int:
         return len(self.points)
 
     def joined(self, found: Evaluations) -> Memory:
-        """With a round's evaluations.
+        """With the evaluations of a round.
 
         Raises
         ------
@@ -104,10 +113,11 @@ class Memory:
             values=np.concatenate([self.values, good.values]),
             gradients=np.concatenate([self.gradients, slopes]),
             faults=self.faults + len(found) - len(good),
+            failed=np.concatenate([self.failed, found.points[~found.good]]),
         )
 
     def without_process(self) -> Memory:
-        """For values that are others now: what was made of the old ones is forgotten."""
+        """Without the process, for values that have changed."""
         return replace(self, process=None, base=replace(self.base, at=0))
 
     def require_signal(self) -> None:

@@ -1,4 +1,4 @@
-"""What of a mixture's ELBO has no closed form, and its gradient, by antithetic pairs in every component.
+"""The part of a mixture's ELBO without a closed form, and its gradient, by antithetic pairs in components.
 
 Both the entropy of q and its divergence from another mixture p are means of a rho_k that is nearly constant,
 
@@ -38,7 +38,7 @@ class MixtureDraws:
     rises: np.ndarray
     """-grad rho_k, (K, 2, n, D)."""
     noise: np.ndarray
-    """Xi of the first of each pair, (K, n, D)."""
+    """xi of the first of each pair, (K, n, D)."""
     closed: Closed
 
     @property
@@ -72,14 +72,14 @@ class MixtureDraws:
 
     @property
     def _odd(self) -> np.ndarray:
-        """What of the gradients changes sign with xi, (K, n, D)."""
+        """The part of the gradients that is odd in xi, (K, n, D)."""
         odd: np.ndarray = 0.5 * (self.rises[:, 0] - self.rises[:, 1])
         return odd
 
 
 @dataclass(frozen=True, eq=False)
 class Closed:
-    """What is added in closed form."""
+    """Terms that are added in closed form."""
 
     values: np.ndarray
     """To each component's, (K,)."""
@@ -94,7 +94,7 @@ def drawn_entropy(q: GaussianMixture, rng: np.random.Generator, pairs: int) -> M
     volumes = np.log(np.einsum("kii->ki", scales)).sum(1) + 0.5 * d * log(2.0 * pi)
     alone = -0.5 * np.einsum("ksnd,ksnd->ksn", noise, noise) - volumes[:, None, None]
     closed = Closed(volumes + 0.5 * d, 0.5 * inverse.mT @ inverse)
-    return _drawn(q, noise, _carried(q, noise), alone, -_within(noise, inverse), closed)
+    return _drawn(q, noise, _points(q, noise), alone, -_within(noise, inverse), closed)
 
 
 def drawn_divergence(
@@ -102,14 +102,14 @@ def drawn_divergence(
 ) -> MixtureDraws:
     """-KL(q | other), for mixtures in NumPy; all zero where they are the same."""
     noise, (k, d) = _noise(q, rng, pairs), q.means.shape
-    theta = _carried(q, noise)
+    theta = _points(q, noise)
     logs, slopes = log_density(other, theta)
     nothing = Closed(np.zeros(k), np.zeros((k, d, d)))
     return _drawn(q, noise, theta, logs.reshape(noise.shape[:3]), slopes.reshape(noise.shape), nothing)
 
 
 def log_density(q: GaussianMixture, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ln q (N,) and its gradient (N, D), at (N, D) points."""
+    """ln q (N,) and its gradient (N, D), at (N, D) points."""
     d, inverse = theta.shape[1], _scales(q)[1]
     whitened = np.stack([(theta - m) @ a.T for m, a in zip(q.means, inverse, strict=True)])  # (K, N, D)
     heights = np.log(np.einsum("kii->ki", inverse)).sum(1) + q.log_weights - 0.5 * d * log(2.0 * pi)
@@ -143,7 +143,7 @@ def _noise(q: GaussianMixture, rng: np.random.Generator, pairs: int) -> np.ndarr
     return np.stack([half, -half], 1)
 
 
-def _carried(q: GaussianMixture, noise: np.ndarray) -> np.ndarray:
+def _points(q: GaussianMixture, noise: np.ndarray) -> np.ndarray:
     """Points (K, 2, n, D), each component's into it, (2 K n, D)."""
     return np.asarray((q.means[:, None, None] + _within(noise, _scales(q)[0].mT)).reshape(-1, q.dimension))
 

@@ -4,7 +4,7 @@ A process speaks in units whitened by one Gaussian, theta = mu + L u, of psi(u) 
 
     E_q[f] = E_q[psi] - E_q[|u|^2] / 2
 
-with q carried to those units, both closed (`gp.expectation`); gradients in the means and
+with q in those units, both closed (`gp.expectation`); gradients in the means and
 covariances come back by the chain rule, dE/dm_k = L^-T dE/dm'_k and dE/dS_k = L^-T dE/dS'_k L^-1. A process
 given derivatives only knows psi up to a constant: E_q[f] then lacks it, and dE/dw_k lacks it alike for
 all k, which no step along weights that sum to one notices. The entropy of a mixture has no closed form and is
@@ -86,15 +86,15 @@ def mixture_expectation(process: FunctionSurrogate, frame: Frame, q: GaussianMix
 
 def of_psi(process: FunctionSurrogate, frame: Frame, q: MixtureLike) -> MixtureExpectation:
     """E_q of what the process is on, and its gradients; nothing is checked."""
-    inverse, carried = _carried(frame, q)
-    value, gradient = process.process.posterior_mean.integrate_mixture(carried)
+    inverse, within = _in_frame(frame, q)
+    value, gradient = process.process.posterior_mean.integrate_mixture(within)
     bends = inverse.T @ gradient.covariances @ inverse
     return MixtureExpectation(value, MixtureParameters(gradient.weights, gradient.means @ inverse, bends))
 
 
 def less_square(found: MixtureExpectation, frame: Frame, q: MixtureLike) -> MixtureExpectation:
     """Less E_q[|u|^2] / 2."""
-    inverse, (weights, means, covariances) = _carried(frame, q)
+    inverse, (weights, means, covariances) = _in_frame(frame, q)
     squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
     slopes = found.gradient.means - weights[:, None] * means @ inverse
     bends = found.gradient.covariances - 0.5 * weights[:, None, None] * (inverse.T @ inverse)
@@ -104,7 +104,7 @@ def less_square(found: MixtureExpectation, frame: Frame, q: MixtureLike) -> Mixt
     )
 
 
-def _carried(frame: Frame, q: MixtureLike) -> tuple[np.ndarray, MixtureParameters]:
+def _in_frame(frame: Frame, q: MixtureLike) -> tuple[np.ndarray, MixtureParameters]:
     """L^-1, and q in the frame's units."""
     inverse = np.linalg.inv(frame.scale)
     covariances = inverse @ np.asarray(q.covariances) @ inverse.T

@@ -63,7 +63,7 @@ class MixtureMemory:
     process: Any = field(default=None, metadata={"derived": True})
     """The one that is kept, which the rest determines."""
     before: Any = field(default=None, metadata={"derived": True})
-    """Q at the last round."""
+    """q at the last round."""
 
     def rescued(self, found: Evaluations) -> MixtureMemory:
         """With the evaluations of a round that came to no end; the next step begins another."""
@@ -186,7 +186,7 @@ class MixtureQuadrature:
     def _with_round(
         self, model: Any, q: GaussianMixture, found: Evaluations, kept: MixtureMemory
     ) -> MixtureMemory:
-        """With a round's evaluations, and the process made anew in the units of the q of now."""
+        """With a round's evaluations, and the process made anew in the units of the current q."""
         known = kept.known.joined(found)
         known.require_signal()
         if not len(known):
@@ -240,7 +240,7 @@ class MixtureQuadrature:
 
 
 def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
-    """N points of q, (n, D): antithetic-orthogonal in each component, the components in turn."""
+    """n points of q, (n, D): antithetic-orthogonal in each component, the components in turn."""
     k = q.n_components
     each = [normal_frames(-(-n // k), q.dimension, rng) for _ in range(k)]
     points = np.asarray(q.strata(np.stack(each, 1))).reshape(-1, q.dimension)
@@ -248,7 +248,7 @@ def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _before(q: GaussianMixture, kept: MixtureMemory) -> GaussianMixture:
-    """Q at the last round."""
+    """q at the last round."""
     return kept.before or q.from_unconstrained(kept.q_before)
 
 

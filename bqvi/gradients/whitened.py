@@ -66,7 +66,7 @@ class Frame:
     mean: np.ndarray
     """mu, (D,)."""
     scale: np.ndarray
-    """L, lower triangular, (D, D)."""
+    """Lower triangular L, (D, D)."""
     diagonal: bool
     """Whether q is a mean-field Gaussian."""
 
@@ -107,12 +107,12 @@ class Frame:
         return 0.5 * (squares - len(self.mean)) - float(np.log(np.einsum("ii->i", self.scale)).sum())
 
     def points(self, whitened: np.ndarray) -> np.ndarray:
-        """Theta of u, (n, D)."""
+        """theta of u, (n, D)."""
         theta: np.ndarray = self.mean + whitened @ self.scale.T
         return theta
 
     def whiten(self, points: np.ndarray) -> np.ndarray:
-        """The u of theta, (n, D)."""
+        """u of theta, (n, D)."""
         solved: np.ndarray = scipy.linalg.lapack.dtrtrs(
             self.scale.T, (points - self.mean).T, lower=0, trans=1
         )[0]

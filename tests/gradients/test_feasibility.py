@@ -1,0 +1,77 @@
+"""Where evaluations fail: the regression against a general optimiser, designs and runs that keep away."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from numpy.testing import assert_allclose
+
+import bqvi
+from bqvi.families import Gaussian
+from bqvi.gradients.designs import Guarded, IntegralVarianceReduction, UncertaintySampling
+from bqvi.gradients.feasibility import PRIOR_VARIANCE, Feasibility
+from bqvi.gradients.gradient_kernel import SeparableKernel
+from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.models import LogJoint
+
+
+def split(seed=0, d=3, m=40):
+    """Points on both sides of a plane."""
+    points = np.random.default_rng(seed).standard_normal((m, d))
+    beyond = points[:, 0] > 0.8
+    return points[~beyond], points[beyond]
+
+
+def test_the_coefficients_are_the_mode_of_the_logistic_posterior():
+    good, failed = split()
+    points = np.concatenate([good, failed])
+    features = np.column_stack([np.ones(40), points, np.square(points).mean(1)])
+    signs = np.r_[np.ones(len(good)), -np.ones(len(failed))]
+
+    def objective(b):
+        return np.logaddexp(0.0, -signs * (features @ b)).sum() + 0.5 * b @ b / PRIOR_VARIANCE
+
+    expected = scipy.optimize.minimize(objective, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
+    assert_allclose(Feasibility(good, failed)._coefficients, expected, atol=1e-6)
+
+
+def test_where_nothing_failed_all_is_feasible_and_beside_a_failure_nothing():
+    good, failed = split()
+    assert_allclose(Feasibility(good, failed[:0])(good), 1.0)
+    inside = good[:1] + 1e-3  # a hole that no plane makes
+    assert Feasibility(good, np.concatenate([failed, inside]))(inside + 1e-4)[0] == 0.0
+
+
+@pytest.mark.parametrize("design", [IntegralVarianceReduction(), UncertaintySampling()])
+def test_designs_keep_to_where_evaluations_succeed(design):
+    rng = np.random.default_rng(1)
+    good, failed = split(m=120)
+    process = GradientProcess.of(good, rng.standard_normal(good.shape), SeparableKernel(2.5, 0.1, 0.1))
+    guarded = Guarded(process, Feasibility(good, failed))
+    beyond = [
+        np.mean([(design.nodes(4, 3, rng, known)[:, 0] > 0.8).mean() for _ in range(20)])
+        for known in (process, guarded)
+    ]
+    assert beyond[0] > 0.2
+    assert beyond[1] < 0.1  # the plane is known from 120 points
+
+
+def test_runs_beside_an_edge_do_not_end():
+    """A plane takes 16 % off the mass of q: without the failures in the designs each of these runs ends."""
+
+    def log_prob(theta):
+        value = -0.5 * theta.square().sum(1) - 0.1 * theta[:, 2] ** 4
+        return torch.where(0.6 * theta[:, 0] - 0.8 * theta[:, 1] > 1.0, -torch.inf, value)
+
+    for seed in range(3):
+        fit = bqvi.fit(
+            LogJoint(log_prob, 4),
+            method="bq",
+            start_from=Gaussian(np.zeros(4), np.eye(4)),
+            max_evaluations=60,
+            record=10**6,
+            seed=seed,
+        )
+        memory = fit.state.memory
+        assert len(memory.failed) == memory.faults < 25
+        assert_allclose(fit.q.mean, 0.0, atol=0.1)
