@@ -20,7 +20,7 @@ from bqvi.inference import (
 from bqvi.quadrature import Integral, integrate
 from bqvi.runs import RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.variational_bmc.result import VBMCResult
-from bqvi.variational_bmc.run import VBMCError, VBMCInterrupted, vbmc
+from bqvi.variational_bmc.run import vbmc
 
 __version__ = "0.1.0"
 
@@ -42,8 +42,6 @@ __all__ = [
     "RunInterrupted",
     "RunStopped",
     "TrustRegion",
-    "VBMCError",
-    "VBMCInterrupted",
     "VBMCResult",
     "families",
     "fit",

@@ -145,7 +145,7 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/variational_bmc/hyperuncertainty.py",
         "bqvi/variational_bmc/laplace.py",
         "bqvi/variational_bmc/learning.py",
-        "bqvi/variational_bmc/loop.py",
+        "bqvi/variational_bmc/steps.py",
         "bqvi/variational_bmc/posterior.py",
     )
 )

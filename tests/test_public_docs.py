@@ -39,7 +39,6 @@ NOT_YET: tuple[str, ...] = (
     "bqvi.runs.exits",
     "bqvi.runs.run",
     "bqvi.variational_bmc.result",
-    "bqvi.variational_bmc.run",
     "gp.conditioning.conditioned",
     "gp.conditioning.function_kernel",
     "gp.conditioning.function_process",

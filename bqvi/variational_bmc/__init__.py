@@ -8,7 +8,7 @@ from bqvi.variational_bmc.diagnostics import Agreement, Check, Smoothed, advice,
 from bqvi.variational_bmc.distances import gskl, mmtv, total_variation
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.result import Trace, VBMCResult
-from bqvi.variational_bmc.run import VBMCError, VBMCInterrupted, vbmc
+from bqvi.variational_bmc.run import vbmc
 
 __all__ = [
     "Agreement",
@@ -16,8 +16,6 @@ __all__ = [
     "Posterior",
     "Smoothed",
     "Trace",
-    "VBMCError",
-    "VBMCInterrupted",
     "VBMCResult",
     "WeightedDraws",
     "advice",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc import checkpoint
+from bqvi.runs import Checkpoint
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.posterior import Posterior
 from bqvi.variational_bmc.state import Learnt, Row, State
@@ -42,7 +42,7 @@ class Trace(Sequence[Row]):
         return {column: self[column] for column in self.columns}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VBMCResult:
     """Posterior and evidence.
 
@@ -59,7 +59,7 @@ class VBMCResult:
     n_evaluations : how many the result rests on, those handed in included.
     evaluations : all of them, in the coordinates. theta : (n, P), the same points in the user's units.
     trace : one record a step.
-    state : what a run goes on from.
+    checkpoint : where the run stands; ``resume`` takes the whole result.
     learnt, frame : the last surrogate, mixture and weights, in the frame that they are stated in.
     """
 
@@ -76,10 +76,9 @@ class VBMCResult:
     evaluations: Evaluations
     theta: np.ndarray
     trace: Trace
-    state: State
+    checkpoint: Checkpoint
     learnt: Learnt
     frame: Frame
-    settings: dict[str, object]
 
     def __repr__(self) -> str:
         return (
@@ -87,6 +86,12 @@ class VBMCResult:
             f"elbo={self.elbo:.4f}, {self.n_evaluations} evaluations, "
             f"{'converged' if self.converged else 'not converged'})"
         )
+
+    @property
+    def state(self) -> State:
+        """Where the run stands."""
+        state: State = self.checkpoint.state
+        return state
 
     @property
     def values(self) -> np.ndarray:
@@ -98,7 +103,7 @@ class VBMCResult:
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.vbmc(..., resume=path)`` goes on from."""
-        checkpoint.write(path, self.state, self.settings)
+        self.checkpoint.save(path)
 
     def surrogate_mean(self, theta: np.ndarray) -> np.ndarray:
         """What the surrogate takes the log joint to be, (n,), at theta (n, P) inside the bounds.

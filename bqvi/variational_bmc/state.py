@@ -5,12 +5,13 @@ All arrays and numbers, so that it is saved without pickles and a resumed run dr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
+from bqvi.runs.pending import matched
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -67,6 +68,19 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
+class Known:
+    """What a state knew before it learned from its latest evaluations: fields of `State`."""
+
+    frame: Frame
+    theta: Vector | None
+    q: Mixture | None
+    reach: float | None
+    mean: Vector | None
+    covariance: Vector | None
+    fitted_at: int
+
+
+@dataclass(frozen=True, eq=False)
 class State:
     """All that a run is, as arrays and numbers.
 
@@ -80,6 +94,7 @@ class State:
     mean, covariance : moments of the posterior, in the coordinates.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
+    before : what was known before the last row: the thorough estimate of the end starts from it.
     coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     """
 
@@ -96,10 +111,31 @@ class State:
     fitted_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
+    before: Known | None = None
     coordinates: Coordinates | None = None
 
     def __len__(self) -> int:
         return len(self.evaluations)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the last row is of all evaluations there are."""
+        return bool(self.rows) and self.rows[-1].n_evaluations == len(self)
+
+    @property
+    def known(self) -> Known:
+        """What it knows."""
+        return Known(**{name: getattr(self, name) for name in _KNOWN})
+
+    def unlearned(self) -> State:
+        """The state as it was before it learned from its latest evaluations."""
+        if not self.learned or self.before is None:
+            return self
+        known = {name: getattr(self.before, name) for name in _KNOWN}
+        return replace(self, **known, rows=self.rows[:-1], before=None)
+
+
+_KNOWN = tuple(part.name for part in fields(Known))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,17 +161,14 @@ def begun(points: Vector, made: Evaluations) -> State:
 
 
 def evaluated(state: State, more: Evaluations) -> State:
-    """The state once some of its pending points have been evaluated, in any order."""
-    waiting = {point.tobytes(): row for row, point in enumerate(state.pending)}
-    rows = [waiting.get(point.tobytes(), -1) for point in more.points]
-    left = np.setdiff1d(np.arange(len(state.pending)), rows)
-    foreseen = np.concatenate(
-        [state.pending_predicted, np.full((1, 2), np.nan)]
-    )  # the last: of no such point
+    """The state with evaluations, of pending points in any order, or of others."""
+    rows, left = matched(state.pending, more.points)
+    unknown = np.full((1, 2), np.nan)  # the last row: what was predicted at a point that was not pending
+    predicted = np.concatenate([state.pending_predicted, unknown])[rows].reshape(-1, 2)
     return replace(
         state,
         evaluations=state.evaluations.joined(more),
-        predicted=np.concatenate([state.predicted, foreseen[rows].reshape(-1, 2)]),
+        predicted=np.concatenate([state.predicted, predicted]),
         pending=state.pending[left],
         pending_predicted=state.pending_predicted[left],
     )

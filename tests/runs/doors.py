@@ -76,3 +76,35 @@ def _integral(method: str) -> Case:
 
 
 CASES = {f"integrate {method}": _integral(method) for method in ("bq", "wsabi-l", "qmc", "monte-carlo")}
+
+
+def _log_joint(x):
+    return -0.5 * float(x @ x) - 0.1 * float(x[0] ** 4)
+
+
+def _vbmc(budget: int = 20, **given: Any) -> Case:
+    box = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+
+    def run(f, **options):
+        return bqvi.vbmc(f, **box, **{"budget": budget, "seed": 1, "tolerance": None} | given | options)
+
+    def steps(f, **options):
+        return bqvi.vbmc.steps(f, **box, **{"budget": budget, "seed": 1, "tolerance": None} | given | options)
+
+    def known(state):
+        return state.coordinates.to_user(state.evaluations.points)
+
+    return Case(
+        _log_joint,
+        run,
+        steps,
+        known,
+        lambda r: (r.log_evidence, r.log_evidence_sd, r.elbo, r.n_evaluations, r.stopped),
+        budget,
+    )
+
+
+CASES |= {
+    "vbmc": _vbmc(),
+    "vbmc with gradients": _vbmc(gradient=lambda x: -x - np.array([0.4 * x[0] ** 3, 0.0])),
+}

@@ -49,9 +49,11 @@ def whole():
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("error", EXITS)
-@pytest.mark.parametrize("at", [1, 2, 5, 11, 17, 24])
+@pytest.mark.parametrize("at", [1, 2, 5, 11, 17, None])
 def test_no_evaluation_is_lost_at_any_call(name, error, at, whole, tmp_path):
+    """None is the last call."""
     case = CASES[name]
+    at = case.budget if at is None else at
     calls = Calls(case.function, at, raising(error("mended by now")))
     with pytest.raises(EXITS[error]) as caught:
         case.run(calls)
@@ -169,7 +171,7 @@ def test_the_progress_line_counts_and_says_how_it_ended(name, capfd):
 
 
 def test_doors_are_functions_with_their_own_signature_and_help():
-    for function in (bqvi.integrate,):
+    for function in (bqvi.integrate, bqvi.vbmc):
         assert inspect.isfunction(function)
         signature = inspect.signature(function)
         assert signature == inspect.signature(function.steps).replace(

@@ -8,7 +8,6 @@ import scipy.special
 import scipy.stats
 
 import bqvi
-from bqvi.calls import EvaluationError
 from bqvi.variational_bmc.diagnostics import agreement, check
 
 CONCENTRATION = 4.0
@@ -113,6 +112,6 @@ def test_bad_input_is_told_before_an_evaluation(change, message):
     ],
 )
 def test_what_is_no_log_joint_is_told_with_the_evaluations(function, message):
-    with pytest.raises(EvaluationError, match=message) as caught:
+    with pytest.raises(bqvi.RunError, match=message) as caught:
         run(function)
-    assert caught.value.evaluations is not None
+    assert caught.value.n_evaluations == len(caught.value.state.evaluations)

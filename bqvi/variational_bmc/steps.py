@@ -1,12 +1,12 @@
-"""The loop: learn, look, evaluate.
+"""What surrounds learning in a step: the first design, where to evaluate next, and the record.
 
     evaluations --learn--> surrogate, q, evidence, draws
          ^                                |
          |______ evaluate <---- look <----|
 
-:mod:`learning` is the upper row, a function of what has been evaluated and of the state before; `run`
-alternates it with evaluations. All randomness comes from (seed, number of evaluations), so a run that is
-stopped and resumed draws the same numbers.
+:mod:`learning` is the upper row, a function of what has been evaluated and of the state before;
+:mod:`vbmc_run` alternates it with evaluations. All randomness comes from (seed, number of evaluations), so a
+run that is stopped and resumed draws the same numbers.
 """
 
 from __future__ import annotations

@@ -1,0 +1,207 @@
+"""VBMC as a run: evaluate, learn, look, until it has converged or the budget is spent."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bqvi.calls import Caller, Coordinates, Evaluations, Ledger, require_good
+from bqvi.calls.affine import Affine
+from bqvi.runs import Checkpoint, Standing
+from bqvi.runs.records import named
+from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.diagnostics import advice
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.learning import learn
+from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
+from bqvi.variational_bmc.result import Trace, VBMCResult
+from bqvi.variational_bmc.state import Known, Row, Settings, State, evaluated
+from bqvi.variational_bmc.steps import batch_size, record, with_next
+from bqvi.variational_bmc.stopping import judge
+from bqvi.variational_bmc.variational import Mixture
+
+DOOR = "vbmc"
+RECORDS = named(State, Evaluations, Frame, Mixture, Row, Known, Coordinates, Affine)
+"""What a saved run is made of."""
+_NEEDED = 2
+"""Good evaluations to begin with."""
+_CORRECTED = 100.0
+"""Effective draws from which the posterior is corrected by its weights."""
+_USABLE = 1.0
+"""Pareto k above which it is not: the weights have no mean."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends: evaluations in all; sd of the log evidence in nats and seconds, or None."""
+
+    budget: int
+    tolerance: float | None
+    seconds: float | None
+
+
+class VBMCRun:
+    """The engine of a run of VBMC (:class:`bqvi.runs.Engine`).
+
+    Parameters
+    ----------
+    target : the log joint in the coordinates. first : the state before this run evaluates anything.
+    settings, limits, seed : of the run.
+    """
+
+    def __init__(
+        self,
+        target: Caller,
+        coordinates: Coordinates,
+        first: State,
+        settings: Settings,
+        limits: Limits,
+        seed: int,
+    ) -> None:
+        self.target, self.coordinates, self.first = target, coordinates, first
+        self.settings, self.limits, self.seed = settings, limits, seed
+        self.ledger = Ledger(target.dimension)
+        self._latest: tuple[tuple[Row, ...], Evaluations, VBMCResult] | None = None
+
+    def init(self) -> State:
+        """The first points, not yet evaluated."""
+        return self.first
+
+    def resumed(self, state: State) -> State:
+        """A state of an earlier run, whose budget may have been smaller."""
+        dimension = state.evaluations.points.shape[1]
+        if dimension != self.target.dimension:
+            raise ValueError(f"resume has dimension {dimension}, the target {self.target.dimension}")
+        if state.coordinates is not None and (other := self.coordinates.unlike(state.coordinates)):
+            raise ValueError(
+                f"resume was run with another {other}: give what it was begun with, or start anew"
+            )
+        if len(state) > self.limits.budget:
+            raise ValueError(
+                f"budget is {self.limits.budget}; {len(state)} evaluations have been made: raise it"
+            )
+        return state
+
+    def step(self, state: State) -> State:
+        """Evaluate the points that are due, learn from all, and look where to evaluate next."""
+        began = time.perf_counter()
+        if not len(state.pending):
+            state = state.unlearned()  # what was learned is made again, to look from
+        before = self._evaluated(state)
+        require_good(before.evaluations, _NEEDED)
+        if len(before) >= self.limits.budget:
+            return replace(before, seconds=state.seconds + time.perf_counter() - began)
+        seed = self._seed_at(before)
+        learned, learnt = learn(before, self.settings, seed)
+        row = record(before, learned, learnt)
+        reached = replace(learned, rows=(*before.rows, row), before=before.known)
+        if self.finished(reached) is None:
+            size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
+            reached = with_next(reached, learnt, size, seed, self.settings.variational)
+        return replace(reached, seconds=state.seconds + time.perf_counter() - began)
+
+    def _evaluated(self, state: State) -> State:
+        """The state with its pending points evaluated, as far as the budget goes; at first the climb too."""
+        due = state.pending[: self.limits.budget - len(state)]
+        reached = state
+        if len(due):
+            self.target.evaluate(due, self.ledger, first=bool(state.evaluations.failed.all()))
+            reached = evaluated(state, self.ledger.entries())
+        most = 3 * self.target.dimension + 5
+        while not state.rows and len(reached) < self.limits.budget:
+            point = next_step(reached.evaluations, most)
+            if point is None:
+                break
+            self.target.evaluate(point[None], self.ledger)
+            reached = evaluated(state, self.ledger.entries())
+        return reached
+
+    def _seed_at(self, state: State) -> int:
+        """Of the step that learns from ``state``."""
+        return int(np.random.SeedSequence([self.seed, len(state)]).generate_state(1)[0] >> 1)
+
+    def finished(self, state: State) -> str | None:
+        """'converged', 'budget' or 'seconds'; converged only if the thorough estimate says so too."""
+        if len(state) >= self.limits.budget:
+            return "budget"
+        if not state.learned:
+            return None
+        tolerance = self.limits.tolerance
+        if tolerance is not None and judge(state.rows, tolerance).converged and self._final(state).converged:
+            return "converged"
+        if self.limits.seconds is not None and state.seconds >= self.limits.seconds:
+            return "seconds"
+        return None
+
+    def result(self, state: State, reason: str) -> VBMCResult:
+        """The thorough estimate."""
+        return replace(self._final(state), stopped=reason, checkpoint=self.checkpoint(state))
+
+    def _final(self, state: State) -> VBMCResult:
+        """The thorough estimate, made once for a state."""
+        last = self._latest
+        if last is not None and last[0] is state.rows and last[1] is state.evaluations:
+            return last[2]
+        found = self._thorough(state)
+        self._latest = (state.rows, state.evaluations, found)
+        return found
+
+    def _thorough(self, state: State) -> VBMCResult:
+        """From the state before it learned; the run's own state stays as it is."""
+        before = state.unlearned()
+        require_good(before.evaluations, _NEEDED)
+        reached, learnt = learn(before, self.settings, self._seed_at(before), final=True)
+        row = record(before, reached, learnt)
+        found, frame = learnt.found, reached.frame
+        verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)
+        corrected = found.effective > _CORRECTED and found.shape < _USABLE
+        draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
+        posterior = Posterior(frame.measure(learnt.q), self.coordinates, draws)
+        evidence, sd = row.log_evidence, row.log_evidence_sd
+        if not corrected:
+            gap = abs(evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
+            sd = math.hypot(sd, gap)
+        made = state.evaluations
+        return VBMCResult(
+            posterior=posterior,
+            elbo=row.elbo,
+            elbo_sd=row.elbo_sd,
+            log_evidence=evidence,
+            log_evidence_sd=sd,
+            converged=verdict.converged,
+            stopped="",
+            reasons=verdict.reasons,
+            warnings=advice(
+                posterior, made, None if corrected else found.shape, not self.settings.learnt_noise
+            ),
+            n_evaluations=len(state),
+            evaluations=made,
+            theta=self.coordinates.to_user(made.points),
+            trace=Trace((*before.rows, row)),
+            checkpoint=self.checkpoint(state),
+            learnt=learnt,
+            frame=frame,
+        )
+
+    def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
+        """The state with evaluations of a step that was cut short."""
+        return evaluated(state, evaluations)
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        """The state, and what it was begun with."""
+        return Checkpoint(DOOR, {"dimension": self.target.dimension, "seed": self.seed}, state, len(state))
+
+    def place(self, state: State) -> str:
+        """After how many evaluations."""
+        return f"after {len(state)} evaluations"
+
+    def standing(self, state: State) -> Standing:
+        """Evaluations out of the budget, and the evidence."""
+        told = ""
+        if state.rows:
+            row = state.rows[-1]
+            told = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
+        return Standing(len(state), self.limits.budget, "evaluations", told)
