@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +28,8 @@ R = TypeVar("R")
 
 _SECONDS = 2.0
 """Between two checkpoints of steps that call no function of the user's."""
-UNFINISHED = "unfinished"
+UNFINISHED, FAILED, INTERRUPTED = "unfinished", "failed", "interrupted"
+"""Why the result of a run is not its last: it is under way, an error ended it, or somebody did."""
 
 
 @dataclass(frozen=True)
@@ -202,4 +204,6 @@ class Run(Generic[S, R]):
         if not isinstance(error, OSError):  # the checkpoint itself may be what failed
             self._autosave(reached)
         checkpoint = self._engine.checkpoint(reached)
-        return exit_of(error, checkpoint, self._engine.place(reached), self.result)
+        why = FAILED if isinstance(error, Exception) else INTERRUPTED
+        result = partial(self._engine.result, reached, why)
+        return exit_of(error, checkpoint, self._engine.place(reached), result)
