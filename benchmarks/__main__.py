@@ -11,8 +11,9 @@ import platform
 import sys
 
 NAMES = (
-    "cavi", "mixtures", "sngd", "bq", "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers",
-    "vbmc", "expectation", "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
+    "cavi", "mixtures", "topics", "hidden_markov", "sngd", "bq", "memory", "minibatch", "acquisition",
+    "quadrature", "quadrature_peers", "vbmc", "expectation", "gp_predict", "gp_fit", "gp_evidence",
+    "gp_scaling", "gp_memory",
 )  # fmt: skip
 
 

@@ -286,7 +286,7 @@ def run(
     while reason is None:
         before = state.rng.bit_generator.state
         gradient = None
-        ledger = None if state.memory is None else Ledger(state.q.dimension)
+        ledger = Ledger(state.q.dimension) if hasattr(state.memory, "rescued") else None
         try:
             began = time.perf_counter()
             gradient, drawn = gradient_at(problem, state, ledger)

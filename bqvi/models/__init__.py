@@ -33,6 +33,7 @@ from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
 from bqvi.models.multinomial_mixture import MultinomialMixture
+from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 from bqvi.models.sequences import Sequences
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ __all__ = [
     "Multinomial",
     "MultinomialMixture",
     "PoissonEmissions",
+    "ProbabilisticLatentSemanticAnalysis",
     "Relaxed",
     "Sequences",
     "SoftmaxMixture",
@@ -69,6 +71,7 @@ __all__ = [
     "exponential",
     "gaussian_components",
     "gaussian_emissions",
+    "latent_semantic_analysis",
     "log_likelihood_error",
     "poisson",
     "von_mises",

@@ -49,37 +49,37 @@ class Emissions(Protocol):
         """Of the factor of theta that has the emissions' parameters."""
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        """Values (T, ...) as the emissions take them, NaN where missing; ValueError names what is wrong."""
+        """``values`` (T, ...) as the emissions take them, NaN where missing; ValueError where wrong."""
 
     def for_data(self, values: np.ndarray) -> Self:
-        """The same emissions, with what they take from checked values settled."""
+        """The same emissions, with what they take from checked ``values`` settled."""
 
     def prior(self, n_states: int) -> Any:
-        """p(theta_1, .., theta_K)."""
+        """p(theta_1, .., theta_K) of K = ``n_states``."""
 
     def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Any:
-        """A starting q for K states."""
+        """A starting q from ``values``, K = ``n_states``; ``how`` as in `starts`, ``rng`` for draws."""
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """What passes over the data read, made of values (c, C, ...) where ``shown`` (c, C)."""
+        """What passes over the data read, made of ``values`` (c, C, ...) where ``shown`` (c, C)."""
 
     def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
-        """exp of the expected log likelihood, less ln h."""
+        """exp of the expected log likelihood under ``q`` of values that are ``arranged``, less ln h."""
 
     def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
-        """The expected log likelihood, less ln h, (c, K, C)."""
+        """The expected log likelihood under ``q`` of values that are ``arranged``, less ln h, (c, K, C)."""
 
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
-        """What ``statistics`` and ``Likelihoods.floored`` are about, of a posterior (c, K, C)."""
+        """What ``statistics`` take of a ``posterior`` (c, K, C) of ``arranged`` values."""
 
     def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
-        """What data add to the prior's natural parameters."""
+        """What ``arranged`` values and their ``visits`` add to the prior's natural parameters."""
 
     def log_base_measure(self, values: np.ndarray) -> float:
-        """sum of ln h over what is not missing."""
+        """sum of ln h over the ``values`` that are not missing."""
 
     def at(self, theta: np.ndarray) -> Any:
-        """The emissions' parameters at a point, as `likelihoods` takes q."""
+        """Parameters at the point ``theta``, in the place of q."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class _Affine:
     """Emissions whose log likelihood is affine in T(x): ``arranged`` is (c, P + 1, C), T and then 1."""
 
     def weights(self, q: Any) -> np.ndarray:
-        """(K, P + 1)."""
+        """(K, P + 1), under ``q``."""
         raise NotImplementedError
 
     def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
@@ -216,6 +216,7 @@ class PoissonEmissions(_Affine):
     shape, rate : > 0, of the gamma prior of each state's rate; the default prior, 1 and a rate that is
     taken from data,
         is exponential with the data's mean
+    columns : D, where it is known before the data
     """
 
     shape: float = 1.0
@@ -263,7 +264,7 @@ class PoissonEmissions(_Affine):
         return _with_ones(values, shown)
 
     def weights(self, q: Any) -> np.ndarray:
-        """E ln of the rates, and minus the sum of the rates."""
+        """E ln of the rates, and minus the sum of the rates, under ``q``."""
         log_rates, negative = q.expected_statistics
         return np.column_stack([np.maximum(log_rates, -1e30), negative.sum(axis=1)])
 
@@ -324,7 +325,7 @@ class ComponentEmissions(_Affine):
         return _with_ones(table.reshape(*shown.shape, -1), shown)
 
     def weights(self, q: Any) -> np.ndarray:
-        """The affine function's, about the components' centre."""
+        """Of the affine function under ``q``, about the components' centre."""
         affine = self.components.affine(q, np.zeros(_states_of(q, len(self.components.centre))))
         slope, offset = affine.slope, affine.offset + affine.level
         if affine.tilt is not None:

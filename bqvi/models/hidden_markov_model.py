@@ -175,7 +175,7 @@ class HiddenMarkovModel:
         return float(in_logarithms(chain, logs, rows.whole).log_evidence.sum()) + self.log_base_measure(rows)
 
     def log_evidence_bounds(self, q: Product, data: Data) -> np.ndarray:
-        """(N,), ln of sum_z exp E_q[ln p(x_n, z)] for each sequence; of a point, ln p(x_n | theta)."""
+        """(N,), ln of sum_z exp E[ln p(x_n, z)] under ``q``; of a point mass, ln p(x_n | theta)."""
         rows = self.check(data)
         layout, _, found, largest = self._smoothed(q, rows)
         own = np.bincount(layout.sequence, found.log_evidence + largest, minlength=len(rows))
@@ -189,7 +189,7 @@ class HiddenMarkovModel:
         return rows.split(layout.in_time(found.posterior).T)
 
     def decode(self, q: Product, data: Data) -> list[np.ndarray]:
-        """The likeliest state at each time, (T_n,) of each sequence: fewest errors expected."""
+        """The likeliest state under ``q`` at each time, (T_n,) of each sequence: fewest errors expected."""
         return [posterior.argmax(axis=1) for posterior in self.posteriors(q, data)]
 
     def viterbi(self, q: Product, data: Data) -> list[np.ndarray]:

@@ -126,7 +126,7 @@ class LatentDirichletAllocation:
         return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), weights))
 
     def refined_step(self, q: Product, rows: Data, local: np.ndarray) -> LocalStep:
-        """The local step that also starts at gamma = ``local`` (N, K); each document keeps its better end."""
+        """As `local_step` of ``rows`` under ``q``, also from gamma = ``local``; the better end is kept."""
         return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), start=local))
 
     def _step(self, q: Product, sums: DocumentSums) -> LocalStep:
@@ -181,7 +181,7 @@ class LatentDirichletAllocation:
         return document_step(self.check(data), _log_topics(q), self._alpha(q)).proportions
 
     def transform(self, q: Product, data: Data) -> np.ndarray:
-        """E[pi], (N, K): the topics' proportions of each document."""
+        """E[pi], (N, K): the topics' proportions of each document, given the topics in ``q``."""
         gamma = self.proportions(q, data)
         shares: np.ndarray = gamma / gamma.sum(axis=1, keepdims=True)
         return shares
@@ -211,6 +211,7 @@ class LatentDirichletAllocation:
         ----------
         data : (N, V), documents that q has not seen
         share : of each document's words that is observed; the others are predicted
+        seed : of the choice of words
         """
         observed, held = split_words(self.check(data), share, seed)
         total = float(held.sum())
@@ -219,7 +220,7 @@ class LatentDirichletAllocation:
         return float(np.exp(-self.log_predictive(q, observed, held) / total))
 
     def top_words(self, q: Product, count: int = 10) -> np.ndarray:
-        """(K, count) columns of the likeliest words of each topic."""
+        """(K, count) columns of the likeliest words of each topic under ``q``."""
         order = np.argsort(-q["topics"].mean, axis=1)
         return np.asarray(order[:, : require_integer("count", count, 1)])
 

@@ -169,5 +169,5 @@ class Sequences:
         return Layout.of(self.lengths, int(self.lengths.max()))
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Rows (T, ...), one for each value, as a list with an array for each sequence."""
+        """``rows`` (T, ...), one for each value, as a list with an array for each sequence."""
         return np.split(rows, np.cumsum(self.lengths)[:-1])

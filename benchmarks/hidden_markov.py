@@ -1,0 +1,90 @@
+"""Baum-Welch beside hmmlearn: seconds of the processor for an iteration.
+
+100 sequences of 100 and 20 of 5,000; K = 5 and 8; 27 symbols, and Gaussians in three dimensions with full
+covariances.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import bqvi
+from benchmarks.paired import Line
+from bqvi.models import CategoricalEmissions, HiddenMarkovModel, Sequences, gaussian_emissions
+from bqvi.models.hidden_markov_model import simulate_states
+
+SYMBOLS, DIMENSION, ROUNDS = 27, 3, 3
+
+
+def run() -> Iterator[Line]:
+    """All sizes."""
+    logging.getLogger("hmmlearn").setLevel(logging.CRITICAL)
+    for n, length in ((100, 100), (20, 5000)):
+        for states in (5, 8):
+            for kind in ("categorical", "Gaussian"):
+                yield from _compared(n, length, states, kind)
+
+
+def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
+    lengths = np.full(n, length)
+    values = _simulated(lengths, states, kind)
+    emissions = CategoricalEmissions(SYMBOLS) if kind == "categorical" else gaussian_emissions("full")
+    model, data = HiddenMarkovModel(states, emissions), Sequences(values, lengths)
+
+    def ours(steps: int) -> None:
+        settings: dict[str, Any] = {"family": "point", "start_from": "random", "record": [0]}
+        bqvi.fit(model, data, steps=steps, tolerance=1e-300, **settings)
+
+    def theirs(steps: int, implementation: str) -> None:
+        _peer(kind, states, steps, implementation).fit(values, lengths)
+
+    seconds: dict[str, list[float]] = {"ours": [], "scaling": [], "log": []}
+    for _ in range(ROUNDS):
+        seconds["ours"].append(_each(ours, 1, 11))
+        for name in ("scaling", "log"):
+            seconds[name].append(_each(partial(theirs, implementation=name), 1, 4))
+    for name, bar in (("scaling", 3.5), ("log", 20.0)):
+        ratio = float(np.median(np.array(seconds[name]) / np.array(seconds["ours"])))
+        each = f"{np.median(seconds['ours']) * 1e3:.1f} ms, {np.median(seconds[name]) * 1e3:.1f} ms"
+        yield Line(
+            f"Baum-Welch, {n} x {length}, K = {states}, {kind}, beside hmmlearn's {name}",
+            f"{ratio:.1f} times faster ({each})",
+            f"at least {bar:g}",
+            ratio >= bar,
+        )
+
+
+def _each(fit: Callable[[int], None], short: int, long: int) -> float:
+    """Seconds of an iteration: the difference of two runs leaves out checks and starts."""
+    times = []
+    for steps in (short, long):
+        began = time.process_time()
+        fit(steps)
+        times.append(time.process_time() - began)
+    return (times[1] - times[0]) / (long - short)
+
+
+def _peer(kind: str, states: int, steps: int, implementation: str) -> Any:
+    from hmmlearn import hmm
+
+    settings = {"n_iter": steps, "tol": -1e300, "implementation": implementation, "random_state": 0}
+    if kind == "categorical":
+        return hmm.CategoricalHMM(states, n_features=SYMBOLS, **settings)
+    return hmm.GaussianHMM(states, covariance_type="full", **settings)
+
+
+def _simulated(lengths: np.ndarray, states: int, kind: str) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    transitions = 0.9 * np.eye(states) + 0.1 * rng.dirichlet(np.ones(states), states)
+    z = simulate_states(np.full(states, 1.0 / states), transitions, lengths, rng)
+    if kind == "categorical":
+        cumulative = rng.dirichlet(np.full(SYMBOLS, 0.3), states).cumsum(axis=1)
+        return (rng.random(len(z))[:, None] > cumulative[z]).sum(axis=1).clip(0, SYMBOLS - 1)[:, None]
+    means = 3.0 * rng.standard_normal((states, DIMENSION))
+    return np.asarray(means[z] + rng.standard_normal((len(z), DIMENSION)))
