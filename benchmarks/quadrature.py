@@ -10,10 +10,10 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line, paired
-from bqvi.calls import Ledger
+from bqvi.calls import Caller, Function, Ledger
 from bqvi.quadrature.bayesian import Problem, begun, data_of, standardised, step, with_next
 from bqvi.quadrature.ensemble import fit
-from bqvi.quadrature.integrand import Integrand as Called
+from bqvi.quadrature.integrate import VALUES
 from bqvi.quadrature.nodes import pool
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
@@ -108,7 +108,7 @@ def seconds() -> Iterator[Line]:
 def one_step(integrand: Integrand) -> Iterator[Line]:
     """At n = 400: choosing one node; evaluating it and learning from it; fitting hyperparameters again."""
     measure = integrand.measure
-    called = Called(integrand.function, np.zeros(1))
+    called = Caller(Function(integrand.function, vectorised=True, range=VALUES))
     problem = Problem(called, measure, standardised(measure), 0, 400, 500, batch=1)
     ledger = Ledger(problem.measure.dimension)
     state = step(problem, begun(problem), ledger)

@@ -97,7 +97,12 @@ class Batch:
                 self._sds[at] = answers.sds
         self._failed[at], self._raised[at] = answers.failed, answers.raised
         self._no_graph[at], self._reasons[at] = not answers.graph, answers.reasons
-        self._kept[at] = answers.kept & (not answers.raised or not self._stops(answers.error))
+        self._kept[at] = answers.kept & (self._is_kept(answers))
+
+    def _is_kept(self, answers: Answers) -> bool:
+        """Whether what raised leaves an evaluation, as a value without gradient is one."""
+        error = answers.error
+        return not answers.raised or isinstance(error, EvaluationError) or not self._stops(error)
 
     def _stops(self, error: Exception | None) -> bool:
         """Whether the run stops at ``error``."""

@@ -32,9 +32,9 @@ def differentiated(
 
     Parameters
     ----------
-    like : a tensor of the dtype and device of what the function gets; None for float64 on the host.
+    like : a tensor of the dtype and device of what the function gets; anything else for float64 on the host.
     """
-    kind = torch.empty(0, dtype=torch.float64) if like is None else like
+    kind = like if is_torch(like) else torch.empty(0, dtype=torch.float64)
     leaf = kind.new_tensor(points).requires_grad_()
     with torch.enable_grad():
         returned = run_user_code(function, leaf if vectorised else leaf[0])

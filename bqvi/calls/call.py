@@ -130,27 +130,34 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
 def _weighted(function: Function, answers: Answers, points: np.ndarray) -> Answers:
     if function.log_weight is None:
         return answers
-    logs = log_weights_of(function, run_user_code(function.log_weight, function.handed(points)), points)
+    logs = log_weights(function, points)
     values = (
         answers.values + logs[:, None]
-        if function.range.minus_infinity
+        if function.range.logarithmic
         else answers.values * np.exp(logs)[:, None]
     )
     return replace(answers, values=values)
+
+
+def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
+    """Logarithms (n,) of the factor of a function that has one, at points (n, P)."""
+    assert function.log_weight is not None  # asked for only where there is one
+    return log_weights_of(run_user_code(function.log_weight, function.handed(points)), points)
 
 
 def _without_refused(function: Function, answers: Answers, points: np.ndarray) -> Answers:
     if answers.error is not None:
         return answers
     bad, told, must = refused(function, answers.values, points)
-    if not bad.any() and function.errors == "raise":
+    kept = ~bad
+    if not bad.any() and function.errors == "raise":  # the values are evaluations nevertheless
         bad = np.array([bool(reason) for reason in answers.reasons])
         told, must = "the gradient is not finite", "it has to be"
     if not bad.any():
         return answers
     at = points[int(np.argmax(bad))]
     error = EvaluationError(f"{told} at {function.place(at)}: {must}", at)
-    return replace(answers, kept=~bad, error=error)
+    return replace(answers, kept=kept, error=error)
 
 
 def _no_tensor(function: Function, points: np.ndarray) -> EvaluationError:

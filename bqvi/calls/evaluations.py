@@ -68,7 +68,8 @@ class Evaluations:
 
     def joined(self, more: Evaluations) -> Evaluations:
         """These, then ``more``; NaN stands for a gradient or a noise that one of the two does not have."""
-        first, second = (Evaluations._like(a, b) for a, b in ((self, more), (more, self)))
+        first = self._like(more)
+        second = more._like(first)
         return Evaluations(
             np.concatenate([self.points, more.points]),
             np.concatenate([first.values, second.values]),

@@ -27,14 +27,14 @@ class Range:
     title : "log joint", "integrand", ...
     density : whether it is a log density: -inf, and what is below -1e100, is an infeasible point, and values
         above 1e100 are an error.
-    minus_infinity : whether -inf is a value like others.
+    logarithmic : whether values are logarithms, of which -inf is one like others.
     non_negative : why negative values are an error, in words; "" where they are not.
     outputs : whether it may return several numbers a point.
     """
 
     title: str
     density: bool = False
-    minus_infinity: bool = False
+    logarithmic: bool = False
     non_negative: str = ""
     outputs: bool = False
 
@@ -98,6 +98,11 @@ class Function:
         elif self.noise_sd is not None and not callable(self.noise_sd):
             require_above("noise_sd", self.noise_sd, 0.0)
             object.__setattr__(self, "noise_sd", float(self.noise_sd))
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether values are logarithms of what is wanted, of which -inf is one like others."""
+        return self.range.logarithmic
 
     def handed(self, points: np.ndarray) -> Array:
         """Points (n, P) as the user's function gets them; a copy, which it may change."""

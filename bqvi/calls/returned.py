@@ -14,7 +14,7 @@ from gp.arrays import is_torch, to_numpy
 def values_of(function: Function, returned: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Values (m, o), and standard deviations (m,) if they were returned, at points (m, P)."""
     title, sds = function.range.title, None
-    if isinstance(returned, tuple):
+    if isinstance(returned, tuple) and not function.range.outputs:
         if len(returned) != 2:
             raise EvaluationError(
                 f"the {title} returned a tuple of {len(returned)} at {function.places(points)}; it must "
@@ -66,7 +66,7 @@ def gradients_of(function: Function, returned: Any, points: np.ndarray, outputs:
     return array.astype(float, copy=False)
 
 
-def log_weights_of(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+def log_weights_of(returned: Any, points: np.ndarray) -> np.ndarray:
     """Logarithms of weights (m,) at points (m, P)."""
     logs = np.asarray(to_numpy(returned), dtype=float).reshape(-1)
     if logs.shape != (len(points),) or np.isnan(logs).any() or (logs == np.inf).any():
@@ -81,7 +81,7 @@ def reasons_of(function: Function, values: np.ndarray) -> tuple[str, ...]:
     """For each row of values (m, o) why it is of no use, or ""."""
     least = -LARGEST if function.range.density else -np.inf
     fine = (values > least) & (values < np.inf)
-    if function.range.minus_infinity:
+    if function.range.logarithmic:
         fine |= values == -np.inf
     rows: np.ndarray = np.all(fine, axis=1)
     return tuple("" if good else f"returned {_numbers(row)}" for good, row in zip(rows, values, strict=True))
@@ -145,7 +145,7 @@ def refused(function: Function, values: np.ndarray, points: np.ndarray) -> tuple
         bad, must = np.any(values < 0.0, axis=1), kind.non_negative
     if not bad.any() and function.errors == "raise":
         bad = np.array([bool(reason) for reason in reasons_of(function, values)])
-        must = "it has to be finite" + (" or -inf" if kind.minus_infinity else "")
+        must = "it has to be finite" + (" or -inf" if kind.logarithmic else "")
     if not bad.any():
         return bad, "", ""
     return bad, f"the {kind.title} is {_numbers(values[int(np.argmax(bad))])}", must

@@ -1,13 +1,11 @@
 """Quadrature: integrals with standard deviations from few evaluations."""
 
 from bqvi.quadrature.integral import Integral, Row, Trace
-from bqvi.quadrature.integrand import IntegrandError
 from bqvi.quadrature.integrate import METHODS, integrate
 
 __all__ = [
     "METHODS",
     "Integral",
-    "IntegrandError",
     "Row",
     "Trace",
     "integrate",

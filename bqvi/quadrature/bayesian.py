@@ -27,13 +27,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from acquisition.pointwise import Criterion
-from bqvi.calls import Evaluations, Ledger
+from bqvi.calls import Caller, Evaluations, Ledger
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, believable, combined, explained_by, judge, predicts
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
-from bqvi.quadrature.integrand import Integrand, IntegrandError
 from bqvi.quadrature.monte_carlo import in_range, unlogged
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.surrogate import Data, Surrogate
@@ -42,7 +41,6 @@ from bqvi.runs.records import DERIVED
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
-from gp.threads import as_the_user_has_it
 
 CHECKS = 0.25
 """At least this share of the nodes is of the Sobol sequence, which nobody chose: they are what tells whether
@@ -101,7 +99,7 @@ class Problem:
     draws : of hyperparameters in the final marginalisation. model : what is modelled.
     """
 
-    integrand: Integrand
+    integrand: Caller
     measure: Measure
     standard: Standardised
     seed: int
@@ -178,7 +176,7 @@ def step(problem: Problem, state: State, ledger: Ledger) -> State:
     began = time.perf_counter()
     due = state.pending[: problem.budget - len(state)]
     if len(due):
-        state = with_evaluations(state, _evaluated(problem, due, ledger))
+        state = with_evaluations(state, problem.integrand.evaluate(due, ledger))
     return _learnt(problem, state, began)
 
 
@@ -200,6 +198,7 @@ def with_next(problem: Problem, state: State) -> State:
 
 def with_evaluations(state: State, made: Evaluations) -> State:
     """Return the state with evaluations, in the user's coordinates, of nodes that were due."""
+    made = made[made.good]  # a value without its gradient is none here
     rows, left = matched(state.pending, made.points)
     slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)
     first = len(state) == 0
@@ -307,7 +306,7 @@ def number(values: Any) -> Any:
 
 
 def _unlogged(problem: Problem, state: State) -> tuple[Any, float]:
-    if problem.integrand.logarithmic:
+    if problem.integrand.function.logarithmic:
         return unlogged(state.values)
     return in_range(state.values)
 
@@ -392,34 +391,3 @@ def _points(problem: Problem, u: Any) -> Any:
     if isinstance(problem.measure, Uniform):
         x = np.clip(x, problem.measure.lower, problem.measure.upper)
     return x
-
-
-def _evaluated(problem: Problem, x: Any, ledger: Ledger) -> Evaluations:
-    """Evaluate the integrand, all at once or one by one; what returned is in the ledger at once."""
-    for part in [x] if problem.integrand.vectorised else [x[i : i + 1] for i in range(len(x))]:
-        try:
-            seen = problem.integrand(part)
-        except IntegrandError as failure:
-            if failure.nodes is not None and len(failure.nodes) and problem.integrand.plain:
-                ledger.enter(_entry(problem, failure.nodes, failure.values, None))
-            raise
-        ledger.enter(_entry(problem, part, seen.values, seen.slopes))
-        ledger.returned()
-    return ledger.entries()
-
-
-def _entry(problem: Problem, x: Any, values: Any, slopes: Any) -> Evaluations:
-    gradients = None if slopes is None else np.swapaxes(slopes, 1, 2)
-    variance = _noise_variance(problem, x) if callable(problem.noise_sd) else None
-    return Evaluations(x, values, gradients, variance, np.zeros(len(x), dtype=bool), ("",) * len(x))
-
-
-def _noise_variance(problem: Problem, x: Any) -> Any:
-    with as_the_user_has_it():
-        given = problem.noise_sd(x)
-    sds = np.asarray(given, dtype=float).reshape(-1)
-    if sds.shape != (len(x),) or not np.all(np.isfinite(sds) & (sds > 0)):
-        raise ValueError(
-            f"noise_sd returned {sds!r:.200} for {len(x)} points: give one positive number for each"
-        )
-    return sds**2

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Evaluations, Ledger
+from bqvi.calls.call import log_weights
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import Problem, State, number
 from bqvi.quadrature.charts import Linear
@@ -117,7 +118,7 @@ def integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: 
     """Return the integral of a state that has been learned from; ``checkpoint`` is where the run stands."""
     method = checkpoint.settings["method"]
     state = bayesian.prepared(problem, state)
-    if reason == "exhausted" and problem.noise_sd is None and problem.integrand.log_weight is None:
+    if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:
         return _exact(problem, state, checkpoint)
     mean, covariance, units, judgement = bayesian.final(problem, state)
     sd = np.sqrt(np.diag(covariance))
@@ -128,7 +129,7 @@ def integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: 
         credible=judgement.credible,
         reason=judgement.reason,
     )
-    if problem.integrand.logarithmic or method != "bq":
+    if problem.integrand.function.logarithmic or method != "bq":
         log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift)
         result = replace(result, log_mean=log_mean, log_sd=log_sd)
     return result if method != "bq" else replace(result, surrogate=_learnt(problem, state, units))
@@ -137,12 +138,12 @@ def integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: 
 def _described(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
     """A result without its numbers."""
     x = problem.standard.map.from_standard(state.u)
-    like = problem.integrand.like
+    like = problem.integrand.function.like
     weights = None
-    if problem.integrand.log_weight is not None:
-        weights = problem.integrand.log_weights(x[state.sobol])
+    if problem.integrand.function.log_weight is not None:
+        weights = log_weights(problem.integrand.function, x[state.sobol])
     drawn = state.values[state.sobol]
-    shape, _, _ = verdict(unlogged(drawn)[0] if problem.integrand.logarithmic else drawn, weights)
+    shape, _, _ = verdict(unlogged(drawn)[0] if problem.integrand.function.logarithmic else drawn, weights)
     values = state.values[:, 0] if state.values.shape[1] == 1 else state.values
     return Integral(
         mean=math.nan,
@@ -163,14 +164,16 @@ def _exact(problem: Problem, state: State, checkpoint: Checkpoint) -> Integral:
     """The weighted sum over all points of a finite measure."""
     measure = problem.standard.measure
     assert isinstance(measure, Empirical)  # nothing else is exhausted
-    values, shift = unlogged(state.values) if problem.integrand.logarithmic else in_range(state.values)
+    values, shift = (
+        unlogged(state.values) if problem.integrand.function.logarithmic else in_range(state.values)
+    )
     place = {tuple(row): i for i, row in enumerate(state.u)}
     rows = [place[tuple(point)] for point in measure.points]
     mean = measure.weights @ values[rows]
     none = np.zeros((len(mean), len(mean)))
     result = _described(problem, state, checkpoint, "exhausted")
     result = replace(result, **scaled(mean, np.zeros(len(mean)), none, shift))
-    if problem.integrand.logarithmic:
+    if problem.integrand.function.logarithmic:
         log_mean, log_sd = log_moments(float(mean[0]), 0.0, shift)
         result = replace(result, log_mean=log_mean, log_sd=log_sd)
     return replace(result, reason="All points of the measure have been evaluated: the sum is exact.")

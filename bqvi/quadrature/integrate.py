@@ -13,13 +13,13 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, generator
+from bqvi.calls import Caller, Executor, Function, Range
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import Problem, standardised
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, Stop
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
-from bqvi.quadrature.integrand import Integrand
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.warped import Warped
@@ -32,6 +32,16 @@ from gp.measures import Measure
 
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
+
+
+VALUES = Range("integrand", outputs=True)
+LOGARITHMS = Range("integrand", logarithmic=True, outputs=True)
+WARPED = Range(
+    "integrand",
+    outputs=True,
+    non_negative="WSABI models a square, so it has to be non-negative; use method 'bq'",
+)
+"""What an integrand may return: as it is, as its logarithm, and for WSABI."""
 
 
 @door(Integral)
@@ -52,6 +62,8 @@ def integrate(
     tolerance: float | None = None,
     max_seconds: float | None = None,
     replicates: int = 8,
+    executor: Executor | None = None,
+    n_jobs: int = 1,
     progress: bool = False,
     callback: Callable[[Any], None] | None = None,
     checkpoint: str | Path | None = None,
@@ -74,7 +86,8 @@ def integrate(
     gradient : derivatives of f, used as observations by 'bq': a function from points (n, D) to (n, D)
         or (n, o, D), or 'autodiff' for a torch function.
     noise_sd : standard deviation of the noise in f's values: ``None`` (exact), a number, "unknown", or a
-        function from points (n, D) to numbers (n,). For 'bq'.
+        function from points (n, D) to numbers (n,), called once at each node; it takes one point (D,) where f
+        does. For 'bq'.
     log_density : logarithm of a density p, normalised, points (n, D) to (n,): then the integral is
         int f p, and ``measure`` is only where points are proposed (importance re-weighting, 7.11).
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
@@ -84,6 +97,8 @@ def integrate(
     tolerance : stop when the standard deviation is at most this.
     max_seconds : stop after a step that ends later than this.
     replicates : of 'qmc'.
+    executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by so
+        many processes of joblib.
     progress : show evaluations and the estimate on a line.
     callback : told of each state.
     checkpoint : path of a file that is written each time that f returns, for ``resume``.
@@ -103,8 +118,8 @@ def integrate(
     gp.embeddings.UnknownPairError
         The measure has no embedding of the kernels used, before any work.
     RunError
-        f failed: the error's cause names the point. RunInterrupted : Ctrl-C. RunExit : SystemExit. Each holds
-        every evaluation that returned.
+        f failed: the error's cause, an `EvaluationError`, names the point. RunInterrupted : Ctrl-C. RunExit :
+        SystemExit. Each holds every evaluation that returned.
 
     ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
@@ -115,7 +130,17 @@ def integrate(
     inside = in_kind_of(measure, np.zeros(1))
     weight = None if log_density is None else _log_ratio(log_density, measure)
     warped = method.startswith("wsabi")
-    integrand = Integrand(f, measure.parameters()[0], vectorised, gradient, log, warped, weight)
+    function = Function(
+        f,
+        gradient,
+        vectorised,
+        noise_sd if callable(noise_sd) else None,
+        log_weight=weight,
+        like=measure.parameters()[0],
+        range=WARPED if warped and not log else LOGARITHMS if log else VALUES,
+        errors="raise",
+    )
+    integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     if method in SAMPLING:
         require_integer("replicates", replicates, LEAST_REPLICATES)

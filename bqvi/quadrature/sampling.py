@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Evaluations, Ledger
+from bqvi.calls import Caller, Evaluations, Ledger
+from bqvi.calls.call import log_weights
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
-from bqvi.quadrature.integrand import Integrand
 from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import verdict
@@ -51,7 +51,7 @@ class SamplingRun:
     """
 
     def __init__(
-        self, integrand: Integrand, measure: Measure, budget: int, method: str, replicates: int, seed: int
+        self, integrand: Caller, measure: Measure, budget: int, method: str, replicates: int, seed: int
     ) -> None:
         self.integrand, self.measure, self.budget, self.method = integrand, measure, budget, method
         self.replicates, self.seed = min(replicates, budget // 2), seed
@@ -68,13 +68,8 @@ class SamplingRun:
     def step(self, state: Sampled) -> Sampled:
         """Evaluate what has not been."""
         began = time.perf_counter()
-        x = state.nodes[~state.known]
-        for part in [x] if self.integrand.vectorised else [x[i : i + 1] for i in range(len(x))]:
-            values = self.integrand(part).values
-            fine = np.zeros(len(part), dtype=bool)
-            self.ledger.enter(Evaluations(part, values, None, None, fine, ("",) * len(part)))
-            self.ledger.returned()
-        reached = self.with_evaluations(state, self.ledger.entries())
+        made = self.integrand.evaluate(state.nodes[~state.known], self.ledger)
+        reached = self.with_evaluations(state, made)
         return replace(reached, seconds=state.seconds + time.perf_counter() - began)
 
     def finished(self, state: Sampled) -> str | None:
@@ -111,17 +106,18 @@ class SamplingRun:
         if n < 2 or (self.method == "qmc" and n < len(state.nodes)):
             raise ValueError(f"{n} of {len(state.nodes)} nodes have been evaluated: too few for an estimate")
         raw, x = state.values[state.known], state.nodes[state.known]
-        values, shift = unlogged(raw) if self.integrand.logarithmic else in_range(raw)
+        function = self.integrand.function
+        values, shift = unlogged(raw) if function.logarithmic else in_range(raw)
         estimate = self._estimate(values)
         sd = np.sqrt(np.diag(estimate.covariance))
         numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
         log_mean, log_sd = None, None
-        if self.integrand.logarithmic:
+        if function.logarithmic:
             log_mean, log_sd = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
-        log_weights = None if self.integrand.log_weight is None else self.integrand.log_weights(x)
-        shape, credible, why = verdict(values, log_weights)
+        weights = None if function.log_weight is None else log_weights(function, x)
+        shape, credible, why = verdict(values, weights)
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
-        like, torch = self.integrand.like, is_torch(self.integrand.like)
+        like, torch = function.like, is_torch(function.like)
         return Integral(
             n_evaluations=n,
             nodes=as_like(x, like) if torch else x,
@@ -131,7 +127,7 @@ class SamplingRun:
             stopped=reason,
             credible=credible,
             reason=why,
-            effective_sample_size=None if log_weights is None else effective_sample_size(log_weights),
+            effective_sample_size=None if weights is None else effective_sample_size(weights),
             tail_shape=shape,
             log_mean=log_mean,
             log_sd=log_sd,

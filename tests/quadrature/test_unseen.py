@@ -296,11 +296,11 @@ def test_values_are_kept_when_the_gradient_fails():
     with pytest.raises(bqvi.RunError, match="gradient is not finite") as caught:
         bqvi.integrate(lambda x: x[:, 0], standard(2), 20, gradient=lambda x: np.nan * x)
     failure = caught.value.__cause__
-    np.testing.assert_array_equal(failure.nodes[:, :1], failure.values)
-    assert len(failure.nodes) == 8
+    np.testing.assert_array_equal(failure.evaluations.points[:, :1], failure.evaluations.values)
+    assert len(failure.evaluations) == 8
     with pytest.raises(bqvi.RunError, match="returned shape") as caught:
         bqvi.integrate(lambda x: np.zeros(3), standard(2), 20)
-    assert caught.value.__cause__.nodes.shape == (0, 2)
+    assert caught.value.__cause__.evaluations.points.shape == (0, 2)
 
 
 def test_a_file_that_holds_no_run(tmp_path):
