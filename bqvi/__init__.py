@@ -2,6 +2,7 @@
 
 import bqvi._siblings  # before whatever may stand in the place of a sibling  # noqa: F401
 from bqvi import families, gradients, inference, models, quadrature
+from bqvi.calls import EvaluationError
 from bqvi.inference import (
     Adam,
     Constant,
@@ -29,6 +30,7 @@ __all__ = [
     "Constant",
     "Cosine",
     "Euclidean",
+    "EvaluationError",
     "Exponential",
     "Fit",
     "FitError",

@@ -21,11 +21,11 @@ from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
+from bqvi.calls.gradient_check import disagreement
 from bqvi.checks import require_integer
 from bqvi.quadrature.tails import pareto_fit
 from bqvi.variational_bmc.distances import gskl, mmtv
@@ -344,31 +344,13 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
         ]
     if not exact or good.noise_variance is not None:
         return []
-    disagreement = _disagreement(good.points[there], good.values[there], good.gradients[there])
-    if disagreement < _DISAGREES:
+    found = disagreement(good.points[there], good.values[there], good.gradients[there])
+    if found < _DISAGREES:
         return []
     return [
         "The gradients disagree with differences of the values between neighbouring evaluations (by "
-        f"{disagreement:.0%}): check the gradient, its sign, and that it has every term of the log joint."
+        f"{found:.0%}): check the gradient, its sign, and that it has every term of the log joint."
     ]
-
-
-def _disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
-    """Median |a - b| / (|a| + |b|), a a difference of values to the nearest neighbour, b by trapezoids."""
-    if len(points) < 6:
-        return 0.0
-    scale = np.maximum(points.std(axis=0), 1e-300)
-    distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
-    apart = np.asarray(distances)[:, 1] > 0.0
-    first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
-    told = values[second] - values[first]
-    slopes = 0.5 * (gradients[first] + gradients[second])
-    derived = np.einsum("nd,nd->n", slopes, points[second] - points[first])
-    size = np.abs(told) + np.abs(derived)
-    seen = size > 1e-6 * (1.0 + np.abs(values).max())  # below it values are rounded
-    if seen.sum() < 6:
-        return 0.0
-    return float(np.median(np.abs(told - derived)[seen] / size[seen]))
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:

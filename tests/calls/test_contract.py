@@ -1,0 +1,183 @@
+"""What holds for every kind of function and executor: values, gradients, counts, interrupts."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+
+import numpy as np
+import pytest
+import torch
+
+from bqvi.calls import Budget, Caller, EvaluationError, Function, Ledger, Range, make_coordinates
+
+POINTS = np.random.default_rng(1).standard_normal((7, 2))
+SEVERAL = Range("integrand", outputs=True)
+
+
+def value(x):
+    """Of one point or many."""
+    return -0.5 * (x[..., 0] - 1.0) ** 2 - x[..., 1] ** 4
+
+
+def slope(x):
+    return np.stack([1.0 - x[..., 0], -4.0 * x[..., 1] ** 3], axis=-1)
+
+
+def two(x):
+    return np.stack([value(x), x[..., 0] * x[..., 1]], axis=-1)
+
+
+def two_slopes(x):
+    return np.stack([slope(x), np.stack([x[..., 1], x[..., 0]], axis=-1)], axis=-2)
+
+
+def torch_two(x):
+    return torch.stack([value(x), x[..., 0] * x[..., 1]], dim=-1)
+
+
+KINDS = {
+    "values": (value, None, SEVERAL),
+    "gradient": (value, slope, SEVERAL),
+    "autodiff": (value, "autodiff", SEVERAL),
+    "two outputs": (two, two_slopes, SEVERAL),
+    "two outputs by autodiff": (torch_two, "autodiff", SEVERAL),
+    "density": (value, slope, Range("log joint", density=True)),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_way = pytest.mark.parametrize("vectorised", [True, False])
+WORKERS = ("none", "submit", "map", "imap", "futures of map")
+
+
+class Mapping:
+    """An executor with nothing but a lazy `map`."""
+
+    def map(self, function, items):
+        return map(function, items)
+
+
+class LikeADaskClient:
+    """A `map` that gives futures, which must not be taken for what the function returns."""
+
+    def __init__(self, pool):
+        self.pool = pool
+
+    def map(self, function, items):
+        return [self.pool.submit(function, item) for item in items]
+
+
+class Counted:
+    """A function that counts the points at which it is called, and at one of them does something else."""
+
+    def __init__(self, function, at=None, then=None):
+        self.function, self.at, self.then, self.points = function, at, then, 0
+
+    def __call__(self, x):
+        self.points += len(x) if x.ndim == 2 else 1
+        if self.points == self.at:
+            return self.then()
+        return self.function(x)
+
+
+def raises(error):
+    def then():
+        raise error
+
+    return then
+
+
+@pytest.fixture(params=WORKERS)
+def executor(request):
+    if request.param in ("none", "map"):
+        yield None if request.param == "none" else Mapping()
+    elif request.param == "imap":
+        with ThreadPool(2) as pool:
+            yield pool
+    else:
+        with ThreadPoolExecutor(2) as pool:
+            yield pool if request.param == "submit" else LikeADaskClient(pool)
+
+
+@each_kind
+@each_way
+def test_values_and_gradients_are_those_of_direct_calls(kind, vectorised, executor):
+    function, gradient, kinds = KINDS[kind]
+    ledger, counted = Ledger(2), Counted(function)
+    caller = Caller(Function(counted, gradient, vectorised, range=kinds), executor=executor)
+    found = caller.evaluate(POINTS, ledger)
+    expected, slopes = (two(POINTS), two_slopes(POINTS)) if "two" in kind else (value(POINTS), slope(POINTS))
+    shape = expected.reshape(7, -1) if kinds.outputs else expected
+    np.testing.assert_allclose(found.values, shape, rtol=1e-14)
+    assert (found.gradients is None) == (gradient is None)
+    if gradient is not None:
+        np.testing.assert_allclose(found.gradients.reshape(slopes.shape), slopes, rtol=1e-13)
+    np.testing.assert_array_equal(found.points, POINTS)
+    np.testing.assert_array_equal(ledger.take().points, POINTS)
+    assert counted.points == found.n_evaluations == 7
+    assert found.values.dtype == float
+
+
+@each_way
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), NameError("nowhere")])
+@pytest.mark.parametrize("at", range(1, 8))
+def test_an_end_at_any_call_loses_none_before(at, error, vectorised):
+    """A vectorised function that raises on the batch is a call of seven points, of which none returned."""
+    ledger = Ledger(2)
+    caller = Caller(Function(Counted(value, 7 if vectorised else at, raises(error)), None, vectorised))
+    expected = EvaluationError if isinstance(error, Exception) else type(error)
+    with pytest.raises(expected) as caught:
+        caller.evaluate(POINTS, ledger)
+    assert caught.value is error or caught.value.__cause__ is error
+    left = ledger.take()
+    assert len(left) == (0 if vectorised else at - 1)
+    np.testing.assert_array_equal(left.values, value(POINTS[: len(left)]))
+
+
+def test_an_end_keeps_what_workers_have_returned():
+    with ThreadPoolExecutor(1) as pool:
+        ledger = Ledger(2)
+        caller = Caller(Function(Counted(value, 4, raises(KeyboardInterrupt()))), executor=pool)
+        with pytest.raises(KeyboardInterrupt):
+            caller.evaluate(POINTS, ledger)
+        kept = {tuple(point) for point in ledger.take().points}
+    assert {tuple(point) for point in POINTS[:3]} <= kept
+
+
+@pytest.mark.parametrize("room", [0, 3, 7, 9])
+def test_a_budget_is_kept_and_repeated_calls_count(room):
+    counted = Counted(lambda x: value(x) if len(x) == 1 else raises(ValueError("one at a time"))())
+    budget = Budget(room)
+    found = Caller(Function(counted, vectorised=True)).evaluate(POINTS, budget=budget)
+    assert counted.points == found.n_evaluations == budget.spent <= room
+    tried = min(room, 7)
+    np.testing.assert_array_equal(found.points, POINTS[: max(min(room - tried, tried), 0)])
+
+
+def test_noise_is_asked_for_once_at_each_point():
+    for vectorised in (True, False):
+        asked = Counted(lambda x: 0.1 + np.abs(x[..., 0]))
+        function = Function(value, None, vectorised, noise_sd=asked)
+        found = Caller(function).evaluate(POINTS)
+        np.testing.assert_allclose(found.noise_variance, (0.1 + np.abs(POINTS[:, 0])) ** 2)
+        assert asked.points == 7
+
+
+@each_way
+def test_gradients_in_the_coordinates_are_those_of_the_values(vectorised):
+    """All kinds of bounds at once, by central differences."""
+    where = make_coordinates(
+        [-np.inf, 0.0, -np.inf, -1.0, 0.0, 2.0],
+        [np.inf, np.inf, 3.0, 4.0, 2 * math.pi, 2.0],
+        [-1.0, 0.5, -1.0, 0.0, 1.0, 2.0],
+        [2.0, 2.0, 2.0, 3.0, 3.0, 2.0],
+        periodic=[4],
+    )
+
+    def log_joint(t):
+        return torch.sin(t[..., 4]) - (t[..., :4] ** 2).sum(-1) * t[..., 5]
+
+    function = Function(log_joint, "autodiff", vectorised, names=where.names)
+    caller, points = Caller(function, where), 0.5 * np.random.default_rng(3).standard_normal((4, 5))
+    found, step = caller.evaluate(points), 1e-5
+    for i, e in enumerate(step * np.eye(5)):
+        difference = caller.evaluate(points + e).values - caller.evaluate(points - e).values
+        np.testing.assert_allclose(found.gradients[:, i], difference / (2 * step), atol=1e-6)

@@ -1,0 +1,166 @@
+"""What stops a run, what is an infeasible point, and what is said of each."""
+
+import numpy as np
+import pytest
+import torch
+
+import bqvi
+from bqvi.calls import Caller, EvaluationError, Function
+from bqvi.calls.faults import is_numerical
+from bqvi.calls.gradient_check import disagreement
+from bqvi.models import LogJoint
+
+POINTS = np.linspace(-2.0, 2.5, 10).reshape(5, 2)
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+
+
+class OfASimulatorError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NameError, AttributeError, TypeError, ImportError, KeyError, IndexError, AssertionError, MemoryError],
+)
+def test_errors_of_the_code_stop_at_the_first(error):
+    calls = []
+
+    def function(x):
+        calls.append(x)
+        if len(calls) == 3:
+            raise error("undefined_name")
+        return -float(x @ x)
+
+    with pytest.raises(
+        EvaluationError, match=rf"raised {error.__name__}.*undefined_name.*infeasible"
+    ) as caught:
+        Caller(Function(function)).evaluate(POINTS)
+    assert isinstance(caught.value.__cause__, error)
+    assert len(calls) == 3
+    np.testing.assert_array_equal(caught.value.point, POINTS[2])
+    assert len(caught.value.evaluations) == 2
+    assert caught.value.evaluations.n_evaluations == 3
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+@pytest.mark.parametrize("errors", [None, "infeasible", "raise"])
+@pytest.mark.parametrize(
+    "error",
+    [ZeroDivisionError, np.linalg.LinAlgError, ValueError, RuntimeError, OfASimulatorError, NameError],
+)
+def test_what_becomes_of_an_error_at_one_point(error, errors, vectorised):
+    def function(x):
+        if (np.atleast_2d(x)[:, 0] > 1.5).any():
+            raise error("too far")
+        return -(x**2).sum(-1)
+
+    caller = Caller(Function(function, vectorised=vectorised, errors=errors))
+    if errors == "raise" or (errors is None and error is NameError):
+        with pytest.raises(EvaluationError, match="too far"):
+            caller.evaluate(POINTS)
+        return
+    found = caller.evaluate(POINTS)
+    assert found.failed.tolist() == [False, False, False, False, True]
+    assert found.n_evaluations == (10 if vectorised else 5)
+
+
+def test_a_first_batch_that_always_raises_is_the_last():
+    for vectorised in (True, False):
+        calls = []
+
+        def function(x, calls=calls):
+            calls.append(len(np.atleast_2d(x)))
+            raise ValueError("operands could not be broadcast together")
+
+        with pytest.raises(EvaluationError, match="at each of the 5 first points") as caught:
+            Caller(Function(function, vectorised=vectorised)).evaluate(POINTS, first=True)
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert sum(calls) == (10 if vectorised else 5)
+        assert Caller(Function(function, vectorised=vectorised)).evaluate(POINTS).failed.all()
+
+
+@pytest.mark.parametrize("errors", [None, "raise", "infeasible"])
+def test_values_that_are_not_finite(errors):
+    returned = [0.0, -np.inf, np.nan, 1.0, 2.0]
+    caller = Caller(Function(lambda x: returned[int(x[0])], errors=errors))
+    points = np.arange(5.0)[:, None]
+    if errors == "raise":
+        with pytest.raises(EvaluationError, match="is -inf at x = "):
+            caller.evaluate(points)
+    else:
+        assert caller.evaluate(points).failed.tolist() == [False, True, True, False, False]
+    returned[3] = np.inf
+    if errors == "infeasible":
+        assert caller.evaluate(points).failed.tolist() == [False, True, True, True, False]
+    elif errors is None:
+        with pytest.raises(EvaluationError, match="must be finite, or -inf"):
+            caller.evaluate(points)
+
+
+def test_a_vectorised_batch_with_one_bad_row_keeps_the_others():
+    caller = Caller(Function(lambda x: np.where(x[:, 0] == POINTS[3, 0], np.inf, 0.0), vectorised=True))
+    with pytest.raises(EvaluationError, match="is inf") as caught:
+        caller.evaluate(POINTS)
+    np.testing.assert_array_equal(caught.value.evaluations.points, POINTS[[0, 1, 2, 4]])
+    np.testing.assert_array_equal(caught.value.point, POINTS[3])
+
+
+def test_numpy_under_autodiff_is_told_what_to_give():
+    for function in (lambda t: np.exp(-t.numpy().sum()), lambda t: -0.5 * np.dot(t.copy(), t)):
+        for model in (LogJoint(function, 2, vectorised=False), LogJoint(function, 2)):
+            with pytest.raises(bqvi.FitError, match="gradient=None"):
+                bqvi.fit(model, method="bq", steps=3, elbo_samples=2)
+
+
+def test_torch_without_autodiff_is_told_what_to_give():
+    with pytest.raises(EvaluationError, match='gradient="autodiff"'):
+        Caller(Function(lambda t: -torch.sum(t**2))).evaluate(POINTS)
+
+
+def test_a_gradient_may_use_autograd():
+    def gradient(theta):
+        leaf = torch.tensor(theta, requires_grad=True)
+        (-0.5 * leaf.square().sum()).backward()
+        return leaf.grad.numpy()
+
+    model = LogJoint(lambda t: -0.5 * (t**2).sum(1), 2, gradient=gradient)
+    for method, steps in (("bq", 10), ("pathwise", 3)):
+        fit = bqvi.fit(model, method=method, steps=steps, elbo_samples=2)
+        assert np.isfinite(fit.q.mean).all()
+    with pytest.raises(EvaluationError, match="requires_grad=True"):
+        Caller(Function(lambda t: -float(t @ t), lambda t: torch.tensor(t).sum().backward())).evaluate(POINTS)
+
+
+def test_a_name_error_in_a_branch_ends_vbmc_with_what_was_paid_for():
+    calls = []
+
+    def branch(t):
+        calls.append(t)
+        if t[0] > 1.2:
+            return undefined_name  # noqa: F821
+        return -0.5 * float(t @ t)
+
+    with pytest.raises(EvaluationError, match=r"NameError.*undefined_name") as caught:
+        bqvi.vbmc(branch, **BOX, budget=30)
+    assert len(caught.value.evaluations) == len(calls) - 1
+    goes_on = bqvi.vbmc(branch, **BOX, budget=12, errors="infeasible")
+    assert goes_on.evaluations.failed.sum() > 0
+
+
+def test_memory_and_executors_that_break_are_the_system():
+    assert not is_numerical(MemoryError())
+    assert not is_numerical(OSError("disk full"))
+    assert not is_numerical(RecursionError())
+    assert not is_numerical(NotImplementedError())
+    assert not is_numerical(torch.OutOfMemoryError())
+    assert is_numerical(RuntimeError("solver diverged"))
+    assert is_numerical(torch.linalg.LinAlgError("singular"))
+
+
+@pytest.mark.parametrize(("factor", "low", "high"), [(1.0, 0.0, 1e-9), (-1.0, 0.99, 1.0), (2.0, 0.3, 0.4)])
+def test_a_wrong_gradient_disagrees(factor, low, high):
+    """Exact for a quadratic: the median of |a - b| / (|a| + |b|) is 0, 1 and 1/3 for b = a, -a and 2 a."""
+    points = np.random.default_rng(0).standard_normal((30, 3))
+    values = -0.5 * (points**2).sum(1)
+    assert low <= disagreement(points, values, -factor * points) <= high
+    assert disagreement(points[:5], values[:5], points[:5]) == 0.0
