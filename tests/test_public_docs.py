@@ -12,9 +12,6 @@ import re
 from source_index import Function, Module, modules
 
 NOT_YET: tuple[str, ...] = (
-    "bqvi.calls.batches",
-    "bqvi.calls.coordinates",
-    "bqvi.calls.errors",
     "bqvi.calls.evaluations",
     "bqvi.calls.ledger",
     "bqvi.families.normal_inverse_wishart",

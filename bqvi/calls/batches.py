@@ -22,7 +22,7 @@ class Executor(Protocol):
     """Whatever has a `map`, or a `submit` that gives futures: it is asked for the second first."""
 
     def map(self, function: Callable[[Any], Any], items: Any, /) -> Any:
-        """``function`` of each item, in order."""
+        """``function`` of each of the ``items``, in order."""
 
 
 def require_workers(executor: Any, n_jobs: int) -> Any:

@@ -47,7 +47,7 @@ class Caller:
     function : the user's.
     coordinates : bounds and coordinates of its parameters; None where points are those of the function. The
         values of a log density then have the log Jacobian added.
-    executor : a batch is evaluated through its `submit`, or else its `map`, point by point.
+    executor : a batch is evaluated through its ``submit``, or else its ``map``, point by point.
     n_jobs : a batch is evaluated by so many processes of joblib; not with an executor.
     cost : evaluations that one point counts for: 1, or N for a sum over N data.
 

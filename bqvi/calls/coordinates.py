@@ -134,7 +134,7 @@ class Coordinates:
         return array
 
     def unwrapped(self, points: np.ndarray) -> np.ndarray:
-        """As `to_user`, but periodic parameters continue over a bound: what moments are taken of."""
+        """As `to_user` of the points (n, D), but periodic parameters continue over a bound: for moments."""
         points = self._require("points", points, self.dimension)
         a, b = self._window
         inside = np.clip(self._apply("forward", self._raw(points)), np.nextafter(a, b), np.nextafter(b, a))
@@ -147,7 +147,7 @@ class Coordinates:
         return self.wrapped(self.unwrapped(points))
 
     def wrapped(self, theta: np.ndarray) -> np.ndarray:
-        """Parameters (n, P) with the periodic ones brought into [lower, upper)."""
+        """Parameters theta (n, P) with the periodic ones brought into [lower, upper)."""
         theta = theta.copy()
         turning = np.flatnonzero(self.periodic & (self.lower < self.upper))
         low, high = self.lower[turning], self.upper[turning]
@@ -156,7 +156,7 @@ class Coordinates:
         return theta
 
     def from_user(self, theta: np.ndarray) -> np.ndarray:
-        """Points (n, D) of the parameters (n, P).
+        """Points (n, D) of the parameters theta (n, P).
 
         Raises
         ------
@@ -183,7 +183,7 @@ class Coordinates:
         return found
 
     def require_inside(self, name: str, theta: np.ndarray) -> None:
-        """ValueError unless each row of ``theta`` (n, P) is strictly inside the bounds."""
+        """ValueError, with ``name`` for ``theta`` (n, P), unless each row is strictly inside the bounds."""
         inside = self.inside(theta)
         if not inside.all():
             row, i = np.argwhere(~inside)[0]
@@ -203,7 +203,7 @@ class Coordinates:
         return out
 
     def log_jacobian_gradient(self, points: np.ndarray) -> np.ndarray:
-        """Its gradient in v, (n, D)."""
+        """The gradient of `log_jacobian` in v at the points, (n, D)."""
         t = self._raw(self._require("points", points, self.dimension))
         _, half = self._standard
         slopes = np.empty(t.shape)
@@ -213,7 +213,7 @@ class Coordinates:
         return out
 
     def pull_gradients(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Gradients in v (n, D) of a function whose gradients in theta are (n, P); without the Jacobian's."""
+        """Gradients in v (n, D) at points of a function whose gradients in theta are (n, P)."""
         points = self._require("points", points, self.dimension)
         gradients = self._require("gradients", gradients, self.n_parameters)
         _, half = self._standard
@@ -282,7 +282,7 @@ class Coordinates:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """What `to_arrays` was called on."""
+        """What `to_arrays`, which made the ``arrays``, was called on."""
         plain = {
             key: np.array(arrays[key]) for key in ("lower", "upper", "plausible_lower", "plausible_upper")
         }

@@ -15,6 +15,10 @@ class EvaluationError(RuntimeError):
 
     Its ``__cause__`` is what the function raised, if it raised.
 
+    Parameters
+    ----------
+    message : what failed, where, and what to do.
+
     Attributes
     ----------
     point : (P,), where it failed, as it was handed to the function; None if no single point is to blame.
