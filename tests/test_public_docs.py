@@ -26,7 +26,6 @@ NOT_YET: tuple[str, ...] = (
     "bqvi.inference.trace",
     "bqvi.models.log_joint",
     "bqvi.quadrature.integral",
-    "bqvi.quadrature.integrand",
     "bqvi.runs.checkpoint",
     "bqvi.runs.engine",
     "bqvi.runs.exits",

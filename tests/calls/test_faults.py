@@ -140,9 +140,9 @@ def test_a_name_error_in_a_branch_ends_vbmc_with_what_was_paid_for():
             return undefined_name  # noqa: F821
         return -0.5 * float(t @ t)
 
-    with pytest.raises(EvaluationError, match=r"NameError.*undefined_name") as caught:
+    with pytest.raises(bqvi.RunError, match=r"NameError.*undefined_name") as caught:
         bqvi.vbmc(branch, **BOX, budget=30)
-    assert len(caught.value.evaluations) == len(calls) - 1
+    assert len(caught.value.state.evaluations) == len(calls) - 1
     goes_on = bqvi.vbmc(branch, **BOX, budget=12, errors="infeasible")
     assert goes_on.evaluations.failed.sum() > 0
 
