@@ -199,8 +199,12 @@ class _Climb:
             if self._run.gradients is not None:
                 scipy.optimize.minimize(self._with_gradient, start, jac=True, method="L-BFGS-B")
             else:
-                radius = {"initial_tr_radius": 0.25}  # an eighth of the plausible box
-                scipy.optimize.minimize(lambda x: -self._value(x)[0], start, method="COBYQA", options=radius)
+                scipy.optimize.minimize(
+                    lambda x: -self._value(x)[0],
+                    start,
+                    method="COBYQA",
+                    options={"initial_tr_radius": 0.25},  # an eighth of the plausible box
+                )
         except _EndError:
             return
         self._ends()
