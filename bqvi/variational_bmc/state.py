@@ -5,6 +5,7 @@ All arrays and numbers, so that it is saved without pickles and a resumed run dr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
 from bqvi.runs.pending import matched
 from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.exploration import left_open
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
@@ -65,6 +67,13 @@ class Row:
     """Gaussianised symmetric KL between successive posteriors."""
     surprise: float
     """Mean squared standardised error of the last batch's predictions."""
+    explored: int = 0
+    """Points of the plausible box that the known modes explain, once exploration is complete; before, 0."""
+
+    @property
+    def known_sd(self) -> float:
+        """The sd of the log evidence without what modes leave open that exploration has not seen, nats."""
+        return math.sqrt(max(self.log_evidence_sd**2 - left_open(self.explored) ** 2, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +104,8 @@ class State:
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
     before : what was known before the last row: the thorough estimate of the end starts from it.
+    explored : points of the plausible box that the known modes explain, once exploration is complete; until
+        then 0.
     coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     """
 
@@ -112,6 +123,7 @@ class State:
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
     before: Known | None = None
+    explored: int = 0
     coordinates: Coordinates | None = None
 
     def __len__(self) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 
 from bqvi.variational_bmc.belief import hull
 from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.exploration import left_open
 from bqvi.variational_bmc.laplace import ascended
 from bqvi.variational_bmc.looking import look
 from bqvi.variational_bmc.state import Learnt, Row, Settings, State, settled, surprise
@@ -54,11 +55,17 @@ def _mode(surrogate: Surrogate) -> Vector | None:
     return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
 
 
-def with_next(state: State, learnt: Learnt, count: int, seed: int, variational: bool = False) -> State:
-    """The state with ``count`` points to evaluate next."""
+def observation_noise(state: State, learnt: Learnt) -> float:
+    """Return the variance of the noise of one value, nats squared."""
     noise = learnt.surrogate.learnt_noise
     if state.evaluations.noise_variance is not None:
         noise += float(np.nanmedian(state.evaluations.noise_variance))
+    return noise
+
+
+def with_next(state: State, learnt: Learnt, count: int, seed: int, variational: bool = False) -> State:
+    """The state with ``count`` points to evaluate next."""
+    noise = observation_noise(state, learnt)
     first = _edge(learnt.found) if settled(state) else _mode(learnt.surrogate)
     allowed = learnt.found.feasible > 0.5
     if not allowed.any():
@@ -83,18 +90,20 @@ def record(before: State, state: State, learnt: Learnt) -> Row:
     """What was reached."""
     found, volume = learnt.found, state.frame.log_volume
     sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), found.doubtful))
+    unseen = left_open(state.explored)
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
         elbo=learnt.expected + learnt.entropy + volume,
         elbo_sd=sd,
         log_evidence=found.log_evidence + volume,
-        log_evidence_sd=float(np.hypot(sd, found.monte_carlo_sd)),
+        log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), unseen)),
         effective=found.effective / len(found.u),
         shape=found.shape,
         components=learnt.q.count,
         divergence=_divergence(before, state),
         surprise=surprise(state),
+        explored=state.explored,
     )
 
 

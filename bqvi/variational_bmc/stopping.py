@@ -1,6 +1,6 @@
 """When a run has converged, and what is said where it has not.
 
-Five questions, of the last ``STEADY`` records. All have to be answered with yes.
+Six questions, of the last ``STEADY`` records. All have to be answered with yes.
 
 - *Is it settled?* Successive posteriors differ by a Gaussianised divergence below ``DIVERGENCE``.
 - *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each
@@ -10,6 +10,7 @@ Five questions, of the last ``STEADY`` records. All have to be answered with yes
 - *Did the surrogate predict the latest evaluations?* Their mean squared standardised error is below
   ``SURPRISE``, or the errors are below the tolerance in nats wherever the posterior has its mass; the sd was
   scaled by it.
+- *Has the plausible box been explored?* See :mod:`exploration`, whose part of the sd is not counted above.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ DIVERGENCE = 0.03
 SHAPE = 0.7
 EFFECTIVE = 0.1
 SURPRISE = 9.0
+UNEXPLORED = "the plausible box has not been explored for further modes"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Verdict:
     converged: bool
     reasons: tuple[str, ...]
 
+    @property
+    def awaits_exploration(self) -> bool:
+        """Whether nothing but exploration is missing."""
+        return self.reasons == (UNEXPLORED,)
+
 
 def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
     """Answer the questions; the last row may be that of the final, thorough estimate."""
@@ -41,20 +48,23 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
         return Verdict(False, (f"only {len(rows)} steps have been made; at least {STEADY + 2} are needed",))
     last = rows[-STEADY:]
     now = last[-1]
+    sds = [row.known_sd for row in last]
     evidences = np.array([row.log_evidence for row in last])
     spread = float(np.ptp(evidences))
-    allowed = max(tolerance, 2.0 * float(np.median([row.log_evidence_sd for row in last])))
+    allowed = max(tolerance, 2.0 * float(np.median(sds)))
     divergence = max(row.divergence for row in last)
     reasons = []
     if not divergence < DIVERGENCE:
         reasons.append(f"successive posteriors still differ (divergence {divergence:.2g}, not {DIVERGENCE})")
     if not spread < allowed:
         reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {STEADY} steps)")
-    if not now.log_evidence_sd < tolerance:
-        reasons.append(f"its sd is {now.log_evidence_sd:.2g}, not below the tolerance {tolerance:.2g}")
+    if not sds[-1] < tolerance:
+        reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
     if not (now.shape < SHAPE and now.effective > EFFECTIVE):
         told = f"Pareto k {now.shape:.2f}, effective share {now.effective:.2g}"
         reasons.append(f"q does not cover the surrogate ({told})")
     if not now.surprise < SURPRISE:
         reasons.append(f"the surrogate predicts worse than it says (mean squared z {now.surprise:.1f})")
+    if not now.explored:
+        reasons.append(UNEXPLORED)
     return Verdict(not reasons, tuple(reasons))

@@ -13,13 +13,16 @@ from bqvi.calls.affine import Affine
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.correction import resampled
 from bqvi.variational_bmc.diagnostics import advice
+from bqvi.variational_bmc.exploration import Exploration, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.learning import learn
+from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.result import Trace, VBMCResult
-from bqvi.variational_bmc.state import Known, Row, Settings, State, evaluated
-from bqvi.variational_bmc.steps import batch_size, record, with_next
+from bqvi.variational_bmc.state import Known, Learnt, Row, Settings, State, evaluated, settled
+from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import judge
 from bqvi.variational_bmc.variational import Mixture
 
@@ -28,6 +31,10 @@ RECORDS = named(State, Evaluations, Frame, Mixture, Row, Known, Coordinates, Aff
 """What a saved run is made of."""
 _NEEDED = 2
 """Good evaluations to begin with."""
+_DRAWS_EACH = 3
+"""Draws of the posterior in each of several modes, which check the surrogate before a run has converged."""
+_MISSED = 0.1
+"""Nats by which the surrogate may miss them, on average over the posterior."""
 _CORRECTED = 100.0
 """Effective draws from which the posterior is corrected by its weights."""
 _USABLE = 1.0
@@ -41,6 +48,46 @@ class Limits:
     budget: int
     tolerance: float | None
     seconds: float | None
+
+
+class _Exploring:
+    """A run of VBMC as exploration sees it (`exploration.Explorer`)."""
+
+    def __init__(self, run: VBMCRun, state: State, reached: State) -> None:
+        self._run, self._state, self.reached = run, state, reached
+
+    @property
+    def points(self) -> np.ndarray:
+        """All that were evaluated, (n, D)."""
+        return self.reached.evaluations.points
+
+    @property
+    def values(self) -> np.ndarray:
+        """The log joint there, (n,)."""
+        return self.reached.evaluations.values
+
+    @property
+    def gradients(self) -> np.ndarray | None:
+        """Its gradients, (n, D), if there are any."""
+        return self.reached.evaluations.gradients
+
+    def evaluate(self, points: np.ndarray, predicted: np.ndarray | None = None) -> bool:
+        """Evaluate at further points (m, D), if the budget has room for all of them.
+
+        ``predicted`` are means and variances of the values, (m, 2), where there are predictions.
+        """
+        if len(self.reached) + len(points) > self._run.limits.budget:
+            return False
+        if predicted is not None:
+            waiting, known = self._state.pending, self._state.pending_predicted
+            self._state = replace(
+                self._state,
+                pending=np.concatenate([waiting, points]),
+                pending_predicted=np.concatenate([known, predicted]),
+            )
+        self._run.target.evaluate(points, self._run.ledger)
+        self.reached = evaluated(self._state, self._run.ledger.entries())
+        return True
 
 
 class VBMCRun:
@@ -97,6 +144,11 @@ class VBMCRun:
         seed = self._seed_at(before)
         learned, learnt = learn(before, self.settings, seed)
         row = record(before, learned, learnt)
+        if self._explores(before, row):
+            before = self._explored(state, before, learned, learnt)
+            seed = self._seed_at(before)
+            learned, learnt = learn(before, self.settings, seed)
+            row = record(before, learned, learnt)
         reached = replace(learned, rows=(*before.rows, row), before=before.known)
         if self.finished(reached) is None:
             size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
@@ -118,6 +170,50 @@ class VBMCRun:
             self.target.evaluate(point[None], self.ledger)
             reached = evaluated(state, self.ledger.entries())
         return reached
+
+    def _explores(self, before: State, row: Row) -> bool:
+        """Whether it is time to explore: before convergence, or when half the budget is spent."""
+        tolerance = 0.05 if self.limits.tolerance is None else self.limits.tolerance
+        late = 2 * len(before) >= self.limits.budget and settled(before)
+        return not before.explored and (late or judge((*before.rows, row), tolerance).awaits_exploration)
+
+    def _explored(self, state: State, before: State, learned: State, learnt: Learnt) -> State:
+        """The state with the evaluations of an exploration; ``explored`` where it was complete.
+
+        Parameters
+        ----------
+        state : from before the step. before : with the step's evaluations. learned, learnt : what followed of
+            them.
+        """
+        dimension, volume = self.target.dimension, learned.frame.log_volume
+        modes = Modes.of(learnt.surrogate, learnt.q, learned.frame, learnt.found.log_evidence + volume)
+        run = _Exploring(self, state, before)
+        sequence = design(dimension, Exploration().count(dimension), self.seed)
+        found = explore(run, modes, sequence, math.sqrt(observation_noise(before, learnt)))
+        if not found.complete or found.new_mode or not self._predicted_in_all(modes, run, learned, learnt):
+            return run.reached
+        return replace(run.reached, explored=found.count)
+
+    def _predicted_in_all(self, modes: Modes, run: _Exploring, learned: State, learnt: Learnt) -> bool:
+        """Whether the surrogate predicts draws of the posterior in each of several modes.
+
+        The hyperparameters are those that suit most evaluations, and most evaluations are in one mode: in
+        others the surrogate may be further off than it says. The draws are evaluations like any other.
+        """
+        if len(modes) < 2:
+            return True
+        weights = learnt.found.weights
+        nearest = modes.squares(learned.frame.out(learnt.found.u)).argmin(1)
+        seed = self._seed_at(run.reached)
+        inside = [weights * (nearest == r) for r in range(len(modes)) if (weights * (nearest == r)).any()]
+        chosen = np.concatenate([resampled(share, _DRAWS_EACH, seed) for share in inside])
+        u = learnt.found.u[chosen]
+        mean, variance = learnt.surrogate.moments(u)
+        predicted = np.stack([mean, variance + observation_noise(learned, learnt)], axis=1)
+        if not run.evaluate(learned.frame.out(u), predicted):
+            return False
+        errors = (run.values[-len(u) :] - mean).reshape(len(inside), -1).mean(1)
+        return float(np.array([share.sum() for share in inside]) @ np.abs(errors)) < _MISSED
 
     def _seed_at(self, state: State) -> int:
         """Of the step that learns from ``state``."""
