@@ -188,7 +188,7 @@ class VBMCRun:
         dimension, volume = self.target.dimension, learned.frame.log_volume
         modes = Modes.of(learnt.surrogate, learnt.q, learned.frame, learnt.found.log_evidence + volume)
         run = _Exploring(self, state, before)
-        sequence = design(dimension, Exploration().count(dimension), self.seed)
+        sequence = design(dimension, Exploration().count(dimension, len(modes)), self.seed)
         found = explore(run, modes, sequence, math.sqrt(observation_noise(before, learnt)))
         if not found.complete or found.new_mode or not self._predicted_in_all(modes, run, learned, learnt):
             return run.reached
