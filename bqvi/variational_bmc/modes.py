@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
+from gp.triangular import cholesky, solve_lower
 
 _ALONG = 7
 """Points of a segment between two components at which the surrogate is asked for a dip."""
@@ -54,7 +55,7 @@ class Modes:
         shares = np.array([q.weights[group].sum() for group in groups]) / q.weights.sum()
         moments = [_moments(parts.weights[g], parts.means[g], parts.covariances[g]) for g in groups]
         means = np.array([mean for mean, _ in moments])
-        factors = np.linalg.cholesky(np.array([covariance for _, covariance in moments]))
+        factors = np.array([cholesky(covariance) for _, covariance in moments])
         volumes = np.log(np.einsum("rii->ri", factors)).sum(1) + 0.5 * means.shape[1] * np.log(2.0 * np.pi)
         return cls(log_evidence + np.log(shares) - volumes, means, factors, shares)
 
@@ -63,9 +64,12 @@ class Modes:
 
     def squares(self, points: np.ndarray) -> np.ndarray:
         """Return |x - m_r|_r^2 of points (n, D), (n, R)."""
-        gaps = np.moveaxis(points[:, None, :] - self.means, 0, -1)  # (R, D, n)
-        result: np.ndarray = np.square(np.linalg.solve(self.factors, gaps)).sum(1).T
-        return result
+        return np.stack([np.square(self._whitened(r, points)).sum(1) for r in range(len(self))], axis=1)
+
+    def _whitened(self, r: int, points: np.ndarray) -> np.ndarray:
+        """Points (n, D) in the units of mode r, in which it is N(0, I), (n, D)."""
+        whitened: np.ndarray = solve_lower(self.factors[r], (points - self.means[r]).T).T
+        return whitened
 
     def contain(self, points: np.ndarray) -> np.ndarray:
         """Return whether each of the points (n, D) lies where some mode has its mass, (n,)."""
@@ -86,9 +90,10 @@ class Modes:
     def alignment(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return the cosines of gradients (n, D) with those of the nearest mode, in its units, (n,)."""
         nearest = (self.heights - 0.5 * self.squares(points)).argmax(1)
-        factors = self.factors[nearest]
-        towards = np.linalg.solve(factors, (self.means[nearest] - points)[:, :, None])[:, :, 0]
-        slopes = np.einsum("nji,nj->ni", factors, gradients)
+        towards, slopes = np.empty_like(points), np.empty_like(points)
+        for r in np.unique(nearest):
+            towards[nearest == r] = -self._whitened(r, points[nearest == r])
+            slopes[nearest == r] = gradients[nearest == r] @ self.factors[r]
         lengths = np.linalg.norm(towards, axis=1) * np.linalg.norm(slopes, axis=1)
         result: np.ndarray = np.einsum("nd,nd->n", towards, slopes) / np.maximum(lengths, 1e-300)
         return result
