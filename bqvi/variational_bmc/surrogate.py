@@ -15,7 +15,7 @@ Three choices make it one, and each is made apart:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -74,6 +74,10 @@ class Data:
             else self.points.shape[1] * self.log_slopes[: len(self.gradients)].sum()
         )
         return float(self.log_slopes.sum() + steep)
+
+    def __getstate__(self) -> dict[str, object]:
+        """The attributes: what has been computed from them contains functions, and is computed again."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @cached_property
     def residuals(self) -> Vector:
