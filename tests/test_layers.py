@@ -145,8 +145,8 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/variational_bmc/hyperuncertainty.py",
         "bqvi/variational_bmc/laplace.py",
         "bqvi/variational_bmc/learning.py",
-        "bqvi/variational_bmc/steps.py",
         "bqvi/variational_bmc/posterior.py",
+        "bqvi/variational_bmc/steps.py",
     )
 )
 """Modules of engines that do linear algebra past gp: this list may only shrink."""

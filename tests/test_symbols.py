@@ -15,9 +15,6 @@ EVERYWHERE = frozenset("NSDKLPEFHIA")
 BEGINNING = re.compile(r"([A-Z])(?![\w'-])(?! [a-z]{2})|([A-Z])_\w+")
 TO_MEND = frozenset(
     (
-        "bqvi/gradients/gradient_kernel.py",
-        "bqvi/gradients/importance_quadrature.py",
-        "bqvi/gradients/likely_functions.py",
         "bqvi/gradients/mixture_gradient.py",
         "bqvi/variational_bmc/surrogate.py",
     )

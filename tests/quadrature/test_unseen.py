@@ -22,7 +22,7 @@ from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, again, fit
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.monte_carlo import average
-from bqvi.quadrature.nodes import greedy, pool
+from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
 from bqvi.quadrature.surrogate import Data, surrogate
 from bqvi.quadrature.warped import Warped
@@ -134,11 +134,11 @@ def test_greedy_with_nodes_that_are_given():
     theta = np.array([-0.3, 0.1, -9.0])
     member = surrogate("test", identity(measure), SMOOTH, Data(u, np.sin(u[:, :1])), theta)
     others = pool(measure, member.chart, 0)
-    chosen = greedy(member, np.concatenate([given, others]), 4, given=3)
+    chosen = by_variance(member, np.concatenate([given, others]), 4, given=3)
     assert chosen.min() >= 3
     more = Data(np.concatenate([u, given]), np.zeros((15, 1)))
     grown = surrogate("test", identity(measure), SMOOTH, more, theta)
-    np.testing.assert_array_equal(chosen, greedy(grown, others, 4) + 3)
+    np.testing.assert_array_equal(chosen, by_variance(grown, others, 4) + 3)
 
 
 def test_an_average_knows_what_it_may_have_missed():
