@@ -85,6 +85,7 @@ def _simulated(lengths: np.ndarray, states: int, kind: str) -> np.ndarray:
     z = simulate_states(np.full(states, 1.0 / states), transitions, lengths, rng)
     if kind == "categorical":
         cumulative = rng.dirichlet(np.full(SYMBOLS, 0.3), states).cumsum(axis=1)
-        return (rng.random(len(z))[:, None] > cumulative[z]).sum(axis=1).clip(0, SYMBOLS - 1)[:, None]
+        below = (rng.random(len(z))[:, None] > cumulative[z]).sum(axis=1)
+        return np.asarray(below.clip(0, SYMBOLS - 1)[:, None])
     means = 3.0 * rng.standard_normal((states, DIMENSION))
     return np.asarray(means[z] + rng.standard_normal((len(z), DIMENSION)))

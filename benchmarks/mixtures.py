@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def _sizes(n: int, d: int, k: int, bar: float, rounds: int) -> Iterator[Line]:
     x = _data(n, d, k)
     for what, peer, family in (("VB", BayesianGaussianMixture, "full"), ("EM", PeerMixture, "point")):
         model = GaussianMixture(k, "full", concentration=1.0).for_data(x)
-        yield _line(what, model, family, lambda s, peer=peer: _peer(peer, k, s, x), x, bar, rounds)
+        yield _line(what, model, family, partial(_peer, peer, k, x=x), x, bar, rounds)
 
 
 def _process(n: int, d: int, truncation: int, bar: float) -> Iterator[Line]:

@@ -72,10 +72,10 @@ def _compared(
             perplexity[name].append(model.perplexity(q, test))
     ratio = float(np.median(np.array(seconds["theirs"]) / np.array(seconds["ours"])))
     what = f"LDA, {'online, S = 256' if online else 'batch'}, 2,000 documents, V = 2,000, K = 20"
-    mine, peers = (np.median(seconds[name]) * 1e3 for name in ("ours", "theirs"))
+    mine, peers = (float(np.median(seconds[name])) * 1e3 for name in ("ours", "theirs"))
     measured = f"{ratio:.1f} times faster ({mine:.0f} ms, scikit-learn {peers:.0f} ms)"
     yield Line(f"{what}: a pass", measured, "at least 4.5", ratio >= 4.5)
-    mine, peers = (np.mean(perplexity[name]) for name in ("ours", "theirs"))
+    mine, peers = (float(np.mean(perplexity[name])) for name in ("ours", "theirs"))
     yield Line(
         f"the same: perplexity after {1 + PASSES} passes",
         f"{mine:.0f}",

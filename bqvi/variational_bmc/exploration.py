@@ -201,7 +201,7 @@ class _Climb:
             if self._run.gradients is not None:
                 scipy.optimize.minimize(self._with_gradient, start, jac=True, method="L-BFGS-B")
             else:
-                scipy.optimize.minimize(
+                scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
                     lambda x: -self._value(x)[0],
                     start,
                     method="COBYQA",
