@@ -107,7 +107,7 @@ def fit(
     max_seconds: float | None = None,
     record: int | Iterable[int] | None = None,
     metrics: Metrics | None = None,
-    elbo_samples: int = 256,
+    elbo_samples: int | None = None,
     progress: bool = False,
     seed: Seed = 0,
     resume: Fit | str | Path | None = None,
@@ -144,9 +144,11 @@ def fit(
         methods (their ELBO comes with the gradient), for estimators with memory the end only, else a
         hundredth of the steps
     metrics : name -> function of q, recorded beside the ELBO
-    elbo_samples : draws for each recorded ELBO where it has no closed form, at least 2. Each is an evaluation
-        beside those of the steps, in ``Fit.record_evaluations`` and ``trace['record_evaluations']``: of a log
-        joint that takes minutes, ask for few
+    elbo_samples : fresh draws for each recorded ELBO that has no closed form, at least 2. Each is an
+        evaluation beside those of the steps, in ``Fit.record_evaluations`` and
+        ``trace['record_evaluations']``. None: the ELBO comes from the evaluations that the method has
+        kept ('bq'), at no further one and with the standard deviation of its surrogate; methods that
+        keep none draw 256
     progress : show a progress bar
     seed : or a generator; the same seed gives the same result
     resume : a `Fit` or a saved one's path: go on from there, with the same model, data and choices;
@@ -172,7 +174,8 @@ def fit(
     """
     require_one_of("family", family, starting.FAMILIES)
     require_integer("starts", starts, 1)
-    require_integer("elbo_samples", elbo_samples, 2)
+    if elbo_samples is not None:
+        require_integer("elbo_samples", elbo_samples, 2)
     require_seed("seed", seed)
     require_metrics(metrics or {})
     named = method_named(method) if isinstance(method, str) else None

@@ -357,7 +357,7 @@ def _closing_row(problem: Problem, state: State, monitor: Monitor) -> Row:
 
 
 def _row(state: State, monitor: Monitor, gradient: Gradient | None) -> Row:
-    value = monitor.value(state.q, None if gradient is None else gradient.local)
+    value = monitor.value(state.q, None if gradient is None else gradient.local, state.memory)
     return Row(
         iteration=state.iteration,
         seconds=state.seconds,

@@ -1,0 +1,89 @@
+"""The ELBO of a Gaussian q from the evaluations of the log joint that a run has kept, at no further one.
+
+In units whitened by q, theta = mu + L u, the log joint f is modelled by psi(u) = f + |u|^2 / 2 under the
+process of `gp.conditioning`, from values, and from gradients where there are any. Its integral under q is
+closed:
+
+    ELBO = E_q[f] + H(q) = E[psi] - D / 2 + H(q),        u ~ N(0, I) under q.
+
+With k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2), P = 1 / (l^2 + 1) and
+z(u) = h (l^2 P)^(D/2) exp(-P |u|^2 / 2),
+
+    Cov(psi(u), E[psi]) = z + b2 |u|^2 / 2,    Cov(grad psi(u), E[psi]) = -P z u + b2 u,
+    Var E[psi]          = h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2                              all times s^2.
+
+The sd holds the posterior variance, with the constant profiled out, and the jackknife's variance and bias
+over evaluations, which answer for what the kernel does not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.settings import NOISE
+from bqvi.gradients.surrogates import OnFunction
+from bqvi.gradients.whitened import Frame
+from gp.conditioning.conditioned import Conditioned
+from gp.conditioning.function_kernel import FunctionKernel
+
+_ROWS = 1200
+"""Numbers, values and entries of gradients, that the process is conditioned on at most: a solve of .1 s."""
+
+
+@dataclass(frozen=True)
+class ElboEstimate:
+    """An ELBO and its standard deviation, nats."""
+
+    value: float
+    sd: float
+
+
+def remembered_elbo(q: Any, memory: Memory) -> ElboEstimate | None:
+    """Return the ELBO of a Gaussian q, or None where fewer than D + 2 evaluations are near q.
+
+    Parameters
+    ----------
+    q : a `Gaussian` or `DiagonalGaussian` over R^D.
+    memory : m evaluations; the latest are used where they are more than a solve of reasonable size takes.
+    """
+    frame = Frame.of(q)
+    dimension = len(frame.mean)
+    kind = OnFunction(values=True, gradients=memory.gradients.shape[1] > 0)
+    numbers = 1 + memory.gradients.shape[1]
+    u = frame.whiten(memory.points)
+    near = np.flatnonzero(np.square(u).sum(1) < NOISE.left_out * dimension)
+    near = near[-max(_ROWS // numbers, dimension + 2) :]
+    if len(near) < dimension + 2:
+        return None
+    u = u[near]
+    targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
+    process = kind.process(u, targets, kind.fit(u, targets, None)).process
+    value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
+    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), _sd(process.given, process.kernel))
+
+
+def _sd(given: Conditioned, kernel: FunctionKernel) -> float:
+    """Of E[psi] under N(0, I): the model's and the jackknife's."""
+    dimension, l2 = given.points.shape[1], kernel.lengthscale**2
+    prior = kernel.height * (l2 / (l2 + 2.0)) ** (dimension / 2) + 0.5 * kernel.quadratic * dimension
+    whitened = given.whitening @ _observed(given, kernel)[:, None]
+    level = np.ones(1)
+    variance = float(given.covariance(np.array([[prior]]), whitened, level)[0, 0])
+    changes = given.changes(whitened, level)[:, 0]
+    return float(np.sqrt(max(variance, 0.0) + np.square(changes).sum() + changes.sum() ** 2))
+
+
+def _observed(given: Conditioned, kernel: FunctionKernel) -> np.ndarray:
+    """Covariances / s^2 of what the points show with E[psi], (m B,)."""
+    u, p = given.points, 1.0 / (kernel.lengthscale**2 + 1.0)
+    squares = np.square(u).sum(1)
+    z = kernel.height * (kernel.lengthscale**2 * p) ** (u.shape[1] / 2) * np.exp(-0.5 * p * squares)
+    values = z + 0.5 * kernel.quadratic * squares
+    if given.numbers == 1:
+        return values
+    slopes = (kernel.quadratic - p * z)[:, None] * u
+    return np.concatenate([values[:, None], slopes], 1).reshape(-1)

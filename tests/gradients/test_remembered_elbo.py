@@ -1,0 +1,107 @@
+"""The ELBO from kept evaluations: exact for quadratics, beside Gauss-Hermite rules, at no evaluation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import bqvi
+from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.remembered_elbo import remembered_elbo
+from bqvi.models import LogJoint
+
+MEAN, COVARIANCE = np.array([0.5, -1.0]), np.array([[1.0, 0.4], [0.4, 0.5]])
+
+
+def banana(theta):
+    x, y = theta[:, 0], theta[:, 1]
+    return -0.5 * x**2 - 0.5 * ((y - x**2) / 0.7) ** 2
+
+
+def memory_of(function, points, with_gradients):
+    theta = torch.tensor(points, requires_grad=True)
+    values = function(theta)
+    (slopes,) = torch.autograd.grad(values.sum(), theta)
+    kept = Memory.empty(points.shape[1], with_gradients)
+    gradients = slopes.numpy() if with_gradients else np.empty((len(points), 0))
+    return replace(kept, points=points, values=values.detach().numpy(), gradients=gradients)
+
+
+def exact(function, q):
+    """Gauss-Hermite of order 40 in each of two dimensions: exact for polynomials of degree 79."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    u = np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)
+    w = np.outer(weights, weights).reshape(-1) / (2.0 * np.pi)
+    theta = q.mean + u @ np.linalg.cholesky(q.covariance).T
+    return float(w @ function(torch.tensor(theta)).numpy()) + float(q.entropy)
+
+
+def points_of(q, n, seed):
+    u = 1.3 * np.random.default_rng(seed).standard_normal((n, len(q.mean)))
+    return q.mean + u @ np.linalg.cholesky(q.covariance).T
+
+
+@pytest.mark.parametrize("with_gradients", [True, False])
+def test_a_quadratic_log_joint_is_integrated_exactly(with_gradients):
+    def quadratic(theta):
+        return (
+            3.0 - 0.5 * (theta**2 @ torch.tensor([1.0, 4.0], dtype=theta.dtype)) + theta[:, 0] * theta[:, 1]
+        )
+
+    q = Gaussian(MEAN, COVARIANCE)
+    found = remembered_elbo(q, memory_of(quadratic, points_of(q, 20, 0), with_gradients))
+    # the jitter of 1e-6 of the process' variance
+    assert found.value == pytest.approx(exact(quadratic, q), abs=1e-3)
+    assert found.sd < 1e-2
+
+
+@pytest.mark.parametrize("with_gradients", [True, False])
+def test_errors_are_of_the_size_that_is_said(with_gradients):
+    """Forty designs: under unit z-scores more than 6 beyond 2.8 sd have a probability below 1e-7."""
+    q = Gaussian(np.array([0.2, 1.0]), np.array([[0.6, 0.3], [0.3, 0.9]]))
+    truth, z = exact(banana, q), []
+    for seed in range(40):
+        found = remembered_elbo(q, memory_of(banana, points_of(q, 25, seed), with_gradients))
+        z.append((found.value - truth) / found.sd)
+        assert abs(found.value - truth) < 0.5
+    assert (np.abs(z) > 2.8).sum() <= 6
+
+
+def test_the_evaluations_need_not_be_of_the_present_q():
+    q, before = Gaussian(MEAN, COVARIANCE), Gaussian(MEAN + 0.5, 2.0 * COVARIANCE)
+    found = remembered_elbo(q, memory_of(banana, points_of(before, 60, 1), True))
+    assert found.value == pytest.approx(exact(banana, q), abs=5.0 * found.sd + 1e-3)
+    diagonal = DiagonalGaussian(MEAN, np.diag(COVARIANCE).copy())
+    full = Gaussian(MEAN, np.diag(np.diag(COVARIANCE)))
+    memory = memory_of(banana, points_of(before, 60, 1), True)
+    assert remembered_elbo(diagonal, memory).value == pytest.approx(remembered_elbo(full, memory).value)
+
+
+def test_too_few_evaluations_say_nothing():
+    q = Gaussian(MEAN, COVARIANCE)
+    assert remembered_elbo(q, Memory.empty(2, True)) is None
+    assert remembered_elbo(q, memory_of(banana, points_of(q, 3, 0), True)) is None
+    assert remembered_elbo(q, memory_of(banana, 1e3 + points_of(q, 30, 0), True)) is None
+
+
+@pytest.mark.parametrize("gradient", ["autodiff", None])
+def test_sixty_evaluations_are_sixty_calls(gradient):
+    points = [0]
+
+    def counted(theta):
+        points[0] += len(theta)
+        return banana(theta)
+
+    fit = bqvi.fit(LogJoint(counted, 2, gradient=gradient), method="bq", max_evaluations=60, seed=0)
+    assert points[0] == fit.evaluations == 60
+    assert fit.record_evaluations == 0
+    truth = exact(banana, fit.q)
+    assert abs(fit.elbo - truth) < 4.0 * fit.trace["elbo_se"][-1] + 1e-3 < 0.1
+
+
+def test_fresh_draws_are_made_where_they_are_asked_for():
+    model = LogJoint(banana, 2)
+    fit = bqvi.fit(model, method="bq", max_evaluations=20, elbo_samples=50, seed=0)
+    assert fit.record_evaluations == 50
