@@ -117,7 +117,8 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
             return replace(answers, gradients=missing, reasons=reasons, error=error)
         gradients = gradients_of(function, told, points, outputs)
     assert gradients is not None  # those of autodiff
-    finite = (np.abs(gradients) < LARGEST).all(axis=(1, 2))
+    largest = LARGEST if function.range.density else np.inf
+    finite = (np.abs(gradients) < largest).all(axis=(1, 2))
     if not finite.all():
         gradients = np.where(finite[:, None, None], gradients, np.nan)
     reasons = tuple(

@@ -13,7 +13,8 @@ z(u) = h (l^2 P)^(D/2) exp(-P |u|^2 / 2),
     Var E[psi]          = h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2                              all times s^2.
 
 The sd holds the posterior variance, with the constant profiled out, and the jackknife's variance and bias
-over evaluations, which answer for what the kernel does not fit.
+over evaluations, which answer for what the kernel does not fit. Failed evaluations are left out: the ELBO is
+that over the region where the log joint is finite.
 """
 
 from __future__ import annotations
@@ -86,4 +87,4 @@ def _observed(given: Conditioned, kernel: FunctionKernel) -> np.ndarray:
     if given.numbers == 1:
         return values
     slopes = (kernel.quadratic - p * z)[:, None] * u
-    return np.concatenate([values[:, None], slopes], 1).reshape(-1)
+    return np.asarray(np.concatenate([values[:, None], slopes], 1).reshape(-1))

@@ -169,7 +169,7 @@ def latent_semantic_analysis(counts: Any, rank: int) -> tuple[np.ndarray, np.nda
     counts : (N, V), dense or SciPy sparse
     rank : >= 1, at most min(N, V)
     """
-    table = counts.astype(float) if is_sparse(counts) else np.asarray(counts, float)
+    table: Any = counts.astype(float) if is_sparse(counts) else np.asarray(counts, float)
     most = min(table.shape)
     if require_integer("rank", rank, 1) > most:
         raise ValueError(f"rank is {rank}; it must be at most min(N, V) = {most}")

@@ -143,13 +143,13 @@ STICKS = {
 @pytest.mark.parametrize("name", STICKS)
 def test_sticks_by_enumeration(name):
     mixing = STICKS[name]
-    x, prior = COUNTS[:7], poisson(2.0, 0.7)
+    x, prior = COUNTS[: 5 if name == "learnt" else 7], poisson(2.0, 0.7)
 
     def evidence(alpha, discount=0.0):
         t = np.arange(1.0, 3.0)
         first, second = np.full(2, 1.0 - discount), alpha + t * discount
         return log_evidence(
-            7,
+            len(x),
             3,
             lambda counts: stick_evidence(counts, first, second),
             lambda rows: negative_binomial(x[rows]),

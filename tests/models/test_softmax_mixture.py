@@ -108,4 +108,4 @@ def test_the_process_is_of_the_log_joint_of_now():
         found = evaluate(MODEL, q, batch, memory.points)
         frame = Frame.of(q)
         expected = found.gradients @ frame.scale + frame.whiten(found.points)
-        assert_allclose(seen.surrogate.targets, expected, rtol=1e-9, atol=1e-9)
+        assert_allclose(seen.surrogate.given.targets, expected, rtol=1e-9, atol=1e-9)

@@ -42,7 +42,7 @@ def test_units_at_the_ends_of_what_a_number_holds():
 
 
 def test_complex_values_are_refused():
-    with pytest.raises(bqvi.RunError, match="give real numbers"):
+    with pytest.raises(bqvi.RunError, match="must return real numbers"):
         bqvi.integrate(lambda x: 1j * x[:, 0], STANDARD, 12)
 
 
