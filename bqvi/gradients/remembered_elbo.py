@@ -83,7 +83,7 @@ def _observed(given: Conditioned, kernel: FunctionKernel) -> np.ndarray:
     u, p = given.points, 1.0 / (kernel.lengthscale**2 + 1.0)
     squares = np.square(u).sum(1)
     z = kernel.height * (kernel.lengthscale**2 * p) ** (u.shape[1] / 2) * np.exp(-0.5 * p * squares)
-    values = z + 0.5 * kernel.quadratic * squares
+    values: np.ndarray = z + 0.5 * kernel.quadratic * squares
     if given.numbers == 1:
         return values
     slopes = (kernel.quadratic - p * z)[:, None] * u
