@@ -163,7 +163,9 @@ def environment(**more):
 def test_ctrl_c_at_the_terminal_keeps_the_finished_and_resumes(folder):
     inside = folder.parent / "inside"
     inside.mkdir()
-    start = "from experiments.harness import registry, cli\n"
+    # a suite that runs in the background may ignore SIGINT, which its child would inherit
+    start = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    start += "from experiments.harness import registry, cli\n"
     code = start + f"registry.EXPERIMENTS.update({TOYS!r})\ncli.main()\n"
     command = [sys.executable, "-c", code, "run", "slow", "--jobs", "2", "--results", str(folder)]
     process = subprocess.Popen(
