@@ -1,4 +1,4 @@
-"""Exploration: evaluations of the plausible box that no surrogate chose, and climbs of the log joint.
+"""Exploration: Sobol points of the plausible box, and climbs of the log joint from some of them.
 
 The acquisition refines the modes that the surrogate has, and nothing in it asks for a further one. A run that
 would otherwise have converged therefore explores first:
@@ -29,7 +29,7 @@ import scipy.optimize
 from bqvi.variational_bmc.modes import Modes
 
 _WORST = 1e10
-"""What an optimiser is told of a point where the log joint failed."""
+"""Objective of an optimiser at a point where the log joint failed, nats."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The modes that q knows, one Gaussian each, and which evaluations they explain.
+"""The modes of q, one Gaussian each, and the evaluations that they explain.
 
 Components of q belong to one mode where the surrogate's mean has no dip between them. The moments of each
 group give one Gaussian, and with the evidence an approximation of the log joint everywhere,
