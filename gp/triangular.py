@@ -65,13 +65,15 @@ def cholesky_inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lower_product(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """L R of a lower triangular L (m, m) in C's order and R (m, n); R may be overwritten.
+    """L R of a lower triangular L (m, m) in C's order and R (m, n) in either; R may be overwritten.
 
     For many columns: of a few, or of small matrices, the general product is as fast.
     """
     if len(lower) <= _SMALL:
         product: np.ndarray = lower @ right
         return product
+    if right.flags.f_contiguous:
+        return np.asarray(scipy.linalg.blas.dtrmm(1.0, lower.T, right, lower=0, trans_a=1, overwrite_b=1))
     # transposes are in the order that BLAS wants: R^T L^T
     turned: np.ndarray = scipy.linalg.blas.dtrmm(1.0, lower.T, right.T, side=1, lower=0, overwrite_b=1)
     return turned.T

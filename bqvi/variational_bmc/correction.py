@@ -49,7 +49,7 @@ class Correction:
 
     Attributes
     ----------
-    u : (M, D), in the frame. half : (N, M), C^-1 k(x, u).
+    u : (M, D), in the frame. whitened : (N, M), W k of f there.
     mean, variance : (M,), of f there. log_proposal : (M,), log g. log_q : (M,).
     log_weights : (M,), of the draws, normalised.
     log_evidence : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the
@@ -59,7 +59,7 @@ class Correction:
     """
 
     u: Vector
-    half: Vector
+    whitened: Vector
     mean: Vector
     variance: Vector
     log_proposal: Vector
@@ -156,7 +156,7 @@ def correct(
 ) -> Correction:
     """Weigh ``count`` draws of q by the surrogate, and tell how well the surrogate knows the evidence."""
     found = weighed(surrogate, q, count, seed, feasible)
-    return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
+    return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 
 
 def weighed(
@@ -190,7 +190,7 @@ def polished(
             break
         g = g.adapted(u, weights, logs).and_also(wide, 0.1)
     found = _weighed(surrogate, q, g, count, seed, feasible)
-    return replace(found, sd=_sd(surrogate, found.u, found.half, found.weights, seed))
+    return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 
 
 def _beside(surrogate: Surrogate, q: Mixture, log_evidence: float) -> Proposal | None:
@@ -213,8 +213,8 @@ def _weighed(
 ) -> Correction:
     u = g.draws(count, seed)
     log_g = logsumexp(g.log_parts(u), axis=1)
-    half = surrogate.half(u)
-    mean, variance = surrogate.moments(u, half)
+    whitened = surrogate.whitened(u)
+    mean, variance = surrogate.moments(u, whitened)
     possible = feasible(u)
     log_ratio = cautious(mean, variance) + np.log(possible) - log_g
     total = float(logsumexp(log_ratio))
@@ -223,7 +223,7 @@ def _weighed(
     effective = 1.0 / float(weights @ weights)
     return Correction(
         u=u,
-        half=half,
+        whitened=whitened,
         mean=mean,
         variance=variance,
         log_proposal=log_g,
@@ -238,12 +238,12 @@ def _weighed(
     )
 
 
-def _sd(surrogate: Surrogate, u: Vector, half: Vector, weights: Vector, seed: int) -> float:
+def _sd(surrogate: Surrogate, u: Vector, whitened: Vector, weights: Vector, seed: int) -> float:
     """Of E_P[f]."""
     index = resampled(weights, _RESAMPLED, seed)
     at = u[index]
     prior = float(surrogate.kernel(at, at).mean())
-    explained = half[:, index].mean(1)
+    explained = whitened[:, index].mean(1)
     return float(np.sqrt(max(prior - explained @ explained, 0.0)))
 
 

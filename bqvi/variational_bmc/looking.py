@@ -77,16 +77,16 @@ def look(
     share = np.exp(log_range - log_range.max())
     targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)
-    u, half = found.u[candidates], found.half[:, candidates]
+    u, whitened = found.u[candidates], found.whitened[:, candidates]
     mean, log_q = found.mean[candidates], found.log_q[candidates]
     variance, left = found.variance[candidates], found.variance[targets]
     if first is not None:
-        own = surrogate.half(first[None])
-        u, half = np.concatenate([u, first[None]]), np.concatenate([half, own], axis=1)
+        own = surrogate.whitened(first[None])
+        u, whitened = np.concatenate([u, first[None]]), np.concatenate([whitened, own], axis=1)
         variance = np.append(variance, surrogate.moments(first[None], own)[1])
-    signals = surrogate.covariance(u, found.u[targets], half, found.half[:, targets])
+    signals = surrogate.covariance(u, found.u[targets], whitened, found.whitened[:, targets])
     base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
-    between = surrogate.covariance(u, u, half, half)
+    between = surrogate.covariance(u, u, whitened, whitened)
     noises = np.full(len(u), noise + surrogate.rounding)
     state = Conditioned(lambda j: between[:, j], variance, noises, signals)
     chosen: list[int] = []
@@ -103,7 +103,7 @@ def look(
 
 
 def _candidates(share: Vector, allowed: Vector, rng: np.random.Generator) -> Vector:
-    """Half of them by their share, half evenly."""
+    """Half of them by their share, whitened evenly."""
     places = np.flatnonzero(allowed)
     if len(places) <= _CANDIDATES:
         return places

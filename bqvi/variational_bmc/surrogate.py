@@ -10,7 +10,8 @@ Three choices make it one, and each is made apart:
   "noise shaping"), with sd = reach log(depth / reach) / 10;
 - the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors. Where
   gradients make many observations, some suffice for it (`Data.thinned`);
-- the *posterior* (`Surrogate`): mean, variance, covariances, and the expectation under diagonal Gaussians.
+- the *posterior* (`Surrogate`, on `gp.conditioning`): mean, variance, covariances, and the expectation under
+  diagonal Gaussians.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from functools import cached_property
 import numpy as np
 import scipy.optimize
 
+from gp.conditioning import Conditioned, ObservedKernel
 from gp.expectation import AnovaSum, DiagonalIntegrals, Quadratic
 from gp.fixed_points import Gram, gram_of
 from gp.kernels import Anova, Constant, QuadraticTrend, Sum
-from gp.kernels.crossed import crossed
 from gp.observations import Gradients, Observations, Values
-from gp.triangular import cholesky, cholesky_inverse, solve_lower
+from gp.triangular import cholesky_inverse, lower_product
 
 Vector = np.ndarray
 
@@ -87,6 +88,11 @@ class Data:
             result: Vector = first
             return result
         return np.concatenate([first, (self.gradients + self.points[: len(self.gradients)]).reshape(-1)])
+
+    def by_point(self, rows: Vector) -> Vector:
+        """Observations (N,) with the numbers of a point together, (n, 1) or (n, 1 + D)."""
+        n = len(self.points)
+        return np.column_stack([rows[:n], rows[n:].reshape(n, -1)])
 
     @cached_property
     def gram(self) -> Gram:
@@ -263,30 +269,35 @@ class Surrogate:
 
     data: Data
     theta: Vector
-    factor: Vector
-    """Lower Cholesky factor of the observations' covariance, (N, N)."""
-    whitened: Vector
-    """C^-1 r, (N,)."""
+    given: Conditioned
+    """What is observed of f; its scale is known, s^2 = 1."""
 
     @classmethod
     def of(cls, data: Data, theta: Vector) -> Surrogate:
         """LinAlgError if rounding leaves the covariance without a factor."""
-        matrix, _ = data.gram(kernel_of(theta, data.points.shape[1]))
-        noise = _noises(data, theta)
+        kernel = ObservedKernel(kernel_of(theta, data.points.shape[1]), data.gradients is not None)
+        targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, theta)).reshape(-1)
         for more in (0.0, 1e-9, 1e-7, 1e-5):
-            lifted = matrix.copy()
-            np.einsum("ii->i", lifted)[:] += noise + more * np.einsum("ii->i", matrix)
+            if more:
+                places = kernel.at(data.points)
+                noise = noise + more * np.einsum("ii->i", kernel.covariance(places, places))
             try:
-                factor = cholesky(lifted)
+                return cls(data, theta, Conditioned.of(kernel, data.points, targets, lambda x, y, n=noise: n))
             except np.linalg.LinAlgError:
                 continue
-            return cls(data, theta, factor, solve_lower(factor, data.residuals))
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
 
-    @cached_property
+    @property
     def kernel(self) -> Sum:
         """With the hyperparameters."""
-        return kernel_of(self.theta, self.dimension)
+        kernel: Sum = self._observed.kernel
+        return kernel
+
+    @property
+    def _observed(self) -> ObservedKernel:
+        kernel = self.given.kernel
+        assert isinstance(kernel, ObservedKernel)  # see `of`
+        return kernel
 
     @property
     def dimension(self) -> int:
@@ -294,27 +305,15 @@ class Surrogate:
         return int(self.data.points.shape[1])
 
     @property
-    def slopes(self) -> bool:
-        """Whether derivatives were observed."""
-        return self.data.gradients is not None
-
-    @property
     def learnt_noise(self) -> float:
         """Variance of the noise that was learnt; 0 where none was."""
         return float(np.exp(self.theta[self.dimension + 3])) if self.data.learnt else 0.0
 
     @cached_property
-    def weights(self) -> Vector:
-        """K^-1 r, (N,)."""
-        found: Vector = solve_lower(self.factor, self.whitened, transposed=True)
-        return found
-
-    @cached_property
     def function(self) -> AnovaSum:
         """The posterior mean of the log joint."""
-        x, n = self.data.points, len(self.data.points)
-        alpha = self.weights[:n]
-        slopes = self.weights[n:].reshape(n, -1) if self.slopes else None
+        x, weights = self.data.points, self.given.weights
+        alpha, slopes = weights[:, 0], (None if self.data.gradients is None else weights[:, 1:])
         first, quadratic, constant = self.kernel.terms
         assert isinstance(first, Anova)  # see `kernel_of`
         prior = Quadratic(self.data.top, np.zeros(self.dimension), -np.eye(self.dimension))
@@ -325,25 +324,26 @@ class Surrogate:
         """Posterior mean of the log joint at u (m, D), (m,)."""
         return self.function(u)
 
-    def half(self, u: Vector) -> Vector:
-        """H = C^-1 k(x, u), (N, m)."""
-        found: Vector = solve_lower(self.factor, crossed(self.kernel, u, self.data.points, self.slopes).T)
-        return found
+    def whitened(self, u: Vector) -> Vector:
+        """W k of f at u (m, D), (N, m): inner products of its columns are what is known of f there."""
+        given = self.given
+        return lower_product(given.whitening, self._observed.with_values(given.places, u))
 
-    def moments(self, u: Vector, half: Vector | None = None) -> tuple[Vector, Vector]:
-        """Posterior mean and variance of the log joint at u (m, D), (m,) each."""
-        half = self.half(u) if half is None else half
-        variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", half, half)
-        return self._prior_mean(u) + self.whitened @ half, np.maximum(variance, self.rounding)
+    def moments(self, u: Vector, whitened: Vector | None = None) -> tuple[Vector, Vector]:
+        """Posterior mean and variance of the log joint at u (m, D), (m,) each; ``whitened`` is W k there."""
+        known = self.whitened(u) if whitened is None else whitened
+        variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", known, known)
+        mean = self._prior_mean(u) + self.given.residuals_whitened[:, 0] @ known
+        return mean, np.maximum(variance, self.rounding)
 
     @property
     def rounding(self) -> float:
         """A variance that is nothing."""
         return 0.1 * LEAST_NOISE
 
-    def covariance(self, u: Vector, v: Vector, half_u: Vector, half_v: Vector) -> Vector:
-        """Posterior covariance of f at u (m, D) and v (p, D), (m, p)."""
-        result: Vector = self.kernel(u, v) - half_u.T @ half_v
+    def covariance(self, u: Vector, v: Vector, whitened_u: Vector, whitened_v: Vector) -> Vector:
+        """Posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""
+        result: Vector = self.kernel(u, v) - whitened_u.T @ whitened_v
         return result
 
     def mean_gradient(self, u: Vector) -> Vector:

@@ -51,7 +51,7 @@ from gp.conditioning.places import Places
 from gp.triangular import cholesky, lower_product, triangular_inverse
 
 Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From points (m, D) and targets there the diagonal of N, (m,), the same for all numbers of a point."""
+"""From points (m, D) and targets there the diagonal of N: (m,), where a point has one, or (m B,)."""
 
 
 class Kernel(Protocol):

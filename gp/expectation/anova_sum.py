@@ -56,8 +56,8 @@ class AnovaSum:
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values of psi at (M, D) points, (M,)."""
         cross = crossed(self.kernel, u, self.points, self.slopes is not None)
-        weights = self.values if self.slopes is None else np.append(self.values, self.slopes)
-        found: np.ndarray = cross @ weights + self.trend(u)
+        weights = self.values if self.slopes is None else np.column_stack([self.values, self.slopes])
+        found: np.ndarray = cross @ weights.reshape(-1) + self.trend(u)
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:

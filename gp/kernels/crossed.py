@@ -23,20 +23,21 @@ _IN_CACHE = 2**15
 
 
 def crossed(kernel: Kernel, x: Any, y: Any, slopes: bool = False) -> Any:
-    """Return the covariances of f at x (m, D) with f at y (n, D), then with its derivatives there.
+    """Return the covariances of f at x (m, D) with f at y (n, D), and with its derivatives there.
 
-    The shape is (m, n), and (m, n (D + 1)) with ``slopes``; derivatives are point by point. NumPy only.
+    The shape is (m, n), and (m, n (D + 1)) with ``slopes``: value and derivatives of a point are next to each
+    other. NumPy only.
     """
     if not slopes:
         return kernel(x, y)
     m, (n, dimension) = len(x), y.shape
-    found = np.empty((m, n * (dimension + 1)))
+    found = np.empty((m, n, dimension + 1))
     block = max(_IN_CACHE // max(n * dimension, 1), 1)
     for rows in (slice(at, at + block) for at in range(0, m, block)):
         values, slope = value_slopes(kernel, x[rows], y)
-        found[rows, :n] = values
-        found[rows, n:] = np.moveaxis(slope, 0, -1).reshape(len(values), -1)
-    return found
+        found[rows, :, 0] = values
+        found[rows, :, 1:] = np.moveaxis(slope, 0, -1)
+    return found.reshape(m, -1)
 
 
 @singledispatch

@@ -122,7 +122,7 @@ def test_sd_of_the_evidence_is_that_of_joint_draws():
     q = Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]]))
     found = correct(made, q, 1024, 0)
     index = resampled(found.weights, 256, 0)
-    u, half = found.u[index], found.half[:, index]
+    u, half = found.u[index], found.whitened[:, index]
     covariance = made.covariance(u, u, half, half) + 1e-8 * np.eye(256)
     draws = np.linalg.cholesky(covariance) @ np.random.default_rng(1).standard_normal((256, 2000))
     assert found.sd == pytest.approx(draws.mean(0).std(), rel=0.12)

@@ -1,0 +1,67 @@
+"""Any kernel of `gp.kernels` between what points show: values, or values and all derivatives.
+
+`function_kernel` has the one kernel that is fast enough for the innermost loops of gradients; here the kernel
+itself is asked. At fixed points the matrix comes from `gp.fixed_points`, whose rows are values first and then
+derivatives; what is returned has the numbers of a point next to each other, as `conditioned` has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gp.conditioning.places import Places
+from gp.fixed_points import gram_of
+from gp.kernels import Kernel
+from gp.kernels.crossed import crossed
+from gp.observations import Functional, Gradients, Observations, Values, covariance
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedKernel:
+    """A kernel between what is observed at points; no constant is fitted.
+
+    Parameters
+    ----------
+    kernel : k
+    gradients : whether all derivatives are observed beside each value
+    """
+
+    kernel: Kernel
+    gradients: bool = False
+
+    def at(self, points: np.ndarray) -> Places:
+        """What is needed of (m, D) points."""
+        return Places.of(points, points)
+
+    def constant(self, points: np.ndarray) -> None:
+        """None: a kernel may contain one."""
+
+    def covariance(self, left: Places, right: Places) -> np.ndarray:
+        """Between m and n points, (m B, n B)."""
+        first, second = self._observed(left.points), self._observed(right.points)
+        if left is right:
+            matrix, _ = gram_of(self.kernel, first)(self.kernel)
+        else:
+            matrix = covariance(self.kernel, first, second)
+        if not self.gradients:
+            return np.array(matrix)
+        rows, columns = _interleaved(left.points), _interleaved(right.points)
+        found: np.ndarray = matrix[rows[:, None], columns]
+        return found
+
+    def with_values(self, observed: Places, points: np.ndarray) -> np.ndarray:
+        """Of what is observed at n places with f at (m, D) points, (n B, m), in the order of columns."""
+        found: np.ndarray = crossed(self.kernel, points, observed.points, self.gradients).T
+        return found
+
+    def _observed(self, points: np.ndarray) -> Functional:
+        return Observations((Values(points), Gradients(points))) if self.gradients else Values(points)
+
+
+def _interleaved(points: np.ndarray) -> np.ndarray:
+    """Rows of values (n,) and then derivatives (n D,) in the order in which a point's are together."""
+    n, dimension = points.shape
+    derivatives = n + np.arange(n * dimension).reshape(n, dimension)
+    return np.column_stack([np.arange(n), derivatives]).reshape(-1)
