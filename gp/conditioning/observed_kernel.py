@@ -39,7 +39,7 @@ class ObservedKernel:
         """None: a kernel may contain one."""
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
-        """Between m and n points, (m B, n B)."""
+        """Between the points of ``left`` (m) and ``right`` (n), (m B, n B)."""
         first, second = self._observed(left.points), self._observed(right.points)
         if left is right:
             matrix, _ = gram_of(self.kernel, first)(self.kernel)
