@@ -1,209 +1,248 @@
-"""The log evidence of a Gaussian process as a function of its hyperparameters, and its gradient.
+"""The log evidence of targets given their covariance matrix, and its derivatives in that matrix.
 
-y ~ N(o + H b, s K) with basis functions H (n, p) of the mean, offset o, covariance
-K = k(x, x) + noise, and overall scale s; where gradients are observed, all of these are of the values
-and the gradients. With K = C C^T, Z = C^-1 H, u = C^-1 (y - o):
+Y (n, O) are O outputs that share K and are independent of one another, Y_o ~ N(H b_o, s K), with basis
+functions H (n, p) of the mean. With K = C C^T and Z = C^-1 H,
 
-    b = argmin |u - Z b|,   r = u - Z b,   s = r^T r / n
+    b = argmin |C^-1 Y - Z b|      generalised least squares, (p, O)
+    R = C^-1 Y - Z b               whitened residual, (n, O)
+    s = |R|^2 / (nu O)             the scale
+    W = C^-T R                     weights of the posterior mean
 
-maximise the likelihood in closed form. What is left to search is (Rasmussen & Williams 2006, Eqs
-5.8 and 5.9 with these put in; by the envelope theorem they count as constants in the gradient)
+    log p       = -(nu O log 2 pi s + |R|^2 / s + O log det K + O J) / 2
+    d log p     = tr((W W^T / s - O P) dK) / 2
 
-    log p = -n/2 (1 + log 2 pi s) - 1/2 log det K
-    d log p / dt = 1/2 tr((w w^T / s - K^-1) dK/dt),   w = C^-T r.
+The scale and the mean follow one convention, which the caller names:
 
-The trace is a pull-back through the kernel, so its cost is O(n^2) for all parameters together.
-The scale is fixed to 1 where the noise is known, since it would scale the noise as well.
+    "profiled"    s and b are at their most likely values: nu = n, J = 0, P = K^-1
+    "marginal"    s and b are integrated out, with priors 1 / s and flat (restricted likelihood; O'Hagan 1991,
+                  Rasmussen & Williams 2006 Eq. 2.45): nu = n - p, J = log det Z^T Z, P = K^-1 - K^-1 H
+                  (Z^T Z)^-1 H^T K^-1, and predictions follow Student's t with nu degrees of freedom
+    "known"       s = 1, since noise of known variance is part of K; b is profiled
+
+The two differ by p / n of the scale. Profiled evidences are those of the process that is conditioned
+afterwards with s and b at these values; marginal ones allow for few data, n of the order of ten.
+
+Along directions dK_i the average of the observed and the expected information (Gilmour, Thompson and Cullis
+1995) is, with v_i = dK_i W and P_1 the P of the marginal form,
+
+    (tr(v_i^T P_1 v_j) / s - tr(W^T v_i) tr(W^T v_j) / (nu O s^2)) / 2.
+
+It needs no product of n x n matrices and is never negative: the curvature of Newton's method (`gp.search`).
+Where s is known the second term is absent.
+
+`LogPosterior` is log p of a kernel's log hyperparameters psi, with their prior: the objective of a search.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from math import log, pi
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gp.fixed_points import Gram, gram_of
-from gp.grams import blocks_of, mean_basis, mean_pullback
-from gp.kernels.base import Kernel
-from gp.kernels.parameters import pack, scaled, unpack
-from gp.linalg import Factor, add_outer, cholesky, inverse
-from gp.means import Mean
-from gp.observations import Functional, Observations, Values, as_functional, covariance
+from gp.kernels.base import Pullback
+from gp.linalg import Factor, inverse
+from gp.priors import JointPrior
+from gp.search import Expansion
+from gp.triangular import cholesky
 
-_SMALLEST_SCALE = 1e-8
-"""For targets that the mean explains altogether; in variances of the targets."""
+__all__ = ["Convention", "Evidence", "LogPosterior"]
+
+Convention: TypeAlias = Literal["profiled", "marginal", "known"]
+_TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """What hyperparameters are sought for. NumPy only.
+class Evidence:
+    """The evidence of targets, and what is found in closed form.
 
     Attributes
     ----------
-    x : points (n, D), or n values and gradients. y : (n,)
-    kernel, mean : the model, whose parameters are replaced.
-    noise : known noise variances, a number (of values; gradients are exact) or (n,); ``None`` if
-        that number is learnt.
-    profiled : whether the overall scale is found in closed form.
-    jitter : the least that is added, as a fraction of each variance: where it comes and goes with the
-        parameters, the evidence is not smooth in them.
+    factor : C, of K with its noise, (n, n).
+    convention : of the scale and the mean.
+    whitened_basis : Z, (n, p). coefficients : b, (p, O). residual : R, (n, O).
+    least_scale : the smallest s, for targets that the mean explains altogether.
     """
 
-    x: Any
-    y: Any
-    kernel: Kernel
-    mean: Mean
-    noise: Any
-    profiled: bool
-    jitter: float = 0.0
+    factor: Factor
+    convention: Convention
+    whitened_basis: Any
+    coefficients: Any
+    residual: Any
+    least_scale: float
 
-    def pack(self) -> Any:
-        """Return the vector of the model's own parameters; the logarithm of the noise is last.
+    @classmethod
+    def of(
+        cls,
+        factor: Factor,
+        targets: Any,
+        basis: Any = None,
+        convention: Convention = "profiled",
+        least_scale: float = _TINY,
+    ) -> Evidence:
+        """Of targets Y (n, O) with basis H (n, p), or ``None`` for a mean of zero; O(n^2 (O + p)).
 
-        A noise to be learnt has no value yet: a hundredth of the kernel's largest variance.
+        Parameters
+        ----------
+        factor : of K, (n, n)
+        targets : Y, (n, O)
+        basis : H, (n, p); columns may be of very different sizes
+        convention : 'profiled', 'marginal' or 'known', see the module
+        least_scale : the smallest s, in squared units of Y
         """
-        parts = [pack(self.kernel), pack(self.mean)]
-        if self.noise is None:
-            parts.append(np.array([log(0.01 * np.max(self.kernel.diagonal(self.points)))]))
-        return np.concatenate(parts)
+        if basis is None or not basis.shape[1]:
+            residual = factor.solve(targets)
+            nothing = np.zeros((len(targets), 0))
+            return cls(factor, convention, nothing, np.zeros((0, targets.shape[1])), residual, least_scale)
+        p = basis.shape[1]
+        both = np.empty((len(targets), p + targets.shape[1]), order="F")
+        both[:, :p], both[:, p:] = basis, targets
+        whitened = factor.solve(both)
+        z, coefficients, residual = whitened[:, :p], *_least_squares(whitened[:, :p], whitened[:, p:])
+        return cls(factor, convention, z, coefficients, residual, least_scale)
+
+    @property
+    def outputs(self) -> int:
+        """The number O of outputs."""
+        return int(self.residual.shape[1])
+
+    @property
+    def degrees(self) -> int:
+        """The number nu of degrees of freedom, at least 1."""
+        n, p = self.whitened_basis.shape
+        return max(n - p, 1) if self.convention == "marginal" else n
 
     @cached_property
-    def observed(self) -> Functional:
-        """What was observed: values, or blocks of values and gradients."""
-        return as_functional(self.x)
+    def squares(self) -> float:
+        """|R|^2."""
+        return float(np.einsum("no,no->", self.residual, self.residual))
 
     @cached_property
-    def gram(self) -> Gram:
-        """The covariance of what was observed as a function of the kernel."""
-        return gram_of(self.kernel, self.observed)
+    def scale(self) -> float:
+        """The scale s; 1 where it is known."""
+        if self.convention == "known":
+            return 1.0
+        return max(self.squares / (self.degrees * self.outputs), self.least_scale)
 
     @cached_property
-    def points(self) -> Any:
-        """The points of all blocks, one after the other."""
-        return np.concatenate([block.x for block in blocks_of(self.observed)])
+    def value(self) -> float:
+        """log p."""
+        counted = self.degrees * self.outputs * np.log(2 * np.pi * self.scale) + self.squares / self.scale
+        return -0.5 * float(counted + self.outputs * (float(self.factor.log_determinant) + self._volume))
+
+    @property
+    def _volume(self) -> float:
+        """The term J."""
+        if self.convention != "marginal" or not self.whitened_basis.shape[1]:
+            return 0.0
+        return 2.0 * float(np.log(np.maximum(np.abs(np.diagonal(self._triangle)), _TINY)).sum())
 
     @cached_property
-    def noisy(self) -> Any:
-        """Which observations a common noise is added to, (n,), ones and zeros: the values."""
-        return np.concatenate(
-            [np.full(len(block), float(isinstance(block, Values))) for block in blocks_of(self.observed)]
+    def _triangle(self) -> Any:
+        """T with T^T T = Z^T Z, (p, p)."""
+        return np.linalg.qr(self.whitened_basis, mode="r")
+
+    @cached_property
+    def weights(self) -> Any:
+        """W = K^-1 (Y - H b), (n, O)."""
+        return self.factor.solve(self.residual, transposed=True)
+
+    @cached_property
+    def _inverse(self) -> Any:
+        """K^-1, (n, n)."""
+        return inverse(self.factor)
+
+    @cached_property
+    def projected_inverse(self) -> Any:
+        """P of the marginal form, (n, n): W = P Y."""
+        if not self.whitened_basis.shape[1]:
+            return self._inverse
+        solved = self.factor.solve(self.whitened_basis, transposed=True)
+        root = np.linalg.solve(self._triangle.T, solved.T)
+        return self._inverse - root.T @ root
+
+    def matrix_gradient(self) -> Any:
+        """d log p / dK, (n, n), symmetric; the caller may overwrite it."""
+        of_determinant = self.projected_inverse if self.convention == "marginal" else self._inverse
+        gradient = (-0.5 * self.outputs) * of_determinant
+        gradient += (0.5 / self.scale * self.weights) @ self.weights.T
+        return gradient
+
+    def information(self, changes: Sequence[Any]) -> Any:
+        """The curvature of log p along dK_i, (I, I): the average information, positive semi-definite.
+
+        Parameters
+        ----------
+        changes : dK_i, (n, n) each
+        """
+        w, count = self.weights, len(changes)
+        moved = np.concatenate([change @ w for change in changes], axis=1)  # (n, I O)
+        solved = self._inverse @ moved
+        if self.whitened_basis.shape[1]:
+            solved = self.projected_inverse @ moved
+        rows, columns = (
+            each.reshape(len(w), count, -1).swapaxes(0, 1).reshape(count, -1) for each in (moved, solved)
+        )
+        bend = rows @ columns.T
+        if self.convention == "known":
+            return 0.5 * bend
+        rising = rows @ w.reshape(-1)
+        return (
+            0.5 / self.scale * (bend - np.outer(rising, rising) / (self.degrees * self.outputs * self.scale))
         )
 
-    @cached_property
-    def _ends(self) -> tuple[int, int]:
-        """Where the kernel's and the mean's parameters end."""
-        split = len(pack(self.kernel))
-        return split, split + len(pack(self.mean))
-
-    def unpack(self, vector: Any) -> tuple[Kernel, Mean, Any]:
-        """Return kernel, mean and noise for a vector of parameters."""
-        split, stop = self._ends
-        noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
-        return unpack(self.kernel, vector[:split]), unpack(self.mean, vector[split:stop]), noise
-
-    def smaller(self, size: int, rng: np.random.Generator) -> Problem:
-        """Return the problem for about ``size`` of the observations: points at random, of each block."""
-        n = len(self.y)
-        if n <= size:
-            return self
-        blocks, kept, start = [], [], 0
-        for block in blocks_of(self.observed):
-            count = len(block.x)
-            chosen = np.sort(rng.choice(count, -(-size * count // n), replace=False))
-            width = len(block) // max(count, 1)
-            blocks.append(replace(block, x=block.x[chosen]))  # type: ignore[type-var]
-            kept.append(start + (width * chosen[:, None] + np.arange(width)).reshape(-1))
-            start += len(block)
-        index = np.concatenate(kept)
-        noise = self.noise[index] if np.ndim(self.noise) == 1 else self.noise
-        x = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
-        return replace(self, x=x, y=self.y[index], noise=noise)
-
 
 @dataclass(frozen=True, eq=False)
-class Solution:
-    """What is found in closed form at given parameters.
+class LogPosterior:
+    """Log evidence plus log prior of log hyperparameters psi (P,); an objective of `gp.search`.
 
     Attributes
     ----------
-    log_evidence : a number.
-    scale : s. coefficients : (p,), b. jitter : fraction added to the diagonal of K.
+    gram : psi to K_0 (n, n) and its pull-back to psi (`gp.fixed_points`). Where the pull-back has the
+        derivatives as matrices (`gp.fixed_points.Changes`) there is a curvature, else none.
+    noise : (n,), added to the diagonal of K_0. targets : (n, O). prior : of psi.
+    basis : (n, p), of the mean; ``None`` for zero. convention : of scale and mean.
     """
 
-    log_evidence: float
-    scale: float
-    coefficients: Any
-    jitter: float
+    gram: Callable[[Any], tuple[Any, Pullback]]
+    noise: Any
+    targets: Any
+    prior: JointPrior
+    basis: Any = None
+    convention: Convention = "profiled"
+
+    def value(self, psi: Any) -> float:
+        """The log posterior, up to a constant; LinAlgError where K is singular in floating point."""
+        return self._evidence(self.gram(psi)[0]).value + self.prior.log_density(psi)[0]
+
+    def expanded(self, psi: Any) -> Expansion:
+        """The same with its gradient and, if there is one, its curvature."""
+        matrix, pullback = self.gram(psi)
+        found = self._evidence(matrix)
+        log_prior, slope = self.prior.log_density(psi)
+        gradient = pullback(found.matrix_gradient()) + slope
+        changes = getattr(pullback, "changes", None)
+        curvature = None if changes is None else found.information(changes) + self.prior.curvature(psi)
+        return Expansion(found.value + log_prior, gradient, curvature)
+
+    def _evidence(self, matrix: Any) -> Evidence:
+        diagonal = np.einsum("ii->i", matrix)
+        before = diagonal.copy()
+        diagonal += self.noise
+        factor = Factor(cholesky(matrix))
+        diagonal[:] = before  # the pull-back may read the matrix
+        return Evidence.of(factor, self.targets, self.basis, self.convention)
 
 
-def solve(problem: Problem, vector: Any) -> Solution:
-    """Return the log evidence at a vector of parameters, without its gradient."""
-    kernel, mean, noise = problem.unpack(vector)
-    observed = problem.observed
-    return _solve(problem, covariance(kernel, observed, observed), mean, noise)[0]
-
-
-def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
-    """Return the log evidence and its gradient (P,) in the vector of parameters."""
-    kernel, mean, noise = problem.unpack(vector)
-    gram, pullback = problem.gram(kernel)
-    solution, factor, residual = _solve(problem, gram, mean, noise)
-    w = factor.solve(residual, transposed=True)
-    weights = inverse(factor)
-    weights *= -0.5
-    weights = add_outer(weights, w, 0.5 / solution.scale)
-    if solution.jitter > 0:  # it is a fraction of variances, which depend on the parameters as well
-        np.einsum("ii->i", weights)[:] *= 1 + solution.jitter
-    parts = [pullback(weights), mean_pullback(mean, problem.observed, w / solution.scale)]
-    if problem.noise is None:
-        parts.append(np.array([noise * (problem.noisy @ np.diagonal(weights))]))
-    return solution, np.concatenate(parts)
-
-
-def fitted(problem: Problem, vector: Any, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
-    """Return kernel, mean and noise with what is found in closed form put in.
-
-    ``factor`` multiplies the scale.
-    """
-    solution = solve(problem, vector)
-    kernel, mean, noise = problem.unpack(vector)
-    coefficients = solution.coefficients
-    mean = mean.with_coefficients(coefficients) if coefficients.size else mean
-    if not problem.profiled:
-        return kernel, mean, noise
-    scale = factor * solution.scale
-    return scaled(kernel, scale), mean, scale * noise
-
-
-def _least_squares(columns: Any, target: Any) -> tuple[Any, Any]:
-    """Return coefficients and residual; the columns may be of very different sizes."""
+def _least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
+    """Return coefficients (p, O) and residuals (n, O); the columns (n, p) may be of very different sizes."""
     if columns.shape[1] == 1:
         column = columns[:, 0]
-        coefficient = column @ target / ((column @ column) or 1.0)
-        return np.array([coefficient]), target - coefficient * column
+        coefficients = (column @ targets)[None] / ((column @ column) or 1.0)
+        return coefficients, targets - column[:, None] * coefficients
     size = np.linalg.norm(columns, axis=0)
     size = np.where(size > 0, size, 1.0)
-    coefficients = np.linalg.lstsq(columns / size, target, rcond=None)[0] / size
-    return coefficients, target - columns @ coefficients
-
-
-def _solve(problem: Problem, gram: Any, mean: Mean, noise: Any) -> tuple[Solution, Factor, Any]:
-    index = np.arange(gram.shape[0])
-    diagonal = gram[index, index]
-    gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy
-    factor = cholesky(gram, jitter=problem.jitter)
-    gram[index, index] = diagonal  # the pull-back still reads it
-    basis = mean_basis(mean, problem.observed)
-    offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
-    residual = factor.solve(problem.y - offset)
-    coefficients = np.zeros(basis.shape[1])
-    if coefficients.size:
-        coefficients, residual = _least_squares(factor.solve(basis), residual)
-    n = len(problem.y)
-    squares = float(residual @ residual)
-    scale = max(squares / n, _SMALLEST_SCALE) if problem.profiled else 1.0
-    value = -0.5 * (n * log(2 * pi * scale) + squares / scale + float(factor.log_determinant))
-    return Solution(value, scale, coefficients, factor.jitter), factor, residual
+    coefficients = np.linalg.lstsq(columns / size, targets, rcond=None)[0] / size[:, None]
+    return coefficients, targets - columns @ coefficients

@@ -1,7 +1,7 @@
 """The covariance of observations and the prior mean of them, pulled back to their parameters.
 
 For weights W (n, n) and w (n,), a fit needs the gradients of sum_ij W_ij K_ij in the kernel's
-parameters and of sum_i w_i m_i in the mean's (:mod:`gp.evidence`). For values f(x_i) a kernel and a
+parameters and of sum_i w_i m_i in the mean's (:mod:`gp.problem`). For values f(x_i) a kernel and a
 mean have them; for any linear functional the mean's basis follows by linearity. With derivatives
 observed through a squared exponential, D = (x - y) / l^2 and p = l^-2,
 

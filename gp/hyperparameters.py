@@ -3,7 +3,7 @@
 A fit is: parameters counted in units of the data (so that nothing depends on its scale) x an
 objective (log evidence, or log posterior) x a search. What can be had in closed form is: the linear
 coefficients of the mean, and the overall scale of the kernel where the noise is learnt or absent
-(:mod:`gp.evidence`). The rest is searched by L-BFGS-B with exact gradients, from the most promising
+(:mod:`gp.problem`). The rest is searched by L-BFGS-B with exact gradients, from the most promising
 of many starting points, and kept from collapsing by priors and bounds (:mod:`gp.priors`).
 
 Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum, by
@@ -24,7 +24,6 @@ import numpy as np
 
 from gp.arrays import Array, as_like, to_numpy
 from gp.checks import as_noise, as_values
-from gp.evidence import Problem, fitted, solve
 from gp.grams import on_host, pieces
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
@@ -32,7 +31,8 @@ from gp.means import Constant, Mean
 from gp.observations import Functional, Observations, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.search import Search, curvature, log_evidence, search
+from gp.problem import Problem, fitted, solve
+from gp.screening import Screening, curvature, log_evidence, screened
 from gp.threads import single_threaded
 from gp.units import Coordinates, Units
 
@@ -261,14 +261,14 @@ def fit(
     if _without_noise(problem):
         _refuse_contradictions(problem, _SAME * units.output)
     coordinates = Coordinates.of(problem, units, priors or Priors())
-    limits = Search(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
+    limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
     with single_threaded() if len(observed) <= _SMALL else nullcontext():
-        found = search(problem, coordinates, limits)
-        solution = solve(problem, coordinates.vector(found.theta))
+        found = screened(problem, coordinates, limits)
+        solution = solve(problem, coordinates.vector(found.psi))
     hyperparameters = Hyperparameters(
         problem=problem,
         coordinates=coordinates,
-        theta=found.theta,
+        theta=found.psi,
         log_evidence=solution.log_evidence,
         scale=solution.scale,
         coefficients=solution.coefficients,

@@ -39,7 +39,7 @@ LEAST_SCALE = 1e-24
 """Of the largest variance: for rows without any, such as a linear kernel at its offset."""
 
 
-class NotPositiveDefiniteError(ValueError):
+class NotPositiveDefiniteError(np.linalg.LinAlgError):
     """A covariance matrix that no reasonable jitter makes positive definite."""
 
 

@@ -28,7 +28,7 @@ from gp.hyperparameters import Hyperparameters, posterior_at
 from gp.low_discrepancy import scrambled_sobol
 from gp.observations import Functional
 from gp.posterior import Posterior
-from gp.search import log_evidence
+from gp.screening import log_evidence
 
 __all__ = ["MarginalPosterior", "marginalise"]
 

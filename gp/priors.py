@@ -132,6 +132,27 @@ class JointPrior:
         shoulder = np.array([prior.shoulder for prior in priors])
         return JointPrior(ends[:, 0], ends[:, 1], shoulder, bounds[:, 0], bounds[:, 1])
 
+    @staticmethod
+    def normal(centre: Any, sd: Any, reach: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
+        """Return normal priors: plateaus without width.
+
+        Parameters
+        ----------
+        centre, sd : of the parameters, (P,)
+        reach : how far a search goes below and above the centre, in standard deviations
+        """
+        return JointPrior(centre, centre, sd, centre - reach[0] * sd, centre + reach[1] * sd)
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """How far a search goes, lower and upper ends."""
+        return self.bounds_lower, self.bounds_upper
+
+    def curvature(self, psi: Any) -> Any:
+        """Return minus the Hessian of the log density, (P, P)."""
+        flat = (psi > self.lower) & (psi < self.upper)
+        return np.diag(np.where(flat, 0.0, self.shoulder**-2.0))
+
     @property
     def sd(self) -> Any:
         """Standard deviations of the plateaus, (P,): what a parameter has without any data."""

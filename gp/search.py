@@ -1,261 +1,206 @@
-"""The search for hyperparameters: starting points x a screening x L-BFGS-B.
+"""The search for the maximum of a smooth function of few variables, from several starting points.
 
-From many starting points L-BFGS-B makes a short climb with exact gradients, on a subset of the data,
-where an evaluation is cheap. The best third goes on, twice as far, and so on until one is left, which
-climbs to the end on all data: where a climb is early says something about where it ends, but not all.
-All random choices come from the generator that is given.
+Log hyperparameters psi are found with it, the objective being a log evidence with a log prior
+(`gp.evidence.LogPosterior`). An objective says its value, its gradient and, if it has one, a positive
+semi-definite curvature:
+
+    with a curvature     Newton steps, no longer than a limit, halved until the value rises: some three
+                         evaluations from where an earlier fit ended
+    without              L-BFGS-B (SciPy), projected onto the bounds
+
+A climb starts from the best few of the starting points. An objective may raise ``LinAlgError`` where a
+covariance matrix has no factor: such a point counts as lower than any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from itertools import product
-from math import log
-from operator import itemgetter
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 
-from gp.evidence import Problem, solve, solve_with_gradient
-from gp.linalg import NotPositiveDefiniteError, next_jitter
-from gp.units import Coordinates
+__all__ = ["Expansion", "Found", "Objective", "Search", "search"]
 
-__all__ = ["Found", "Objective", "Search", "curvature", "log_evidence", "log_posterior", "search"]
-
-_SCREENING_SIZE = 300
 _FAILED = 1e25
 _STOPPED_BY_ROUNDING = 2
 """Status of SciPy's L-BFGS-B when its line search finds no lower value."""
-_FAR = 100.0
-"""Nats above the first value from which on an objective is tempered."""
-_SHORT, _SHARE = 15, 3
-"""Iterations of the first climbs; one in so many goes on."""
-_PERIOD_SCALE = 0.01
-"""The evidence is that much steeper in a period than in other parameters: ten periods in the data
-tell it to a hundredth of what a lengthscale is known to."""
-_STEPS = (1e-3, 1e-2, 3e-2, 0.1)
-"""Of the differences that give curvatures."""
-_SMOOTH, _ROUGH = 0.01, 0.05
-"""Differences of gradients are trusted that are off by less than the first, as a fraction of the
-curvature; more than the second is not rounding alone."""
-_RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
-"""Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""
-
-
-Objective: TypeAlias = Callable[[Any], tuple[float, Any]]
-"""A value and its gradient (P,)."""
 
 
 @dataclass(frozen=True, eq=False)
+class Expansion:
+    """An objective at one point: its value, gradient (P,), and curvature (P, P) or ``None``.
+
+    The curvature stands for minus the Hessian. It is positive semi-definite, not exact.
+    """
+
+    value: float
+    gradient: Any
+    curvature: Any = None
+
+
+class Objective(Protocol):
+    """A function of psi (P,) that is maximised. ``LinAlgError`` where it has no value."""
+
+    def value(self, psi: Any) -> float:
+        """The value."""
+
+    def expanded(self, psi: Any) -> Expansion:
+        """The value with its gradient and, if there is one, its curvature."""
+
+
+@dataclass(frozen=True)
 class Search:
     """What a search is asked for.
 
     Attributes
     ----------
-    with_prior : whether the prior counts. n_starts, max_iterations : limits.
-    rng : of the random starting points and the screening's subset.
+    climbs : from so many of the starting points, those of the highest values.
+    iterations : most of a climb. evaluations : most of a climb by L-BFGS-B.
+    value_tolerance : relative change of the value, and gradient_tolerance : the largest entry of the
+        projected gradient, at which L-BFGS-B stops.
+    tempered : how far below its first value, in nats, an objective falls as it does; below it falls as a
+        logarithm. A first step may go as far as the bounds, where the value is 1e9 lower, and the cubic that
+        L-BFGS-B draws through both ends of a step has its maximum beside the start then.
+    settled : a Newton step that promises no more nats than this is not made.
+    gained : after a Newton step that gained less there is no other.
+    longest : the most that a Newton step changes an entry of psi. halvings : of a Newton step, at most.
     """
 
-    with_prior: bool
-    n_starts: int
-    max_iterations: int
-    rng: np.random.Generator
+    climbs: int = 1
+    iterations: int = 100
+    evaluations: int = 15000
+    value_tolerance: float = 1e-8
+    gradient_tolerance: float = 1e-4
+    tempered: float = inf
+    settled: float = 1e-6
+    gained: float = 1e-6
+    longest: float = 1.0
+    halvings: int = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Where a search ended: theta (P,), the objective there, and how it went."""
+    """Where a search ended: psi (P,), the objective there, and how it went."""
 
-    theta: Any
+    psi: Any
     value: float
     converged: bool
     message: str
     n_evaluations: int
 
 
-def log_posterior(
-    problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool = True
-) -> tuple[float, Any]:
-    """Return log evidence (plus log prior, if asked) and its gradient (P,) in theta."""
-    solution, gradient = solve_with_gradient(problem, coordinates.vector(theta))
-    value, gradient = solution.log_evidence, coordinates.pull_back(gradient)
-    if with_prior:
-        prior, prior_gradient = coordinates.prior.log_density(theta)
-        value, gradient = value + prior, gradient + prior_gradient
-    return value, gradient
+def search(
+    objective: Objective, starts: Sequence[Any], bounds: tuple[Any, Any], asked: Search = Search()
+) -> Found:
+    """Return the highest of the optima that climbs from the best starting points reach.
 
-
-def search(problem: Problem, coordinates: Coordinates, asked: Search) -> Found:
-    """Return the best optimum found."""
-    small = problem.smaller(_SCREENING_SIZE, asked.rng)
-    left = _starts(small, coordinates, asked)
-    spent, iterations = len(left), _SHORT
-    while len(left) > 1:
-        short = replace(asked, max_iterations=min(iterations, asked.max_iterations))
-        ends = [_climb(small, coordinates, theta, short) for theta in left]
-        spent += sum(end.n_evaluations for end in ends)
-        ends.sort(key=lambda end: end.value, reverse=True)
-        left = [end.theta for end in ends[: max(1, len(ends) // _SHARE)]]
-        iterations *= 2
-    best = _climb(problem, coordinates, left[0], asked)
-    return replace(best, n_evaluations=spent + best.n_evaluations)
-
-
-def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
-    """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients.
-
-    Where a covariance is nearly singular, rounding makes the gradient rough: what looks like
-    curvature over a short step is noise, of either sign. Half-way between those ahead and behind the
-    gradient should be their average, but for a third derivative times the step, and the Hessian
-    should be symmetric. Where they are not, longer steps are tried, and the one with the least of
-    that is taken. The jitter stays as it is at theta; where no step will do, since others than theta
-    need more, they all get the next.
+    Parameters
+    ----------
+    objective : what is maximised
+    starts : points (P,) each, moved into the bounds
+    bounds : lower and upper ends of psi, (P,) each
+    asked : how many climbs, and when they stop
     """
-    if not len(theta):
-        return np.zeros((0, 0))
-    jitter = solve(problem, coordinates.vector(theta)).jitter
-    best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, theta)
-    if roughness > _ROUGH:
-        raised = replace(problem, jitter=next_jitter(jitter, theta))
-        best = min((best, roughness), _smoothest(raised, coordinates, theta), key=itemgetter(1))[0]
-    return (best + best.T) / 2
+    starts = [np.clip(start, *bounds) for start in starts]
+    spent = 0
+    if len(starts) > asked.climbs:
+        values = [_value(objective, start) for start in starts]
+        starts = [starts[i] for i in np.argsort(values, kind="stable")[::-1][: asked.climbs]]
+        spent = len(values)
+    found = [_climb(objective, start, bounds, asked) for start in starts]
+    best = max(found, key=lambda end: end.value)
+    spent += sum(end.n_evaluations for end in found)
+    return Found(best.psi, best.value, best.converged, best.message, spent)
 
 
-def _smoothest(problem: Problem, coordinates: Coordinates, theta: Any) -> tuple[Any, float]:
-    """Return the Hessian with the least roughness, and that."""
-
-    def gradient(at: Any) -> Any:
-        return log_posterior(problem, coordinates, at, with_prior=False)[1]
-
-    centre, best, least = gradient(theta), np.zeros((0, 0)), np.inf
-    for step in _STEPS:
-        moves = step * np.eye(len(theta))
-        ahead = np.array([gradient(theta + move) for move in moves])
-        behind = np.array([gradient(theta - move) for move in moves])
-        hessian = (behind - ahead) / (2 * step)
-        uneven = np.abs(ahead + behind - 2 * centre) / (2 * step)
-        size = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1.0))
-        roughness = float(np.max(np.maximum(uneven, np.abs(hessian - hessian.T)) / np.outer(size, size)))
-        if roughness < least:
-            best, least = hessian, roughness
-        if least < _SMOOTH:
-            break
-    return best, least
-
-
-def _starts(problem: Problem, coordinates: Coordinates, asked: Search) -> list[Any]:
-    """Return the starting points: the present values, the best of a grid, then random ones.
-
-    Half of them are from the grid: where an evaluation is before a climb says little about where
-    the climb ends, so its other points count as well. The random ones have short lengthscales,
-    different in each dimension: from there a climb can find out which dimensions matter, while a
-    lengthscale that is long has no gradient to come back by.
-    """
-
-    def ranked(thetas: list[Any]) -> list[Any]:
-        values = [_value(problem, coordinates, theta, asked.with_prior) for theta in thetas]
-        return [thetas[i] for i in np.argsort(values)[::-1]]
-
-    n_grid = max(1, asked.n_starts // 2)
-    chosen = [
-        *ranked(_present(problem, coordinates))[:1],
-        *ranked(_grid(problem, coordinates))[:n_grid],
-    ]
-    n_random = max(0, asked.n_starts - len(chosen))
-    moved = [_random(coordinates, asked.rng) for _ in range(n_random)]
-    return [*chosen, *moved][: asked.n_starts]
-
-
-def _present(problem: Problem, coordinates: Coordinates) -> list[Any]:
-    """Return the present values; with several noises, if there is no present value of it."""
-    theta = coordinates.theta(problem.pack())
-    noise = np.array(coordinates.kinds) == "noise"
-    smaller = (0.0, log(1e-2), log(1e-4)) if problem.noise is None else (0.0,)
-    return [theta + step * noise for step in smaller]
-
-
-def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
-    """Return combinations of common lengthscales and noises."""
-    kinds = np.array(coordinates.kinds)
-    points = []
-    for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
-        theta = np.zeros(len(kinds))
-        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
-        theta[kinds == "noise"] = noise
-        points.append(theta)
-    return points
-
-
-def _random(coordinates: Coordinates, rng: np.random.Generator) -> Any:
-    """Return a random starting point."""
-    kinds, prior = np.array(coordinates.kinds), coordinates.prior
-    theta = rng.standard_normal(len(kinds))
-    for kind, (lower, upper) in _RANDOM_RANGES.items():
-        theta[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
-    periods = kinds == "period"
-    theta[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
-    return np.clip(theta, prior.bounds_lower, prior.bounds_upper)
-
-
-def log_evidence(problem: Problem, coordinates: Coordinates, theta: Any) -> float:
-    """Return the log evidence at theta; a huge negative number where K cannot be factorised."""
+def _climb(objective: Objective, start: Any, bounds: tuple[Any, Any], asked: Search) -> Found:
+    """Return the optimum that is reached from one starting point; arguments as of `search`."""
+    if not len(start):
+        return Found(start, _value(objective, start), True, "nothing to fit", 1)
     try:
-        return solve(problem, coordinates.vector(theta)).log_evidence
-    except NotPositiveDefiniteError:
-        return -_FAILED
+        first = objective.expanded(start)
+    except np.linalg.LinAlgError:
+        return Found(start, -inf, False, "the objective has no value at the start", 1)
+    if first.curvature is None:
+        return _quasi_newton(objective, start, first, bounds, asked)
+    return _newton(objective, start, first, bounds, asked)
 
 
-def _value(problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool) -> float:
-    value = log_evidence(problem, coordinates, theta)
-    return value + coordinates.prior.log_density(theta)[0] if with_prior else value
+def _value(objective: Objective, psi: Any) -> float:
+    try:
+        value = objective.value(psi)
+    except np.linalg.LinAlgError:
+        return -inf
+    return -inf if np.isnan(value) else value
 
 
-def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Search) -> Found:
-    if len(start) == 0:
-        return Found(start, _value(problem, coordinates, start, False), True, "nothing to fit", 1)
+def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, Any], asked: Search) -> Found:
+    spent, message = 1, "the iterations are spent"
+    for _ in range(asked.iterations):
+        if not np.isfinite(now.value):
+            message = "the objective is not finite"
+            break
+        step = np.linalg.solve(now.curvature, now.gradient)
+        if 0.5 * float(step @ now.gradient) < asked.settled:
+            message = "a step would gain too little"
+            break
+        step *= min(1.0, asked.longest / float(np.abs(step).max()))
+        for _ in range(asked.halvings):
+            at = np.clip(psi + step, *bounds)
+            spent += 1
+            try:
+                there = objective.expanded(at)
+            except np.linalg.LinAlgError:
+                there = None
+            if there is not None and there.value > now.value:
+                break
+            step = 0.5 * step
+        else:
+            message = "no shorter step gains"
+            break
+        assert there is not None
+        gained, psi, now = there.value - now.value, at, there
+        if gained < asked.gained:
+            message = "a step gained too little"
+            break
+    return Found(psi, now.value, message.startswith("a step"), message, spent)
 
-    scale = np.where(np.array(coordinates.kinds) == "period", _PERIOD_SCALE, 1.0)
 
-    def objective(scaled: Any) -> tuple[float, Any]:
-        theta = scale * scaled
-        try:
-            value, gradient = log_posterior(problem, coordinates, theta, asked.with_prior)
-        except NotPositiveDefiniteError:
-            return _FAILED, np.zeros_like(theta)
-        return -value, -scale * gradient
+def _quasi_newton(
+    objective: Objective, start: Any, first: Expansion, bounds: tuple[Any, Any], asked: Search
+) -> Found:
+    known = [first]
 
-    prior = coordinates.prior
-    lower, upper = prior.bounds_lower / scale, prior.bounds_upper / scale
+    def lowered(psi: Any) -> tuple[float, Any]:
+        if known and np.array_equal(psi, start):
+            found = known.pop()
+        else:
+            try:
+                found = objective.expanded(psi)
+            except np.linalg.LinAlgError:
+                return _FAILED, np.zeros_like(psi)
+        if not np.isfinite(found.value):
+            return _FAILED, np.zeros_like(psi)
+        excess = (first.value - found.value) / asked.tempered
+        if excess <= 1:
+            return -found.value, -found.gradient
+        return -first.value + asked.tempered * (1 + log(excess)), -found.gradient / excess
 
     result: Any = minimize(
-        _tempered(objective),
-        start / scale,
+        lowered,
+        start,
         jac=True,
         method="L-BFGS-B",
-        bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": asked.max_iterations, "ftol": 1e-8, "gtol": 1e-4},
+        bounds=list(zip(*bounds, strict=True)),
+        options={
+            "maxiter": asked.iterations,
+            "maxfun": asked.evaluations,
+            "ftol": asked.value_tolerance,
+            "gtol": asked.gradient_tolerance,
+        },
     )
     converged = bool(result.success) or result.status == _STOPPED_BY_ROUNDING
-    return Found(scale * result.x, -float(result.fun), converged, str(result.message), int(result.nfev))
-
-
-def _tempered(objective: Objective) -> Objective:
-    """Return an objective that rises as a logarithm where it is far above its first value.
-
-    A first step goes as far as the bounds, where -log p may be 1e9 above, and the cubic that is
-    drawn through both ends of a step has its minimum beside the start then.
-    """
-    first: list[float] = []
-
-    def tempered(x: Any) -> tuple[float, Any]:
-        value, gradient = objective(x)
-        if not first:
-            first.append(value)
-        excess = (value - first[0]) / _FAR
-        if excess <= 1:
-            return value, gradient
-        return first[0] + _FAR * (1 + log(excess)), gradient / excess
-
-    return tempered
+    return Found(result.x, -float(result.fun), converged, str(result.message), int(result.nfev))

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from gp.arrays import to_numpy
-from gp.evidence import Problem
 from gp.grams import blocks_of, pieces
 from gp.kernels.base import Kind, Parameter
 from gp.observations import Functional, Gradients, as_functional
 from gp.priors import JointPrior, Priors
+from gp.problem import Problem
 
 __all__ = ["Coordinates", "Units"]
 

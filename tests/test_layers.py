@@ -126,7 +126,6 @@ DECOMPOSITIONS = frozenset(
 OWN_LINEAR_ALGEBRA = frozenset(
     (
         "bqvi/gradients/directions.py",
-        "bqvi/gradients/evidence.py",
         "bqvi/gradients/linear_fit.py",
         "bqvi/gradients/mixture_evidence.py",
         "bqvi/gradients/mixture_expectation.py",

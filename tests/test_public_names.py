@@ -11,7 +11,6 @@ NOT_YET = (
     "gp.arrays",
     "gp.conditioning",
     "gp.embeddings",
-    "gp.evidence",
     "gp.expectation",
     "gp.fixed_points",
     "gp.grams",

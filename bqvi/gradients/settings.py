@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gp.search import Search
+
 
 @dataclass(frozen=True)
 class NoiseSettings:
@@ -35,7 +37,7 @@ class NoiseSettings:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The search of hyperparameters (`evidence`, `surrogates`)."""
+    """The search of hyperparameters (`surrogates`, by `gp.search`)."""
 
     points: int = 100
     """Points, the most recent, that the evidence is of."""
@@ -52,6 +54,17 @@ class SearchSettings:
     """Most that a step changes a log hyperparameter."""
     halvings: int = 5
     """Of a step that gains nothing."""
+
+    @property
+    def search(self) -> Search:
+        """These, as `gp.search` takes them."""
+        return Search(
+            iterations=self.iterations,
+            settled=self.settled,
+            gained=self.gained,
+            longest=self.longest,
+            halvings=self.halvings,
+        )
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,19 @@ import numpy as np
 
 from bqvi.checks import require_above, require_at_least
 from bqvi.gradients.directions import Directions
-from bqvi.gradients.evidence import Evidence, LogNormal, most_likely
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.observation_noise import ObservationNoise
 from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.whitened import JITTER, Frame, distance_noise
-from gp.conditioning.function_kernel import (
-    FunctionKernel,
-    Shown,
-    smooth_part,
-    squared_exponential,
-    trend_matrices,
-)
-from gp.conditioning.places import Places
+from gp.conditioning.function_kernel import FunctionKernel, Shown
+from gp.evidence import LogPosterior
+from gp.fixed_points import components_gram, tied
+from gp.kernels import QuadraticTrend, SquaredExponential, Sum
+from gp.observations import Functional, Gradients, Observations, Values
+from gp.priors import JointPrior
+from gp.search import search
 
 _SPREAD = np.array([0.7, 3.0, 2.0])
 """Prior standard deviations of ln (l, b, b); of a further b too."""
@@ -84,12 +82,12 @@ class OnGradients:
         u = points[-SEARCH.points :]
         y = targets[-SEARCH.points :] - self.prior_slope * u
         directions = Directions.of(u, y)
-        places = Places.of(u, directions.scaled(u))
-        inner = places.scaled @ places.scaled.T
-        components = (np.ones_like(inner), u @ u.T, 0.5 * inner * inner)
+        scaled = directions.scaled(u)
+        inner = scaled @ scaled.T
+        gram = components_gram(scaled, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
         noise = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
-        evidence = Evidence(squared_exponential(places), components, noise, y)
-        return _fitted(evidence, u.shape[1], start)
+        prior = _prior(u.shape[1], 4)
+        return _fitted(LogPosterior(gram, noise, y, prior), start)
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
         """Given (m, D) points and y."""
@@ -130,18 +128,24 @@ class OnFunction:
 
     def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10."""
-        shown = self._shown()
-        width = targets.shape[1]
-        most = max(2, SEARCH.rows // width) if self.gradients else SEARCH.points
+        most = max(2, SEARCH.rows // targets.shape[1]) if self.gradients else SEARCH.points
         u, y = points[-most:], targets[-most:]
-        evidence = Evidence(
-            smooth_part(u, shown),
-            trend_matrices(u, shown),
-            np.repeat(distance_noise(u, y), width),
-            y.reshape(-1, 1),
-            FunctionKernel(1.0, 0.0, 0.0, shown).constant(u),
-        )
-        return _fitted(evidence, u.shape[1], start)
+        n, noise, first = len(u), distance_noise(u, y), int(self.values)
+        parts, blocks = list[np.ndarray](), list[Values | Gradients]()
+        if self.values:
+            parts, blocks = [y[:, 0]], [Values(u)]
+        if self.gradients:
+            parts, blocks = [*parts, y[:, first:].reshape(-1)], [*blocks, Gradients(u)]
+        observed: Functional = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
+        rows = np.concatenate(parts)
+        basis = np.zeros((len(rows), first))
+        basis[: first * n] = 1.0
+        noise = np.concatenate([np.repeat(noise, len(part) // n) for part in parts])
+        # the squared exponential has the variance l^2 where gradients are observed (`FunctionKernel.height`)
+        tie = np.array([[1.0, 0.0, 0.0], [2.0 * self.gradients, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        gram = tied(Sum((SquaredExponential(), QuadraticTrend())), observed, tie)
+        posterior = LogPosterior(gram, noise, rows[:, None], _prior(u.shape[1], 3), basis)
+        return _fitted(posterior, start)
 
     def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> FunctionSurrogate:
         """Given (m, D) points and their targets."""
@@ -151,10 +155,16 @@ class OnFunction:
         )
 
 
-def _fitted(evidence: Evidence, dimension: int, start: np.ndarray | None) -> np.ndarray:
+def _prior(dimension: int, parameters: int) -> JointPrior:
+    """Of ln (l, b0, b1, b2) or of ln (l, b1, b2)."""
+    centre = np.log([2.0 * np.sqrt(dimension), 0.1, 0.1, 0.1 / dimension])[:parameters]
+    return JointPrior.normal(centre, np.append(_SPREAD, 2.0)[:parameters], (5.0, 4.0))
+
+
+def _fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
     """From the centre of the prior, and where the last fit ended or, of a first fit, ``_SIMPLE``."""
-    sizes = len(evidence.components)
-    centre = np.log([2.0 * np.sqrt(dimension), 0.1, 0.1, 0.1 / dimension])[: 1 + sizes]
-    prior = LogNormal(centre, np.append(_SPREAD, 2.0)[: 1 + sizes])
-    simple = centre + _SIMPLE[: 1 + sizes] * prior.spread
-    return most_likely(evidence, prior, (centre, simple) if start is None else (start, centre))
+    prior = posterior.prior
+    simple = prior.lower + _SIMPLE[: len(prior.lower)] * prior.shoulder
+    starts = (prior.lower, simple) if start is None else (start, prior.lower)
+    found: np.ndarray = search(posterior, starts, prior.bounds, SEARCH.search).psi
+    return found

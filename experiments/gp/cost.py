@@ -27,7 +27,7 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.problems.simulated_regression import simulated
-from gp.evidence import Problem, solve_with_gradient
+from gp.problem import Problem, solve_with_gradient
 
 SIZES, QUICK_SIZES = (125, 250, 500, 1000, 2000), (50, 100, 200)
 OPERATIONS: Mapping[str, float] = {

@@ -12,7 +12,7 @@ fitted (O = 1), b is 1 for a value and 0 for a derivative. Then
     P       = K^-1 - K^-1 b b^T K^-1 / (b^T K^-1 b)      weights of targets: alpha = P Y
 
 One convention for the scale: its most likely value given c, the one at which the evidence of the
-hyperparameters is maximised (`bqvi.gradients.evidence`), with no degree of freedom taken off and no prior.
+hyperparameters is maximised ("profiled" in `gp.evidence`), with no degree of freedom taken off and no prior.
 The unbiased s^2 is n O / (n O - 1) times it where a constant is fitted, and a Student t in the place of the
 normal has as many degrees of freedom: with ten numbers or more that is 5 % of a standard deviation, less
 than what a wrong kernel does, for which the residuals of nodes left out answer.

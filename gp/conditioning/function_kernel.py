@@ -19,15 +19,11 @@ pairs of points: (m, n) arrays that fit the cache, in place of one of (m, n, D, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from gp.conditioning.places import Places
-
-Smooth = Callable[[float], tuple[np.ndarray, np.ndarray]]
-"""Of the lengthscale: the squared-exponential part of K / s^2, and its derivative in ln l."""
 
 
 @dataclass(frozen=True)
@@ -103,59 +99,6 @@ class FunctionKernel:
     def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """`covariance` between (m, D) and (n, D) points."""
         return self.covariance(self.at(left), self.at(right))
-
-
-def trend_matrices(points: np.ndarray, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
-    """What b1 and b2 multiply in K / s^2 at (m, D) points."""
-    if not shown.gradients:
-        inner = points @ points.T
-        return inner, 0.5 * inner * inner
-    r = np.zeros((points.shape[1], len(points), len(points)))
-    of = [FunctionKernel(1.0, *trend, shown) for trend in ((1.0, 0.0), (0.0, 1.0))]
-    linear, quadratic = (_filled(points, points, r, r[0], kernel) for kernel in of)
-    return linear, quadratic
-
-
-def smooth_part(points: np.ndarray, shown: Shown) -> Smooth:
-    """The squared-exponential part of K / s^2 at (m, D) points, as the lengthscale changes."""
-    if shown.gradients:
-        return lambda lengthscale: _smooth_slopes(points, lengthscale, shown)
-    return squared_exponential(Places.of(points, points))
-
-
-def squared_exponential(places: Places) -> Smooth:
-    """exp(-|b - b'|^2 / (2 l^2)) as the lengthscale changes."""
-    inner = places.scaled @ places.scaled.T
-    distances = np.maximum(2.0 * (places.halved[:, None] + places.halved - inner), 0.0)
-
-    def smooth(lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
-        scaled = distances / lengthscale**2
-        kernel = np.exp(-0.5 * scaled)
-        return kernel, kernel * scaled
-
-    return smooth
-
-
-def _smooth_slopes(points: np.ndarray, lengthscale: float, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
-    """At points that show gradients: d e / d ln l is e |r|^2 / l^2, and h = l^2."""
-    (m, d), l2, first = points.shape, lengthscale**2, int(shown.values)
-    smooth, rising = np.empty((2, m, first + d, m, first + d))
-    r, e = _bumps(points, points, lengthscale)
-    squares = np.einsum("dmn,dmn->mn", r, r) / l2
-    steep = e * r
-    if shown.values:
-        smooth[:, 0, :, 0], rising[:, 0, :, 0] = l2 * e, l2 * e * (2.0 + squares)
-        for i in range(d):
-            for whole, cross in ((smooth, steep[i]), (rising, steep[i] * squares)):
-                whole[:, 0, :, 1 + i], whole[:, 1 + i, :, 0] = cross, -cross
-    slopes, rises = (whole[:, first:, :, first:] for whole in (smooth, rising))
-    for i in range(d):
-        for j in range(i + 1):
-            crossed = steep[i] * r[j] / l2
-            block = e - crossed if i == j else -crossed
-            slopes[:, i, :, j] = slopes[:, j, :, i] = block
-            rises[:, i, :, j] = rises[:, j, :, i] = block * squares + 2.0 * crossed
-    return smooth.reshape(m * (first + d), -1), rising.reshape(m * (first + d), -1)
 
 
 def _filled(

@@ -8,13 +8,15 @@ times. What depends on the points alone (the differences of pairs, the inner pro
 
 The pull-back is that of :meth:`gp.kernels.base.Kernel.with_pullback`, for values and derivatives of f. A
 kernel without a shorter way is asked for it anew each time; a new one registers its own:
-``@gram_of.register``.
+``@gram_of.register``. Where a kernel has few parameters its pull-back is a `Changes`: it has the derivatives
+as matrices too, with which a search has the curvature of the evidence (`gp.evidence`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import singledispatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,10 +24,86 @@ import numpy as np
 from gp.grams import blocks_of, covariance_with_pullback
 from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
-from gp.observations import Functional, Gradients, Values
+from gp.kernels.parameters import unpack
+from gp.observations import Functional, Gradients, Observations, Values
 
 Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
 """A kernel of the same kind to the covariance (N, N), and its pull-back, which may read that matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """A pull-back that has the derivatives in the P parameters as matrices.
+
+    Attributes
+    ----------
+    pullback : weights (N, N) to the gradient (P,). make : the matrices, made when they are asked for.
+    """
+
+    pullback: Pullback
+    make: Callable[[], Sequence[np.ndarray]]
+
+    @classmethod
+    def of(cls, changes: Sequence[np.ndarray]) -> Changes:
+        """From matrices (N, N) that are there already."""
+        return cls(
+            lambda weights: np.array([np.vdot(weights, change) for change in changes]), lambda: changes
+        )
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        """The gradient (P,) of sum W K."""
+        return self.pullback(weights)
+
+    @cached_property
+    def changes(self) -> Sequence[np.ndarray]:
+        """The derivatives of K in the parameters, (N, N) each."""
+        return self.make()
+
+
+def tied(kernel: Kernel, observed: Functional, tie: np.ndarray) -> Callable[[Any], tuple[Any, Pullback]]:
+    """Return the covariance as a function of psi, with the logarithms of the kernel's parameters ``tie`` psi.
+
+    Parameters
+    ----------
+    kernel : says which kind; its values do not count. observed : as of `gram_of`.
+    tie : (parameters of the kernel, P)
+    """
+    gram = gram_of(kernel, observed)
+
+    def of(psi: np.ndarray) -> tuple[Any, Pullback]:
+        matrix, pullback = gram(unpack(kernel, tie @ psi))
+        if not isinstance(pullback, Changes):
+            return matrix, lambda weights: pullback(weights) @ tie
+        apart = pullback.changes
+        changes = [sum(t * c for t, c in zip(row, apart, strict=True) if t) for row in tie.T]
+        return matrix, Changes(lambda weights: pullback(weights) @ tie, lambda: changes)
+
+    return of
+
+
+def without_values(kernel: Kernel, x: np.ndarray) -> Gram:
+    """Return the covariance of the gradients at points x (n, D) from that of values and gradients."""
+    n, gram = len(x), gram_of(kernel, Observations((Values(x), Gradients(x))))
+
+    def of(changed: Any) -> tuple[Any, Pullback]:
+        matrix, whole = gram(changed)
+
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            padded = np.zeros_like(matrix)
+            padded[n:, n:] = weights
+            return whole(padded)
+
+        kept = matrix[n:, n:].copy()
+        if not isinstance(whole, Changes):
+            return kept, pullback
+        return kept, Changes(pullback, lambda: [change[n:, n:] for change in whole.changes])
+
+    return of
+
+
+def gradients_alone(observed: Functional) -> bool:
+    """Whether all derivatives are observed at some points, and nothing else."""
+    return type(observed) is Gradients and observed.dimensions is None
 
 
 @singledispatch
@@ -70,7 +148,14 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
         matrix = found[0][0]  # which its pull-back may read: it is left as it is
         for place, (more, _) in enumerate(found[1:]):
             matrix = np.add(matrix, more, out=matrix if place else None)
-        return matrix, lambda weights: np.concatenate([pullback(weights) for pullback in pulled])
+
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            return np.concatenate([each(weights) for each in pulled])
+
+        having = [each for each in pulled if isinstance(each, Changes)]
+        if len(having) < len(pulled):
+            return matrix, pullback
+        return matrix, Changes(pullback, lambda: [change for each in having for change in each.changes])
 
     return gram
 
@@ -93,14 +178,14 @@ def _constant(kernel: Constant, observed: Functional) -> Gram:
     of_values = np.concatenate([np.full(len(b), isinstance(b, Values), float) for b in blocks_of(observed)])
 
     def of_all(changed: Constant) -> tuple[Any, Pullback]:
-        variance = float(changed.variance)
-        size = len(of_values)
-        return np.full((size, size), variance), lambda weights: np.array([variance * weights.sum()])
+        matrix, variance = np.full((len(of_values),) * 2, float(changed.variance)), float(changed.variance)
+        return matrix, Changes(lambda weights: np.array([variance * weights.sum()]), lambda: [matrix])
 
     def gram(changed: Constant) -> tuple[Any, Pullback]:
         variance = float(changed.variance)
-        return np.outer(variance * of_values, of_values), lambda weights: np.array(
-            [variance * (of_values @ weights @ of_values)]
+        matrix = np.outer(variance * of_values, of_values)
+        return matrix, Changes(
+            lambda weights: np.array([variance * (of_values @ weights @ of_values)]), lambda: [matrix]
         )
 
     return of_all if of_values.all() else gram

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gp.fixed_points.gram import Gram, gram_of, slopes_at
+from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
 from gp.grams import covariance_with_pullback
 from gp.kernels.base import Pullback
 from gp.kernels.quadratic import QuadraticTrend
@@ -16,6 +16,8 @@ from gp.observations import Functional
 @gram_of.register
 def quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
     """Return linear L + quadratic Q as a function of the two variances."""
+    if gradients_alone(observed):
+        return without_values(kernel, observed.x)
     found = slopes_at(observed)
     if found is None:
         return lambda changed: covariance_with_pullback(changed, observed)
@@ -26,9 +28,11 @@ def quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
     def gram(changed: QuadraticTrend) -> tuple[Any, Pullback]:
         b1, b2 = changed.linear, changed.quadratic
         matrix = b1 * both if b1 == b2 else b1 * linear + b2 * quadratic
-        return matrix, lambda weights: np.array(
-            [b1 * np.vdot(weights, linear), b2 * np.vdot(weights, quadratic)]
-        )
+
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            return np.array([b1 * np.vdot(weights, linear), b2 * np.vdot(weights, quadratic)])
+
+        return matrix, Changes(pullback, lambda: [b1 * linear, b2 * quadratic])
 
     return gram
 

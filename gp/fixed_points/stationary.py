@@ -14,13 +14,13 @@ k, and that of the second factor, for ds_m/dlog l_m = -2 s_m.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from gp.fixed_points.gram import Gram, gram_of, slopes_at
+from gp.fixed_points.gram import Changes, Gram, gradients_alone, gram_of, slopes_at, without_values
 from gp.fixed_points.pairs import Pairs
 from gp.grams import covariance_with_pullback
 from gp.kernels import ByColumn, Matern12, Matern32, SquaredExponential, Stationary, Tilted
@@ -36,6 +36,8 @@ _Parts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
 @gram_of.register
 def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -> Gram:
     """Return the covariance of values, or of values and all derivatives at the same points."""
+    if gradients_alone(observed) and type(kernel) is SquaredExponential:
+        return without_values(kernel, observed.x)
     found = slopes_at(observed)
     if type(kernel) is not SquaredExponential or found is None or len(found[0]) > MOST_POINTS:
         return lambda changed: covariance_with_pullback(changed, observed)
@@ -48,7 +50,18 @@ def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -
             values = np.exp((-0.5 / lengthscales**2) @ squares)
             return values, lambda weighted: squares @ weighted / lengthscales**2
 
-        return lambda changed: _of_pairs(pairs, changed, parts)
+        distances = squares.sum(0)
+
+        def gram(changed: SquaredExponential) -> tuple[Any, Pullback]:
+            matrix, pullback = _of_pairs(pairs, changed, parts)
+            if np.size(changed.lengthscale) > 1:
+                return matrix, pullback
+            precision = float(np.squeeze(changed.lengthscale)) ** -2.0
+            return matrix, Changes(
+                pullback, lambda: [matrix * pairs.matrix(precision * distances, 0.0), matrix]
+            )
+
+        return gram
     if m < len(x):
         return lambda changed: covariance_with_pullback(changed, observed)
     return _of_slopes(x)
@@ -143,9 +156,26 @@ def _of_slopes(x: np.ndarray) -> Gram:
             lengths, total = _slopes_pullback(weights, k, s, squares, precision)
             return np.append(lengths.sum() if one else lengths, total)
 
-        return matrix, pullback
+        if not one:
+            return matrix, pullback
+        return matrix, Changes(pullback, lambda: [_stretched(matrix, k, s, precision[0]), matrix])
 
     return gram
+
+
+def _stretched(matrix: np.ndarray, k: np.ndarray, s: np.ndarray, precision: float) -> np.ndarray:
+    """The derivative of the matrix of values and derivatives in the one log lengthscale."""
+    n, _, dimension = s.shape
+    distances = np.einsum("ijd,ijd->ij", s, s) / precision  # |x - y|^2 / l^2
+    found: np.ndarray = matrix.reshape(n + n * dimension, -1).copy()
+    found[:n, :n] *= distances
+    found[:n, n:].reshape(n, n, dimension)[...] = (k * (distances - 2.0))[:, :, None] * s
+    found[n:, :n] = found[:n, n:].T
+    slopes = found[n:, n:].reshape(n, dimension, n, dimension)
+    slopes *= (distances - 4.0)[:, None, :, None]
+    for d in range(dimension):
+        slopes[:, d, :, d] += (2.0 * precision) * k
+    return found
 
 
 def _slopes_pullback(
@@ -161,3 +191,28 @@ def _slopes_pullback(
     direct = -4 * cross - 2 * same + 4 * mixed
     lengths = np.einsum("ij,ijd->d", of_kernel, squares) * precision + direct.sum(axis=(0, 1))
     return lengths, float(of_kernel.sum())
+
+
+def components_gram(
+    scaled: np.ndarray, components: Sequence[np.ndarray]
+) -> Callable[[Any], tuple[Any, Pullback]]:
+    """The covariance exp(-|x - y|^2 / (2 l^2)) + sum_j b_j C_j as a function of psi = ln (l, b_1, ..).
+
+    Parameters
+    ----------
+    scaled : points x, (n, D). components : C_j, (n, n) each, which may be of other coordinates.
+    """
+    halved = 0.5 * np.einsum("nd,nd->n", scaled, scaled)
+    distances = np.maximum(2.0 * (halved[:, None] + halved - scaled @ scaled.T), 0.0)
+
+    def gram(psi: np.ndarray) -> tuple[Any, Pullback]:
+        lengthscale, *sizes = np.exp(psi)
+        stretched = distances / lengthscale**2
+        matrix = np.exp(-0.5 * stretched)
+        stretched *= matrix
+        changes = [stretched, *(b * c for b, c in zip(sizes, components, strict=True))]
+        for change in changes[1:]:
+            matrix += change
+        return matrix, Changes.of(changes)
+
+    return gram

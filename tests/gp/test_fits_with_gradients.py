@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import gp
-from gp.evidence import Problem, solve, solve_with_gradient
 from gp.grams import covariance_with_pullback
 from gp.kernels import Columns, Linear, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from gp.observations import Observations
+from gp.problem import Problem, solve, solve_with_gradient
 
 KERNELS = {
     "se": SquaredExponential(np.array([0.7, 1.3]), 1.5),
@@ -184,7 +184,7 @@ def test_learnt_noise_is_that_of_the_values():
 def test_many_points_are_screened_on_some(monkeypatch):
     x, y = drawn(7, 24)
     whole = gp.fit(x, y, noise=1e-6, n_starts=2)
-    monkeypatch.setattr(gp.search, "_SCREENING_SIZE", 48)  # of 72 observations
+    monkeypatch.setattr(gp.screening, "_SCREENING_SIZE", 48)  # of 72 observations
     posterior = gp.fit(x, y, noise=1e-6, n_starts=2)
     found = posterior.hyperparameters
     # both climb on all data in the end, until a step down the slope gains less than 0.01 nats

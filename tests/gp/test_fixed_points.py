@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gp.embeddings import embed
-from gp.fixed_points import gram_of
+from gp.fixed_points import Changes, gram_of, tied
 from gp.grams import covariance_with_pullback
 from gp.kernels import (
     Anova,
@@ -15,6 +15,7 @@ from gp.kernels import (
     Matern32,
     Matern52,
     Product,
+    QuadraticTrend,
     SquaredExponential,
     Sum,
     Tilted,
@@ -115,3 +116,23 @@ def test_functions_without_derivatives_say_so():
             covariance(KERNELS["broken"], observed, observed)
     with pytest.raises(TypeError, match="stationary kernel"):
         ByColumn(Constant(1.0))
+
+
+@pytest.mark.parametrize("what", ["values", "slopes", "slopes alone"])
+def test_derivatives_as_matrices_are_those_of_the_matrix(what):
+    """Of few parameters, two of them tied to one number: central differences, error 1e-9."""
+    observed = Gradients(X) if what == "slopes alone" else OBSERVED[what]
+    kernel = Sum((SquaredExponential(1.4, 0.7), QuadraticTrend(0.3, 0.2), Constant(0.5)))
+    tie = np.array([[1.0, 0, 0], [2.0, 0, 0], [0, 1.0, 0], [0, 1.0, 0], [0, 0, 1.0]])
+    gram, psi = tied(kernel, observed, tie), np.array([0.3, -1.0, -0.5])
+    matrix, pullback = gram(psi)
+    assert isinstance(pullback, Changes)
+    np.testing.assert_allclose(
+        matrix, covariance(unpack(kernel, tie @ psi), observed, observed), rtol=1e-11, atol=1e-13
+    )
+    weights = np.random.default_rng(4).standard_normal(matrix.shape)
+    weights = weights + weights.T
+    for p, change in enumerate(pullback.changes):
+        up, down = (gram(psi + sign * 1e-5 * np.eye(3)[p])[0] for sign in (1, -1))
+        np.testing.assert_allclose(change, (up - down) / 2e-5, atol=1e-8)
+        np.testing.assert_allclose(pullback(weights)[p], np.vdot(weights, change), rtol=1e-10)

@@ -13,7 +13,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import gp
-from gp.evidence import Problem, solve, solve_with_gradient
 from gp.hyperparameters import posterior_at
 from gp.kernels import (
     Columns,
@@ -26,7 +25,8 @@ from gp.kernels import (
     White,
 )
 from gp.priors import Plateau, Priors
-from gp.search import log_posterior
+from gp.problem import Problem, solve, solve_with_gradient
+from gp.screening import log_posterior
 from gp.units import Coordinates, Units
 
 

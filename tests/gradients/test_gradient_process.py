@@ -13,15 +13,18 @@ from numpy.testing import assert_allclose
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import surrogates
 from bqvi.gradients.directions import Directions
-from bqvi.gradients.evidence import Evidence, LogNormal, most_likely
 from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.linear_fit import LinearFit, down_weighted, weighted_median
 from bqvi.gradients.observation_noise import ObservationNoise
+from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.whitened import Frame, Moments, jitter_multiple
-from gp.conditioning.function_kernel import smooth_part, squared_exponential, trend_matrices
+from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.functionals import standard_observed
-from gp.conditioning.places import Places
+from gp.evidence import LogPosterior
+from gp.fixed_points import components_gram
+from gp.priors import JointPrior
+from gp.search import search
 
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
 KERNEL = SeparableKernel(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
@@ -194,23 +197,24 @@ def test_evidence_and_its_slope_against_autodiff(process):
     distances = squares[:, None] + squares - 2 * inner
     at = np.log([1.3, 0.4, 0.2])
     noise = 1e-6 * jitter_multiple(points)
-    smooth = squared_exponential(Places.of(points, points))
-    evidence_of = Evidence(smooth, (np.ones((12, 12)), inner), noise, targets)
-    found = evidence_of.negative(at)
+    flat = JointPrior.normal(at, np.full(3, 1e9))
+    gram_of = components_gram(points, (np.ones((12, 12)), inner))
+    found = LogPosterior(gram_of, noise, targets, flat).expanded(at)
 
     def evidence(t):
         length, constant, linear = t.exp()
         gram = torch.exp(-0.5 * torch.tensor(distances) / length**2) + constant
         gram = gram + linear * torch.tensor(inner) + 1e-6 * torch.diag(torch.tensor(jitter_multiple(points)))
         y = torch.tensor(targets)
-        quadratic = (y * torch.linalg.solve(gram, y)).sum()
-        return 0.5 * y.numel() * quadratic.log() + 0.5 * y.shape[1] * torch.logdet(gram)
+        scale = (y * torch.linalg.solve(gram, y)).sum() / y.numel()
+        fit = y.numel() * (1 + torch.log(2 * torch.pi * scale))
+        return -0.5 * (fit + y.shape[1] * torch.logdet(gram))
 
     t = torch.tensor(at, requires_grad=True)
     expected = evidence(t)
     (gradient,) = torch.autograd.grad(expected, t)
     assert_allclose(found.value, float(expected.detach()), rtol=1e-10)
-    assert_allclose(found.slope, gradient.numpy(), rtol=1e-6)
+    assert_allclose(found.gradient, gradient.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("m", [10, 40])
@@ -220,21 +224,18 @@ def test_newton_ends_where_a_search_by_values_ends(m):
     points = 1.3 * rng.standard_normal((m, 3))
     slopes = np.tanh(points @ [1.0, -0.5, 0.2])
     inner = points @ points.T
-    evidence = Evidence(
-        squared_exponential(Places.of(points, points)), (np.ones_like(inner), inner), np.full(m, 1e-6),
-        slopes[:, None] * [1.0, -0.5, 0.2] + 0.3 * points,
-    )  # fmt: skip
-    centre, spread = np.log([3.5, 0.1, 0.1]), np.array([0.7, 3.0, 2.0])
-
-    def objective(logs):
-        return evidence.negative(logs).value + 0.5 * np.square((logs - centre) / spread).sum()
-
+    prior = JointPrior.normal(np.log([3.5, 0.1, 0.1]), np.array([0.7, 3.0, 2.0]), (5.0, 4.0))
+    targets = slopes[:, None] * [1.0, -0.5, 0.2] + 0.3 * points
+    gram = components_gram(points, (np.ones_like(inner), inner))
+    posterior = LogPosterior(gram, np.full(m, 1e-6), targets, prior)
     options = {"xatol": 1e-4, "fatol": 1e-4}
-    expected = scipy.optimize.minimize(objective, centre, method="Nelder-Mead", options=options)
-    found = most_likely(evidence, LogNormal(centre, spread), (centre,))
-    assert objective(found) <= expected.fun + 0.2
-    again = most_likely(evidence, LogNormal(centre, spread), (found + 0.3, centre))
-    assert objective(again) <= expected.fun + 0.2
+    expected = scipy.optimize.minimize(
+        lambda psi: -posterior.value(psi), prior.lower, method="Nelder-Mead", options=options
+    )
+    found = search(posterior, (prior.lower,), prior.bounds, SEARCH.search)
+    assert found.value >= -expected.fun - 0.2
+    again = search(posterior, (found.psi + 0.3, prior.lower), prior.bounds, SEARCH.search)
+    assert again.value >= -expected.fun - 0.2
 
 
 def test_directions_are_those_along_which_a_gradient_bends():
@@ -375,12 +376,8 @@ def test_derivative_kernel_is_the_mixed_hessian_of_the_kernel(derivatives):
             )
             mixed[i, j] = hessian[0][1].numpy()
     at, shown = derivatives.given.points, SHOWN["derivatives"]
-    linear, quadratic = trend_matrices(at, shown)
-    smooth, slope = smooth_part(at, shown)(1.6)
-    found = smooth + 0.4 * linear + 0.3 * quadratic
+    found = FunctionKernel(1.6, 0.4, 0.3, shown).between(at, at)
     assert_allclose(found, mixed.transpose(0, 2, 1, 3).reshape(10, 10), rtol=1e-10, atol=1e-12)
-    up, down = (smooth_part(at, shown)(1.6 * np.exp(h))[0] for h in (1e-5, -1e-5))
-    assert_allclose(slope, (up - down) / 2e-5, atol=1e-8)  # central differences, error h^2
 
 
 def test_derivative_process_moments_and_functionals_against_a_product_rule(derivatives):
@@ -449,12 +446,9 @@ def test_joint_kernel_is_the_kernel_and_its_derivatives(joint):
             expected[i, 1:, j, 0], expected[i, 0, j, 1:] = dx.detach().numpy(), dy.detach().numpy()
             for a in range(2):
                 expected[i, 1 + a, j, 1:] = torch.autograd.grad(dx[a], y, retain_graph=True)[0].numpy()
-    at, shown = joint.given.points, SHOWN["both"]
+    at = joint.given.points
     found = joint.process.kernel.between(at, at)
     assert_allclose(found, expected.reshape(15, 15), rtol=1e-9, atol=1e-11)
-    slope = smooth_part(at, shown)(1.6)[1]
-    up, down = (smooth_part(at, shown)(1.6 * np.exp(h))[0] for h in (1e-5, -1e-5))
-    assert_allclose(slope, (up - down) / 2e-5, atol=1e-7)  # central differences, error h^2
 
 
 def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):

@@ -23,7 +23,6 @@ from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import Frame
 from bqvi.models import LogJoint
 from gp.conditioning import FunctionKernel, Shown
-from gp.conditioning.function_kernel import smooth_part
 
 OTHER = GaussianMixture(
     np.array([0.7, 0.3]), np.array([[0.3, -0.4], [-0.8, 0.5]]), np.array([[1.2, 0.7], [0.8, 1.5]])
@@ -226,14 +225,3 @@ def test_kernels_are_derivatives_of_the_kernel(shown):
     found = FunctionKernel(1.3, 0.4, 0.2, shown).between(left, right)
     chosen = expected[:, shown.numbers][:, :, :, shown.numbers]
     np.testing.assert_allclose(found, chosen.reshape(found.shape), rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("shown", [Shown(), Shown(values=False)])
-def test_the_smooth_part_and_its_slope(shown):
-    points, h = np.random.default_rng(2).standard_normal((4, 3)), 1e-5
-    smooth = smooth_part(points, shown)
-    found, slope = smooth(1.3)
-    bare = FunctionKernel(1.3, 0.0, 0.0, shown).between(points, points)
-    np.testing.assert_allclose(found, bare, rtol=1e-12, atol=1e-14)
-    up, down = (smooth(1.3 * np.exp(sign * h))[0] for sign in (1.0, -1.0))
-    np.testing.assert_allclose(slope, (up - down) / (2.0 * h), atol=1e-8)

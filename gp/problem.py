@@ -1,0 +1,188 @@
+"""The evidence of observations as a function of a model's parameters: kernel, mean and noise.
+
+y ~ N(o + H b, s K) with basis functions H (n, p) of the mean, offset o, covariance K = k(x, x) + noise, and
+overall scale s; where gradients are observed, all of these are of the values and the gradients. The scale
+and b are profiled (`gp.evidence`), and what is left to search is the vector of the other parameters: the
+derivative of the evidence in K is pulled back through the kernel, O(n^2) for all parameters together.
+The scale is fixed to 1 where the noise is known, since it would scale the noise as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import log
+from typing import Any
+
+import numpy as np
+
+from gp.evidence import Convention, Evidence
+from gp.fixed_points import Gram, gram_of
+from gp.grams import blocks_of, mean_basis, mean_pullback
+from gp.kernels.base import Kernel
+from gp.kernels.parameters import pack, scaled, unpack
+from gp.linalg import cholesky
+from gp.means import Mean
+from gp.observations import Functional, Observations, Values, as_functional, covariance
+
+__all__ = ["Problem", "Solution", "fitted", "solve", "solve_with_gradient"]
+
+_SMALLEST_SCALE = 1e-8
+"""For targets that the mean explains altogether; in variances of the targets."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What hyperparameters are sought for. NumPy only.
+
+    Attributes
+    ----------
+    x : points (n, D), or n values and gradients. y : (n,)
+    kernel, mean : the model, whose parameters are replaced.
+    noise : known noise variances, a number (of values; gradients are exact) or (n,); ``None`` if
+        that number is learnt.
+    profiled : whether the overall scale is found in closed form.
+    jitter : the least that is added, as a fraction of each variance: where it comes and goes with the
+        parameters, the evidence is not smooth in them.
+    """
+
+    x: Any
+    y: Any
+    kernel: Kernel
+    mean: Mean
+    noise: Any
+    profiled: bool
+    jitter: float = 0.0
+
+    def pack(self) -> Any:
+        """Return the vector of the model's own parameters; the logarithm of the noise is last.
+
+        A noise to be learnt has no value yet: a hundredth of the kernel's largest variance.
+        """
+        parts = [pack(self.kernel), pack(self.mean)]
+        if self.noise is None:
+            parts.append(np.array([log(0.01 * np.max(self.kernel.diagonal(self.points)))]))
+        return np.concatenate(parts)
+
+    @cached_property
+    def observed(self) -> Functional:
+        """What was observed: values, or blocks of values and gradients."""
+        return as_functional(self.x)
+
+    @cached_property
+    def gram(self) -> Gram:
+        """The covariance of what was observed as a function of the kernel."""
+        return gram_of(self.kernel, self.observed)
+
+    @cached_property
+    def points(self) -> Any:
+        """The points of all blocks, one after the other."""
+        return np.concatenate([block.x for block in blocks_of(self.observed)])
+
+    @cached_property
+    def noisy(self) -> Any:
+        """Which observations a common noise is added to, (n,), ones and zeros: the values."""
+        return np.concatenate(
+            [np.full(len(block), float(isinstance(block, Values))) for block in blocks_of(self.observed)]
+        )
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """Where the kernel's and the mean's parameters end."""
+        split = len(pack(self.kernel))
+        return split, split + len(pack(self.mean))
+
+    def unpack(self, vector: Any) -> tuple[Kernel, Mean, Any]:
+        """Return kernel, mean and noise for a vector of parameters."""
+        split, stop = self._ends
+        noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
+        return unpack(self.kernel, vector[:split]), unpack(self.mean, vector[split:stop]), noise
+
+    def smaller(self, size: int, rng: np.random.Generator) -> Problem:
+        """Return the problem for about ``size`` of the observations: points at random, of each block."""
+        n = len(self.y)
+        if n <= size:
+            return self
+        blocks, kept, start = [], [], 0
+        for block in blocks_of(self.observed):
+            count = len(block.x)
+            chosen = np.sort(rng.choice(count, -(-size * count // n), replace=False))
+            width = len(block) // max(count, 1)
+            blocks.append(replace(block, x=block.x[chosen]))  # type: ignore[type-var]
+            kept.append(start + (width * chosen[:, None] + np.arange(width)).reshape(-1))
+            start += len(block)
+        index = np.concatenate(kept)
+        noise = self.noise[index] if np.ndim(self.noise) == 1 else self.noise
+        x = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
+        return replace(self, x=x, y=self.y[index], noise=noise)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What is found in closed form at given parameters.
+
+    Attributes
+    ----------
+    log_evidence : a number.
+    scale : s. coefficients : (p,), b. jitter : fraction added to the diagonal of K.
+    """
+
+    log_evidence: float
+    scale: float
+    coefficients: Any
+    jitter: float
+
+
+def solve(problem: Problem, vector: Any) -> Solution:
+    """Return the log evidence at a vector of parameters, without its gradient."""
+    kernel, mean, noise = problem.unpack(vector)
+    observed = problem.observed
+    return _solution(_evidence(problem, covariance(kernel, observed, observed), mean, noise))
+
+
+def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
+    """Return the log evidence and its gradient (P,) in the vector of parameters."""
+    kernel, mean, noise = problem.unpack(vector)
+    gram, pullback = problem.gram(kernel)
+    found = _evidence(problem, gram, mean, noise)
+    weights = found.matrix_gradient()
+    if found.factor.jitter > 0:  # it is a fraction of variances, which depend on the parameters as well
+        np.einsum("ii->i", weights)[:] *= 1 + found.factor.jitter
+    parts = [
+        pullback(weights),
+        mean_pullback(mean, problem.observed, found.weights[:, 0] / found.scale),
+    ]
+    if problem.noise is None:
+        parts.append(np.array([noise * (problem.noisy @ np.diagonal(weights))]))
+    return _solution(found), np.concatenate(parts)
+
+
+def fitted(problem: Problem, vector: Any, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
+    """Return kernel, mean and noise with what is found in closed form put in.
+
+    ``factor`` multiplies the scale.
+    """
+    solution = solve(problem, vector)
+    kernel, mean, noise = problem.unpack(vector)
+    coefficients = solution.coefficients
+    mean = mean.with_coefficients(coefficients) if coefficients.size else mean
+    if not problem.profiled:
+        return kernel, mean, noise
+    scale = factor * solution.scale
+    return scaled(kernel, scale), mean, scale * noise
+
+
+def _solution(found: Evidence) -> Solution:
+    return Solution(found.value, found.scale, found.coefficients[:, 0], found.factor.jitter)
+
+
+def _evidence(problem: Problem, gram: Any, mean: Mean, noise: Any) -> Evidence:
+    index = np.arange(gram.shape[0])
+    diagonal = gram[index, index]
+    gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy
+    factor = cholesky(gram, jitter=problem.jitter)
+    gram[index, index] = diagonal  # the pull-back still reads it
+    basis = mean_basis(mean, problem.observed)
+    offset = problem.observed.apply(mean.with_coefficients(np.zeros(basis.shape[1])))
+    convention: Convention = "profiled" if problem.profiled else "known"
+    return Evidence.of(factor, (problem.y - offset)[:, None], basis, convention, _SMALLEST_SCALE)

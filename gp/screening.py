@@ -1,0 +1,223 @@
+"""The starting points of a fit, and how few of them are climbed from to the end.
+
+From many starting points `gp.search` makes a short climb with exact gradients, on a subset of the data,
+where an evaluation is cheap. The best third goes on, twice as far, and so on until one is left, which
+climbs to the end on all data: where a climb is early says something about where it ends, but not all.
+All random choices come from the generator that is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from math import log
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from gp.linalg import NotPositiveDefiniteError, next_jitter
+from gp.problem import Problem, solve, solve_with_gradient
+from gp.search import Expansion, Found, Search, search
+from gp.units import Coordinates
+
+__all__ = ["Screening", "curvature", "log_evidence", "log_posterior", "screened"]
+
+_SCREENING_SIZE = 300
+_FAILED = 1e25
+_FAR = 100.0
+"""Nats above the first value from which on an objective is tempered."""
+_SHORT, _SHARE = 15, 3
+"""Iterations of the first climbs; one in so many goes on."""
+_PERIOD_SCALE = 0.01
+"""The evidence is that much steeper in a period than in other parameters: ten periods in the data
+tell it to a hundredth of what a lengthscale is known to."""
+_STEPS = (1e-3, 1e-2, 3e-2, 0.1)
+"""Of the differences that give curvatures."""
+_SMOOTH, _ROUGH = 0.01, 0.05
+"""Differences of gradients are trusted that are off by less than the first, as a fraction of the
+curvature; more than the second is not rounding alone."""
+_RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
+"""Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Screening:
+    """What a search is asked for.
+
+    Attributes
+    ----------
+    with_prior : whether the prior counts. n_starts, max_iterations : limits.
+    rng : of the random starting points and the screening's subset.
+    """
+
+    with_prior: bool
+    n_starts: int
+    max_iterations: int
+    rng: np.random.Generator
+
+
+def log_posterior(
+    problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool = True
+) -> tuple[float, Any]:
+    """Return log evidence (plus log prior, if asked) and its gradient (P,) in theta."""
+    solution, gradient = solve_with_gradient(problem, coordinates.vector(theta))
+    value, gradient = solution.log_evidence, coordinates.pull_back(gradient)
+    if with_prior:
+        prior, prior_gradient = coordinates.prior.log_density(theta)
+        value, gradient = value + prior, gradient + prior_gradient
+    return value, gradient
+
+
+def screened(problem: Problem, coordinates: Coordinates, asked: Screening) -> Found:
+    """Return the best optimum found."""
+    small = problem.smaller(_SCREENING_SIZE, asked.rng)
+    left = _starts(small, coordinates, asked)
+    spent, iterations = len(left), _SHORT
+    while len(left) > 1:
+        short = replace(asked, max_iterations=min(iterations, asked.max_iterations))
+        ends = [_climb(small, coordinates, theta, short) for theta in left]
+        spent += sum(end.n_evaluations for end in ends)
+        ends.sort(key=lambda end: end.value, reverse=True)
+        left = [end.psi for end in ends[: max(1, len(ends) // _SHARE)]]
+        iterations *= 2
+    best = _climb(problem, coordinates, left[0], asked)
+    return replace(best, n_evaluations=spent + best.n_evaluations)
+
+
+def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
+    """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients.
+
+    Where a covariance is nearly singular, rounding makes the gradient rough: what looks like
+    curvature over a short step is noise, of either sign. Half-way between those ahead and behind the
+    gradient should be their average, but for a third derivative times the step, and the Hessian
+    should be symmetric. Where they are not, longer steps are tried, and the one with the least of
+    that is taken. The jitter stays as it is at theta; where no step will do, since others than theta
+    need more, they all get the next.
+    """
+    if not len(theta):
+        return np.zeros((0, 0))
+    jitter = solve(problem, coordinates.vector(theta)).jitter
+    best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, theta)
+    if roughness > _ROUGH:
+        raised = replace(problem, jitter=next_jitter(jitter, theta))
+        best = min((best, roughness), _smoothest(raised, coordinates, theta), key=itemgetter(1))[0]
+    return (best + best.T) / 2
+
+
+def _smoothest(problem: Problem, coordinates: Coordinates, theta: Any) -> tuple[Any, float]:
+    """Return the Hessian with the least roughness, and that."""
+
+    def gradient(at: Any) -> Any:
+        return log_posterior(problem, coordinates, at, with_prior=False)[1]
+
+    centre, best, least = gradient(theta), np.zeros((0, 0)), np.inf
+    for step in _STEPS:
+        moves = step * np.eye(len(theta))
+        ahead = np.array([gradient(theta + move) for move in moves])
+        behind = np.array([gradient(theta - move) for move in moves])
+        hessian = (behind - ahead) / (2 * step)
+        uneven = np.abs(ahead + behind - 2 * centre) / (2 * step)
+        size = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1.0))
+        roughness = float(np.max(np.maximum(uneven, np.abs(hessian - hessian.T)) / np.outer(size, size)))
+        if roughness < least:
+            best, least = hessian, roughness
+        if least < _SMOOTH:
+            break
+    return best, least
+
+
+def _starts(problem: Problem, coordinates: Coordinates, asked: Screening) -> list[Any]:
+    """Return the starting points: the present values, the best of a grid, then random ones.
+
+    Half of them are from the grid: where an evaluation is before a climb says little about where
+    the climb ends, so its other points count as well. The random ones have short lengthscales,
+    different in each dimension: from there a climb can find out which dimensions matter, while a
+    lengthscale that is long has no gradient to come back by.
+    """
+
+    def ranked(thetas: list[Any]) -> list[Any]:
+        values = [_value(problem, coordinates, theta, asked.with_prior) for theta in thetas]
+        return [thetas[i] for i in np.argsort(values)[::-1]]
+
+    n_grid = max(1, asked.n_starts // 2)
+    chosen = [
+        *ranked(_present(problem, coordinates))[:1],
+        *ranked(_grid(problem, coordinates))[:n_grid],
+    ]
+    n_random = max(0, asked.n_starts - len(chosen))
+    moved = [_random(coordinates, asked.rng) for _ in range(n_random)]
+    return [*chosen, *moved][: asked.n_starts]
+
+
+def _present(problem: Problem, coordinates: Coordinates) -> list[Any]:
+    """Return the present values; with several noises, if there is no present value of it."""
+    theta = coordinates.theta(problem.pack())
+    noise = np.array(coordinates.kinds) == "noise"
+    smaller = (0.0, log(1e-2), log(1e-4)) if problem.noise is None else (0.0,)
+    return [theta + step * noise for step in smaller]
+
+
+def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
+    """Return combinations of common lengthscales and noises."""
+    kinds = np.array(coordinates.kinds)
+    points = []
+    for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
+        theta = np.zeros(len(kinds))
+        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
+        theta[kinds == "noise"] = noise
+        points.append(theta)
+    return points
+
+
+def _random(coordinates: Coordinates, rng: np.random.Generator) -> Any:
+    """Return a random starting point."""
+    kinds, prior = np.array(coordinates.kinds), coordinates.prior
+    theta = rng.standard_normal(len(kinds))
+    for kind, (lower, upper) in _RANDOM_RANGES.items():
+        theta[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
+    periods = kinds == "period"
+    theta[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
+    return np.clip(theta, prior.bounds_lower, prior.bounds_upper)
+
+
+def log_evidence(problem: Problem, coordinates: Coordinates, theta: Any) -> float:
+    """Return the log evidence at theta; a huge negative number where K cannot be factorised."""
+    try:
+        return solve(problem, coordinates.vector(theta)).log_evidence
+    except NotPositiveDefiniteError:
+        return -_FAILED
+
+
+def _value(problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool) -> float:
+    value = log_evidence(problem, coordinates, theta)
+    return value + coordinates.prior.log_density(theta)[0] if with_prior else value
+
+
+def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Screening) -> Found:
+    if not len(start):
+        return Found(start, _value(problem, coordinates, start, False), True, "nothing to fit", 1)
+    scale = np.where(np.array(coordinates.kinds) == "period", _PERIOD_SCALE, 1.0)
+    prior = coordinates.prior
+    bounds = prior.bounds_lower / scale, prior.bounds_upper / scale
+    objective = _Scaled(problem, coordinates, asked.with_prior, scale)
+    settings = Search(iterations=asked.max_iterations, tempered=_FAR)
+    found = search(objective, [start / scale], bounds, settings)
+    return replace(found, psi=scale * found.psi)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scaled:
+    """The log evidence, plus log prior if asked, of theta over a scale (P,)."""
+
+    problem: Problem
+    coordinates: Coordinates
+    with_prior: bool
+    scale: Any
+
+    def value(self, psi: Any) -> float:
+        return _value(self.problem, self.coordinates, self.scale * psi, self.with_prior)
+
+    def expanded(self, psi: Any) -> Expansion:
+        value, gradient = log_posterior(self.problem, self.coordinates, self.scale * psi, self.with_prior)
+        return Expansion(value, self.scale * gradient)

@@ -1,0 +1,134 @@
+"""The evidence of targets given their covariance: against densities, integrals and differences."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+from numpy.testing import assert_allclose
+from scipy import integrate
+from scipy.stats import multivariate_normal
+
+from gp.evidence import Evidence
+from gp.linalg import cholesky
+from gp.search import Expansion, Search, search
+
+RNG = np.random.default_rng(5)
+N, OUTPUTS = 9, 2
+X = np.sort(RNG.uniform(-2, 2, N))
+Y = np.column_stack([np.sin(2 * X) + 1, X - 0.3 * X**2])
+PARTS = (np.exp(-0.5 * (X[:, None] - X) ** 2), np.outer(X, X), np.eye(N))
+BASES = {"zero": None, "constant": np.ones((N, 1)), "line": np.column_stack([np.ones(N), 1e3 * X])}
+
+
+def matrix(at):
+    return sum(a * part for a, part in zip(at, PARTS, strict=True))
+
+
+def evidence(at, basis, convention):
+    return Evidence.of(cholesky(matrix(at)), Y, BASES[basis], convention)
+
+
+AT = np.array([1.3, 0.4, 0.3])
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("convention", ["profiled", "known"])
+def test_the_value_is_the_density_at_what_is_profiled(convention, basis):
+    found = evidence(AT, basis, convention)
+    mean = 0 if BASES[basis] is None else BASES[basis] @ found.coefficients
+    density = multivariate_normal(np.zeros(N), found.scale * matrix(AT))
+    assert_allclose(found.value, density.logpdf((Y - mean).T).sum(), rtol=1e-10)
+    for other in (0.99, 1.01):  # no other scale is likelier
+        if convention == "profiled":
+            less = multivariate_normal(np.zeros(N), other * found.scale * matrix(AT))
+            assert less.logpdf((Y - mean).T).sum() < found.value
+
+
+def test_the_marginal_value_is_an_integral_over_scale_and_mean():
+    """Of one output with a constant mean: differences between two covariances, by quadrature."""
+    basis, y = np.ones((N, 1)), Y[:, :1]
+
+    def integrated(at):
+        density = multivariate_normal(np.zeros(N), matrix(at))
+        top = density.logpdf(y[:, 0] - y.mean())
+
+        def inside(log_s, b):  # flat in b and in log s
+            s = np.exp(log_s)
+            return np.exp(_log_density(at, y[:, 0] - b, s) - top)
+
+        return np.log(integrate.dblquad(inside, -8, 8, -7, 5, epsrel=1e-6)[0]) + top
+
+    def _log_density(at, residual, s):
+        root = np.linalg.cholesky(matrix(at))
+        white = np.linalg.solve(root, residual)
+        return -0.5 * (N * np.log(2 * np.pi * s) + white @ white / s) - np.log(np.diag(root)).sum()
+
+    other = np.array([0.5, 1.0, 0.8])
+    ours = [Evidence.of(cholesky(matrix(at)), y, basis, "marginal").value for at in (AT, other)]
+    assert_allclose(ours[0] - ours[1], integrated(AT) - integrated(other), rtol=1e-4)
+
+
+@pytest.mark.parametrize("basis", BASES)
+@pytest.mark.parametrize("convention", ["profiled", "marginal", "known"])
+def test_the_derivative_in_the_matrix(convention, basis):
+    found = evidence(AT, basis, convention)
+    gradient, step = found.matrix_gradient(), 1e-5
+    for part, e in zip(PARTS, np.eye(3), strict=True):
+        up, down = (evidence(AT + sign * step * e, basis, convention).value for sign in (1, -1))
+        assert_allclose(np.vdot(gradient, part), (up - down) / (2 * step), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("basis", ["zero", "line"])
+def test_the_information_is_the_average_of_observed_and_expected(basis):
+    """At a known scale, along matrices that the covariance is linear in; restricted likelihood."""
+    found, step = evidence(AT, basis, "known"), 1e-4
+    p = found.projected_inverse
+    expected = np.array([[0.5 * OUTPUTS * np.vdot(p @ a, (p @ b).T) for b in PARTS] for a in PARTS])
+
+    def slope(at):
+        there = evidence(at, basis, "known")
+        gradient = there.matrix_gradient() - 0.5 * OUTPUTS * (there.projected_inverse - there._inverse)
+        return np.array([np.vdot(gradient, part) for part in PARTS])
+
+    observed = -np.array([(slope(AT + step * e) - slope(AT - step * e)) / (2 * step) for e in np.eye(3)])
+    assert_allclose(found.information(PARTS), 0.5 * (observed + expected), rtol=1e-4, atol=1e-6)
+
+
+class _Bowl:
+    """A function with one maximum, of value -log cosh, with or without its curvature."""
+
+    def __init__(self, centre, curved):
+        self.centre, self.curved, self.seen = np.asarray(centre), curved, 0
+
+    def value(self, psi):
+        if psi[0] > 5:
+            raise np.linalg.LinAlgError
+        return float(-np.log(np.cosh(psi - self.centre)).sum())
+
+    def expanded(self, psi):
+        self.seen += 1
+        t = np.tanh(psi - self.centre)
+        return Expansion(self.value(psi), -t, np.diag(1.05 - t**2) if self.curved else None)
+
+
+@pytest.mark.parametrize("curved", [True, False])
+@pytest.mark.parametrize("centre", [(0.3, -1.2), (7.0, 0.0)])
+def test_both_searches_end_at_the_maximum_within_the_bounds(centre, curved):
+    bounds = np.array([-4.0, -4.0]), np.array([4.0, 4.0])
+    bowl = _Bowl(centre, curved)
+    found = search(bowl, [np.array([2.0, 2.0]), np.array([9.0, 0.0])], bounds, Search(climbs=2))
+    expected = scipy.optimize.minimize(
+        lambda psi: -bowl.value(psi), np.zeros(2), method="Nelder-Mead",
+        bounds=list(zip(*bounds, strict=True)), options={"xatol": 1e-8, "fatol": 1e-12},
+    )  # fmt: skip
+    assert_allclose(found.psi, expected.x, atol=2e-3)
+    assert found.value >= -expected.fun - 1e-6
+
+
+def test_a_search_starts_from_the_best_and_says_where_there_is_nothing():
+    bowl = _Bowl((0.0, 0.0), True)
+    far, near = np.array([-4.0, 4.0]), np.array([0.1, 0.0])
+    bounds = np.full(2, -9.0), np.full(2, 9.0)
+    assert search(bowl, [far, near], bounds).n_evaluations < 8
+    nothing = search(bowl, [np.array([6.0, 0.0])], bounds)
+    assert nothing.value == -np.inf
+    assert not nothing.converged
