@@ -104,9 +104,13 @@ class HiddenMarkovModel:
         )
 
     def initial(self, data: Sequences, how: str, rng: np.random.Generator) -> Product:
-        """q that stays in a state half of the time; the emissions start as ``how`` says."""
+        """Transitions drawn from the simplex; the emissions start as ``how`` says.
+
+        A start that favours staying in a state never found states that alternate, such as vowels and
+        consonants (360 nats lost on 6,000 letters).
+        """
         k, share = self.n_states, len(data.values) / self.n_states
-        moves = 0.5 * np.eye(k) + 0.5 * rng.dirichlet(np.full(k, 5.0), k)
+        moves = rng.dirichlet(np.ones(k), k)
         return Product(
             {
                 "initial": Dirichlet(self.initial_concentration + len(data) / k),

@@ -17,17 +17,17 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
+from bqvi.canvas import COLOURS, new_axes, new_figure
 from bqvi.variational_bmc.posterior import Posterior
 from gp.extras import needing
 
 with needing("plot"):
     from matplotlib.axes import Axes
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
 _LEVELS = (0.9, 0.5)
 """Probability inside of the contours."""
-_COLOUR, _OTHER = "#0072B2", "#D55E00"
+_COLOUR, _OTHER = COLOURS[:2]
 
 
 class Row(Protocol):
@@ -48,12 +48,6 @@ class Row(Protocol):
     @property
     def elbo(self) -> float:
         """Lower bound."""
-
-
-def _new(rows: int, columns: int, size: float) -> Figure:
-    figure = Figure(figsize=(size * columns, size * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _require_posterior(given: object) -> Posterior:
@@ -126,7 +120,7 @@ def corner(
     if truth is not None:
         known = _rows_of("truth", truth, len(posterior.names), vector=True)[index]
     d = len(names)
-    figure = _new(d, d, 1.9) if figure is None else figure
+    figure = new_figure(d, d, 1.9) if figure is None else figure
     axes = figure.subplots(d, d, squeeze=False, sharex="col")
     for i in range(d):
         for j in range(d):
@@ -198,7 +192,7 @@ def trace(rows: Sequence[Row], ax: Axes | None = None, *, truth: float | None = 
     _require_rows(rows)
     if len(rows) == 0:
         raise ValueError("rows is empty; give at least one record of a run")
-    ax = _new(1, 1, 4.0).subplots() if ax is None else ax
+    ax = new_axes(4.0) if ax is None else ax
     n = np.array([row.n_evaluations for row in rows])
     middle = np.array([row.log_evidence for row in rows])
     sd = np.array([row.log_evidence_sd for row in rows])
@@ -252,7 +246,7 @@ def plane(
     coordinates = _require_posterior(posterior).coordinates
     if coordinates.dimension != 2:
         raise ValueError(f"the posterior has {coordinates.dimension} free parameters; a plane has 2")
-    ax = _new(1, 1, 3.6).subplots() if ax is None else ax
+    ax = new_axes(3.6) if ax is None else ax
     i, j = (int(k) for k in coordinates.free)
     low, high = _shown(coordinates) if box is None else (np.asarray(box[0], float), np.asarray(box[1], float))
     step = (high - low) / cells

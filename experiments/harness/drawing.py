@@ -19,13 +19,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
+from bqvi.canvas import COLOURS
 from experiments.harness.bands import Band, Scale, band
 
 Panels = NDArray[Any]
 
-# Okabe and Ito's colours, told apart by every kind of colour vision; without their yellow, which
-# is too faint for a line.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", ":", "-.")
 
 LABELS: Mapping[str, str] = {

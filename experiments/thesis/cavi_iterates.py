@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Ellipse
 
 import bqvi
+from bqvi.models import plots
 from experiments.harness import animation, drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import (
@@ -133,15 +133,7 @@ def _mixture(ax: Axes, components: pd.DataFrame, x: np.ndarray) -> None:
     )
     weights = components["weight"].to_numpy(dtype=float)
     centres = components[["mean_0", "mean_1"]].to_numpy(dtype=float)
-    for i, (opacity, (x_0, x_1)) in enumerate(zip(weights / weights.max(), centres, strict=True)):
-        colour = drawing.COLOURS[i % len(drawing.COLOURS)]
-        for radius in (1.0, 2.0):  # in standard deviations: Sigma = I
-            ax.add_patch(
-                Ellipse(
-                    (x_0, x_1), 2 * radius, 2 * radius,
-                    facecolor="none", edgecolor=colour, alpha=opacity, linewidth=1.8,
-                )
-            )  # fmt: skip
+    plots.ellipses(centres, np.tile(np.eye(2), (len(centres), 1, 1)), ax, weights=weights)
     first = components.iloc[0]
     ax.set_title(f"iteration {first['iteration']:.0f}, ELBO {first['elbo']:.0f}")
     ax.set_aspect("equal")

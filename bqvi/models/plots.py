@@ -1,0 +1,276 @@
+"""Pictures of fitted models; each function draws on matplotlib axes and returns them.
+
+    clusters     data of a Gaussian mixture, with an ellipse for each component
+    ellipses     the ellipses alone, of any means and covariances
+    top_words    the likeliest words of one topic
+    states       a sequence, with the posterior of its states behind it
+    sticks       the weights of a Dirichlet process mixture, with their standard deviations
+    weights      weights and standard deviations of any mixture
+    bound        the ELBO of a run against iterations or seconds
+
+Axes are those of a new figure where none are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bqvi.canvas import COLOURS, new_axes
+from bqvi.checks import require_integer, require_one_of, require_shape
+from bqvi.families import Product
+from bqvi.models.component_mixture import Mixture
+from bqvi.models.gaussian_mixture import component_estimates
+from bqvi.models.mixing import Sticks
+from gp.extras import needing
+
+with needing("plot"):
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Ellipse
+
+_GREY = "0.65"
+
+
+def ellipses(
+    means: np.ndarray,
+    covariances: np.ndarray,
+    ax: Axes | None = None,
+    *,
+    weights: np.ndarray | None = None,
+    radii: Sequence[float] = (1.0, 2.0),
+) -> Axes:
+    """Draw the contours of Gaussians in the plane at some standard deviations.
+
+    Parameters
+    ----------
+    means : (K, 2)
+    covariances : (K, 2, 2)
+    ax : where to draw; of a new figure if None
+    weights : (K,), not negative; the opacity of each Gaussian, relative to the largest; all alike if None
+    radii : in standard deviations
+
+    Raises
+    ------
+    ValueError
+        Other shapes.
+    """
+    means, covariances = np.asarray(means, float), np.asarray(covariances, float)
+    require_shape("means", means, (len(means), 2))
+    require_shape("covariances", covariances, (len(means), 2, 2))
+    shares = np.ones(len(means)) if weights is None else np.asarray(weights, float)
+    require_shape("weights", shares, (len(means),))
+    ax = new_axes() if ax is None else ax
+    values, vectors = np.linalg.eigh(covariances)
+    lengths = np.sqrt(np.maximum(values, 0.0))
+    angles = np.degrees(np.arctan2(vectors[:, 1, 1], vectors[:, 0, 1]))
+    for k, share in enumerate(shares / shares.max()):
+        for radius in radii:
+            width, height = 2.0 * radius * lengths[k, ::-1]
+            ax.add_patch(
+                Ellipse(
+                    (means[k, 0], means[k, 1]),
+                    width,
+                    height,
+                    angle=float(angles[k]),
+                    facecolor="none",
+                    edgecolor=COLOURS[k % len(COLOURS)],
+                    alpha=float(share),
+                    linewidth=1.6,
+                )
+            )
+    ax.autoscale_view()
+    return ax
+
+
+def clusters(
+    model: Mixture,
+    q: Product,
+    data: np.ndarray,
+    ax: Axes | None = None,
+    *,
+    columns: tuple[int, int] = (0, 1),
+    least: float = 1e-3,
+) -> Axes:
+    """Draw data in the colours of their likeliest components, and the components' ellipses.
+
+    Parameters
+    ----------
+    model : a mixture of Gaussians, its prior settled (``fit.problem.model``)
+    q : its posterior
+    data : (N, D), D >= 2
+    ax : where to draw; of a new figure if None
+    columns : the two coordinates that are shown
+    least : components with a smaller expected weight are left out
+
+    Raises
+    ------
+    ValueError
+        Columns that the data do not have.
+    TypeError
+        Components that are not Gaussian.
+    """
+    x, pair = np.asarray(data, float), list(columns)
+    if len(pair) != 2 or x.ndim != 2 or not all(0 <= column < x.shape[1] for column in pair):
+        raise ValueError(f"columns is {columns}; it must be two columns of data of shape {x.shape}")
+    means, covariances = component_estimates(model, q)
+    weights = model.expected_weights(q)[: len(means)]
+    labels = model.responsibilities(q, x).argmax(axis=1)
+    shown = np.flatnonzero(weights >= least)
+    ax = new_axes() if ax is None else ax
+    colours = np.full(len(weights) + 1, _GREY, dtype=object)
+    colours[shown] = [COLOURS[i % len(COLOURS)] for i in range(len(shown))]
+    ax.scatter(x[:, pair[0]], x[:, pair[1]], s=4, c=list(colours[labels]), alpha=0.5, linewidths=0)
+    blocks = covariances[shown][:, pair][:, :, pair]
+    return ellipses(means[shown][:, pair], blocks, ax, weights=weights[shown] ** 0.5)
+
+
+def top_words(
+    probabilities: np.ndarray, words: Sequence[str] | None = None, ax: Axes | None = None, *, count: int = 10
+) -> Axes:
+    """Draw the likeliest words of a topic as bars, the likeliest on top.
+
+    Parameters
+    ----------
+    probabilities : (V,), of the words in the topic: a row of ``q['topics'].mean``
+    words : V texts; the words' numbers if None
+    ax : where to draw; of a new figure if None
+    count : words shown, at most V
+
+    Raises
+    ------
+    ValueError
+        As many words as probabilities are not given.
+    """
+    p = np.asarray(probabilities, float)
+    names = [str(v) for v in range(len(p))] if words is None else list(words)
+    if p.ndim != 1 or len(names) != len(p):
+        raise ValueError(f"words has {len(names)} entries beside probabilities of shape {p.shape}")
+    best = np.argsort(-p, kind="stable")[: require_integer("count", count, 1)]
+    ax = new_axes(3.0) if ax is None else ax
+    ax.barh(np.arange(len(best)), p[best], color=COLOURS[0])
+    ax.set_yticks(np.arange(len(best)), [names[v] for v in best])
+    ax.invert_yaxis()
+    ax.set_xlabel("probability")
+    return ax
+
+
+def states(
+    values: np.ndarray,
+    posterior: np.ndarray,
+    ax: Axes | None = None,
+    *,
+    times: np.ndarray | None = None,
+    levels: np.ndarray | None = None,
+) -> Axes:
+    """Draw a sequence, and behind it the probability of each state, stacked to the height of the axes.
+
+    Parameters
+    ----------
+    values : (T,), of one sequence
+    posterior : (T, K), q(z_t = k), as ``model.posteriors(q, data)`` has it for each sequence
+    ax : where to draw; of a new figure if None
+    times : (T,), rising; 0, 1, .. if None
+    levels : (K,), of each state the value it emits on average: the line that is drawn is their posterior mean
+
+    Raises
+    ------
+    ValueError
+        Other shapes.
+    """
+    x, r = np.asarray(values, float), np.asarray(posterior, float)
+    require_shape("values", x, (len(x),))
+    require_shape("posterior", r, (len(x), r.shape[-1]))
+    t = np.arange(len(x), dtype=float) if times is None else np.asarray(times, float)
+    require_shape("times", t, x.shape)
+    ax = new_axes() if ax is None else ax
+    behind = ax.twinx()
+    behind.stackplot(t, r.T, colors=[COLOURS[k % len(COLOURS)] for k in range(r.shape[1])], alpha=0.25, lw=0)
+    behind.set_ylim(0.0, 1.0)
+    behind.set_yticks([])
+    behind.grid(False)
+    ax.set_zorder(behind.get_zorder() + 1)
+    ax.patch.set_visible(False)
+    ax.plot(t, x, color="0.2", lw=0.8, marker=".", markersize=2.5)
+    if levels is not None:
+        require_shape("levels", np.asarray(levels), (r.shape[1],))
+        ax.plot(t, r @ np.asarray(levels, float), color="black", lw=1.4)
+    ax.set_xlim(t[0], t[-1])
+    return ax
+
+
+def sticks(model: Mixture, q: Product, ax: Axes | None = None, *, truth: np.ndarray | None = None) -> Axes:
+    """Draw E[pi_t] of stick-breaking weights with a standard deviation each way, in the sticks' order.
+
+    Parameters
+    ----------
+    model : a mixture whose weights are `Sticks`, such as a `DirichletProcessMixture`
+    q : its posterior
+    ax : where to draw; of a new figure if None
+    truth : (C,), weights to compare with
+
+    Raises
+    ------
+    TypeError
+        Weights that are not sticks.
+    """
+    if not isinstance(model.mixing, Sticks):
+        raise TypeError(f"the weights are {type(model.mixing).__name__}, not Sticks")
+    deviations = model.mixing.weight_deviations(q[model.mixing.name])
+    return weights(model.expected_weights(q), deviations, ax, truth=truth)
+
+
+def weights(
+    means: np.ndarray, deviations: np.ndarray, ax: Axes | None = None, *, truth: np.ndarray | None = None
+) -> Axes:
+    """Draw weights of components as bars, with a standard deviation each way.
+
+    Parameters
+    ----------
+    means : (K,)
+    deviations : (K,)
+    ax : where to draw; of a new figure if None
+    truth : (C,), weights to compare with, drawn largest first
+
+    Raises
+    ------
+    ValueError
+        Other shapes.
+    """
+    require_shape("deviations", np.asarray(deviations), np.shape(means))
+    ax = new_axes() if ax is None else ax
+    places = np.arange(1, len(means) + 1)
+    ax.bar(places, means, yerr=deviations, color=COLOURS[0], error_kw={"lw": 0.8})
+    if truth is not None:
+        largest = np.sort(np.asarray(truth, float))[::-1]
+        edges = np.arange(len(largest) + 1) + 0.5
+        ax.stairs(largest, edges, color=COLOURS[1], linestyle="--", label="truth", zorder=3)
+    ax.set_xlabel("component")
+    ax.set_ylabel("weight")
+    return ax
+
+
+def bound(trace: Any, ax: Axes | None = None, *, against: str = "iteration", label: str = "") -> Axes:
+    """Draw the ELBO of a run; call it again with the same axes to compare runs.
+
+    Parameters
+    ----------
+    trace : of a fit, ``fit.trace``
+    ax : where to draw; of a new figure if None
+    against : 'iteration', 'seconds' or 'evaluations'
+    label : of the line in a legend
+
+    Raises
+    ------
+    ValueError
+        Another name, or a trace without records.
+    """
+    require_one_of("against", against, ("iteration", "seconds", "evaluations"))
+    if len(trace) == 0:
+        raise ValueError("trace is empty; give the trace of a run that made a step")
+    ax = new_axes() if ax is None else ax
+    ax.plot(trace[against], trace["elbo"], label=label or None)
+    ax.set_xlabel("time (s)" if against == "seconds" else against)
+    ax.set_ylabel("ELBO (nats)")
+    return ax

@@ -1,0 +1,159 @@
+"""How many components: the bound, and held-out data, over K for every shape of covariance.
+
+The ELBO has all its constants, so it compares numbers of components and shapes; a prior that is worth
+little data makes it fall where components are not needed. Beside it stands the log posterior predictive
+density of data that were kept aside.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from bqvi.models import GaussianMixture
+from bqvi.models.predictive import log_predictive
+from experiments.harness import drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.problems import data
+
+SHAPES = ("full", "tied", "diagonal", "spherical")
+SETS = {"seven clusters": 10, "penguins": 8}
+"""Data, and the most components tried. The clusters are the thesis', whose covariances are the identity."""
+LABELS = {"seven clusters": 7, "penguins": 3}
+QUICK_MOST = 3
+STARTS, QUICK_STARTS = 5, 1
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return every shape on each data set."""
+    del resources
+    return [
+        Case(
+            f"{name}, {shape}",
+            {
+                "data": name, "covariance": shape, "most": QUICK_MOST if quick else most,
+                "starts": QUICK_STARTS if quick else STARTS,
+            },
+        )
+        for name, most in SETS.items()
+        for shape in SHAPES
+    ]  # fmt: skip
+
+
+@cache
+def _data(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training and held-out rows; half each of simulated data, four fifths of the penguins."""
+    rng = np.random.default_rng(seed)
+    if name == "seven clusters":
+        x = data.thesis(1400, rng).x
+        return x[:700], x[700:]
+    x = rng.permutation(data.penguins().x)
+    cut = len(x) * 4 // 5
+    return x[:cut], x[cut:]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return a row for each K."""
+    chosen = case.settings
+    train, held = _data(chosen["data"], seed)
+    rows = []
+    for k in range(1, chosen["most"] + 1):
+        model = GaussianMixture(k, chosen["covariance"], concentration=1.0)
+        fit = bqvi.fit(model, train, starts=chosen["starts"], tolerance=1e-3, steps=500, seed=seed)
+        score = float(log_predictive(fit.problem.model, fit.q, held).mean())
+        seconds = fit.state.seconds
+        rows.append(
+            {"iteration": k, "components": k, "elbo": fit.elbo, "held_out": score, "seconds": seconds}
+        )
+    return pd.DataFrame(rows)
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the bound and the held-out density over K."""
+    made, axes = drawing.figure(2, len(SETS), sharex="col")
+    lines = drawing.strokes(SHAPES)
+    for column, name in enumerate(SETS):
+        rows = results[results["data"] == name]
+        best = rows.groupby("seed")["elbo"].transform("max")
+        rows = rows.assign(behind=rows["elbo"] - best)
+        for ax, y, label in zip(
+            axes[:, column],
+            ("behind", "held_out"),
+            ("ELBO less the best (nats)", "held-out log density (nats)"),
+            strict=True,
+        ):
+            drawing.curves(
+                ax, rows, "components", y, by="covariance", lines=lines, steps=False, y_label=label,
+                x_label="components K",
+            )  # fmt: skip
+            ax.axvline(LABELS[name], color="0.5", lw=0.8, ls=":")
+        axes[0, column].set_title(name)
+        axes[0, column].set_ylim(bottom=max(-1500.0, float(rows["behind"].min()) - 20.0))
+    drawing.legend_below(made, axes)
+    caption = (
+        "Variational Bayes with the default priors, concentration 1, the best of several starts. Dotted: the "
+        f"number of labels. {drawing.band_caption(results)}"
+    )
+    return [Drawing("bound", made, caption)]
+
+
+def _chosen(results: pd.DataFrame) -> pd.DataFrame:
+    """Of each data set and seed, the model with the highest bound and the one best on held-out data."""
+    rows = []
+    for (name, seed), group in results.groupby(["data", "seed"], sort=False):
+        bound, held = (group.loc[group[column].idxmax()] for column in ("elbo", "held_out"))
+        names = [f"{best['covariance']}, K = {best['components']}" for best in (bound, held)]
+        rows.append(
+            {
+                "data": name, "seed": seed, "by the bound": names[0], "by held-out data": names[1],
+                "components": bound["components"], "lost": held["held_out"] - bound["held_out"],
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return what the bound chooses, and what held-out data would."""
+    chosen = _chosen(results)
+    lines = []
+    for name, rows in chosen.groupby("data", sort=False):
+        line = {"data": name, "seeds": len(rows)}
+        for column in ("by the bound", "by held-out data"):
+            counts = rows[column].value_counts()
+            line[column] = "; ".join(f"{what} ({n})" for what, n in counts.head(3).items())
+        line["held-out nats a datum lost by choosing by the bound"] = f"{rows['lost'].median():.3f}"
+        lines.append(line)
+    caption = "The models chosen most often, with the number of seeds on which they are."
+    return [Table("chosen", pd.DataFrame(lines), caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check that the bound finds the number of clusters."""
+    chosen = _chosen(results)
+    found = chosen[chosen["data"] == "seven clusters"]["components"] == LABELS["seven clusters"]
+    share = float(found.mean())
+    return [
+        Claim(
+            "004",
+            "The ELBO of the fully Bayesian mixture tells how many components there are.",
+            "K = 7 has the highest bound of all K and shapes",
+            [Check("seven clusters, at least 9 of 10 seeds", share >= 0.9, f"{share:.0%} of the seeds")],
+        )
+    ]
+
+
+experiment = Experiment(
+    name="models-components-by-bound",
+    title="The number of components by the bound",
+    summary="""Gaussian mixtures with 1 to 10 components and four shapes of covariance: the ELBO, with all
+    its constants, beside the log posterior predictive density of data kept aside.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+)

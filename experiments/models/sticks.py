@@ -1,0 +1,167 @@
+"""A mixture whose number of components is not given: the sticks of a Dirichlet process.
+
+Gaussians of unknown covariance under stick-breaking weights, with either truncation and with Pitman and Yor's
+discount, on the thesis' seven clusters and on penguins. Coordinate ascent can stop with two components on one
+cluster, which a merge (`bqvi.models.merging`) joins where that raises the bound.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+import bqvi
+from bqvi.models import DirichletProcessMixture, component_estimates, plots
+from bqvi.models.merging import merged
+from experiments.harness import drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.summaries import quartiles
+from experiments.problems import data
+
+TRUNCATION = 20
+KINDS: dict[str, dict[str, Any]] = {
+    "truncated": {"tail": "truncated"},
+    "tied": {"tail": "tied"},
+    "Pitman-Yor, d = 0.3": {"tail": "truncated", "discount": 0.3, "concentration": 1.0},
+}
+SETS = {"seven clusters": 7, "penguins": 3}
+STEPS, QUICK_STEPS = 1000, 15
+LEAST = 0.01
+"""Components with a larger expected weight are counted."""
+SHOWN_SEED = 0
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each process with and without merges on each data set."""
+    del resources
+    steps = QUICK_STEPS if quick else STEPS
+    return [
+        Case(
+            f"{name}, {kind}{', merged' if merge else ''}",
+            {"data": name, "kind": kind, **KINDS[kind], "merges": merge, "steps": steps},
+        )
+        for name in SETS
+        for kind in KINDS
+        for merge in (False, True)
+    ]
+
+
+@cache
+def _data(name: str, seed: int) -> data.Clusters:
+    return data.penguins() if name == "penguins" else data.thesis(700, np.random.default_rng(seed))
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return a row for each stick: its weight, and its component."""
+    chosen = case.settings
+    x = _data(chosen["data"], seed).x
+    process = {name: chosen[name] for name in ("tail", "discount", "concentration") if name in chosen}
+    model = DirichletProcessMixture("full", TRUNCATION, **process)
+    fit = bqvi.fit(model, x, steps=chosen["steps"], tolerance=1e-3, seed=seed)
+    settled, q = fit.problem.model, fit.q
+    if chosen["merges"]:
+        q = merged(settled, q, x)
+        fit = bqvi.fit(settled, x, start_from=q, steps=chosen["steps"], tolerance=1e-3, seed=seed)
+        q = fit.q
+    weights = settled.expected_weights(q)
+    means, covariances = component_estimates(settled, q)
+    alpha = np.nan if "concentration" in chosen else float(settled.concentration(q).mean)
+    deviations = settled.mixing.weight_deviations(q["sticks"])
+    t = len(means)
+    return pd.DataFrame(
+        {
+            "iteration": fit.state.iteration, "stick": np.arange(t), "weight": weights[:t],
+            "deviation": deviations[:t], "mean_0": means[:, 0], "mean_1": means[:, 1],
+            "variance_0": covariances[:, 0, 0], "covariance_01": covariances[:, 0, 1],
+            "variance_1": covariances[:, 1, 1], "elbo": fit.elbo, "alpha": alpha,
+            "occupied": int((weights > LEAST).sum()),
+        }
+    )  # fmt: skip
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw sticks and components of one seed."""
+    caption = (
+        f"Seed {SHOWN_SEED}. Upper row: data and components, opaque by weight. Lower row: E[pi_t] in the "
+        "order of the sticks with a posterior standard deviation each way; dashed, the shares of the labels."
+    )
+    return [Drawing("sticks", _sticks(results[results["seed"] == SHOWN_SEED]), caption)]
+
+
+def _sticks(rows: pd.DataFrame) -> Figure:
+    shown = [f"seven clusters, {kind}" for kind in ("truncated", "truncated, merged", "tied, merged")]
+    shown.append("penguins, truncated, merged")
+    made, axes = drawing.figure(2, len(shown), size=(2.6, 2.4))
+    for (above, below), name in zip(axes.T, shown, strict=True):
+        found = rows[rows["case"] == name]
+        clusters = _data(name.partition(",")[0], SHOWN_SEED)
+        above.scatter(clusters.x[:, 0], clusters.x[:, 1], s=2, color="0.65", linewidths=0)
+        keep = found[found["weight"] > LEAST]
+        entries = keep[["variance_0", "covariance_01", "covariance_01", "variance_1"]].to_numpy(float)
+        plots.ellipses(
+            keep[["mean_0", "mean_1"]].to_numpy(float), entries.reshape(-1, 2, 2), above,
+            weights=keep["weight"].to_numpy(float) ** 0.5,
+        )  # fmt: skip
+        above.set_title(name.replace("seven clusters", "clusters"))
+        plots.weights(
+            found["weight"].to_numpy(float), found["deviation"].to_numpy(float), below, truth=clusters.weights
+        )
+    return made
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return how many components are occupied, and the bound."""
+    rows = results[results["stick"] == 0]
+    columns = {
+        "occupied": "components above 1 %",
+        "elbo": "ELBO (nats)",
+        "alpha": "E[alpha]",
+    }
+    caption = (
+        f"T = {TRUNCATION}. Median [lower quartile, upper quartile]. The data have 7 clusters and 3 species; "
+        "nan: the concentration is given."
+    )
+    return [Table("occupied", quartiles(rows, columns, digits=4), caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check that the clusters are found, and that the truncations agree."""
+    rows = results[results["stick"] == 0].set_index("seed")
+    by = dict(list(rows.groupby("case")))
+    checks = []
+    for kind in KINDS:
+        share = float((by[f"seven clusters, {kind}, merged"]["occupied"] == 7).mean())
+        checks.append(Check(f"{kind}, merged", share >= 0.9, f"{share:.0%} of the seeds"))
+    gap = (by["seven clusters, tied, merged"]["elbo"] - by["seven clusters, truncated, merged"]["elbo"]).abs()
+    return [
+        Claim(
+            "004",
+            "A Dirichlet process mixture finds the number of clusters.",
+            "7 components above 1 %, with T = 20",
+            checks,
+        ),
+        Claim(
+            "004",
+            "The two truncations agree where T is larger than what is needed.",
+            "their bounds differ by less than 1 nat",
+            [Check("seven clusters, merged", bool(gap.median() < 1.0), f"{gap.median():.3f} nats")],
+        ),
+    ]
+
+
+experiment = Experiment(
+    name="models-sticks",
+    title="Dirichlet process mixtures",
+    summary="""Gaussian mixtures under stick-breaking weights, truncated or with a tied tail, and Pitman and
+    Yor's process: weights, their standard deviations, and what merges change.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+)

@@ -1,0 +1,194 @@
+"""Topics of simulated documents: LDA in one batch and on mini-batches, and what it finds.
+
+The vocabulary is a square of 5 x 5 pixels; a topic is a row or a column of it, a document a mixture of few
+topics (Griffiths and Steyvers 2004). What is true is therefore seen in a picture. Held-out documents are
+completed: half of the words are seen, the others predicted.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.optimize import linear_sum_assignment
+
+from bqvi.models import LatentDirichletAllocation, plots
+from experiments import fitting
+from experiments.harness import drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.summaries import quartiles
+
+SIDE = 5
+TOPICS, WORDS = 2 * SIDE, SIDE * SIDE
+DOCUMENTS, QUICK_DOCUMENTS, HELD_OUT = 1000, 100, 200
+LENGTH = 100
+CASES = {
+    "batch": {"method": "cavi"},
+    "batch, alpha and eta learnt": {"method": "cavi", "learnt": True},
+    "SVI, S = 20": {"method": "sngd", "minibatch": 20},
+    "SVI, S = 100": {"method": "sngd", "minibatch": 100},
+}
+PASSES, QUICK_PASSES = 40, 2
+SHOWN = ("batch", "SVI, S = 100")
+SHOWN_SEED = 0
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return LDA in one batch, with hyperparameters learnt, and on mini-batches."""
+    del resources
+    n, passes = (QUICK_DOCUMENTS, QUICK_PASSES) if quick else (DOCUMENTS, PASSES)
+    return [
+        Case(name, {"learnt": False, **chosen, "n": n, "passes": passes}) for name, chosen in CASES.items()
+    ]
+
+
+def true_topics() -> np.ndarray:
+    """(10, 25): five rows and five columns."""
+    pixels = np.arange(WORDS).reshape(SIDE, SIDE)
+    topics = np.zeros((TOPICS, WORDS))
+    for k, line in enumerate([*pixels, *pixels.T]):
+        topics[k, line] = 1.0 / SIDE
+    return topics
+
+
+@cache
+def documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts (n, 25) of documents to learn from, and (200, 25) held out."""
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(TOPICS, 0.1), n + HELD_OUT)
+    counts = rng.multinomial(LENGTH, shares @ true_topics())
+    return counts[:n], counts[n:]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return the trace, and behind it a row for each word of each topic."""
+    chosen = case.settings
+    counts, held = documents(chosen["n"], seed)
+    learnt = {"learn_concentration": "symmetric", "learn_word_concentration": True}
+    model = LatentDirichletAllocation(TOPICS, WORDS, **(learnt if chosen["learnt"] else {}))
+    size = chosen.get("minibatch")
+    steps = chosen["passes"] if size is None else chosen["passes"] * chosen["n"] // size
+    choices = {} if size is None else {"minibatch": size}
+    last: list[np.ndarray] = []
+
+    def perplexity(q: object) -> float:
+        last[:] = [np.asarray(q["topics"].mean)]  # type: ignore[index]
+        return model.perplexity(q, held, seed=seed)  # type: ignore[arg-type]
+
+    trace = fitting.frame(
+        model, counts, chosen["method"], metrics={"perplexity": perplexity}, steps=steps,
+        record=fitting.spread_records(steps, 15), seed=seed, tolerance=1e-12, **choices,
+    )  # fmt: skip
+    rows, columns = linear_sum_assignment(-true_topics() @ np.log(last[0].T + 1e-12))
+    found = last[0][columns[np.argsort(rows)]]
+    wrong = 0.5 * np.abs(found - true_topics()).sum(axis=1)
+    trace = trace.assign(wrong=np.nan, topic=-1, word=-1, probability=np.nan)
+    trace.loc[trace.index[-1], "wrong"] = wrong.mean()
+    k, v = np.indices(found.shape)
+    words = pd.DataFrame(
+        {"topic": k.ravel(), "word": v.ravel(), "probability": found.ravel(), "iteration": steps}
+    )
+    return pd.concat([trace, words.assign(elbo=trace["elbo"].iloc[-1])], ignore_index=True)
+
+
+def _traces(results: pd.DataFrame) -> pd.DataFrame:
+    return results[results["topic"] == -1]
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw perplexity against what it costs, and the topics of one seed."""
+    made, axes = drawing.figure(1, 2)
+    rows = _traces(results)
+    lines = drawing.strokes(rows["case"])
+    for ax, x in zip(axes[0], ("evaluations", "seconds"), strict=True):
+        after = rows[rows[x] > 0.0]
+        drawing.curves(
+            ax, after, x, "perplexity", x_scale="log", lines=lines, y_label="held-out perplexity",
+            x_label="documents seen" if x == "evaluations" else None,
+        )  # fmt: skip
+    drawing.legend_below(made, axes)
+    caption = (
+        "Held-out perplexity by document completion, half of each document's words seen. "
+        f"{drawing.band_caption(rows)}"
+    )
+    shown = (
+        f"Seed {SHOWN_SEED}. E[beta] of each topic, on the square of words, beside the topics that made the "
+        "documents; each has the place of the true one that it fits best. Right: the likeliest words of the "
+        "first topic."
+    )
+    return [Drawing("perplexity", made, caption), Drawing("topics", _pictures(results), shown)]
+
+
+def _pictures(results: pd.DataFrame) -> Figure:
+    rows = results[(results["seed"] == SHOWN_SEED) & (results["topic"] >= 0)]
+    found = {
+        name: rows[rows["case"] == name]["probability"].to_numpy().reshape(TOPICS, WORDS) for name in SHOWN
+    }
+    made, axes = drawing.figure(3, TOPICS + 1, size=(0.85, 0.95), width_ratios=[1.0] * TOPICS + [2.0])
+    for line, (name, topics) in zip(axes, {"true": true_topics(), **found}.items(), strict=True):
+        for ax, topic in zip(line, topics, strict=False):
+            ax.imshow(topic.reshape(SIDE, SIDE), cmap="Greys", vmin=0.0, vmax=0.25)
+            ax.set(xticks=[], yticks=[])
+            ax.grid(False)
+        line[0].set_ylabel(name, fontsize=7)
+        plots.top_words(topics[0], ax=line[-1], count=6)
+        line[-1].tick_params(labelsize=6)
+        line[-1].set_xlabel("")
+    return made
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return how each run ended."""
+    rows = _traces(results).groupby(["case", "seed"], sort=False).tail(1)
+    columns = {
+        "elbo": "final ELBO (nats)",
+        "perplexity": "held-out perplexity",
+        "wrong": "probability in wrong words",
+        "seconds": "seconds",
+    }
+    caption = (
+        "Median [lower quartile, upper quartile]. Wrong words: total variation between a topic and the true "
+        "one, the mean over topics. A model with learnt hyperparameters is another model, with another "
+        "ELBO."
+    )
+    return [Table("end", quartiles(rows, columns), caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check that a pass of SVI does what several passes of the batch do."""
+    rows = _traces(results)
+    ends = rows.groupby(["case", "seed"], sort=False)["perplexity"].last().unstack(0)
+    worse = (ends["SVI, S = 100"] / ends["batch"]).median() - 1.0
+    n = float(rows["n"].iloc[0])
+    two = rows[rows["evaluations"] <= 2.0 * n].groupby(["case", "seed"])["perplexity"].last().unstack(0)
+    ahead = float((two["SVI, S = 20"] < two["batch"]).mean())
+    return [
+        Claim(
+            "003",
+            "SVI needs fewer passes over the data than batch inference.",
+            "after two passes its held-out perplexity is lower",
+            [Check("S = 20, at least 9 of 10 seeds", ahead >= 0.9, f"{ahead:.0%} of the seeds")],
+        ),
+        Claim(
+            "003",
+            "SVI reaches what batch inference reaches.",
+            "final held-out perplexity at most 2 % above that of the batch",
+            [Check("S = 100", bool(worse <= 0.02), f"{100 * worse:+.2f} %")],
+        ),
+    ]
+
+
+experiment = Experiment(
+    name="models-topics",
+    title="Topics by latent Dirichlet allocation",
+    summary="""LDA on simulated documents whose topics are lines of a square of words: coordinate ascent,
+    learnt hyperparameters, and stochastic variational inference, by held-out perplexity.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+)

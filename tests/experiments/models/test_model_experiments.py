@@ -1,0 +1,66 @@
+"""The experiments on models run, draw and tabulate; what they compare with is right."""
+
+import numpy as np
+import pytest
+from quick_runs import looked_at, table
+from scipy import integrate
+
+from experiments.harness import registry
+from experiments.models import em_relatives, kl_directions, sequences, topics
+
+NAMES = [name for name in registry.EXPERIMENTS if name.startswith("models-")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_and_draws(name):
+    if name == "models-sequences":
+        pytest.importorskip("statsmodels")
+    experiment = registry.load(name)
+    found = table(experiment)
+    assert not found[["iteration", "elbo"]].isna().any().any()
+    looked_at(experiment, found)
+    for claim in experiment.claims(found):
+        assert claim.verdict
+        assert all(check.numbers for check in claim.checks)
+    assert experiment.seeds >= 10
+
+
+@pytest.mark.parametrize("separation", [1.0, 8.0])
+def test_the_divergences_are_the_integrals(separation):
+    mean, sd = 0.3, 2.0
+
+    def log_q(x):
+        return -0.5 * ((x - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi))
+
+    def log_p(x):
+        return float(kl_directions._log_density(np.array([x]), separation)[0])
+
+    forward = integrate.quad(lambda x: np.exp(log_p(x)) * (log_p(x) - log_q(x)), -30, 30, limit=200)[0]
+    reverse = integrate.quad(lambda x: np.exp(log_q(x)) * (log_q(x) - log_p(x)), -30, 30, limit=200)[0]
+    found = kl_directions._divergences(mean, sd, separation)
+    assert found == pytest.approx((forward, reverse), abs=1e-5)
+
+
+def test_the_forward_minimum_is_at_the_moments():
+    row = kl_directions.run(next(c for c in kl_directions.cases(True, None) if "forward, 4" in c.name), 0)
+    mean, sd = float(row["mean"].iloc[0]), float(row["sd"].iloc[0])
+    least = row["forward"].iloc[0]
+    for other in ((mean + 0.1, sd), (mean - 0.1, sd), (mean, 1.05 * sd), (mean, 0.95 * sd)):
+        assert kl_directions._divergences(*other, 4.0)[0] > least
+
+
+def test_a_fixed_point_of_k_means_is_not_moved():
+    x, _, start = em_relatives.clusters(100, 0)
+    means, _ = em_relatives._kmeans(x, start)
+    assert em_relatives._moved(x, means) == pytest.approx(0.0, abs=1e-12)
+    assert em_relatives._moved(x, means + 1.0) > 0.1
+
+
+def test_the_series_are_what_they_are_called():
+    pytest.importorskip("statsmodels")
+    times, flow = sequences.series("Nile")
+    assert (times[0], times[-1], flow[0]) == (1871, 1970, 1120)
+    _, letters = sequences.series("letters")
+    assert len(letters) == sequences.LETTERS
+    assert set(letters) <= set(range(len(sequences.ALPHABET)))
+    assert topics.true_topics().sum(axis=1) == pytest.approx(np.ones(topics.TOPICS))
