@@ -18,6 +18,7 @@ from bqvi.inference import (
     TrustRegion,
     fit,
 )
+from bqvi.posterior import Posterior
 from bqvi.quadrature import Integral, integrate
 from bqvi.runs import RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.variational_bmc.result import VBMCResult
@@ -37,6 +38,7 @@ __all__ = [
     "FitInterrupted",
     "Integral",
     "Natural",
+    "Posterior",
     "Riemannian",
     "RobbinsMonro",
     "RunError",

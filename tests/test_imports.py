@@ -59,7 +59,7 @@ def test_folders_that_harm_nothing_are_let_be(tmp_path):
         ("gpytorch", "import gp; gp.from_gpytorch(None)", "botorch"),
         ("botorch", "import gp; gp.from_botorch(None)", "botorch"),
         ("botorch", "import gp; gp.as_botorch_model(None)", "botorch"),
-        ("matplotlib", "from bqvi.variational_bmc import plots", "plot"),
+        ("matplotlib", "from bqvi.posterior import plots", "plot"),
     ],
 )
 def test_what_is_not_installed_is_named_with_its_extra(tmp_path, module, code, extra):

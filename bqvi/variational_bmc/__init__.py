@@ -1,23 +1,20 @@
 """Variational Bayesian Monte Carlo: evidence and posterior of an expensive model in few evaluations.
 
-`bqvi.vbmc` is the call. Here is what looks at its results: diagnostics and distances between posteriors; the
-module `plots` draws them (the extra ``plot``).
+`bqvi.vbmc` is the call. Here is what looks at its results: diagnostics and distances between posteriors. The
+posterior itself is a `bqvi.posterior.Posterior`.
 """
 
 from bqvi.variational_bmc.diagnostics import Agreement, Check, Smoothed, advice, agreement, check, psis
 from bqvi.variational_bmc.distances import gskl, mmtv, total_variation
-from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.run import vbmc
 
 __all__ = [
     "Agreement",
     "Check",
-    "Posterior",
     "Smoothed",
     "Trace",
     "VBMCResult",
-    "WeightedDraws",
     "advice",
     "agreement",
     "check",

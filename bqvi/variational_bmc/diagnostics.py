@@ -27,9 +27,9 @@ from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.gradient_check import disagreement
 from bqvi.checks import require_integer
+from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.quadrature.tails import pareto_fit
 from bqvi.variational_bmc.distances import gskl, mmtv
-from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from gp.measures import GaussianMixture
 
 GOOD, UNUSABLE = 0.5, 0.7

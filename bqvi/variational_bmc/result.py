@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from bqvi.calls import Evaluations
+from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.posterior import Posterior
 from bqvi.variational_bmc.state import Learnt, Row, State
 
 
@@ -48,7 +48,7 @@ class VBMCResult:
 
     Attributes
     ----------
-    posterior : :class:`bqvi.variational_bmc.posterior.Posterior`, in the user's units.
+    posterior : :class:`bqvi.posterior.Posterior`, in the user's units.
     elbo, elbo_sd : of q under the surrogate, nats; the sd is the surrogate's uncertainty.
     log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as
         its predictions have borne it out, and that of the draws.

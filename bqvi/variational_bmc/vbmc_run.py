@@ -10,6 +10,7 @@ import numpy as np
 
 from bqvi.calls import Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.calls.affine import Affine
+from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
@@ -19,7 +20,6 @@ from bqvi.variational_bmc.exploration import Exploration, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import Known, Learnt, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.variational_bmc import plots
+from bqvi.posterior import plots
 from experiments.harness import drawing
 from experiments.harness.animation import gif
 from experiments.harness.experiment import (

@@ -7,9 +7,10 @@ import pytest
 import scipy.stats
 import torch
 
+from bqvi import families
 from bqvi.calls.affine import Affine
 from bqvi.calls.coordinates import make_coordinates
-from bqvi.variational_bmc.posterior import Posterior, WeightedDraws
+from bqvi.posterior import Posterior, WeightedDraws
 from gp.measures import GaussianMixture
 
 INF = math.inf
@@ -226,3 +227,34 @@ def test_bad_arguments():
         posterior.quantiles([0.0])
     with pytest.raises(ValueError, match="q has dimension 2"):
         Posterior(mixture(2), posterior.coordinates)
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal", "mixture"])
+def test_a_fitted_q_is_a_posterior_in_its_own_coordinates(kind):
+    rng = np.random.default_rng(3)
+    mean, factor = rng.standard_normal(3), rng.standard_normal((3, 3)) + 2 * np.eye(3)
+    covariance = factor @ factor.T
+    if kind == "mixture":
+        q = families.GaussianMixture(
+            np.array([0.3, 0.7]), np.stack([mean, -mean]), np.stack([covariance] * 2)
+        )
+        known = (
+            scipy.stats.multivariate_normal(mean, covariance),
+            scipy.stats.multivariate_normal(-mean, covariance),
+        )
+        x = rng.standard_normal((5, 3))
+        expected = np.log(0.3 * known[0].pdf(x) + 0.7 * known[1].pdf(x))
+    else:
+        q = families.Gaussian(mean, covariance)
+        if kind == "diagonal":
+            covariance = np.diag(np.diag(covariance))
+            q = families.DiagonalGaussian(mean, np.diag(covariance))
+        x = rng.standard_normal((5, 3))
+        expected = scipy.stats.multivariate_normal(mean, covariance).logpdf(x)
+    found = Posterior.of(q, names=["a", "b", "c"])
+    np.testing.assert_allclose(found.log_prob(x), expected, rtol=1e-10)
+    np.testing.assert_allclose(found.mean, np.asarray(q.mean), atol=1e-10)
+    np.testing.assert_allclose(found.covariance, np.asarray(q.covariance), rtol=1e-9, atol=1e-9)
+    assert found.names == ("a", "b", "c")
+    with pytest.raises(TypeError, match="q is a list"):
+        Posterior.of([1.0])

@@ -1,7 +1,8 @@
 """What is known of the parameters after a run, in the user's units.
 
-q is a mixture of Gaussians in the coordinates v. In the charts' coordinates t = shift + matrix v it is one
-too, and theta_i depends on t_i alone; so every expectation that is asked for has one or two dimensions:
+q is a mixture of Gaussians in the coordinates v; a single Gaussian is a mixture of one (`Posterior.of`). In
+the charts' coordinates t = shift + matrix v it is a mixture too, and theta_i depends on t_i alone; so every
+expectation that is asked for has one or two dimensions:
 
     E theta_i            Gauss-Hermite in each component of the marginal of t_i
     E theta_i theta_j    the same in (t_i, t_j)
@@ -29,9 +30,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtr
 
-from bqvi.calls.coordinates import Coordinates
+from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.checks import require_integer, require_seed
 from bqvi.files import write_arrays
+from gp.arrays import to_numpy
 from gp.measures import GaussianMixture
 
 if TYPE_CHECKING:
@@ -91,6 +93,39 @@ class Posterior:
             raise ValueError(
                 f"q has dimension {self.q.dimension}; the coordinates have {self.coordinates.dimension}"
             )
+
+    @classmethod
+    def of(cls, q: Any, coordinates: Coordinates | None = None, names: Sequence[str] | None = None) -> Self:
+        """The posterior that q is, with no weighted draws.
+
+        Parameters
+        ----------
+        q : over R^D: a `Gaussian`, `DiagonalGaussian` or `GaussianMixture` of `bqvi.families`, or one of
+            the measures of `gp.measures`.
+        coordinates : what q's coordinates mean; ``None`` if they are the parameters themselves.
+        names : D different names, where ``coordinates`` is None; x0, x1, ... if not given.
+
+        Raises
+        ------
+        TypeError
+            q is something else.
+        ValueError
+            The dimension of q is not that of the coordinates; names are not D different ones.
+        """
+        if all(hasattr(q, part) for part in ("weights", "means", "covariances")):
+            parts = tuple(to_numpy(x) for x in (q.weights, q.means, q.covariances))
+        elif all(hasattr(q, part) for part in ("mean", "covariance")):
+            parts = np.ones(1), to_numpy(q.mean)[None], to_numpy(q.covariance)[None]
+        else:
+            raise TypeError(
+                f"q is a {type(q).__name__}; it must be a Gaussian or a mixture of Gaussians over R^D"
+            )
+        mixture = GaussianMixture(*parts)
+        if coordinates is None:
+            coordinates = make_coordinates(
+                plausible_lower=-1.0, plausible_upper=1.0, names=names, dimension=mixture.dimension
+            )  # the plausible box [-1, 1]^D is that of the coordinates: they are the parameters
+        return cls(mixture, coordinates)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -238,17 +273,17 @@ class Posterior:
         return int(index)
 
     def to_torch(self) -> torch.distributions.Distribution:
-        """Q over the D free parameters as a torch distribution; see `bqvi.variational_bmc.export`."""
-        from bqvi.variational_bmc.export import torch_distribution
+        """Q over the D free parameters as a torch distribution; see `bqvi.posterior.export`."""
+        from bqvi.posterior.export import torch_distribution
 
         return torch_distribution(self)
 
     def to_xarray(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
-        """``n`` draws by the seed as groups that ArviZ opens; see `bqvi.variational_bmc.export`.
+        """``n`` draws by the seed as groups that ArviZ opens; see `bqvi.posterior.export`.
 
         Further ``attributes`` are written beside them. Needs the extra ``arviz``.
         """
-        from bqvi.variational_bmc.export import data_tree
+        from bqvi.posterior.export import data_tree
 
         return data_tree(self, n, seed, attributes)
 
@@ -287,7 +322,7 @@ class Posterior:
 
     def save(self, path: str | Path) -> None:
         """Write plain arrays and a JSON header to one .npz file at ``path``, without pickles; atomically."""
-        write_arrays(path, {"format": FORMAT, "kind": "bqvi.vbmc.Posterior"}, self.to_arrays())
+        write_arrays(path, {"format": FORMAT, "kind": "bqvi.Posterior"}, self.to_arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -305,10 +340,10 @@ class Posterior:
             header = json.loads(str(arrays["header"]))
         except (ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile):
             raise ValueError(f"{path} is not a saved posterior") from None
-        if header.get("kind") != "bqvi.vbmc.Posterior" or header.get("format") != FORMAT:
+        if header.get("kind") != "bqvi.Posterior" or header.get("format") != FORMAT:
             raise ValueError(
                 f"{path} is {header.get('kind')} of format {header.get('format')}; this version reads "
-                f"bqvi.vbmc.Posterior of format {FORMAT}"
+                f"bqvi.Posterior of format {FORMAT}"
             )
         return cls.from_arrays(arrays)
 

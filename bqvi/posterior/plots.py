@@ -18,7 +18,7 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
 from bqvi.canvas import COLOURS, new_axes, new_figure
-from bqvi.variational_bmc.posterior import Posterior
+from bqvi.posterior.posterior import Posterior
 from gp.extras import needing
 
 with needing("plot"):

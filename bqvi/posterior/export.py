@@ -37,7 +37,7 @@ from bqvi.checks import require_integer
 if TYPE_CHECKING:
     import xarray
 
-    from bqvi.variational_bmc.posterior import Posterior
+    from bqvi.posterior.posterior import Posterior
 
 
 def torch_distribution(posterior: Posterior) -> Distribution:

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from bqvi.calls import Caller, Function
 from bqvi.calls.coordinates import make_coordinates
-from bqvi.variational_bmc import plots
-from bqvi.variational_bmc.posterior import Posterior
+from bqvi.posterior import Posterior, plots
 from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 

@@ -1,0 +1,10 @@
+"""The posterior of a run in the user's units, whichever door it came through.
+
+`Posterior` is a mixture of Gaussians over unbounded coordinates together with what these mean
+(`bqvi.calls.coordinates`): draws, density, moments, quantiles, marginals, exports. The module `plots` draws
+it (the extra ``plot``).
+"""
+
+from bqvi.posterior.posterior import Posterior, WeightedDraws
+
+__all__ = ["Posterior", "WeightedDraws"]
