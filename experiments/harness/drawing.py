@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from bqvi.canvas import COLOURS
+from bqvi.canvas import COLOURS as COLOURS
 from experiments.harness.bands import Band, Scale, band
 
 Panels = NDArray[Any]

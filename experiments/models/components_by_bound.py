@@ -105,7 +105,7 @@ def _chosen(results: pd.DataFrame) -> pd.DataFrame:
     """Of each data set and seed, the model with the highest bound and the one best on held-out data."""
     rows = []
     for (name, seed), group in results.groupby(["data", "seed"], sort=False):
-        bound, held = (group.loc[group[column].idxmax()] for column in ("elbo", "held_out"))
+        bound, held = (group.iloc[int(group[column].to_numpy().argmax())] for column in ("elbo", "held_out"))
         names = [f"{best['covariance']}, K = {best['components']}" for best in (bound, held)]
         rows.append(
             {

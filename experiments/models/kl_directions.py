@@ -91,9 +91,9 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     separation = chosen["separation"]
     mean, sd = 0.0, float(np.sqrt(1.0 + WEIGHTS @ _centres(separation) ** 2))
     if chosen["direction"] == "reverse":
-        start = Gaussian(rng.normal(0.0, 0.5 * separation, 1), np.eye(1))
-        q = _reverse(_two_normals(separation), start, chosen["evaluations"], seed)
-        mean, sd = float(q.mean[0]), float(np.sqrt(q.covariance[0, 0]))
+        at = Gaussian(rng.normal(0.0, 0.5 * separation, 1), np.eye(1))
+        found = _reverse(_two_normals(separation), at, chosen["evaluations"], seed)
+        mean, sd = float(found.mean[0]), float(np.sqrt(found.covariance[0, 0]))
     return _row(mean, sd, *_divergences(mean, sd, separation))
 
 
@@ -138,8 +138,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 def _densities(results: pd.DataFrame) -> Figure:
     made, axes = drawing.figure(1, 1 + len(SEPARATIONS), size=(2.6, 2.6))
     rows = results[results["target"] == "two normals"]
-    for ax, (separation, found) in zip(axes[0], rows.groupby("separation", sort=False), strict=False):
-        _line(ax, found, float(separation))
+    for ax, (_, found) in zip(axes[0], rows.groupby("separation", sort=False), strict=False):
+        _line(ax, found, float(found["separation"].iloc[0]))
     _plane(axes[0, -1], results[results["target"] == "correlated"])
     axes[0, 0].set_ylabel("density")
     drawing.legend_below(made, axes)
@@ -150,8 +150,9 @@ def _line(ax: Axes, rows: pd.DataFrame, separation: float) -> None:
     x = GRID[np.abs(GRID) < separation + 4.0]
     ax.fill_between(x, np.exp(_log_density(x, separation)), color="0.8", linewidth=0, label="target p")
     for direction, colour in zip(("forward", "reverse"), drawing.COLOURS, strict=False):
-        for i, row in enumerate(rows[rows["direction"] == direction].drop_duplicates("sd").itertuples()):
-            q = np.exp(-0.5 * ((x - row.mean) / row.sd) ** 2) / (row.sd * np.sqrt(2.0 * np.pi))
+        found = rows[rows["direction"] == direction].drop_duplicates("sd")[["mean", "sd"]].to_numpy()
+        for i, (mean, sd) in enumerate(found):
+            q = np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * np.sqrt(2.0 * np.pi))
             ax.plot(x, q, color=colour, label=_label(direction) if i == 0 else None, linewidth=1.0)
     ax.set_title(f"{separation:g} apart")
     ax.set_xlabel("$\\theta$")

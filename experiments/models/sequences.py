@@ -163,12 +163,10 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     lower = nile[nile["state_0"] > 0.5].groupby("seed")["time"].min()
     found = float(((lower - 1899).abs() <= 1).mean())
     letters = results[results["case"] == "letters, K = 2"]
-    first = letters.groupby("seed").apply(
-        lambda rows: all(
-            rows["state_0"].to_numpy()[ALPHABET.index(v)] > 0.5 for v in VOWELS
-        ),
-        include_groups=False,
-    )  # fmt: skip
+    vowels = [ALPHABET.index(v) for v in VOWELS]
+    first = np.array(
+        [(rows["state_0"].to_numpy()[vowels] > 0.5).all() for _, rows in letters.groupby("seed")]
+    )
     return [
         Claim(
             "004",

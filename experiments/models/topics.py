@@ -8,6 +8,7 @@ completed: half of the words are seen, the others predicted.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ SIDE = 5
 TOPICS, WORDS = 2 * SIDE, SIDE * SIDE
 DOCUMENTS, QUICK_DOCUMENTS, HELD_OUT = 1000, 100, 200
 LENGTH = 100
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "batch": {"method": "cavi"},
     "batch, alpha and eta learnt": {"method": "cavi", "learnt": True},
     "SVI, S = 20": {"method": "sngd", "minibatch": 20},
@@ -67,7 +68,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     """Return the trace, and behind it a row for each word of each topic."""
     chosen = case.settings
     counts, held = documents(chosen["n"], seed)
-    learnt = {"learn_concentration": "symmetric", "learn_word_concentration": True}
+    learnt: dict[str, Any] = {"learn_concentration": "symmetric", "learn_word_concentration": True}
     model = LatentDirichletAllocation(TOPICS, WORDS, **(learnt if chosen["learnt"] else {}))
     size = chosen.get("minibatch")
     steps = chosen["passes"] if size is None else chosen["passes"] * chosen["n"] // size
