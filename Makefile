@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench docs clean
 
 run: $(READY)        ## the comparison of VI methods, then the report page
 	$(BIN)/bqvi run $(RUN) --jobs $(JOBS)
@@ -31,10 +31,14 @@ bench: $(READY)      ## speed and memory figures, paired with the peers
 	$(BIN)/pip install -q -c constraints.txt -e ".[peers]"
 	$(BIN)/python -m benchmarks
 
+docs: $(READY)       ## the site, its notebooks executed; warnings are errors
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) results
+	rm -rf $(VENV) results docs/_build docs/api docs/gallery

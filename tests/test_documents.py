@@ -1,0 +1,81 @@
+"""The site's pages say what is so: their code runs, the tests and names that they cite exist.
+
+The site itself is built by `make docs`, where a warning is an error; tutorials are executed there.
+"""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [page for folder in (".", "how-to", "derivations") for page in sorted((DOCS / folder).glob("*.md"))]
+TUTORIALS = [page for page in sorted((DOCS / "tutorials").glob("*.md")) if page.name != "index.md"]
+WITH_CODE = [page for page in PAGES if "```python" in page.read_text()]
+
+
+def title(page):
+    return str(page.relative_to(DOCS))
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=title)
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "page"}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(block, str(page), "exec"), scope)
+
+
+def test_the_tests_that_derivations_cite_exist():
+    there = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    cited = {name for page in PAGES for name in re.findall(r"\btest_\w+(?=`)", page.read_text())}
+    missing = {name for name in cited if f"def {name}(" not in there}
+    assert cited
+    assert not missing
+
+
+def test_the_names_that_pages_cite_exist():
+    for page in [*PAGES, *TUTORIALS]:
+        for target in re.findall(r"\{py:\w+\}`([\w.]+)`", page.read_text()):
+            assert exists(target), f"{title(page)} names {target}, which is not there"
+
+
+def exists(target):
+    """Whether a dotted name leads to something."""
+    parts = target.split(".")
+    for depth in range(len(parts) - 1, 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:depth]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[depth:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_the_check_of_names_sees_one_that_is_not_there():
+    assert exists("gp.Posterior.integral")
+    assert not exists("gp.Posterior.antiderivative")
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=title)
+def test_a_tutorial_says_when_not_to_use_the_method(page):
+    assert re.search(r"^## When not to use", page.read_text(), re.MULTILINE)
+
+
+def test_every_page_is_in_a_table_of_contents():
+    contents = "\n".join(page.read_text() for page in [*PAGES, DOCS / "tutorials" / "index.md"])
+    for page in [*PAGES, *TUTORIALS]:
+        if title(page) not in ("index.md", "acceptance.md"):
+            assert page.stem in contents
+
+
+def test_pictures_of_readme_and_pages_exist():
+    for page in [ROOT / "README.md", *PAGES]:
+        for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
+            assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
