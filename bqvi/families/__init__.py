@@ -14,6 +14,7 @@ from bqvi.families.normal_inverse_gamma import NormalInverseGamma
 from bqvi.families.normal_inverse_wishart import NormalInverseWishart
 from bqvi.families.point_mass import PointMass
 from bqvi.families.product import Product
+from bqvi.families.regression_gamma import RegressionGamma
 
 __all__ = [
     "Categorical",
@@ -30,4 +31,5 @@ __all__ = [
     "NormalInverseWishart",
     "PointMass",
     "Product",
+    "RegressionGamma",
 ]

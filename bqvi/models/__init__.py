@@ -26,9 +26,11 @@ from bqvi.models.emissions import (
     PoissonEmissions,
     gaussian_emissions,
 )
+from bqvi.models.factor_analysis import FactorAnalysis
 from bqvi.models.gaussian_mixture import GaussianMixture, component_estimates, gaussian_components
 from bqvi.models.hidden_markov_model import HiddenMarkovModel
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation
+from bqvi.models.linear_regression import LinearRegression
 from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
@@ -46,9 +48,11 @@ __all__ = [
     "ConjugateModel",
     "DirichletProcessMixture",
     "DirichletWeights",
+    "FactorAnalysis",
     "GaussianMixture",
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
+    "LinearRegression",
     "LocalStep",
     "LogJoint",
     "LogJointModel",

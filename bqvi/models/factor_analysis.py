@@ -1,0 +1,256 @@
+"""Factor analysis and probabilistic principal components, by EM and by variational Bayes.
+
+    z_n ~ N(0, I),   x_n = W z_n + c + e_n,   e_nd ~ N(0, v_d)            (spherical: one v for all d)
+
+With zeta = (z, 1) every column d is a linear regression on zeta, so its (w_d, c_d, v_d) has the conjugate
+prior `families.RegressionGamma`: a batch of D with J = 1, or one with J = D where the noise is shared. With
+sums over the columns that a row has, A = E[sum_d lambda_d w_d w_d^T] and b = E[sum_d lambda_d w_d x_nd], of
+coefficients of zeta, the local step is
+
+    q(z_n) = N(R^-1 h, R^-1),   R = I + A_zz,   h = b_z - A_z1,
+    E ln p(x_n) >= (h^T R^-1 h - ln|R| - A_11 + sum_d (E ln lambda_d - E lambda_d x_nd^2)) / 2 + b_1
+
+less ln(2 pi) / 2 for each entry (Ghahramani and Hinton 1996; Tipping and Bishop 1999; Bishop 1999 for the
+Bayesian one). With family='point' and a flat prior it is maximum likelihood by EM. Columns are taken about
+their means, about which c has its prior. NaN in a column with noise of its own is a missing value.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.linalg
+
+from bqvi.arrays import Values, add
+from bqvi.checks import require_above, require_integer, require_one_of
+from bqvi.families import Flat, PointMass, Product, RegressionGamma
+from bqvi.families.gaussian import LOG_2PI
+from bqvi.models.conjugate import LocalStep
+from bqvi.models.data import Data, as_numbers
+from bqvi.models.gaussian_components import EMPIRICAL
+from gp.arrays import Array, to_numpy
+
+NOISES = ("diagonal", "spherical")
+
+
+class FactorAnalysis:
+    """Q factors behind D columns; data (N, D).
+
+    Parameters
+    ----------
+    n_factors : Q >= 1
+    noise : 'diagonal', a variance for each column (factor analysis), or 'spherical' (probabilistic principal
+        components)
+    prior_strength : > 0; a loading has standard deviation sqrt(v / strength); default 0.01
+    prior_scale : > 0, of noise variances: (D,), or a number; default a tenth of the columns' variances
+    prior_dof : > 0, of the same; default 3, then the scale is what is expected
+    flat : True for a flat prior: with family='point', maximum likelihood
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, what was given and what is allowed.
+    """
+
+    def __init__(
+        self,
+        n_factors: int,
+        noise: str = "diagonal",
+        *,
+        prior_strength: float = EMPIRICAL.strength,
+        prior_scale: np.ndarray | float | None = None,
+        prior_dof: float = 3.0,
+        flat: bool = False,
+    ) -> None:
+        self.n_factors = require_integer("n_factors", n_factors, 1)
+        require_one_of("noise", noise, NOISES)
+        require_above("prior_strength", prior_strength, 0.0)
+        require_above("prior_dof", prior_dof, 0.0)
+        if prior_scale is not None:
+            require_above("prior_scale", float(np.min(prior_scale)), 0.0)
+        self.noise, self.flat = noise, bool(flat)
+        self.prior_strength, self.prior_dof = prior_strength, prior_dof
+        self.prior_scale = prior_scale
+        self.dimension: int | None = None
+        self.origin: np.ndarray = np.zeros(1)
+
+    def for_data(self, data: Data) -> Self:
+        """The same model, for as many columns as ``data`` has, with the scale of the noise settled."""
+        if self.dimension is not None:
+            return self
+        x = self.check(data)
+        other = copy.copy(self)
+        other.__dict__.pop("prior", None)
+        other.dimension, other.origin = x.shape[1], np.nanmean(x, axis=0)
+        variances = np.nanvar(x, axis=0)
+        varied = variances[variances > 0.0]
+        variances = np.where(variances > 0.0, variances, varied.min() if varied.size else 1.0)
+        scale = (
+            EMPIRICAL.spread * variances if self.prior_scale is None else np.asarray(self.prior_scale, float)
+        )
+        other.prior_scale = np.broadcast_to(
+            scale if self.noise == "diagonal" else scale.mean(), self._batch(x)
+        )
+        return other
+
+    def _batch(self, x: np.ndarray) -> tuple[int, ...]:
+        return (x.shape[1],) if self.noise == "diagonal" else ()
+
+    @cached_property
+    def prior(self) -> Product:
+        """p(W, c, v), as the factor "columns"."""
+        if self.dimension is None:
+            raise ValueError("the number of columns is not known; use model.for_data(data), as fit does")
+        p = self.n_factors + 1
+        scale = np.asarray(self.prior_scale, float)
+        outputs = 1 if self.noise == "diagonal" else self.dimension
+        proper = RegressionGamma(
+            np.zeros((*scale.shape, outputs, p)),
+            np.broadcast_to(self.prior_strength * np.eye(p), (*scale.shape, p, p)).copy(),
+            scale.copy(),
+            np.full(scale.shape, self.prior_dof),
+        )
+        return Product({"columns": Flat(proper) if self.flat else proper})
+
+    def check(self, data: Data) -> np.ndarray:
+        """(N, D), N >= 1, NaN where missing; an entry of each row and of each column is there."""
+        x = np.asarray(to_numpy(as_numbers("data", data)), float)
+        if x.ndim != 2 or min(x.shape) < 1 or self.dimension not in (None, x.shape[1]):
+            wanted = "D" if self.dimension is None else self.dimension
+            raise ValueError(f"data has shape {x.shape}; it must be (N, {wanted}) with N >= 1")
+        missing = np.isnan(x)
+        if np.isinf(x).any():
+            raise ValueError(f"data has an infinity in row {int(np.argwhere(np.isinf(x))[0][0])}")
+        if self.noise == "spherical" and missing.any():
+            raise ValueError("data has NaN, which noise='spherical' does not take; use noise='diagonal'")
+        if missing.all(axis=1).any():
+            raise ValueError(f"data has row {int(missing.all(axis=1).argmax())} all NaN; leave it out")
+        if missing.all(axis=0).any():
+            raise ValueError(f"data has column {int(missing.all(axis=0).argmax())} all NaN; leave it out")
+        return x
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """Regressions on principal components ('k-means++'), or on noise ('random'), as factors.
+
+        What is missing counts here as the mean of its column.
+        """
+        filled = np.where(np.isnan(data), 0.0, data - self.origin)
+        z = rng.standard_normal((len(data), self.n_factors))
+        if how != "random":
+            spread = filled.std(axis=0)
+            scaled = filled / np.where(spread > 0.0, spread, 1.0)
+            vectors = np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1][:, : self.n_factors]
+            scores = scaled @ vectors
+            size = scores.std(axis=0)
+            z[:, : scores.shape[1]] *= 0.01
+            z[:, : scores.shape[1]] += scores / np.where(size > 0.0, size, 1.0)
+        found = self._sums(
+            filled, np.ones(data.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(data))
+        )
+        prior = self.prior["columns"]
+        proper = prior.family if isinstance(prior, Flat) else prior
+        return Product({"columns": proper.from_natural(add(proper.natural, found))})
+
+    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """Factors of ``rows``, and the sums of their regressions."""
+        part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
+        total: Values | None = None
+        bound = 0.0
+        for index, block, shown in _patterns(rows - self.origin):
+            mean, covariance, each = self._factors(q["columns"], block, shown)
+            bound += float(part[index] @ each)
+            found = self._sums(block, shown, mean, covariance, part[index])
+            total = found if total is None else add(total, found)
+        if total is None:
+            raise ValueError("rows is empty; a local step needs at least one row")
+        return LocalStep(total, bound)
+
+    def _factors(self, q: Any, x: np.ndarray, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """E[z] (n, Q), its covariance (Q, Q), and each row's bound (n,), of rows with the same columns."""
+        linear, halved, half_precision, half_log = q.expected_statistics
+        d, k = x.shape[1], self.n_factors
+        slopes = linear.reshape(d, -1)[shown]
+        squares = -2.0 * (halved[shown].sum(0) if self.noise == "diagonal" else halved)
+        precision = np.broadcast_to(-2.0 * half_precision, (d,))[shown]
+        logs = np.broadcast_to(2.0 * half_log, (d,))[shown].sum()
+        factor = np.linalg.cholesky(np.eye(k) + squares[:k, :k])
+        b = x[:, shown] @ slopes
+        h = b[:, :k] - squares[:k, k]
+        mean = scipy.linalg.cho_solve((factor, True), h.T).T
+        covariance = scipy.linalg.cho_solve((factor, True), np.eye(k))
+        each = 0.5 * (h * mean).sum(1) + b[:, k] - 0.5 * (x[:, shown] ** 2) @ precision
+        return mean, covariance, each + 0.5 * (logs - squares[k, k]) - np.log(np.diag(factor)).sum()
+
+    def _sums(
+        self, x: np.ndarray, shown: np.ndarray, mean: np.ndarray, covariance: np.ndarray, part: np.ndarray
+    ) -> Values:
+        """What rows with the columns ``shown`` (D,) add to the natural parameters."""
+        zeta = np.column_stack([mean, np.ones(len(x))])
+        weighted = part[:, None] * zeta
+        filled = np.where(shown, x, 0.0)
+        cross, squares, count = filled.T @ weighted, part @ (filled * filled), part.sum()
+        second = weighted.T @ zeta
+        second[:-1, :-1] += count * covariance
+        if self.noise == "spherical":
+            return cross, second, np.asarray(squares.sum()), np.asarray(count * x.shape[1])
+        return cross[:, None, :], shown[:, None, None] * second, squares, count * shown
+
+    def log_base_measure(self, data: Data) -> float:
+        """-ln(2 pi) / 2 for each entry that is not missing."""
+        return -0.5 * float((~np.isnan(data)).sum()) * LOG_2PI
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """ln p(X | theta), nats, z and missing entries integrated out.
+
+        theta = {'loadings': (D, Q), 'centre': (D,), 'variances': (D,)}, as `parameters` returns.
+        """
+        x = self.check(data)
+        w, centre, variances = (np.asarray(theta[key], float) for key in ("loadings", "centre", "variances"))
+        total = 0.0
+        for _, block, shown in _patterns(x):
+            covariance = w[shown] @ w[shown].T + np.diag(variances[shown])
+            factor = np.linalg.cholesky(covariance)
+            white = scipy.linalg.solve_triangular(factor, (block[:, shown] - centre[shown]).T, lower=True)
+            logs = 2.0 * np.log(np.diag(factor)).sum() + shown.sum() * LOG_2PI
+            total -= 0.5 * (float((white**2).sum()) + len(block) * logs)
+        return total
+
+    def parameters(self, q: Any) -> dict[str, np.ndarray]:
+        """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
+        columns = q["columns"]
+        family: RegressionGamma = columns.family if isinstance(columns, PointMass) else columns
+        rows = family.coefficients.reshape(-1, self.n_factors + 1)
+        variances = np.exp(family.unpacked(columns.mean)[1])
+        return {
+            "loadings": rows[:, :-1],
+            "centre": self.origin + rows[:, -1],
+            "variances": np.broadcast_to(variances, (len(rows),)).copy(),
+        }
+
+    def transform(self, q: Any, data: Data) -> np.ndarray:
+        """E[z_n] under ``q``, (N, Q)."""
+        x = self.check(data)
+        scores = np.empty((len(x), self.n_factors))
+        for index, block, shown in _patterns(x - self.origin):
+            scores[index] = self._factors(q["columns"], block, shown)[0]
+        return scores
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data, missing entries at their columns' means."""
+        return np.asarray(np.where(np.isnan(data), np.nanmean(data, axis=0), data))
+
+
+def _patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Rows that have the same columns: their indices, themselves, and which columns (D,)."""
+    shown = ~np.isnan(x)
+    if shown.all():
+        yield np.arange(len(x)), x, np.ones(x.shape[1], bool)
+        return
+    patterns, which = np.unique(shown, axis=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        index = np.flatnonzero(which.ravel() == i)
+        yield index, x[index], pattern

@@ -1,0 +1,184 @@
+"""Bayesian linear regression with unknown noise: y_n = W x_n + e_n, e_n ~ N(0, v I).
+
+    v ~ InverseGamma(nu_0 / 2, s_0 / 2),   w_j | v ~ N(0, (v / strength) I)
+
+The prior is conjugate and nothing is latent, so one step of coordinate ascent lands on the posterior, and the
+ELBO is there the log evidence. A mini-batch strategy makes it stochastic. Predictions are Student t
+densities.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from bqvi.arrays import inner
+from bqvi.checks import require_above, require_finite, require_integer
+from bqvi.families import Flat, PointMass, RegressionGamma
+from bqvi.families.gaussian import LOG_2PI
+from bqvi.models.conjugate import LocalStep
+from bqvi.models.data import Data, as_numbers
+from bqvi.models.gaussian_components import EMPIRICAL
+from gp.arrays import Array, to_numpy
+
+
+class LinearRegression:
+    """Linear regression; data are (X (N, P), y (N,) or (N, J)). Add a column of ones for an intercept.
+
+    Parameters
+    ----------
+    dimension : P >= 1
+    n_outputs : J >= 1, outputs with coefficients of their own and one noise variance
+    prior_strength : > 0; a coefficient has standard deviation sqrt(v / strength); default 0.01, for
+        columns of X of order 1
+    prior_scale : s_0 > 0; default a tenth of the variance of y
+    prior_dof : nu_0 > 0; default 3: then E[v] = s_0
+    flat : True for a flat prior: with family='point', least squares
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, what was given and what is allowed.
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        n_outputs: int = 1,
+        prior_strength: float = EMPIRICAL.strength,
+        prior_scale: float | None = None,
+        prior_dof: float = 3.0,
+        flat: bool = False,
+    ) -> None:
+        self.dimension = require_integer("dimension", dimension, 1)
+        self.n_outputs = require_integer("n_outputs", n_outputs, 1)
+        require_above("prior_strength", prior_strength, 0.0)
+        require_above("prior_dof", prior_dof, 0.0)
+        if prior_scale is not None:
+            require_above("prior_scale", prior_scale, 0.0)
+        self.prior_strength, self.prior_scale, self.prior_dof = prior_strength, prior_scale, prior_dof
+        self.flat = bool(flat)
+
+    def for_data(self, data: Data) -> Self:
+        """The same model, with a scale of the noise that was not given taken from ``data``."""
+        if self.prior_scale is not None:
+            return self
+        other = copy.copy(self)
+        other.__dict__.pop("prior", None)
+        variance = float(self.check(data)[1].var(axis=0).mean())
+        other.prior_scale = EMPIRICAL.spread * variance if variance > 0.0 else 1.0
+        return other
+
+    @cached_property
+    def prior(self) -> Any:
+        """p(W, v)."""
+        if self.prior_scale is None:
+            raise ValueError("prior_scale is to be taken from data; use model.for_data(data), as fit does")
+        proper = RegressionGamma(
+            np.zeros((self.n_outputs, self.dimension)),
+            self.prior_strength * np.eye(self.dimension),
+            np.asarray(self.prior_scale),
+            np.asarray(self.prior_dof),
+        )
+        return Flat(proper) if self.flat else proper
+
+    def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
+        """(X (N, P), y (N, J)), finite."""
+        return check_regression(data, self.dimension, self.n_outputs)
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> RegressionGamma:
+        """Noise as wide as y, coefficients near 0; 'random' scatters them."""
+        y = data[1]
+        spread = float(y.std()) or 1.0
+        shape = (self.n_outputs, self.dimension)
+        mean = spread * rng.standard_normal(shape) if how == "random" else np.zeros(shape)
+        dof = 2.0 + len(y)
+        return RegressionGamma(mean, np.eye(self.dimension), np.asarray(dof * spread**2), np.asarray(dof))
+
+    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """sum of (y x^T, x x^T, |y|^2, J) of ``rows``, and its product with E[t]."""
+        x, y = (to_numpy(part) for part in rows)
+        part = np.ones(len(x)) if weights is None else np.asarray(to_numpy(weights), float)
+        weighted = part[:, None] * x
+        squares = np.asarray(part @ (y * y).sum(1))
+        found = (y.T @ weighted, x.T @ weighted, squares, np.asarray(part.sum() * self.n_outputs))
+        return LocalStep(found, float(inner(found, q.expected_statistics)))
+
+    def log_base_measure(self, data: Data) -> float:
+        """-(N J / 2) ln(2 pi)."""
+        return float(-0.5 * data[1].size * LOG_2PI)
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """ln p(y | X, theta), nats; theta = {'coefficients': (J, P), 'variance': v}."""
+        x, y = self.check(data)
+        gap = y - x @ np.asarray(theta["coefficients"], float).reshape(self.n_outputs, -1).T
+        variance = float(theta["variance"])
+        return float(-0.5 * (y.size * (LOG_2PI + np.log(variance)) + (gap * gap).sum() / variance))
+
+    def coefficients(self, q: Any) -> np.ndarray:
+        """E[W] under ``q``, (J, P)."""
+        return np.asarray(_family(q).coefficients)
+
+    def predict(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Location (N, J) and scale (N,) of y under ``q`` at rows ``x`` (N, P).
+
+        The density is Student's with ``q.dof`` degrees of freedom; where ``q`` is a point, normal.
+        """
+        family = _family(q)
+        x = np.asarray(x, float)
+        if isinstance(q, PointMass):
+            return x @ family.coefficients.T, np.full(len(x), np.exp(0.5 * q.mode[-1]))
+        spread = 1.0 + ((x @ family.covariance) * x).sum(1)
+        return x @ family.coefficients.T, np.sqrt(spread / family.expected_precision)
+
+    def log_predictive(self, q: Any, data: Data) -> np.ndarray:
+        """ln p(y_n | x_n, the data of ``q``), (N,), of rows ``data``; for J = 1."""
+        x, y = self.check(data)
+        if self.n_outputs > 1:
+            raise ValueError(f"n_outputs is {self.n_outputs}; the predictive density is for one output")
+        location, scale = self.predict(q, x)
+        squares = ((y[:, 0] - location[:, 0]) / scale) ** 2
+        if isinstance(q, PointMass):
+            return np.asarray(-0.5 * (squares + LOG_2PI) - np.log(scale))
+        half = 0.5 * (q.dof + 1.0)
+        level = gammaln(half) - gammaln(0.5 * q.dof) - 0.5 * np.log(np.pi * q.dof)
+        return np.asarray(level - half * np.log1p(squares / q.dof) - np.log(scale))
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for a kernel over data: inputs and outputs side by side."""
+        return np.column_stack([to_numpy(part) for part in data])
+
+
+def _family(q: Any) -> RegressionGamma:
+    family: RegressionGamma = q.family if isinstance(q, PointMass) else q
+    return family
+
+
+def check_regression(data: Data, dimension: int, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """(X (N, P), y (N, J)) of a tuple ``data``, P = ``dimension``, J = ``n_outputs``; finite, N >= 1.
+
+    Raises
+    ------
+    ValueError
+        Other shapes, or entries that are not finite.
+    """
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise ValueError(
+            f"data is {type(data).__name__}; it must be a tuple (X, y) of shapes (N, P) and (N, J)"
+        )
+    x, y = (np.asarray(to_numpy(as_numbers(f"data[{i}]", part)), float) for i, part in enumerate(data))
+    y = y[:, None] if y.ndim == 1 else y
+    if x.ndim != 2 or x.shape[1] != dimension or y.shape != (len(x), n_outputs) or not len(x):
+        raise ValueError(
+            f"data has shapes {x.shape} and {y.shape}; they must be (N, {dimension}) and (N, {n_outputs}) "
+            "with N >= 1"
+        )
+    require_finite("data[0]", x)
+    require_finite("data[1]", y)
+    return x, y

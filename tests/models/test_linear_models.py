@@ -1,0 +1,210 @@
+"""Linear regression and factor analysis against closed forms, scikit-learn, brute force and monotonicity."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from sklearn import decomposition
+
+import bqvi
+from bqvi.families import RegressionGamma
+from bqvi.models import FactorAnalysis, LinearRegression
+
+RNG = np.random.default_rng(0)
+X = np.column_stack([RNG.normal(size=(30, 2)), np.ones(30)])
+Y = X @ [1.0, -2.0, 0.5] + 0.3 * RNG.normal(size=30)
+Z = RNG.normal(size=(60, 2))
+DATA = (
+    Z @ RNG.normal(size=(2, 5))
+    + [1.0, 0.0, -1.0, 2.0, 0.0]
+    + RNG.normal(size=(60, 5)) * [0.3, 0.5, 0.7, 0.2, 0.4]
+)
+
+
+def family(batch=(), outputs=2, p=3, seed=0):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(*batch, p, p + 2))
+    return RegressionGamma(
+        rng.normal(size=(*batch, outputs, p)),
+        root @ np.swapaxes(root, -1, -2),
+        rng.uniform(1.0, 3.0, batch),
+        rng.uniform(4.0, 9.0, batch),
+    )
+
+
+def normaliser(linear, precision, second, total):
+    """A of eta by its formula, in torch."""
+    j, p = linear.shape[-2:]
+    nu = total - 2.0 - j * p
+    s = second - (linear * torch.linalg.solve(precision, linear.mT).mT).sum((-2, -1))
+    return (
+        0.5 * nu * (np.log(2.0) - torch.log(s)) - 0.5 * j * torch.logdet(precision) + torch.lgamma(0.5 * nu)
+    )
+
+
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_the_family_is_exponential(batch):
+    q, p = family(batch, seed=1), family(batch, seed=2)
+    eta = [torch.tensor(part, requires_grad=True) for part in q.natural]
+    level = normaliser(*eta)
+    assert q.log_normaliser == pytest.approx(level.detach().numpy())
+    for slope, mean in zip(torch.autograd.grad(level.sum(), eta), q.expected_statistics, strict=True):
+        symmetric = slope if slope.shape[-1:] != (3,) or slope.shape[-2] != 3 else 0.5 * (slope + slope.mT)
+        assert mean == pytest.approx(symmetric.numpy(), rel=1e-9)
+    again = q.from_natural(q.natural)
+    assert again.mean == pytest.approx(q.mean)
+    inner = sum(
+        ((b - a) * mu).reshape(*q.dof.shape, -1).sum(-1)
+        for a, b, mu in zip(q.natural, p.natural, q.expected_statistics, strict=True)
+    )
+    assert q.kl(p) == pytest.approx(p.log_normaliser - q.log_normaliser - inner)
+    assert q.kl(q) == pytest.approx(np.zeros(batch), abs=1e-10)
+
+
+def test_draws_have_the_moments():
+    q = family()
+    draws = q.sample(40_000, 0)
+    for t, mean in zip(q.statistics(draws), q.expected_statistics, strict=True):
+        error = t.std(0) / np.sqrt(len(t))
+        assert (np.abs(t.mean(0) - mean) < 6.0 * error).all()  # a false alarm in 1e8
+    logs = q.log_prob(draws)
+    assert -logs.mean() == pytest.approx(float(q.entropy), abs=6.0 * logs.std() / np.sqrt(len(logs)))
+    densest = q.log_prob(q.mode[None])[0]
+    assert densest > logs.max()
+
+
+def test_one_step_reaches_the_evidence():
+    model = LinearRegression(3, prior_strength=0.5, prior_scale=2.0, prior_dof=5.0)
+    fit = bqvi.fit(model, (X, Y))
+    # y is multivariate t: s_0 / nu_0 (I + X X^T / strength), nu_0 degrees of freedom
+    shape = 2.0 / 5.0 * (np.eye(30) + X @ X.T / 0.5)
+    evidence = scipy.stats.multivariate_t(np.zeros(30), shape, df=5.0).logpdf(Y)
+    assert fit.elbo == pytest.approx(evidence, rel=1e-10)
+    assert fit.state.iteration <= 2
+    beta = np.linalg.solve(X.T @ X + 0.5 * np.eye(3), X.T @ Y)
+    assert model.coefficients(fit.q)[0] == pytest.approx(beta)
+
+
+def test_predictions_are_the_ratio_of_evidences():
+    model = LinearRegression(3, prior_strength=0.5, prior_scale=2.0, prior_dof=5.0)
+    rest, one = (X[:-1], Y[:-1]), (X[-1:], Y[-1:])
+    both, part = bqvi.fit(model, (X, Y)), bqvi.fit(model, rest)
+    assert model.log_predictive(part.q, one)[0] == pytest.approx(both.elbo - part.elbo, rel=1e-9)
+
+
+def test_a_flat_prior_gives_least_squares_and_a_mini_batch_comes_near():
+    fit = bqvi.fit(LinearRegression(3, flat=True), (X, Y), family="point")
+    model = fit.problem.model
+    beta, (residual,), _, _ = np.linalg.lstsq(X, Y, rcond=None)
+    assert model.coefficients(fit.q)[0] == pytest.approx(beta)
+    assert np.exp(fit.q.mode[-1]) == pytest.approx(residual / 30)
+    theta = {"coefficients": beta, "variance": residual / 30}
+    assert fit.elbo == pytest.approx(model.log_likelihood((X, Y), theta))
+    full = bqvi.fit(LinearRegression(3), (X, Y))
+    part = bqvi.fit(LinearRegression(3), (X, Y), "sngd", minibatch=10, steps=2000)
+    assert part.elbo == pytest.approx(full.elbo, abs=0.5)
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "spherical"])
+def test_em_reaches_the_likelihood_of_scikit_learn(noise):
+    fit = bqvi.fit(FactorAnalysis(2, noise, flat=True), DATA, family="point", steps=3000, tolerance=1e-10)
+    peer = decomposition.FactorAnalysis(2, tol=1e-10, max_iter=20_000, svd_method="lapack")
+    if noise == "spherical":
+        peer = decomposition.PCA(2)
+    best = peer.fit(DATA).score(DATA) * len(DATA)
+    if noise == "spherical":
+        # theirs divides by N - 1; the maximum likelihood is in closed form (Tipping and Bishop 1999)
+        values = np.linalg.eigvalsh(np.cov(DATA.T, bias=True))[::-1]
+        rest = values[2:].mean()
+        best = -0.5 * len(DATA) * (5 * np.log(2 * np.pi) + np.log(values[:2]).sum() + 3 * np.log(rest) + 5)
+    assert fit.elbo == pytest.approx(best, abs=1e-4)
+    model = fit.problem.model
+    assert model.log_likelihood(DATA, model.parameters(fit.q)) == pytest.approx(fit.elbo, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "spherical"])
+@pytest.mark.parametrize("kind", ["full", "point"])
+def test_the_bound_rises_and_is_below_the_evidence(noise, kind):
+    fit = bqvi.fit(FactorAnalysis(2, noise), DATA, family=kind, start_from="random", steps=200)
+    rises = np.diff(fit.trace["elbo"])
+    assert rises.min() > -1e-9 * abs(fit.elbo)
+    if kind == "full":
+        model, q = fit.problem.model, fit.q
+        # with z integrated out E_q ln p(X | theta) - KL is above the bound
+        q = q["columns"]
+        draws = q.sample(400, 0)
+        logs = [_log_likelihood(model, q, draw) for draw in draws]
+        gap = np.mean(logs) - float(np.sum(q.kl(model.prior["columns"]))) - fit.elbo
+        assert -4.0 * np.std(logs) / 20.0 < gap < 30.0
+
+
+def _log_likelihood(model, q, point):
+    w, logs = q.unpacked(point[None])
+    rows = w.reshape(-1, 3)
+    variances = np.broadcast_to(np.exp(logs).ravel(), (5,))
+    return model.log_likelihood(
+        DATA, {"loadings": rows[:, :2], "centre": model.origin + rows[:, 2], "variances": variances}
+    )
+
+
+def test_the_local_step_is_the_posterior_of_the_factors():
+    fit = bqvi.fit(FactorAnalysis(2, flat=True), DATA, family="point", steps=50)
+    model = fit.problem.model
+    theta = model.parameters(fit.q)
+    w, precision = theta["loadings"], 1.0 / theta["variances"]
+    posterior = np.linalg.inv(np.eye(2) + (w.T * precision) @ w)
+    expected = (DATA - theta["centre"]) * precision @ w @ posterior
+    assert model.transform(fit.q, DATA) == pytest.approx(expected)
+
+
+def test_missing_entries_are_integrated_out():
+    holes = DATA.copy()
+    holes[RNG.random(DATA.shape) < 0.2] = np.nan
+    holes = holes[~np.isnan(holes).all(axis=1)]
+    fit = bqvi.fit(FactorAnalysis(2, flat=True), holes, family="point", steps=300)
+    model = fit.problem.model
+    theta = model.parameters(fit.q)
+    covariance = theta["loadings"] @ theta["loadings"].T + np.diag(theta["variances"])
+    by_hand = sum(
+        scipy.stats.multivariate_normal(theta["centre"][shown], covariance[np.ix_(shown, shown)]).logpdf(
+            row[shown]
+        )
+        for row in holes
+        for shown in [~np.isnan(row)]
+    )
+    assert fit.elbo == pytest.approx(by_hand)
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+    bayes = bqvi.fit(FactorAnalysis(2), holes, steps=100)
+    assert np.diff(bayes.trace["elbo"]).min() > -1e-9 * abs(bayes.elbo)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.ones((5, 3)),
+        np.zeros((1, 2)),
+        np.column_stack([np.arange(6.0), 2.0 * np.arange(6.0)]),
+        1e6 + np.random.default_rng(0).normal(size=(20, 3)),
+    ],
+    ids=["copies", "one row", "collinear", "far away"],
+)
+def test_degenerate_data(data):
+    fit = bqvi.fit(FactorAnalysis(2), data, steps=50)
+    assert np.isfinite(fit.elbo)
+    assert np.isfinite(fit.q["columns"].mean).all()
+
+
+def test_the_number_of_factors_by_the_bound():
+    bounds = [bqvi.fit(FactorAnalysis(k), DATA, steps=500).elbo for k in (1, 2, 3)]
+    assert int(np.argmax(bounds)) == 1
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="data has shapes"):
+        bqvi.fit(LinearRegression(2), (X, Y))
+    with pytest.raises(ValueError, match="noise"):
+        FactorAnalysis(2, "full")
+    with pytest.raises(ValueError, match="row 1 all NaN"):
+        bqvi.fit(FactorAnalysis(1), np.array([[1.0, 2.0], [np.nan, np.nan]]))
+    with pytest.raises(ValueError, match="spherical"):
+        bqvi.fit(FactorAnalysis(1, "spherical"), np.array([[1.0, 2.0], [np.nan, 1.0]]))
