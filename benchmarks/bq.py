@@ -50,7 +50,7 @@ def _clocks(target: GradientTarget) -> tuple[list[float], list[float]]:
                 model,
                 method="bq",
                 start_from=target.start(),
-                max_evaluations=EVALUATIONS,
+                budget=EVALUATIONS,
                 record=10**6,
                 seed=seed,
             )

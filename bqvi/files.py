@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,17 @@ def write_arrays(
     path: str | Path,
     header: Mapping[str, Any],
     arrays: Mapping[str, Any],
-    plain: Callable[[Any], Any] | None = None,
     compressed: bool = True,
 ) -> None:
     """Write an .npz atomically: an interrupted write leaves the previous file as it was.
 
     Parameters
     ----------
-    header : what JSON can hold, once ``plain`` has turned the rest; stored as the array "header".
+    header : what JSON can hold; stored as the array "header".
     arrays : name -> array without objects; none is called "header" or "allow_pickle".
     compressed : whether the arrays are packed, which takes less space and more time.
     """
-    text = json.dumps(header, default=plain)
+    text = json.dumps(header)
     target = Path(path)
     temporary = target.with_name(target.name + ".part")
     write = np.savez_compressed if compressed else np.savez

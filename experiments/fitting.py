@@ -76,9 +76,9 @@ def _attempt(make: Callable[[], Fit]) -> tuple[Fit, bool]:
     """The fit, and whether it diverged."""
     try:
         return make(), False
-    except bqvi.FitError as error:
+    except bqvi.RunError as error:
         if _is_numerical(error.__cause__):
-            return error.fit, True
+            return error.result(), True
         raise
 
 

@@ -57,6 +57,10 @@ class Svrg(Correcting):
         """State before the first draw, which is a snapshot."""
         return SvrgState(self.base.start(n, rng), n, np.zeros(0), np.zeros(0))
 
+    def next_size(self, state: SvrgState) -> int:
+        """How many data the next draw after ``state`` has: those of a mini-batch, or all."""
+        return state.n if state.drawn < 0 or state.drawn >= self.epochs * state.n else self.size
+
     def draw(self, state: SvrgState, rng: np.random.Generator) -> tuple[Selection, SvrgState]:
         """The next mini-batch, or all the data."""
         if state.drawn < 0 or state.drawn >= self.epochs * state.n:

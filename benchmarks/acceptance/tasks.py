@@ -131,7 +131,7 @@ def _fits() -> Iterator[Task]:
 
 
 def _bq(name: str, seed: int, gradient: bool = True) -> Figures:
-    return _fitted(references.problem(name), seed, gradient, 100, method="bq", max_evaluations=100)
+    return _fitted(references.problem(name), seed, gradient, 100, method="bq", budget=100)
 
 
 def _pathwise(name: str, seed: int) -> Figures:
@@ -167,7 +167,7 @@ def _mixture_q(name: str, budget: int, seed: int) -> Figures:
     with Meter() as meter:
         found = bqvi.fit(
             model, method=MixtureQuadrature(), start_from=posed.start(seed), seed=seed, steps=50 * budget,
-            schedule=bqvi.Adam(mixture_q.RATE), max_evaluations=budget, record=10**6,
+            schedule=bqvi.Adam(mixture_q.RATE), budget=budget, record=10**6,
         )  # fmt: skip
     points = function.points
     exact, overhead = posed.elbo(found.q), meter.overhead(function.seconds, budget)
@@ -242,8 +242,8 @@ def _of_clusters(found: Any, data: _Clusters, meter: Meter) -> Figures:
     sds = np.sqrt(np.diagonal(means.covariance, axis1=-2, axis2=-1))
     nearest = np.argmin(np.square(data.centres[:, None] - means.mean).sum(-1), axis=1)
     within = np.abs(means.mean[nearest] - data.centres) <= 2 * sds[nearest]
-    overhead = meter.overhead(0.0, found.evaluations / 1000)
-    return Figures(NOTHING, float(within.mean()), found.evaluations, overhead, meter.memory)
+    overhead = meter.overhead(0.0, found.n_evaluations / 1000)
+    return Figures(NOTHING, float(within.mean()), found.n_evaluations, overhead, meter.memory)
 
 
 # --- vbmc --------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The user's function: how it is called, what it may do, what was paid for, and how much may be spent."""
 
+from bqvi.calls.account import Account, Unfinished
 from bqvi.calls.batches import Executor
 from bqvi.calls.budget import Budget, BudgetError
 from bqvi.calls.caller import Caller
@@ -10,6 +11,7 @@ from bqvi.calls.function import Function, Range
 from bqvi.calls.ledger import Ledger
 
 __all__ = [
+    "Account",
     "Budget",
     "BudgetError",
     "Caller",
@@ -20,6 +22,7 @@ __all__ = [
     "Function",
     "Ledger",
     "Range",
+    "Unfinished",
     "make_coordinates",
     "require_good",
 ]

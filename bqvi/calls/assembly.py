@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -42,10 +43,10 @@ class Batch:
         self._sds: np.ndarray | None = None
         self._reasons = np.full(n, "", dtype=object)
         self._kept, self._failed, self._raised, self._no_graph = np.zeros((4, n), bool)
-        self._called, self._cost = 0, cost
+        self._called, self._dropped, self._cost = 0, 0, cost
         self._failure: Exception | None = None
         if ledger is not None:
-            ledger.begin(self.rows)
+            ledger.begin(self.returned)
 
     def enter_whole(self, answers: Answers) -> bool:
         """Take the answers at all points together; False if each point is to be tried by itself.
@@ -98,6 +99,7 @@ class Batch:
         self._failed[at], self._raised[at] = answers.failed, answers.raised
         self._no_graph[at], self._reasons[at] = not answers.graph, answers.reasons
         self._kept[at] = answers.kept & (self._is_kept(answers))
+        self._dropped += int((~self._kept[at]).sum())
 
     def _is_kept(self, answers: Answers) -> bool:
         """Whether what raised leaves an evaluation, as a value without gradient is one."""
@@ -162,6 +164,11 @@ class Batch:
         if not found.any() or not (np.ptp(values, axis=0) > 0.0).any():
             found[:] = False
         return found
+
+    def returned(self) -> Evaluations:
+        """The same as `rows`, without counting the call that stops the run: it has given no evaluation."""
+        found = self.rows()
+        return replace(found, n_evaluations=found.n_evaluations - self._cost * self._dropped)
 
     def rows(self) -> Evaluations:
         """What has returned until now, in the order of the points, but for what stops the run."""

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from bqvi.calls import EvaluationError, Evaluations
+from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.gradients.designs import FEASIBLE, Design, Guarded, Informed, IntegralVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
@@ -206,7 +206,7 @@ def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     """
     if not is_moving(model) or not len(kept):
         return kept
-    found = evaluate(model, q, replace(batch, ledger=None), kept.points)
+    found = evaluate(model, q, replace(batch, account=Account()), kept.points)
     good = found[found.good]
     slopes = kept.gradients[: len(good)] if good.gradients is None else good.gradients
     anew = replace(kept, points=good.points, values=good.values, gradients=slopes)

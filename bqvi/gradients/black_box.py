@@ -85,6 +85,23 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 
 def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,)."""
+    log_joint = _log_joint(model, q, batch)
+
+    def paid(theta: Any) -> torch.Tensor:
+        spend(model, batch, theta)
+        return log_joint(theta)
+
+    return log_joint if batch.account.budget is None else paid
+
+
+def spend(model: Any, batch: Batch, theta: Any) -> None:
+    """Ask the batch's budget for the evaluations at draws (L, ...) of theta, before they are made."""
+    if batch.account.budget is not None:
+        draws = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
+        batch.account.budget.spend(cost(model, batch, draws))
+
+
+def _log_joint(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     like = reference_tensor(model, batch.rows)
     if is_moving(model):
         model = model.at(q)
@@ -114,6 +131,7 @@ def per_datum_gradient(
     """
     if batch.combination is None:
         raise ValueError("batch has no combination to sum per-datum gradients with")
+    spend(model, batch, theta)
     terms = differentiable(model.log_likelihood_terms(theta, batch.rows)).mean(0)
     one_each = torch.eye(len(terms), dtype=terms.dtype, device=terms.device)
     found = torch.autograd.grad(
@@ -167,14 +185,21 @@ def cost(model: Any, batch: Batch, samples: int) -> int:
 
 
 def of_bound(
-    values: Values, errors: Values | None, bound: torch.Tensor, model: Any, batch: Batch, draws: int
+    values: Values,
+    errors: Values | None,
+    bound: torch.Tensor,
+    elbo: torch.Tensor,
+    model: Any,
+    batch: Batch,
+    draws: int,
 ) -> Gradient:
-    """The gradient in u of a bound of its own, from so many draws."""
+    """The gradient in u of a bound of its own, from so many draws, which estimate the ELBO too."""
     return Gradient(
         values,
         natural=False,
         evaluations=cost(model, batch, draws),
         samples=draws,
         bound=float(bound.detach()),
+        elbo=float(elbo.detach()),
         standard_error=errors,
     )

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Caller, Evaluations, Function
+from bqvi.calls import Account, Caller, Evaluations, Function, Range
 from bqvi.calls.function import AUTODIFF
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.log_joint import LogJoint, is_moving
+
+_AS_RETURNED = Range("log joint", logarithmic=True)
 
 
 def differentiable(model: Any) -> bool:
@@ -24,7 +26,7 @@ def differentiable(model: Any) -> bool:
 
 
 def evaluate(model: Any, q: Any, batch: Batch, points: np.ndarray, first: bool = False) -> Evaluations:
-    """At theta (n, D); each evaluation is entered in ``batch.ledger`` as it returns, if there is one.
+    """At theta (n, D); what ``batch.account`` allows; each evaluation is entered in its ledger as it returns.
 
     Parameters
     ----------
@@ -40,8 +42,29 @@ def evaluate(model: Any, q: Any, batch: Batch, points: np.ndarray, first: bool =
     EvaluationError
         See :meth:`bqvi.calls.Caller.evaluate`.
     """
-    caller = Caller(_function(model, q, batch), cost=max(batch.size, 1))
-    found = caller.evaluate(points, batch.ledger, first=first)
+    return _called(_function(model, q, batch), model, batch, points, first)
+
+
+def evaluate_values(model: Any, q: Any, batch: Batch, points: np.ndarray) -> Evaluations:
+    """Values alone at theta (n, D), for a mean of them: -inf is one, and points at which it raises are NaN.
+
+    Raises
+    ------
+    EvaluationError
+        It raises at all of them: no fault of a point, but of the function.
+    """
+    function = replace(_function(model, q, batch), gradient=None, errors="infeasible", range=_AS_RETURNED)
+    return _called(function, model, batch, points, first=True)
+
+
+def _called(function: Function, model: Any, batch: Batch, points: np.ndarray, first: bool) -> Evaluations:
+    account = batch.account
+    caller = Caller(function, cost=max(batch.size, 1))
+
+    def called(missing: np.ndarray) -> Evaluations:
+        return caller.evaluate(missing, account.ledger, account.budget, first)
+
+    found = called(points) if account.unfinished is None else account.unfinished.completed(points, called)
     return replace(found, n_evaluations=batch.size) if is_conjugate(model) else found
 
 
@@ -57,7 +80,7 @@ def _function(model: Any, q: Any, batch: Batch) -> Function:
     if as_stated:
         on_torch: Function = replace(model.function, like=like)
         return on_torch
-    log_joint = log_joint_function(model, q, batch)
+    log_joint = log_joint_function(model, q, replace(batch, account=Account()))  # `Caller` asks the budget
     vectorised = bool(getattr(model, "vectorised", True))
     return Function(
         log_joint if vectorised else lambda theta: log_joint(theta[None])[0],

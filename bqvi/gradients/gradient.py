@@ -10,18 +10,19 @@ Two kinds of gradients come out, and a geometry takes either:
 An estimator may keep what it has evaluated, because the log joint stays the same while q moves. It then has
 a `start`, takes the memory of the step before, and hands back a new one in its gradient: arrays and numbers,
 so that a run can be saved and resumed to the same numbers. A step that fails hands back nothing; what it had
-evaluated is in the batch's ledger, and the memory of the step before takes it in (`rescued`).
+evaluated is in the ledger of the batch's account. The step made again takes these evaluations in the place of
+calls; what it does not ask for, the memory takes in (`rescued`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from bqvi.arrays import Values
-from bqvi.calls import Evaluations, Ledger
+from bqvi.calls import Account, Evaluations
 from bqvi.gradients.per_datum import Combination
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
@@ -43,8 +44,8 @@ class Batch:
     """(S,); None means all ones: the rows are all the data."""
     combination: Combination | None = None
     """Where the strategy wants the rows' gradients one by one, and sums them itself."""
-    ledger: Ledger | None = None
-    """What the step has paid for, which outlives a failure of the step; None where nothing is kept."""
+    account: Account = field(default_factory=Account)
+    """What the step may spend, and where it enters what it has paid for."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Gradient:
     """Draws of theta spent."""
     bound: float | None = None
     """The estimator's own value of the bound it ascends, less ln h of the data; None if it has none."""
+    elbo: float | None = None
+    """Of the ELBO an estimate from this step's draws, less ln h of the data, if it is not ``bound``."""
     local: LocalStep | None = None
     """The local step at q over all data, where one was made: the exact ELBO follows without another."""
     memory: Any = None

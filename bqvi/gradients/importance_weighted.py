@@ -64,7 +64,8 @@ class IWAE:
             return stratified_iwae(model, posterior, batch, rng, self.samples, self.errors)
         log_weights, bound = _log_weights(posterior, posterior.q, model, q, batch, rng, self.samples)
         errors = _errors(posterior, log_weights, 1) if self.errors else None
-        return of_bound(posterior.gradient(bound), errors, bound, model, batch, self.samples)
+        values = posterior.gradient(bound)
+        return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class DReG:
         errors = _errors(posterior, log_weights, 2) if self.errors else None
         squared = torch.softmax(log_weights.detach(), 0).square()
         values = posterior.gradient((squared * log_weights).sum())
-        return of_bound(values, errors, bound, model, batch, self.samples)
+        return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
 
 
 def _log_weights(

@@ -101,7 +101,9 @@ class Memory:
         return replace(self._longer(found), fruitless=fruitless)
 
     def rescued(self, found: Evaluations) -> Memory:
-        """With the evaluations of a round that came to no end: no process has seen them."""
+        """With evaluations that no process has seen, unless they lack the gradients that it keeps."""
+        if self.gradients.shape[1] and found.gradients is None:
+            return self
         return self._longer(found).without_process()
 
     def _longer(self, found: Evaluations) -> Memory:

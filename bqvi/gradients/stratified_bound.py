@@ -57,10 +57,12 @@ def stratified_iwae(
     """
     q: GaussianMixture = posterior.q
     theta, log_joint = _drawn(model, q, batch, rng, samples)
-    terms = q.log_weights + log_joint - q.log_prob(theta) - log(samples)
+    log_ratios = log_joint - q.log_prob(theta)
+    terms = q.log_weights + log_ratios - log(samples)
     bound = torch.logsumexp(terms.flatten(), 0)
     found = _left_out(posterior, terms) if errors else None
-    return of_bound(posterior.gradient(bound), found, bound, model, batch, terms.numel())
+    elbo = log_ratios.mean(0) @ q.weights
+    return of_bound(posterior.gradient(bound), found, bound, elbo, model, batch, terms.numel())
 
 
 def stratified_dreg(
@@ -78,7 +80,8 @@ def stratified_dreg(
     if errors:
         found = of_left_out(posterior.each(draws.averaged(_without_each(whole[None])[0])[0]))
     values = posterior.gradient(objective.sum())
-    return of_bound(values, found, bound, model, batch, theta.shape[0] * theta.shape[1])
+    elbo = draws.log_ratios.mean(0) @ held.weights
+    return of_bound(values, found, bound, elbo, model, batch, theta.shape[0] * theta.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

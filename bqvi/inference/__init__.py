@@ -1,8 +1,9 @@
 """Variational inference: one loop (`loop`), and the choices that make a method of it (`methods`)."""
 
-from bqvi.inference.fit import Fit, FitError, FitInterrupted, fit
+from bqvi.inference.fit import fit
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, State, Stop
+from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
 from bqvi.inference.trace import Row, Trace
 
@@ -13,8 +14,6 @@ __all__ = [
     "Euclidean",
     "Exponential",
     "Fit",
-    "FitError",
-    "FitInterrupted",
     "Geometry",
     "Natural",
     "Problem",

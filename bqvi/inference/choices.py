@@ -186,19 +186,19 @@ def stop_of(
     choices: Method,
     steps: int | None,
     tolerance: float | None,
-    evaluations: int | None,
+    budget: int | None,
     seconds: float | None,
 ) -> Stop:
     """When the loop ends; without a limit, after the method's own number of steps."""
-    for name, value in (("steps", steps), ("max_evaluations", evaluations)):
+    for name, value in (("steps", steps), ("budget", budget)):
         if value is not None:
             require_integer(name, value, 0)
     for name, limit in (("tolerance", tolerance), ("max_seconds", seconds)):
         if limit is not None:
             require_above(name, limit, 0.0)
-    if steps is None and evaluations is None and seconds is None:
+    if steps is None and budget is None and seconds is None:
         steps = choices.steps
-    return Stop(steps, choices.tolerance if tolerance is None else tolerance, evaluations, seconds)
+    return Stop(steps, choices.tolerance if tolerance is None else tolerance, budget, seconds)
 
 
 def default_recorder(problem: Problem, stop: Stop) -> Recorder:

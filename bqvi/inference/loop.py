@@ -9,8 +9,8 @@ of all the data with step 1 (thesis Eq. 4.12); gradient descent is the same grad
 unconstrained coordinates; a stochastic method is one with a mini-batch strategy, or an estimator that
 samples theta.
 
-A `State` is all that the future of a run depends on. `step` maps one to the next, so a run can be
-driven from outside, stopped, saved and resumed, with the same numbers.
+A `State` is all that the future of a run depends on. `step` maps one to the next, so a run can be driven from
+outside, stopped, saved and resumed, with the same numbers (:mod:`bqvi.inference.fit_run` is its engine).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -27,7 +26,7 @@ import numpy as np
 
 from acquisition.minibatch import Learning, Selection, Strategy
 from bqvi.arrays import Values
-from bqvi.calls import Evaluations, Ledger
+from bqvi.calls import Account, Evaluations
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.gradients.per_datum import Combination
 from bqvi.gradients.refined import LocalMemory
@@ -93,6 +92,20 @@ class State:
     """What the strategy did before the first step; not in ``seconds``."""
     minibatch_seconds: float = 0.0
     """What it did since: draws, and what it made of gradients; in ``seconds``."""
+    rows: tuple[Row, ...] = ()
+    """The records."""
+    record_evaluations: int = 0
+    """What the records took, in the units of ``evaluations``, the closing ones among them."""
+    estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
+    """Of the ELBO less ln h of the data, by the latest steps from their own draws; at most 256."""
+    unfinished: Evaluations | None = None
+    """Of the next step, which was cut short: made again, it takes these in the place of calls."""
+
+    @property
+    def n_evaluations(self) -> int:
+        """All that were made, in the units of ``evaluations``."""
+        unfinished = 0 if self.unfinished is None else self.unfinished.n_evaluations
+        return self.evaluations + self.record_evaluations + unfinished
 
     def fork(self) -> State:
         """A state that shares nothing that changes with this one."""
@@ -109,26 +122,27 @@ class Stop:
     """Iterations in all."""
     tolerance: float | None = None
     """Change of the ELBO between two records that counts as none, nats."""
-    evaluations: int | None = None
-    """The first step that reaches them is the last. What a step costs is known when it is done: a batch with
-    a fault is evaluated again, and not every step evaluates."""
+    budget: int | None = None
+    """Most evaluations: `bqvi.inference.affordable` cuts a step that would exceed them."""
     seconds: float | None = None
 
     def reached(self, state: State) -> str | None:
         """Why ``state`` is the last, or None."""
         if self.steps is not None and state.iteration >= self.steps:
             return "steps"
-        if self.evaluations is not None and state.evaluations >= self.evaluations:
-            return "evaluations"
         if self.seconds is not None and state.seconds >= self.seconds:
             return "seconds"
         return None
 
-    def settled(self, rows: list[Row]) -> bool:
+    def settled(self, rows: tuple[Row, ...]) -> bool:
         """Whether the last two records agree."""
         if self.tolerance is None or len(rows) < 2:
             return False
         return abs(rows[-1].elbo - rows[-2].elbo) < self.tolerance
+
+
+_FREE = Account()
+"""Without limit and ledger."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -198,12 +212,9 @@ def gives_none(problem: Problem) -> str:
     )
 
 
-def gradient_at(problem: Problem, state: State, ledger: Ledger | None = None) -> tuple[Gradient, Drawn]:
-    """The gradient of the next mini-batch, and what `advance` wants of that.
-
-    In ``ledger`` is what an estimator with memory has paid for, also if it fails.
-    """
-    drawn = _next_batch(problem, state, ledger)
+def gradient_at(problem: Problem, state: State, account: Account = _FREE) -> tuple[Gradient, Drawn]:
+    """The gradient of the next mini-batch, and what `advance` wants of that; ``account`` is the step's."""
+    drawn = _next_batch(problem, state, account)
     return _estimated(problem, state, drawn.batch), drawn
 
 
@@ -215,15 +226,15 @@ def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
     return remembering(problem.model, state.q, batch, state.rng, state.memory)
 
 
-def _next_batch(problem: Problem, state: State, ledger: Ledger | None) -> Drawn:
+def _next_batch(problem: Problem, state: State, account: Account) -> Drawn:
     if problem.minibatch is None:
-        return Drawn(Batch(problem.data, n_rows(problem.data), ledger=ledger))
+        return Drawn(Batch(problem.data, n_rows(problem.data), account=account))
     began = time.perf_counter()
     selection, drawn = problem.minibatch.draw(state.minibatch, state.rng)
     seconds = time.perf_counter() - began
     combination = _combination(problem, drawn, selection) if problem.per_datum else None
     rows = take(problem.data, selection.indices)
-    batch = Batch(rows, len(selection.indices), selection.weights, combination)
+    batch = Batch(rows, len(selection.indices), selection.weights, combination, account)
     return Drawn(batch, selection, drawn, seconds)
 
 
@@ -261,6 +272,10 @@ def advance(
         samples=state.samples + gradient.samples,
         setup_seconds=state.setup_seconds,
         minibatch_seconds=state.minibatch_seconds + seconds,
+        rows=state.rows,
+        record_evaluations=state.record_evaluations,
+        estimates=state.estimates,
+        unfinished=state.unfinished,
     )
 
 
@@ -274,53 +289,107 @@ def _moved(geometry: Geometry, state: State, increment: Values) -> Any:
         ) from overflow
 
 
-def run(
-    problem: Problem, state: State, monitor: Monitor, recorder: Recorder, stop: Stop, rows: list[Row]
-) -> Iterator[tuple[State, str | None]]:
-    """Steps until ``stop``, yielding the state after each and, once more at the end, with the reason.
+@dataclass(frozen=True)
+class Records:
+    """When a record is made, of what, and when two that agree end a run."""
 
-    Records are appended to ``rows``. A record is of q *before* the step of its iteration: where the
-    step's gradient needed a local step over all the data, the exact ELBO comes with it for nothing.
+    monitor: Monitor
+    recorder: Recorder
+    stop: Stop
+
+
+def step(problem: Problem, state: State, records: Records, account: Account) -> State:
+    """The state after a step, or at the same iteration where its record says that the run has settled.
+
+    A record is of q *before* the step of its iteration: where the step's gradient needed a local step over
+    all the data, the exact ELBO comes with it for nothing.
     """
-    reason = stop.reached(state)
-    while reason is None:
-        before = state.rng.bit_generator.state
-        gradient = None
-        ledger = Ledger(state.q.dimension) if hasattr(state.memory, "rescued") else None
-        try:
-            began = time.perf_counter()
-            gradient, drawn = gradient_at(problem, state, ledger)
-            spent = time.perf_counter() - began
-            if recorder.wants(state.iteration) and not _recorded(rows, state):
-                rows.append(_row(state, monitor, gradient))
-                if stop.settled(rows):
-                    state.rng.bit_generator.state = before
-                    reason = "tolerance"
-                    break
-            state = advance(problem, state, gradient, drawn, time.perf_counter() - spent)
-        except BaseException:
-            made = None if ledger is None else ledger.take()
-            if made is not None and made.good.any():
-                yield _rescued(state, made, gradient), None
-            else:
-                state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
-            raise
-        yield state, None  # before the closing record, which may fail: the step is not lost
-        reason = stop.reached(state)
-    if not _recorded(rows, state):
-        rows.append(_closing_row(problem, state, monitor))
-    yield state, reason
+    before = state.rng.bit_generator.state
+    try:
+        began = time.perf_counter()
+        gradient, drawn = gradient_at(problem, state, account)
+        spent = time.perf_counter() - began
+        estimated = _with_estimate(state, gradient)
+        if records.recorder.wants(state.iteration):
+            made = None if account.ledger is None else account.ledger.entries()
+            estimated = _with_record(estimated, records.monitor, gradient, account)
+            if records.stop.settled(estimated.rows):
+                state.rng.bit_generator.state = before
+                return _settled(state, estimated, gradient, made)
+        else:
+            estimated = reopened(estimated)
+        moved = advance(problem, estimated, gradient, drawn, time.perf_counter() - spent)
+        return _with_unused(moved, account)
+    except BaseException:
+        state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
+        raise
 
 
-def _rescued(state: State, made: Evaluations, gradient: Gradient | None) -> State:
-    """The state with what a step had evaluated that failed, after it had its gradient or before."""
-    memory = state.memory.rescued(made) if gradient is None else gradient.memory
-    return replace(
-        state,
-        memory=memory,
-        evaluations=state.evaluations + made.n_evaluations,
-        samples=state.samples + len(made),
-    )
+def _settled(before: State, state: State, gradient: Gradient, made: Evaluations | None) -> State:
+    """A state that has its record and makes no step; what its gradient has evaluated is kept and counted."""
+    found = replace(before, rows=state.rows, record_evaluations=state.record_evaluations)
+    if made is None or not len(made):
+        return replace(found, record_evaluations=found.record_evaluations + gradient.evaluations)
+    return with_evaluations(found, made)
+
+
+def with_evaluations(state: State, made: Evaluations) -> State:
+    """The state with what a step had evaluated when it was cut short, for when it is made again."""
+    before = state.unfinished
+    return replace(state, unfinished=made if before is None else before.joined(made))
+
+
+def _with_unused(state: State, account: Account) -> State:
+    """After a step: with what it had evaluated when it was cut short before, and did not ask for."""
+    if account.unfinished is None:
+        return state
+    unused = account.unfinished.left()
+    memory = state.memory
+    if hasattr(memory, "rescued") and len(unused):
+        memory = memory.rescued(unused)
+    spent = state.evaluations + unused.n_evaluations
+    return replace(state, memory=memory, unfinished=None, evaluations=spent)
+
+
+def closed(problem: Problem, state: State, monitor: Monitor, account: Account) -> State:
+    """The state with a record of its q."""
+    if not isinstance(state.memory, LocalMemory):
+        return _with_unused(_with_record(state, monitor, None, account), account)
+    # where local steps are refined, the record is of one that is refined as well
+    gradient, _ = gradient_at(problem, state, account)
+    row = replace(_row(state, monitor, gradient, account), record_evaluations=gradient.evaluations)
+    return _with_row(state, row)
+
+
+def recorded(state: State) -> bool:
+    """Whether there is a record of its q."""
+    return bool(state.rows) and state.rows[-1].iteration >= state.iteration
+
+
+def reopened(state: State) -> State:
+    """Without the record that closed a run which now goes on."""
+    return replace(state, rows=state.rows[:-1]) if recorded(state) else state
+
+
+def _with_record(state: State, monitor: Monitor, gradient: Gradient | None, account: Account) -> State:
+    """With a record of q; of fresh draws that the run's closing record took, none is drawn again."""
+    if recorded(state) and monitor.cost and not monitor.exact:
+        row = replace(state.rows[-1], bound=monitor.bound(gradient))
+        return replace(state, rows=(*state.rows[:-1], row))
+    return _with_row(reopened(state), _row(state, monitor, gradient, account))
+
+
+def _with_row(state: State, row: Row) -> State:
+    spent = state.record_evaluations + row.record_evaluations
+    return replace(state, rows=(*state.rows, row), record_evaluations=spent)
+
+
+def _with_estimate(state: State, gradient: Gradient) -> State:
+    """With what the step's own draws say of the ELBO."""
+    found = gradient.bound if gradient.elbo is None else gradient.elbo
+    if found is None or gradient.local is not None:
+        return state
+    return replace(state, estimates=np.append(state.estimates[1 - Monitor.KEPT :], found))
 
 
 def all_finite(values: Values) -> bool:
@@ -344,20 +413,10 @@ def _require_finite(state: State, step: Values) -> None:
     )
 
 
-def _recorded(rows: list[Row], state: State) -> bool:
-    return bool(rows) and rows[-1].iteration >= state.iteration
-
-
-def _closing_row(problem: Problem, state: State, monitor: Monitor) -> Row:
-    """The record after the last step; where local steps are refined, of one that is refined as well."""
-    if not isinstance(state.memory, LocalMemory):
-        return _row(state, monitor, None)
-    gradient, _ = gradient_at(problem, state)
-    return replace(_row(state, monitor, gradient), record_evaluations=gradient.evaluations)
-
-
-def _row(state: State, monitor: Monitor, gradient: Gradient | None) -> Row:
-    value = monitor.value(state.q, None if gradient is None else gradient.local, state.memory)
+def _row(state: State, monitor: Monitor, gradient: Gradient | None, account: Account) -> Row:
+    local = None if gradient is None else gradient.local
+    latest = max(2, (state.iteration + 1) // 10)
+    value = monitor.value(state.q, local, state.memory, state.estimates[-latest:], account)
     return Row(
         iteration=state.iteration,
         seconds=state.seconds,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bqvi.calls import Account
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
@@ -18,9 +19,6 @@ from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import is_moving
 from gp.arrays import to_numpy
 from gp.threads import as_the_user_has_it
-
-if TYPE_CHECKING:
-    from bqvi.gradients.black_box import LogJointFunction
 
 
 class Value(NamedTuple):
@@ -38,14 +36,17 @@ class Value(NamedTuple):
 class Monitor:
     """Evaluates q on all the data.
 
-    The ELBO is exact for conjugate models and for models with an ``elbo`` of their own. Where an estimator
-    keeps its evaluations and ``samples`` is None, it is the integral of a Gaussian process on them,
-    with its standard deviation, at no further evaluation (`bqvi.gradients.remembered_elbo`). Otherwise
-    it is the mean of ``samples`` draws (`DRAWS` for None) of ln p(X, theta) - ln q(theta), with its
-    standard error; the draws come from the same noise each time, so that differences are sharper than
-    levels. Draws at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up
-    to `FAULTY` of them (minus infinity is none: q has mass where the posterior has not); beyond that
-    the ELBO is what they make of it, and where it raises at every draw of a block, so does the record.
+    The ELBO is exact for conjugate models and for models with an ``elbo`` of their own. Otherwise, where
+    ``samples`` is None, it takes no further evaluation: of an estimator that keeps evaluations it is the
+    integral of a Gaussian process on them, with its standard deviation (`bqvi.gradients.remembered_elbo`); of
+    another the mean of what the latest tenth of the steps have estimated from their own draws, with its
+    standard error. It is NaN where there is neither.
+
+    With ``samples`` it is the mean of so many fresh draws of ln p(X, theta) - ln q(theta), with its standard
+    error; the draws come from the same noise each time, so that differences are sharper than levels. Draws at
+    which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to `FAULTY` of them
+    (minus infinity is none: q has mass where the posterior has not); beyond that the ELBO is what they make
+    of it, and where it raises at every draw of a block, so does the record.
     """
 
     model: Any
@@ -53,9 +54,21 @@ class Monitor:
     samples: int | None = None
     metrics: Metrics = field(default_factory=dict)
 
-    DRAWS = 256
     NOISE = 20210531
     FAULTY = 0.1
+
+    KEPT = 256
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether the ELBO has a closed form."""
+        return is_conjugate(self.model) or hasattr(self.model, "elbo")
+
+    @cached_property
+    def cost(self) -> int:
+        """Evaluations of a record that is made by itself."""
+        rows = n_rows(self.data)
+        return rows if self.exact else (self.samples or 0) * max(rows, 1)
 
     @cached_property
     def base(self) -> float:
@@ -63,17 +76,40 @@ class Monitor:
         measure = getattr(self.model, "log_base_measure", None)
         return 0.0 if measure is None else float(measure(self.data))
 
-    def value(self, q: Any, local: LocalStep | None = None, memory: Any = None) -> Value:
-        """Of q; ``local`` is its local step over all data, if at hand, ``memory`` what an estimator keeps."""
+    def value(
+        self,
+        q: Any,
+        local: LocalStep | None = None,
+        memory: Any = None,
+        values: np.ndarray | None = None,
+        account: Account | None = None,
+    ) -> Value:
+        """Of q.
+
+        Parameters
+        ----------
+        local : its local step over all data, if at hand. memory : what an estimator keeps.
+        values : estimates of the ELBO by the latest steps, less ln h of the data.
+        account : what fresh draws may spend.
+        """
         if is_conjugate(self.model):
             spent = n_rows(self.data) if local is None else 0
             local = local or self.model.local_step(q, self.data)
             return Value(local.bound + self.base - float(q.kl(self.model.prior)), 0.0, spent)
         if hasattr(self.model, "elbo"):
             return Value(self.model.elbo(q, self.data), 0.0, n_rows(self.data))
-        if self.samples is None and _is_of_one_function(self.model, q, memory):
+        if self.samples is not None:
+            return self._sampled(q, self.samples, account or Account())
+        if _is_of_one_function(self.model, q, memory):
             return self._remembered(q, memory)
-        return self._sampled(q)
+        return self._of_steps(np.empty(0) if values is None else values)
+
+    def _of_steps(self, values: np.ndarray) -> Value:
+        """The mean of estimates (t,) by the latest steps."""
+        if not len(values):
+            return Value(math.nan, math.inf, 0)
+        error = math.inf if len(values) < 2 else float(values.std(ddof=1) / np.sqrt(len(values)))
+        return Value(float(values.mean()) + self.base, error, 0)
 
     def _remembered(self, q: Any, memory: Memory) -> Value:
         """NaN with an infinite error where too little is known near q."""
@@ -95,32 +131,28 @@ class Monitor:
         """The caller's metrics of q."""
         return {name: float(metric(q)) for name, metric in self.metrics.items()}
 
-    @as_the_user_has_it()
-    def _sampled(self, q: Any) -> Value:
+    def _sampled(self, q: Any, samples: int, account: Account) -> Value:
         import torch
 
         from bqvi.calls.function import LARGEST
-        from bqvi.gradients.black_box import cost, log_joint_function, reference_tensor, torch_posterior
+        from bqvi.gradients.black_box import reference_tensor, torch_posterior
 
-        batch = Batch(self.data, n_rows(self.data))
-        samples = self.DRAWS if self.samples is None else self.samples
-        with torch.no_grad():
+        batch = Batch(self.data, n_rows(self.data), account=account)
+        with torch.no_grad(), as_the_user_has_it():
             frozen = torch_posterior(q, reference_tensor(self.model, self.data)).stopped
-            log_joint = log_joint_function(self.model, q, batch)
             rng = np.random.default_rng(self.NOISE)
-            values, calls = [], 0
+            values, spent = [np.empty(0)], 0
             for done in range(0, samples, 32):  # bounds the memory of (draws, data) tables
                 theta = frozen.sample(min(32, samples - done), rng)
-                found, called = _where_it_returns(log_joint, theta)
-                values.append(to_numpy(found - frozen.log_prob(theta)))
-                calls += called
+                found, calls = _log_joint_at(self.model, q, batch, theta)
+                values.append(found - to_numpy(frozen.log_prob(theta))[: len(found)])
+                spent += calls
         drawn = np.concatenate(values).astype(float, copy=False)
         faulty = ~(drawn < LARGEST)  # NaN too
         if faulty.any() and faulty.mean() <= self.FAULTY:
             drawn = drawn[~faulty]
         with np.errstate(over="ignore", invalid="ignore"):  # a log joint that is infinite at a draw
-            error = float(drawn.std(ddof=1) / np.sqrt(len(drawn)))
-            return Value(float(drawn.mean()) + self.base, error, cost(self.model, batch, calls))
+            return self._of_steps(drawn)._replace(evaluations=spent)
 
 
 def _is_of_one_function(model: Any, q: Any, memory: Any) -> bool:
@@ -128,25 +160,13 @@ def _is_of_one_function(model: Any, q: Any, memory: Any) -> bool:
     return isinstance(memory, Memory) and isinstance(q, Gaussian | DiagonalGaussian) and not is_moving(model)
 
 
-def _where_it_returns(log_joint: LogJointFunction, theta: Any) -> tuple[Any, int]:
-    """Values (L,) of a block of draws, and how many were asked for.
+def _log_joint_at(model: Any, q: Any, batch: Batch, theta: Any) -> tuple[np.ndarray, int]:
+    """Values (L,) at draws of theta, and evaluations; of fewer where the budget has no room for all."""
+    from bqvi.gradients.black_box import cost, log_joint_function
+    from bqvi.gradients.evaluations import evaluate_values
 
-    If it raises, they are of each draw by itself, NaN for those that do.
-    """
-    import torch
-
-    size = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
-    try:
-        return log_joint(theta), size
-    except Exception as error:
-        found, failed = [], 0
-        for i in range(size):
-            one = {k: v[i : i + 1] for k, v in theta.items()} if isinstance(theta, dict) else theta[i : i + 1]
-            try:
-                found.append(log_joint(one))
-            except Exception:
-                failed += 1
-                found.append(torch.full((1,), torch.nan, dtype=torch.float64))
-        if failed == size:  # no fault of a point, but of the function
-            raise error
-        return torch.cat(found), 2 * size
+    if isinstance(theta, dict) or is_conjugate(model):
+        found = to_numpy(log_joint_function(model, q, batch)(theta))
+        return found, cost(model, batch, len(found))
+    made = evaluate_values(model, q, batch, to_numpy(theta).astype(float, copy=False))
+    return made.values, made.n_evaluations

@@ -48,6 +48,8 @@ class Stop:
 class BayesianRun:
     """The engine of a run of Bayesian quadrature (:class:`bqvi.runs.Engine`)."""
 
+    small = True
+
     def __init__(self, problem: Problem, method: str, stop: Stop) -> None:
         self.problem, self.method, self.stop = problem, method, stop
         self.ledger = Ledger(problem.measure.dimension)

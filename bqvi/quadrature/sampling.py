@@ -50,6 +50,8 @@ class SamplingRun:
     method : 'monte-carlo' or 'qmc'. budget : n. replicates : of 'qmc'. seed : of the nodes.
     """
 
+    small = True
+
     def __init__(
         self, integrand: Caller, measure: Measure, budget: int, method: str, replicates: int, seed: int
     ) -> None:

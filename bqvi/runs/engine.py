@@ -56,6 +56,11 @@ class Engine(Protocol[S, R_co]):
         """Where its evaluations are entered."""
         ...
 
+    @property
+    def small(self) -> bool:
+        """Whether its linear algebra is on small matrices, which one thread does faster than several."""
+        ...
+
     def init(self) -> S:
         """The state before the first evaluation."""
         ...

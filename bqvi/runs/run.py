@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -117,7 +117,8 @@ class Run(Generic[S, R]):
         ValueError
             Too little has been evaluated.
         """
-        return self._engine.result(self.state, self.stopped or UNFINISHED)
+        with self._threads():
+            return self._engine.result(self.state, self.stopped or UNFINISHED)
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``resume`` takes."""
@@ -184,9 +185,12 @@ class Run(Generic[S, R]):
             self._engine.checkpoint(state).save(self._watch.checkpoint, compressed=False)
             self._saved_at = time.monotonic()
 
+    def _threads(self) -> AbstractContextManager[Any]:
+        return single_threaded() if self._engine.small else nullcontext()
+
     @contextmanager
     def _handing_over(self) -> Iterator[None]:
-        with single_threaded():
+        with self._threads():
             try:
                 yield
             except BaseException as error:

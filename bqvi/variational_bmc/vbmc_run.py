@@ -99,6 +99,8 @@ class VBMCRun:
     settings, limits, seed : of the run.
     """
 
+    small = True
+
     def __init__(
         self,
         target: Caller,

@@ -175,12 +175,12 @@ def followed(name: str, method: str, budget: int, rate: float, seed: int) -> pd.
     """Return the records of one run; with an infinite gap at the end of one that failed."""
     posed, top = problem(name), best(name)
     settings: dict[str, Any] = {
-        "start_from": posed.start(seed), "seed": seed, "elbo_samples": 2,
+        "start_from": posed.start(seed), "seed": seed,
         "metrics": {"elbo_gap": lambda q: top - posed.elbo(q)},
     }  # fmt: skip
     if method == QUADRATURE:
         settings |= {"method": MixtureQuadrature(), "schedule": bqvi.Adam(rate)}
-        settings |= {"max_evaluations": budget, "steps": 50 * budget, "record": 20}
+        settings |= {"budget": budget, "steps": 50 * budget, "record": 20}
     else:
         estimator = DRAWS[method]()
         each = estimator.samples * (1 if method == "score" else posed.components)
@@ -192,8 +192,8 @@ def followed(name: str, method: str, budget: int, rate: float, seed: int) -> pd.
     with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
         try:
             found = bqvi.fit(LogJoint(posed.target.log_density, posed.target.dimension), None, **settings)
-        except bqvi.FitError as error:
-            found, failed = error.fit, True
+        except bqvi.RunError as error:
+            found, failed = error.result(), True
     columns = ("iteration", "seconds", "evaluations", "elbo_gap")
     table = pd.DataFrame({column: found.trace[column] for column in columns})
     if failed:
@@ -230,7 +230,7 @@ def _long_run(posed: Problem, seed: int) -> float:
     schedule = bqvi.Adam(0.05, decay=20.0 / _LONG)
     found = bqvi.fit(
         model, None, Pathwise(10, STL), start_from=posed.start(seed), seed=seed, steps=_LONG,
-        schedule=schedule, record=[_LONG], elbo_samples=2,
+        schedule=schedule, record=[_LONG],
     )  # fmt: skip
     return posed.elbo(found.q)
 

@@ -137,8 +137,8 @@ def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
     with np.errstate(all="ignore"):  # a run on its way to infinity, which the table will show
         try:
             found = fit()
-        except bqvi.FitError as error:
-            found, failed = error.fit, True
+        except bqvi.RunError as error:
+            found, failed = error.result(), True
     columns = ("iteration", "seconds", "evaluations", "elbo_gap", *metrics)
     table = pd.DataFrame({column: found.trace[column] for column in columns if len(found.trace)})
     if failed:

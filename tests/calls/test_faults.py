@@ -108,7 +108,7 @@ def test_a_vectorised_batch_with_one_bad_row_keeps_the_others():
 def test_numpy_under_autodiff_is_told_what_to_give():
     for function in (lambda t: np.exp(-t.numpy().sum()), lambda t: -0.5 * np.dot(t.copy(), t)):
         for model in (LogJoint(function, 2, vectorised=False), LogJoint(function, 2)):
-            with pytest.raises(bqvi.FitError, match="gradient=None"):
+            with pytest.raises(bqvi.RunError, match="gradient=None"):
                 bqvi.fit(model, method="bq", steps=3, elbo_samples=2)
 
 

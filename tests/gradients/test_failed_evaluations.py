@@ -68,7 +68,7 @@ def test_runs_beside_an_edge_do_not_end():
             LogJoint(log_prob, 4),
             method="bq",
             start_from=Gaussian(np.zeros(4), np.eye(4)),
-            max_evaluations=60,
+            budget=60,
             record=10**6,
             seed=seed,
         )

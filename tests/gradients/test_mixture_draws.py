@@ -192,7 +192,7 @@ def test_a_run_reaches_a_posterior_of_three_modes():
     moved = in_torch(posterior)
     begun = GaussianMixture(np.full(3, 1.0 / 3.0), 0.4 * means, np.tile(np.eye(4), (3, 1, 1)))
     found = bqvi.fit(
-        LogJoint(moved.log_prob, 4), None, MixtureQuadrature(), start_from=begun, max_evaluations=100,
+        LogJoint(moved.log_prob, 4), None, MixtureQuadrature(), start_from=begun, budget=100,
         steps=1000, schedule=bqvi.Adam(0.05), elbo_samples=2,
     )  # fmt: skip
     q = in_torch(found.q)

@@ -141,7 +141,7 @@ def test_what_is_impossible_is_refused():
         (Pathwise(5), {"geometry": Riemannian()}, "no retraction"),
     ]
     for estimator, settings, match in refused:
-        with pytest.raises((ValueError, bqvi.inference.FitError), match=match):
+        with pytest.raises((ValueError, bqvi.RunError), match=match):
             bqvi.fit(MODEL, None, estimator, **{"start_from": start(), "steps": 1, **settings})
     for geometry in (Natural(), Riemannian(), TrustRegion()):
         with pytest.raises(ValueError, match="GaussianMixture"):

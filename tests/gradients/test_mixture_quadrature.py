@@ -279,7 +279,7 @@ def test_faults_lose_nothing():
     assert len(known) + known.faults == found.state.evaluations
     assert np.isfinite(flat(found.q.unconstrained)).all()
     never = LogJoint(lambda theta: theta.sum(-1) * float("nan"), 2)
-    with pytest.raises(bqvi.inference.FitError, match="no finite value"):
+    with pytest.raises(bqvi.RunError, match="no finite value"):
         bqvi.fit(never, None, MixtureQuadrature(), start_from=start(), steps=20)
 
 
@@ -311,7 +311,7 @@ def test_bad_input_is_named():
 
 def test_a_constant_log_joint_is_named():
     flatland = LogJoint(lambda theta: 0.0 * theta.sum(-1) + 2.0, 2)
-    with pytest.raises(bqvi.inference.FitError, match="does not depend") as caught:
+    with pytest.raises(bqvi.RunError, match="does not depend") as caught:
         bqvi.fit(flatland, None, MixtureQuadrature(), start_from=start(), steps=2)
     assert isinstance(caught.value.__cause__, EvaluationError)
 

@@ -94,14 +94,15 @@ def test_sixty_evaluations_are_sixty_calls(gradient):
         points[0] += len(theta)
         return banana(theta)
 
-    fit = bqvi.fit(LogJoint(counted, 2, gradient=gradient), method="bq", max_evaluations=60, seed=0)
-    assert points[0] == fit.evaluations == 60
-    assert fit.record_evaluations == 0
+    fit = bqvi.fit(LogJoint(counted, 2, gradient=gradient), method="bq", budget=60, seed=0)
+    assert points[0] == fit.n_evaluations == 60
+    assert fit.state.record_evaluations == 0
     truth = exact(banana, fit.q)
     assert abs(fit.elbo - truth) < 4.0 * fit.trace["elbo_se"][-1] + 1e-3 < 0.1
 
 
 def test_fresh_draws_are_made_where_they_are_asked_for():
     model = LogJoint(banana, 2)
-    fit = bqvi.fit(model, method="bq", max_evaluations=20, elbo_samples=50, seed=0)
-    assert fit.record_evaluations == 50
+    fit = bqvi.fit(model, method="bq", budget=70, elbo_samples=50, seed=0)
+    assert fit.state.record_evaluations == 50
+    assert fit.n_evaluations == 70

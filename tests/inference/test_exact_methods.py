@@ -224,9 +224,9 @@ def test_the_authors_steps_leave_the_cone_and_ours_do_not():
 def test_a_step_beyond_floating_point_stops_the_run_inside_the_domain(scale):
     """Steps of 1 in ln alpha multiply alpha by e^(alpha g): no float holds that for long."""
     model, x, start = thesis_problem(0)
-    with pytest.raises(bqvi.FitError, match="lower the schedule's scale") as caught:
+    with pytest.raises(bqvi.RunError, match="lower the schedule's scale") as caught:
         bqvi.fit(model, x, "gd", start_from=start, steps=200, schedule=bqvi.Constant(scale))
-    q = caught.value.fit.q
+    q = caught.value.result().q
     assert lowest_eigenvalue(q) > 0.0
     assert (q["weights"].concentration > 0.0).all()
     assert np.isfinite(q["weights"].concentration).all()

@@ -53,9 +53,9 @@ def test_every_evaluation_is_counted_in_one_place_or_the_other(method, vectorise
     model = LogJoint(log_joint, 2, vectorised=vectorised)
     found = bqvi.fit(model, method=method, steps=6, record=[2, 4], elbo_samples=draws)
     np.testing.assert_array_equal(found.trace["record_evaluations"], [draws] * 4)
-    assert found.record_evaluations == 4 * draws
-    assert found.evaluations == found.trace["evaluations"][-1] == found.state.evaluations
-    assert sum(points) == found.evaluations + found.record_evaluations
+    assert found.state.record_evaluations == 4 * draws
+    assert found.trace["evaluations"][-1] == found.state.evaluations
+    assert sum(points) == found.n_evaluations == found.state.evaluations + 4 * draws
 
 
 def test_a_record_that_is_tried_point_by_point_is_counted_twice():
@@ -68,8 +68,8 @@ def test_a_record_that_is_tried_point_by_point_is_counted_twice():
         return -(theta**2).sum(-1)
 
     found = bqvi.fit(LogJoint(picky, 2), method="bq", steps=1, elbo_samples=10)
-    assert sum(points) == found.evaluations + found.record_evaluations
-    assert found.record_evaluations == 20
+    assert sum(points) == found.n_evaluations
+    assert found.state.record_evaluations == 20
 
 
 class Counted(GaussianMixture):
@@ -88,7 +88,7 @@ def test_a_pass_over_the_data_for_a_record_alone_is_counted(tmp_path, method):
     batch = {"minibatch": 7} if method in ("sngd", "sgd") else {}
     choices = {"record": 2, "seed": 0, **batch}
     found = bqvi.fit(Counted(3, np.eye(2)), X, method, steps=4, **choices)
-    assert Counted.rows == found.evaluations + found.record_evaluations
+    assert Counted.rows == found.n_evaluations
     free = method in ("cavi", "gd")  # the step's own local step; at the end there is none
     assert list(found.trace["record_evaluations"]) == ([0, 0, len(X)] if free else [len(X)] * 3)
     found.save(tmp_path / "fit.npz")
@@ -96,9 +96,11 @@ def test_a_pass_over_the_data_for_a_record_alone_is_counted(tmp_path, method):
     assert list(longer.trace["record_evaluations"]) == ([0, 0, 0, len(X)] if free else [len(X)] * 4)
 
 
-@pytest.mark.parametrize(("limit", "spent"), [(7, 8), (8, 8), (1, 4)])
-def test_the_step_that_reaches_the_limit_of_evaluations_is_made_whole(limit, spent):
-    assert bqvi.fit(LOG_JOINT, method="bq", max_evaluations=limit, elbo_samples=2).evaluations == spent
+@pytest.mark.parametrize("limit", [1, 4, 7, 8])
+def test_the_last_step_is_cut_to_what_is_left_of_the_budget(limit):
+    found = bqvi.fit(LOG_JOINT, method="bq", budget=limit)
+    assert found.n_evaluations == found.state.evaluations == limit
+    assert found.stopped == "budget"
 
 
 def test_recording_is_not_in_the_time():
@@ -112,15 +114,16 @@ def test_recording_is_not_in_the_time():
 
 
 def test_evaluations_count_data_and_limits_are_kept():
-    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, max_evaluations=100, record=1)
-    assert found.stopped == "evaluations"
-    assert list(found.trace["evaluations"]) == [7 * t for t in range(16)]
+    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, budget=100 + 16 * 40, record=1)
+    assert found.stopped == "budget"
+    assert list(found.trace["evaluations"]) == [*(7 * t for t in range(14)), 140]
+    assert found.n_evaluations == 140 + 15 * 40
     found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, max_seconds=0.02)
     assert found.stopped == "seconds"
     assert 0.02 <= found.state.seconds < 1.0
-    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, steps=3, max_evaluations=100, max_seconds=60.0)
+    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, steps=3, budget=300, max_seconds=60.0)
     assert (found.stopped, found.state.iteration) == ("steps", 3)
-    assert bqvi.fit(MIXTURE, X, max_evaluations=0).state.iteration == 0
+    assert bqvi.fit(MIXTURE, X, budget=0).state.iteration == 0
 
 
 def test_tolerance_is_the_change_between_two_records():
@@ -249,12 +252,12 @@ BAD_CHOICES = [
         "start_from is a Product of weights: a Dirichlet of shape \\(4,\\)",
     ),
     ({"starts": 0}, ValueError, "starts is 0; it must be at least 1"),
-    ({"starts": 2, "start_from": MIXTURE.prior}, ValueError, "starts is 2; several starts can neither"),
+    ({"starts": 2, "start_from": MIXTURE.prior}, ValueError, "starts is 2; several starts cannot be given"),
     ({"steps": -1}, ValueError, "steps is -1; it must be at least 0"),
     ({"steps": 1.5}, TypeError, "steps is 1.5; it must be an integer of at least 0"),
     ({"tolerance": 0.0}, ValueError, "tolerance is 0.0; it must be above 0"),
     ({"tolerance": "small"}, TypeError, "tolerance is 'small'; it must be a number"),
-    ({"max_evaluations": -2}, ValueError, "max_evaluations is -2; it must be at least 0"),
+    ({"budget": -2}, ValueError, "budget is -2; it must be at least 0"),
     ({"max_seconds": 0.0}, ValueError, "max_seconds is 0.0; it must be above 0"),
     ({"max_seconds": np.inf}, ValueError, "max_seconds is inf; it must be above 0.0 and finite"),
     ({"record": 0}, ValueError, "record is 0; it must be at least 1"),
@@ -266,7 +269,7 @@ BAD_CHOICES = [
     ({"elbo_samples": 1}, ValueError, "elbo_samples is 1; it must be at least 2"),
     ({"seed": None}, TypeError, "seed is None; it must be an integer of at least 0 or a numpy Generator"),
     ({"seed": -1}, ValueError, "seed is -1; it must be at least 0"),
-    ({"resume": 3}, TypeError, "resume is 3; it must be a Fit or the path of a saved one"),
+    ({"resume": 3}, TypeError, r"resume is 3; it must be a result of bqvi\.fit"),
 ]
 
 
@@ -322,7 +325,7 @@ def test_a_start_of_the_wrong_family_is_named_before_any_work(
     def worked(*args):
         raise AssertionError("it came to work")
 
-    monkeypatch.setattr(sys.modules[bqvi.fit.__module__], "run", worked)
+    monkeypatch.setattr(sys.modules[bqvi.fit.__module__], "Run", worked)
     with pytest.raises(ValueError, match=f"start_from .*{message}"):
         bqvi.fit(model, data, method, start_from=start)
 
@@ -497,3 +500,8 @@ def test_models_and_methods_that_do_not_go_together():
         LOG_JOINT, method="pathwise", steps=1, start_from=DiagonalGaussian(np.zeros(2), np.ones(2))
     )
     assert isinstance(diagonal.q, DiagonalGaussian)
+
+
+def test_fresh_draws_that_the_budget_cannot_pay_for_are_named():
+    with pytest.raises(ValueError, match="budget is 40, and elbo_samples is 256: the last record"):
+        bqvi.fit(LOG_JOINT, method="bq", budget=40, elbo_samples=256)

@@ -41,9 +41,13 @@ class Stops:
         return banana(theta[None])[0]
 
 
-def known_to(fit):
-    """The memory's evaluations, for q a mixture too."""
-    return getattr(fit.state.memory, "known", fit.state.memory)
+def known_to(state):
+    """Points and values of the memory, for q a mixture too, then of the step that was cut short."""
+    memory = getattr(state.memory, "known", state.memory)
+    if state.unfinished is None:
+        return memory.points, memory.values
+    left = state.unfinished
+    return np.concatenate([memory.points, left.points]), np.concatenate([memory.values, left.values])
 
 
 @pytest.mark.parametrize(
@@ -56,34 +60,35 @@ def known_to(fit):
 )
 def test_an_interrupt_between_two_points_loses_neither_round(tmp_path, name, at, error):
     """Of "bq" the 12th call ends a round, the 17th begins one; the second is in the first for all."""
+    choices, start = ROUNDS[name]
+    choices = {**choices, "elbo_samples": 2, "seed": 0} | ({} if start is None else {"start_from": start})
+    whole = bqvi.fit(LogJoint(Stops(None, 0), 2, vectorised=False), budget=30, **choices)
     log_joint = Stops(error(), at)
     model = LogJoint(log_joint, 2, vectorised=False)
-    choices, start = ROUNDS[name]
-    choices = {**choices, "elbo_samples": 2} | ({} if start is None else {"start_from": start})
     with pytest.raises(error) as caught:
-        bqvi.fit(model, max_evaluations=30, seed=0, **choices)
-    assert caught.type is (bqvi.FitInterrupted if error is KeyboardInterrupt else SystemExit)
-    partial = caught.value.fit
+        bqvi.fit(model, budget=30, **choices)
+    assert caught.type is (bqvi.RunInterrupted if error is KeyboardInterrupt else bqvi.RunExit)
+    partial = caught.value.result()
     assert partial.stopped == "interrupted"
     paid = list(log_joint.returned)
-    assert len(paid) == at - 1 == partial.state.evaluations == partial.state.samples
-    assert_array_equal(known_to(partial).points, paid)
-    values = [float(banana(torch.tensor(point)[None])) for point in paid]
-    assert_allclose(known_to(partial).values, values, rtol=1e-12)
+    assert len(paid) == at - 1 == partial.n_evaluations
+    points, values = known_to(partial.state)
+    assert_array_equal(points, paid)
+    assert_allclose(values, [float(banana(torch.tensor(point)[None])) for point in paid], rtol=1e-12)
     partial.save(tmp_path / "partial.npz")
-    runs = [
-        bqvi.fit(model, max_evaluations=30, seed=9, resume=resume, **choices)
-        for resume in (tmp_path / "partial.npz", partial)
-    ]
-    for fit in runs:
-        points = known_to(fit).points
-        assert_array_equal(points[: at - 1], paid)
-        assert len(np.unique(points, axis=0)) == len(points) == fit.state.evaluations >= 30
-        assert_array_equal(points, known_to(runs[0]).points)
-    runs[0].save(tmp_path / "whole.npz")
-    again = bqvi.fit(model, max_evaluations=36, seed=9, resume=tmp_path / "whole.npz", **choices)
-    straight = bqvi.fit(model, max_evaluations=36, seed=9, resume=runs[0], **choices)
-    assert_array_equal(known_to(again).points, known_to(straight).points)
+    for resume in (tmp_path / "partial.npz", partial):
+        log_joint.calls = at
+        fit = bqvi.fit(model, budget=30, resume=resume, **choices)
+        assert fit.n_evaluations == 30 == log_joint.calls - 1
+        points, _ = known_to(fit.state)
+        assert_array_equal(points, known_to(whole.state)[0])
+        assert_array_equal(fit.q.mean, whole.q.mean)
+        assert fit.elbo == whole.elbo
+    fit.save(tmp_path / "whole.npz")
+    again = bqvi.fit(model, budget=36, resume=tmp_path / "whole.npz", **choices)
+    straight = bqvi.fit(model, budget=36, resume=fit, **choices)
+    assert again.n_evaluations == 36
+    assert_array_equal(known_to(again.state)[0], known_to(straight.state)[0])
 
 
 def test_an_interrupt_while_points_of_a_batch_are_tried_again():
@@ -98,11 +103,11 @@ def test_an_interrupt_while_points_of_a_batch_are_tried_again():
             raise ValueError("x must not exceed 1")
         return banana(theta)
 
-    with pytest.raises(bqvi.FitInterrupted) as caught:
+    with pytest.raises(bqvi.RunInterrupted) as caught:
         bqvi.fit(LogJoint(picky, 2), method=BayesianQuadrature(initial_nodes=10), steps=3)
-    state = caught.value.fit.state
-    assert len(state.memory) == 4
-    assert state.evaluations == 10 + 4
+    state = caught.value.state
+    assert len(state.unfinished) == 4
+    assert state.n_evaluations == 10 + 4
     assert state.iteration == 0
 
 
@@ -121,11 +126,13 @@ def test_a_failure_after_a_round_keeps_its_evaluations(error, monkeypatch):
     monkeypatch.setattr(surrogates.OnGradients, "fit", broken)
     log_joint = Stops(None, 0)
     model = LogJoint(log_joint, 2, vectorised=False)
-    with pytest.raises((bqvi.FitInterrupted, bqvi.FitError)) as caught:
+    with pytest.raises((bqvi.RunInterrupted, bqvi.RunError)) as caught:
         bqvi.fit(model, method=ControlVariate(3), steps=20, elbo_samples=2)
     assert len(log_joint.returned) == 12
-    assert_array_equal(caught.value.fit.state.memory.points, log_joint.returned)
-    assert caught.value.fit.state.evaluations == 12
+    assert_array_equal(known_to(caught.value.state)[0], log_joint.returned)
+    assert caught.value.n_evaluations == 12
+    found = bqvi.fit(model, method=ControlVariate(3), steps=20, elbo_samples=2, resume=caught.value)
+    assert len(np.unique(log_joint.returned, axis=0)) == len(log_joint.returned) == found.n_evaluations
 
 
 def test_an_interrupt_does_not_keep_values_that_left_torch():
@@ -138,9 +145,9 @@ def test_an_interrupt_does_not_keep_values_that_left_torch():
         return banana(theta[None])[0].detach()
 
     calls = []
-    with pytest.raises(bqvi.FitInterrupted) as caught:
+    with pytest.raises(bqvi.RunInterrupted) as caught:
         bqvi.fit(LogJoint(cut, 2, vectorised=False), method="bq", steps=3)
-    assert len(caught.value.fit.state.memory) == 0
+    assert not caught.value.state.unfinished.good.any()
 
 
 def test_an_interrupt_while_a_moving_log_joint_is_valued_anew_adds_nothing():
@@ -155,6 +162,6 @@ def test_an_interrupt_while_a_moving_log_joint_is_valued_anew_adds_nothing():
         return banana(theta[None])[0]
 
     calls = []
-    with pytest.raises(bqvi.FitInterrupted) as caught:
+    with pytest.raises(bqvi.RunInterrupted) as caught:
         bqvi.fit(Moving(counted, 2, vectorised=False), method="bq", steps=3)
-    assert len(caught.value.fit.state.memory) == caught.value.fit.state.evaluations == 4
+    assert len(caught.value.state.memory) == caught.value.n_evaluations == 4

@@ -236,11 +236,12 @@ def test_a_failed_step_can_be_taken_again_from_the_state_before():
         "schedule": bqvi.Constant(0.1),
     }
     whole = bqvi.fit(MIXTURE, X, Conjugate(), steps=50, **choices)
-    with pytest.raises(bqvi.FitInterrupted) as stop:
+    with pytest.raises(bqvi.RunInterrupted) as stop:
         bqvi.fit(MIXTURE, X, Once(), steps=50, **choices)
     import dataclasses
 
-    left = dataclasses.replace(stop.value.fit, settings=whole.settings)
+    left = stop.value.result()
+    left = dataclasses.replace(left, checkpoint=dataclasses.replace(left.checkpoint, settings=whole.settings))
     rest = bqvi.fit(MIXTURE, X, Conjugate(), steps=50, resume=left, **choices)
     np.testing.assert_array_equal(rest.q.natural[0], whole.q.natural[0])
 
@@ -282,7 +283,7 @@ def test_strategies_that_need_no_gradients_do_not_pay_for_them(monkeypatch):
     monkeypatch.setattr(GaussianMixture, "local_terms", forbidden)
     for strategy in (Balanced(7, FEATURES), HorvitzThompson(7, np.ones(N)), MaxVariance(7, FEATURES)):
         bqvi.fit(MIXTURE, X, "sngd", minibatch=strategy, steps=3)
-    with pytest.raises(bqvi.FitError, match="AssertionError"):  # one that learns does ask for them
+    with pytest.raises(bqvi.RunError, match="AssertionError"):  # one that learns does ask for them
         bqvi.fit(MIXTURE, X, "sngd", minibatch=STRATEGIES["saga"], steps=3)
 
 

@@ -64,7 +64,7 @@ def best_of_one():
 @pytest.mark.parametrize(("model", "spent"), [(MODEL, 60), (VALUES, 120)], ids=["gradients", "values"])
 def test_a_second_component_is_worth_what_the_grid_says(model, spent):
     one, two = (
-        bqvi.fit(model, None, MixtureQuadrature(), start_from=start(k), steps=180, max_evaluations=spent)
+        bqvi.fit(model, None, MixtureQuadrature(), start_from=start(k), steps=180, budget=spent)
         for k in (1, 2)
     )
     known = 0.0 - best_of_one()
@@ -77,8 +77,8 @@ def test_a_second_component_is_worth_what_the_grid_says(model, spent):
 def test_by_draws_it_takes_more():
     """Of ten times the evaluations, and are still further away."""
     settings = {"start_from": start(2), "seed": 1}
-    quadrature = bqvi.fit(MODEL, None, MixtureQuadrature(), max_evaluations=40, **settings)
-    draws = bqvi.fit(MODEL, None, "pathwise", max_evaluations=400, samples=2, **settings)
+    quadrature = bqvi.fit(MODEL, None, MixtureQuadrature(), budget=40, **settings)
+    draws = bqvi.fit(MODEL, None, "pathwise", budget=400, samples=2, **settings)
     assert -float(elbo(in_torch(quadrature.q))) < -float(elbo(in_torch(draws.q)))
 
 

@@ -331,7 +331,7 @@ def test_degenerate_data_neither_crash_nor_go_nan(shape, name, family):
 
 def test_a_collapse_under_a_flat_prior_says_so():
     x = np.vstack([np.random.default_rng(0).normal(size=(30, 2)), [[50.0, 50.0]]])
-    with pytest.raises(bqvi.FitError, match=r"collapsed|singular|not positive definite"):
+    with pytest.raises(bqvi.RunError, match=r"collapsed|singular|not positive definite"):
         bqvi.fit(GaussianMixture(2, "full", flat=True), x, family="point", steps=200)
 
 

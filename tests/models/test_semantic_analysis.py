@@ -116,5 +116,5 @@ def test_bad_input_is_named():
         latent_semantic_analysis(np.ones((2, 5)), 3)
     with pytest.raises(ValueError, match="works on all the data"):
         bqvi.fit(ProbabilisticLatentSemanticAnalysis(2, 2), np.eye(2), "sngd", minibatch=1, family="point")
-    with pytest.raises(bqvi.inference.FitError, match="each document"):
+    with pytest.raises(bqvi.RunError, match="each document"):
         bqvi.fit(ProbabilisticLatentSemanticAnalysis(2, 2), np.ones((120, 2)), "sngd", family="point")

@@ -104,7 +104,40 @@ def _vbmc(budget: int = 20, **given: Any) -> Case:
     )
 
 
+def _fit(**given: Any) -> Case:
+    gradient = given.pop("gradient", None)
+
+    def arguments(f, **options):
+        model = bqvi.models.LogJoint(f, 2, vectorised=False, gradient=gradient)
+        return model, {"method": "bq", "budget": 24, "seed": 1} | given | options
+
+    def run(f, **options):
+        model, kwargs = arguments(f, **options)
+        return bqvi.fit(model, **kwargs)
+
+    def steps(f, **options):
+        model, kwargs = arguments(f, **options)
+        return bqvi.fit.steps(model, **kwargs)
+
+    def known(state):
+        states = getattr(state, "states", (state,))
+        parts = [part for one in states for part in (one.memory, one.unfinished) if part is not None]
+        return np.concatenate([part.points for part in parts])
+
+    def numbers(found):
+        return (*found.q.mean, found.elbo, found.starts, found.n_evaluations, found.stopped)
+
+    return Case(_log_joint, run, steps, known, numbers, 24)
+
+
+def _slope(x):
+    return -x - np.array([0.4 * x[0] ** 3, 0.0])
+
+
 CASES |= {
+    "fit bq": _fit(),
+    "fit bq with gradients": _fit(gradient=_slope),
+    "fit bq from several starts": _fit(starts=2, start_from="random", gradient=_slope),
     "vbmc": _vbmc(),
-    "vbmc with gradients": _vbmc(gradient=lambda x: -x - np.array([0.4 * x[0] ** 3, 0.0])),
+    "vbmc with gradients": _vbmc(gradient=_slope),
 }

@@ -174,7 +174,7 @@ def test_the_progress_line_counts_and_says_how_it_ended(name, capfd):
 
 
 def test_doors_are_functions_with_their_own_signature_and_help():
-    for function in (bqvi.integrate, bqvi.vbmc):
+    for function in (bqvi.fit, bqvi.integrate, bqvi.vbmc):
         assert inspect.isfunction(function)
         signature = inspect.signature(function)
         assert signature == inspect.signature(function.steps).replace(

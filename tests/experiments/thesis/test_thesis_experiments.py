@@ -100,7 +100,7 @@ def test_other_failures_than_divergence_are_raised():
     def broken(q):
         raise KeyError("a mistake in the experiment")
 
-    with pytest.raises(bqvi.FitError, match="mistake"):
+    with pytest.raises(bqvi.RunError, match="mistake"):
         fitting.frame(
             model, clusters.x, "cavi", metrics={"log_likelihood_error": broken},
             start_from=start, steps=3, record=1,

@@ -1,0 +1,80 @@
+"""What a step of a run may spend, where it enters what it spent, and what it need not evaluate again.
+
+A step that was cut short is made again, from the same state and by the same random numbers: it asks for the
+same points. Those that had returned are its `Unfinished` evaluations, and take the place of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bqvi.calls.budget import Budget
+from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.ledger import Ledger
+
+
+class Unfinished:
+    """Evaluations of a step that was cut short, for the same step when it is made again.
+
+    Parameters
+    ----------
+    rows : what had returned. cost : evaluations that one point counts for.
+    """
+
+    def __init__(self, rows: Evaluations, cost: int = 1) -> None:
+        self._rows, self._cost = rows, cost
+        self._waiting: dict[bytes, list[int]] = {}
+        for i, point in enumerate(rows.points):
+            self._waiting.setdefault(point.tobytes(), []).append(i)
+        self._counted = 0
+
+    def completed(self, points: np.ndarray, evaluate: Callable[[np.ndarray], Evaluations]) -> Evaluations:
+        """Evaluations at the points (n, D), for those that are not here by ``evaluate``.
+
+        Where all of them are here, it was not a call that ended the step: then those that failed are
+        evaluated again, since the function may have been mended.
+        """
+        found = np.array([self._next(point) for point in points], dtype=int)
+        if (found < 0).all():
+            return evaluate(points)
+        paid = self._cost * int((found >= 0).sum())
+        self._counted += paid
+        missing = found < 0
+        if not missing.any():
+            missing = ~self._rows.good[found]
+        made = evaluate(points[missing]) if missing.any() else Evaluations.none(points.shape[1])
+        place = {point.tobytes(): len(self._rows) + i for i, point in enumerate(made.points)}
+        order = [
+            place.get(point.tobytes(), i) if again else i
+            for point, i, again in zip(points, found, missing, strict=True)
+        ]
+        rows = self._rows.joined(made)[[i for i in order if i >= 0]]
+        return replace(rows, n_evaluations=paid + made.n_evaluations)
+
+    def left(self) -> Evaluations:
+        """Those that nobody asked for, with all that was spent and is not yet counted."""
+        rows = self._rows[sorted(i for waiting in self._waiting.values() for i in waiting)]
+        return replace(rows, n_evaluations=self._rows.n_evaluations - self._counted)
+
+    def _next(self, point: np.ndarray) -> int:
+        waiting = self._waiting.get(point.tobytes())
+        return waiting.pop(0) if waiting else -1
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """Of one step.
+
+    Attributes
+    ----------
+    ledger : where evaluations are entered as they return; None where they are not kept.
+    budget : asked before each call; None for no limit.
+    unfinished : what the step had evaluated when it was cut short before; None for nothing.
+    """
+
+    ledger: Ledger | None = None
+    budget: Budget | None = None
+    unfinished: Unfinished | None = None

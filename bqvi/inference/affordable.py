@@ -1,0 +1,65 @@
+"""A step within the budget: whole, with fewer evaluations, or none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from bqvi.families import GaussianMixture
+from bqvi.inference.loop import Problem, State
+from bqvi.models.conjugate import is_conjugate
+from bqvi.models.data import n_rows
+
+
+def affordable(problem: Problem, state: State, left: int | None) -> Problem | None:
+    """The problem with an estimator that makes at most ``left`` evaluations at the next step.
+
+    None where it cannot make so few. Without a limit it is the problem as it is.
+    """
+    if left is None:
+        return problem
+    rows = max(_rows(problem, state), 1)
+    if is_conjugate(problem.model):  # looks at each datum once, however many draws of theta follow
+        return problem if rows <= left else None
+    fixed, each, samples = _points(problem.estimator, state)
+    if (fixed + each * samples) * rows <= left:
+        return problem
+    fewer = (left // rows - fixed) // each
+    estimator = _with_samples(problem.estimator, fewer) if fewer >= 1 else None
+    return None if estimator is None else replace(problem, estimator=estimator)
+
+
+def _rows(problem: Problem, state: State) -> int:
+    """Data at which the next step looks."""
+    if problem.minibatch is None:
+        return n_rows(problem.data)
+    varying = getattr(problem.minibatch, "next_size", None)
+    return problem.minibatch.size if varying is None else int(varying(state.minibatch))
+
+
+def _points(estimator: Any, state: State) -> tuple[int, int, int]:
+    """(a, b, L): the next step calls the log joint at a + b L points at most, with L samples."""
+    components = state.q.n_components if isinstance(state.q, GaussianMixture) else 1
+    quadrature = getattr(estimator, "quadrature", estimator)
+    if not hasattr(quadrature, "nodes"):
+        further = type(estimator).__name__ == "DReG" and components > 1  # by name: it would import torch
+        return further * components, components, max(estimator.samples, 1)
+    known = getattr(state.memory, "known", state.memory)
+    if known is None or len(known):
+        return 0, 1, quadrature.nodes
+    first = max(quadrature.nodes, components * min(2 * state.q.dimension, 10))
+    return 0, 1, quadrature.initial_nodes or first
+
+
+def _with_samples(estimator: Any, samples: int) -> Any:
+    """The estimator with so many samples a step, or None where it has to have more."""
+    try:
+        if hasattr(estimator, "quadrature"):
+            return replace(estimator, quadrature=_with_samples(estimator.quadrature, samples))
+        if hasattr(estimator, "nodes"):
+            first = estimator.initial_nodes
+            first = samples if first is None else min(first, samples)
+            return replace(estimator, nodes=min(estimator.nodes, samples), initial_nodes=first)
+        return replace(estimator, samples=samples)
+    except (TypeError, ValueError):
+        return None

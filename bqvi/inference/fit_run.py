@@ -1,0 +1,230 @@
+"""A fit as a run: the engine of :mod:`loop`, whose last step is the closing record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls import Account, Budget, Evaluations, Ledger, Unfinished
+from bqvi.gradients import RememberingEstimator
+from bqvi.inference.affordable import affordable
+from bqvi.inference.geometry import Geometry
+from bqvi.inference.loop import (
+    Problem,
+    Records,
+    State,
+    closed,
+    recorded,
+    step,
+    with_evaluations,
+)
+from bqvi.inference.result import Fit
+from bqvi.inference.trace import Row, Trace
+from bqvi.models.conjugate import is_conjugate
+from bqvi.models.data import n_rows
+from bqvi.runs import Checkpoint, Standing
+from bqvi.runs.records import classes_in, named
+
+DOOR = "fit"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A `State` as a file has it: q by its coordinates."""
+
+    coordinates: tuple[Any, ...]
+    parts: Mapping[str, Any]
+
+
+_PARTS = tuple(part.name for part in fields(State) if part.name != "q")
+
+
+def saved(geometry: Geometry, state: State) -> Saved:
+    """The state as a file has it."""
+    return Saved(tuple(geometry.coordinates(state.q)), {name: getattr(state, name) for name in _PARTS})
+
+
+class FitRun:
+    """The engine of a fit (:class:`bqvi.runs.Engine`).
+
+    Parameters
+    ----------
+    problem, records, settings : what is run, what is recorded, and the choices in words.
+    first : the state before the first step.
+    ledger : where evaluations are entered; one of its own by default.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        records: Records,
+        settings: Mapping[str, str],
+        first: State,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.problem, self.records, self.settings, self.first = problem, records, settings, first
+        self.ledger = Ledger(getattr(first.q, "dimension", 1)) if ledger is None else ledger
+        self._numbers: Any = None
+        """Where the random numbers of the step under way began."""
+
+    @property
+    def small(self) -> bool:
+        """Whether linear algebra is on small matrices, those of a surrogate."""
+        return isinstance(self.problem.estimator, RememberingEstimator)
+
+    def within(self, budget: int | None) -> FitRun:
+        """The same run with another budget."""
+        records = replace(self.records, stop=replace(self.records.stop, budget=budget))
+        return FitRun(self.problem, records, self.settings, self.first, self.ledger)
+
+    def init(self) -> State:
+        """The state before the first step."""
+        return self.first
+
+    def resumed(self, before: Checkpoint) -> State:
+        """A state of an earlier run, or of its file."""
+        geometry, state = self.problem.geometry, before.state
+        needed = geometry.coordinates(self.first.q)
+        if isinstance(state, Saved):
+            _require_shapes(state.coordinates, needed)
+            q = geometry.at(self.first.q, tuple(state.coordinates))
+            state = State(q=q, **state.parts)
+        _require_shapes(geometry.coordinates(state.q), needed)
+        found: State = state.fork()
+        budget = self.records.stop.budget
+        if budget is not None and found.n_evaluations > budget:
+            raise ValueError(
+                f"budget is {budget}; {found.n_evaluations} evaluations have been made: raise it"
+            )
+        return found
+
+    def step(self, state: State) -> State:
+        """Along the gradient, or the closing record once there is no further step."""
+        self._numbers, unfinished = state.rng.bit_generator.state, None
+        if state.unfinished is not None:
+            unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
+        if self._reason(state) is not None:
+            account = Account(self.ledger, self._budget(state), unfinished)
+            return closed(self.problem, state, self.records.monitor, account)
+        problem = affordable(self.problem, state, self._left(state))
+        assert problem is not None  # asked of by `_reason`
+        recorder = self.records.recorder
+        if recorder.wants(state.iteration) and not self._can_record(state):
+            recorder = replace(recorder, chosen=frozenset(), first=False)
+        account = Account(self.ledger, self._budget(state, self._reserve), unfinished)
+        try:
+            return step(problem, state, replace(self.records, recorder=recorder), account)
+        except Exception as error:
+            if "LinAlgError" not in type(error).__name__:  # NumPy's or torch's
+                raise
+            raise np.linalg.LinAlgError(
+                f"{error}; unless the log joint raised it, a covariance of q became singular: the steps are "
+                "too large, lower the schedule's scale"
+            ) from error
+
+    def _budget(self, state: State, reserve: int = 0) -> Budget:
+        most = self.records.stop.budget
+        return Budget(None if most is None else max(most - reserve, 0), state.n_evaluations)
+
+    def _paid(self, state: State) -> int:
+        """Evaluations but for those that the next step has already made: it may ask for them again."""
+        return state.evaluations + state.record_evaluations
+
+    @property
+    def _reserve(self) -> int:
+        """What is set aside for the closing record; nothing where one step would leave no room for it."""
+        most, cost = self.records.stop.budget, self.records.monitor.cost
+        if most is None:
+            return 0
+        return 0 if affordable(self.problem, self.first, most - cost) is None else cost
+
+    def _left(self, state: State) -> int | None:
+        """Evaluations for the next step, the closing record's set aside."""
+        most = self.records.stop.budget
+        return None if most is None else most - self._paid(state) - self._reserve
+
+    def _can_record(self, state: State) -> bool:
+        """Whether the next step and a record fit in the budget."""
+        left = self._left(state)
+        if left is None or self.records.monitor.cost == 0:
+            return True
+        problem = self.problem
+        free = is_conjugate(problem.model) and problem.minibatch is None and problem.estimator.samples == 0
+        cost = 0 if free else self.records.monitor.cost  # free where it comes with the gradient
+        return affordable(problem, state, left - cost) is problem
+
+    def _can_close(self, state: State) -> bool:
+        most = self.records.stop.budget
+        return most is None or self._paid(state) + self.records.monitor.cost <= most
+
+    def _reason(self, state: State) -> str | None:
+        """Why there is no further step of the loop."""
+        stop = self.records.stop
+        reason = stop.reached(state)
+        if reason is not None:
+            return reason
+        if recorded(state) and self.records.recorder.wants(state.iteration) and stop.settled(state.rows):
+            return "tolerance"
+        return "budget" if affordable(self.problem, state, self._left(state)) is None else None
+
+    def finished(self, state: State) -> str | None:
+        """'tolerance', 'steps', 'budget' or 'seconds', once there is a record of q, if it can be paid for."""
+        reason = self._reason(state)
+        return None if reason is not None and not recorded(state) and self._can_close(state) else reason
+
+    def result(self, state: State, reason: str) -> Fit:
+        """q, and what is known of it."""
+        found = state.fork()
+        return Fit(
+            q=found.q,
+            elbo=found.rows[-1].elbo if found.rows else float("nan"),
+            trace=Trace(found.rows),
+            stopped=reason,
+            checkpoint=self.checkpoint(found),
+            problem=self.problem,
+            state=found,
+        )
+
+    def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
+        """The state with what a step had evaluated when it was cut short."""
+        found = with_evaluations(state.fork(), evaluations)
+        if self._numbers is not None:
+            found.rng.bit_generator.state = self._numbers
+        return found
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        """The state and the choices it belongs to."""
+        return Checkpoint(
+            DOOR, self.settings, state, state.n_evaluations, partial(saved, self.problem.geometry)
+        )
+
+    def place(self, state: State) -> str:
+        """At which iteration."""
+        return f"at iteration {state.iteration}"
+
+    def standing(self, state: State) -> Standing:
+        """Evaluations out of the budget, or steps."""
+        told = f"ELBO {state.rows[-1].elbo:.4f}" if state.rows else ""
+        budget = self.records.stop.budget
+        if budget is not None:
+            return Standing(state.n_evaluations, budget, "evaluations", told)
+        return Standing(state.iteration, self.records.stop.steps, "steps", told)
+
+
+def classes(state: State) -> dict[str, type]:
+    """The records that a saved run like ``state`` is made of."""
+    return named(Saved, Row, Evaluations) | classes_in(tuple(getattr(state, name) for name in _PARTS))
+
+
+def _require_shapes(found: Any, needed: Any) -> None:
+    """ValueError unless the arrays have the shapes of those needed."""
+    for array, template in zip(found, needed, strict=True):
+        if np.shape(array) != np.shape(template):
+            raise ValueError(
+                f"the run to resume has an array of shape {np.shape(array)} where this model and data have "
+                f"{np.shape(template)}; resume with the model and data that it was begun with"
+            )

@@ -1,0 +1,161 @@
+"""Several starts as one run: one after the other, and the best is returned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls import EvaluationError, Evaluations, Ledger
+from bqvi.calls.faults import is_numerical
+from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved
+from bqvi.inference.geometry import Geometry
+from bqvi.inference.loop import State
+from bqvi.inference.result import Fit
+from bqvi.runs import Checkpoint, Standing
+from bqvi.runs.run import FAILED
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Where the starts stand, and why those that ended did, in order."""
+
+    states: tuple[Any, ...]
+    ended: tuple[str, ...] = ()
+
+    @property
+    def active(self) -> int:
+        """The index of the start that is under way, or of the last."""
+        return min(len(self.ended), len(self.states) - 1)
+
+    @property
+    def best(self) -> int:
+        """The index of the start with the best ELBO among those that have begun and not failed."""
+        worth = [-np.inf if self._failed(i) else _elbo(self.states[i]) for i in range(self.active + 1)]
+        return int(np.argmax(np.where(np.isfinite(worth), worth, -np.inf)))
+
+    def _failed(self, i: int) -> bool:
+        return i < len(self.ended) and self.ended[i] == FAILED
+
+    def with_active(self, state: Any) -> Starts:
+        """The same with another state of that start."""
+        return replace(self, states=(*self.states[: self.active], state, *self.states[self.active + 1 :]))
+
+
+def _elbo(state: Any) -> float:
+    rows = state.parts["rows"] if isinstance(state, Saved) else state.rows
+    return float(rows[-1].elbo) if rows else float("nan")
+
+
+class StartsRun:
+    """The engine of several starts (:class:`bqvi.runs.Engine`).
+
+    A start that fails numerically leaves the others, and the run fails where every one did; an error of code
+    or of the system ends the run. Each has an equal share of what
+    those before it have left of the budget.
+    """
+
+    def __init__(self, runs: tuple[FitRun, ...]) -> None:
+        self._runs = tuple(
+            FitRun(run.problem, run.records, run.settings, run.first, runs[0].ledger) for run in runs
+        )
+        self._under_way = self._runs[0]
+
+    @property
+    def ledger(self) -> Ledger:
+        """That of all starts."""
+        return self._runs[0].ledger
+
+    @property
+    def small(self) -> bool:
+        """As of each start."""
+        return self._runs[0].small
+
+    def init(self) -> Starts:
+        """Each before its first step."""
+        return Starts(tuple(run.init() for run in self._runs))
+
+    def resumed(self, before: Checkpoint) -> Starts:
+        """The starts of an earlier run."""
+        found = before.state
+        if not isinstance(found, Starts) or len(found.states) != len(self._runs):
+            number = len(found.states) if isinstance(found, Starts) else 1
+            raise ValueError(
+                f"starts is {len(self._runs)}, and resume is a run with starts = {number}: give that number, "
+                "or 1 to go on with the best"
+            )
+        states = [
+            run.resumed(replace(before, state=s)) for run, s in zip(self._runs, found.states, strict=True)
+        ]
+        return replace(found, states=tuple(states))
+
+    def _run(self, state: Starts) -> FitRun:
+        """The start under way, with its share of the budget."""
+        run, i = self._runs[state.active], state.active
+        budget = run.records.stop.budget
+        if budget is None:
+            return run
+        spent = sum(before.n_evaluations for before in state.states[:i])
+        return run.within(max(budget - spent, 0) // (len(self._runs) - i))
+
+    def step(self, state: Starts) -> Starts:
+        """One step of the start that is under way."""
+        run, inner = self._run(state), state.states[state.active]
+        self._under_way = run
+        try:
+            if run.finished(inner) is None:
+                inner = run.step(inner)
+            reason = run.finished(inner)
+        except Exception as error:
+            cause = error.__cause__ if isinstance(error, EvaluationError) else error
+            if isinstance(cause, Exception) and not is_numerical(cause):
+                raise
+            if state.active == len(self._runs) - 1 and all(why == FAILED for why in state.ended):
+                raise RuntimeError(f"every start failed; the last: {error}") from error
+            inner, reason = run.with_evaluations(inner, self.ledger.entries()), FAILED
+        moved = state.with_active(inner)
+        return moved if reason is None else replace(moved, ended=(*moved.ended, reason))
+
+    def finished(self, state: Starts) -> str | None:
+        """Why the best start ended, once all have."""
+        return None if len(state.ended) < len(state.states) else state.ended[state.best]
+
+    def result(self, state: Starts, reason: str) -> Fit:
+        """The best of the starts that have begun."""
+        found = self._runs[state.best].result(state.states[state.best], reason)
+        elbos = tuple(_elbo(inner) for inner in state.states[: state.active + 1])
+        return replace(found, starts=elbos, checkpoint=self.checkpoint(_forked(state)))
+
+    def with_evaluations(self, state: Starts, evaluations: Evaluations) -> Starts:
+        """The starts with what a step had evaluated when it was cut short."""
+        found = self._under_way.with_evaluations(state.states[state.active], evaluations)
+        return state.with_active(found)
+
+    def checkpoint(self, state: Starts) -> Checkpoint:
+        """All starts, and the choices they belong to."""
+        spent = sum(inner.n_evaluations for inner in state.states)
+        records = partial(_saved, self._runs[0].problem.geometry)
+        return Checkpoint(DOOR, self._runs[0].settings, state, spent, records)
+
+    def place(self, state: Starts) -> str:
+        """In which start, at which iteration."""
+        inner: State = state.states[state.active]
+        return f"in start {state.active + 1}, {self._runs[state.active].place(inner)}"
+
+    def standing(self, state: Starts) -> Standing:
+        """That of the start under way."""
+        run = self._runs[state.active]
+        found = run.standing(state.states[state.active])
+        if run.records.stop.budget is not None:
+            found = replace(found, done=sum(inner.n_evaluations for inner in state.states))
+        return replace(found, told=f"start {state.active + 1}; {found.told}")
+
+
+def _forked(state: Starts) -> Starts:
+    return replace(state, states=tuple(inner.fork() for inner in state.states))
+
+
+def _saved(geometry: Geometry, state: Starts) -> Starts:
+    return replace(state, states=tuple(saved(geometry, inner) for inner in state.states))
