@@ -34,6 +34,7 @@ from bqvi.models.linear_regression import LinearRegression
 from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
+from bqvi.models.mixture_of_experts import MixtureOfExperts
 from bqvi.models.multinomial_mixture import MultinomialMixture
 from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 from bqvi.models.sequences import Sequences
@@ -59,6 +60,7 @@ __all__ = [
     "LogisticRegression",
     "Marginal",
     "Mixture",
+    "MixtureOfExperts",
     "Multinomial",
     "MultinomialMixture",
     "PoissonEmissions",
