@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from acquisition.pointwise import Criterion
-from bqvi.calls import Caller, Evaluations, Ledger
+from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, believable, combined, explained_by, judge, predicts
 from bqvi.quadrature.direct import Direct
@@ -174,9 +174,9 @@ def begun(problem: Problem) -> State:
 def step(problem: Problem, state: State, ledger: Ledger) -> State:
     """Evaluate the nodes that are due, as far as the budget goes, and learn from all."""
     began = time.perf_counter()
-    due = state.pending[: problem.budget - len(state)]
-    if len(due):
-        state = with_evaluations(state, problem.integrand.evaluate(due, ledger))
+    if len(state.pending):
+        budget = Budget(problem.budget, len(state))
+        state = with_evaluations(state, problem.integrand.evaluate(state.pending, ledger, budget))
     return _learnt(problem, state, began)
 
 

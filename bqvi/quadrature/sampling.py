@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Caller, Evaluations, Ledger
+from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
@@ -70,7 +70,8 @@ class SamplingRun:
     def step(self, state: Sampled) -> Sampled:
         """Evaluate what has not been."""
         began = time.perf_counter()
-        made = self.integrand.evaluate(state.nodes[~state.known], self.ledger)
+        budget = Budget(self.budget, int(state.known.sum()))
+        made = self.integrand.evaluate(state.nodes[~state.known], self.ledger, budget)
         reached = self.with_evaluations(state, made)
         return replace(reached, seconds=state.seconds + time.perf_counter() - began)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls import Caller, Coordinates, Evaluations, Ledger, require_good
+from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.calls.affine import Affine
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Standing
@@ -76,7 +76,8 @@ class _Exploring:
 
         ``predicted`` are means and variances of the values, (m, 2), where there are predictions.
         """
-        if len(self.reached) + len(points) > self._run.limits.budget:
+        budget = self._run.budget(self.reached)
+        if budget.room(len(points)) < len(points):
             return False
         if predicted is not None:
             waiting, known = self._state.pending, self._state.pending_predicted
@@ -85,7 +86,7 @@ class _Exploring:
                 pending=np.concatenate([waiting, points]),
                 pending_predicted=np.concatenate([known, predicted]),
             )
-        self._run.target.evaluate(points, self._run.ledger)
+        self._run.target.evaluate(points, self._run.ledger, budget)
         self.reached = evaluated(self._state, self._run.ledger.entries())
         return True
 
@@ -157,19 +158,23 @@ class VBMCRun:
             reached = with_next(reached, learnt, size, seed, self.settings.variational)
         return replace(reached, seconds=state.seconds + time.perf_counter() - began)
 
+    def budget(self, state: State) -> Budget:
+        """What may be spent from ``state`` on."""
+        return Budget(self.limits.budget, len(state))
+
     def _evaluated(self, state: State) -> State:
         """The state with its pending points evaluated, as far as the budget goes; at first the climb too."""
-        due = state.pending[: self.limits.budget - len(state)]
-        reached = state
-        if len(due):
-            self.target.evaluate(due, self.ledger, first=bool(state.evaluations.failed.all()))
+        reached, budget = state, self.budget(state)
+        if len(state.pending) and budget.left:
+            first = bool(state.evaluations.failed.all())
+            self.target.evaluate(state.pending, self.ledger, budget, first)
             reached = evaluated(state, self.ledger.entries())
         most = 3 * self.target.dimension + 5
-        while not state.rows and len(reached) < self.limits.budget:
+        while not state.rows and budget.left:
             point = next_step(reached.evaluations, most)
             if point is None:
                 break
-            self.target.evaluate(point[None], self.ledger)
+            self.target.evaluate(point[None], self.ledger, budget)
             reached = evaluated(state, self.ledger.entries())
         return reached
 

@@ -132,6 +132,28 @@ def test_no_call_beyond_the_budget_and_all_are_counted(name):
         assert calls.count == found.n_evaluations <= budget
 
 
+OPTIONS = {
+    "noise as a function": ("integrate bq", {"noise_sd": lambda x: 0.1}),
+    "replicates": ("integrate qmc", {"replicates": 5}),
+    "a tolerance": ("integrate bq", {"tolerance": 1e-9}),
+    "many at once": ("vbmc", {"batch": 7}),
+    "noise": ("vbmc", {"noise_sd": 0.1}),
+    "a start": ("vbmc", {"start": [[0.1, 0.2], [0.3, 0.4]]}),
+    "evaluations made before": ("vbmc", {"evaluations": (np.eye(2), np.array([-0.6, -0.5]))}),
+    "a large first design": ("vbmc with gradients", {"initial": 12}),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_no_option_costs_a_call_beyond_the_budget(option):
+    name, options = OPTIONS[option]
+    made = len(options["evaluations"][1]) if "evaluations" in options else 0
+    for budget in (16, 21):
+        calls = Calls(CASES[name].function)
+        found = CASES[name].run(calls, budget=budget, **options)
+        assert calls.count + made == found.n_evaluations <= budget
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_killed_process_loses_the_evaluation_under_way_only(name, whole, tmp_path):
     """At call counts drawn from a fixed seed; the function kills its own process."""
