@@ -25,7 +25,7 @@ What lies deeper than the first has no say in where the posterior may be.
 """
 _SHALLOWEST = 15.0
 """Nats beyond D / 2, the mean depth of a Gaussian's draws, as far as they are believed at least."""
-_MANY, _OFTEN = 250, 1.08
+_MANY, _OFTEN = 100, 1.08
 """Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
 
 
@@ -84,11 +84,14 @@ def fitted(
         # noise and short lengthscales explain the same few values: the other explanation is tried anew
         best = max(best, Belief(frame, reach, data, *fit(data, None, 2 * iterations)))
     turn, rest = divmod(n // settings.batch, 2 if n < 80 else 4)
-    if restarted or (rest and theta is not None and not final):
+    warm = theta is not None and not final
+    if restarted or (warm and rest and not many):
         return best
     others = alternatives(state, frame, reach)
-    if data.gradients is not None and theta is not None and not final:
-        others = [others[turn % len(others)]]  # a fit takes long
+    if data.gradients is not None and theta is not None:  # a fit takes long
+        others = [other for other in others if other[0] is frame or other[1] == reach]
+        if not final:
+            others = [others[(len(state.rows) if many else turn) % len(others)]]
     for other_frame, other_reach in others:
         trial = data_in(state, other_frame, other_reach, settings)
         if other_frame is frame and np.array_equal(trial.values, data.values):

@@ -38,6 +38,8 @@ _RESAMPLED = 256
 _ROUNDS = 4
 _TAIL, _LACKING, _BESIDE, _LONGER = 10.0, 2.0, 8, 3.0
 """Nats below the top, beyond D / 2, to which points are a tail; nats that q lacks there; how many; scales."""
+_COVERED = 0.9
+"""Effective share of the draws above which the proposal is not led any further."""
 _WHOLE = 2.0
 """Of the Gaussian with the moments of all of q: thin curved tails lie along it, not along any component."""
 ANYWHERE = Feasibility(None, None, None, 1.0)
@@ -186,7 +188,8 @@ def polished(
         logs = g.log_parts(u)
         log_ratio = cautious(*surrogate.moments(u)) + np.log(feasible(u)) - logsumexp(logs, axis=1)
         weights = np.exp(log_ratio - logsumexp(log_ratio))
-        if 1.0 / (weights @ weights) < 10.0 * u.shape[1]:
+        effective = 1.0 / (weights @ weights)
+        if effective < 10.0 * u.shape[1] or effective > _COVERED * len(u):
             break
         g = g.adapted(u, weights, logs).and_also(wide, 0.1)
     found = _weighed(surrogate, q, g, count, seed, feasible)

@@ -102,9 +102,11 @@ def _learn(
     near = hull(data)
     box = Box(near.lower - 0.5, near.upper + 0.5)
     for repeat in range((4 if final else 1) if climbing else 0):
-        q = _with_more(surrogate, q, count, settings, seed + repeat)
-        samples = max(32, 2 * (settings.samples // (2 * q.count))) * (2 if final else 1)
-        q = climb(surrogate, q, box, seed % 7919, samples, settings.climbs * (1 + final)).q
+        more = _with_more(surrogate, q, count, settings, seed + repeat)
+        if repeat and more is q:
+            break  # it covers the surrogate, and has been climbed
+        samples = max(32, 2 * (settings.samples // (2 * more.count))) * (4 if final else 1)
+        q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final)).q
         q = pruned(q, 0.003)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     if final:

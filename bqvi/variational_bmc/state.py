@@ -42,8 +42,8 @@ class Settings:
     batch: int = 5
     few: int | None = None
     draws: int = 1024
-    final_draws: int = 8192
-    samples: int = 1000
+    final_draws: int = 4096
+    samples: int = 500
     climbs: int = 16
     fits: int = 15
     learnt_noise: bool = False

@@ -26,6 +26,8 @@ DIVERGENCE = 0.03
 SHAPE = 0.7
 EFFECTIVE = 0.1
 SURPRISE = 9.0
+_AGAIN = 1.1
+"""Growth of the evaluations after which a thorough estimate that disagreed is made again."""
 UNEXPLORED = "the plausible box has not been explored for further modes"
 
 
@@ -68,3 +70,19 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
     if not now.explored:
         reasons.append(UNEXPLORED)
     return Verdict(not reasons, tuple(reasons))
+
+
+def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:
+    """Whether the thorough estimate is due: where the records have converged, and again as evaluations grow.
+
+    The thorough estimate takes as long as some ten steps. One that disagrees will hardly agree a step later.
+    """
+    first = len(rows)
+    while first and judge(rows[:first], tolerance).converged:
+        first -= 1
+    due = 0.0
+    for row in rows[first:]:
+        now = row.n_evaluations >= due
+        if now:
+            due = _AGAIN * row.n_evaluations
+    return first < len(rows) and now

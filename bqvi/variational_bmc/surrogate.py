@@ -27,7 +27,7 @@ from gp.expectation import AnovaSum, DiagonalIntegrals, Quadratic
 from gp.fixed_points import Gram, gram_of
 from gp.kernels import Anova, Constant, QuadraticTrend, Sum
 from gp.observations import Gradients, Observations, Values
-from gp.triangular import cholesky_inverse, lower_product
+from gp.triangular import cholesky, cholesky_inverse, lower_product, solve_lower
 
 Vector = np.ndarray
 
@@ -39,6 +39,8 @@ _STEEP = 0.1
 ENOUGH = 200
 """Observations that hyperparameters are fitted to."""
 _FEWEST = 10
+_GAIN = 0.01
+"""Nats of evidence that a step of a fit has to gain for it to go on."""
 _UNKNOWN = 1e12
 """Noise of a derivative that could not be computed."""
 TOP_VARIANCE = 100.0
@@ -232,24 +234,26 @@ def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector,
     prior = Prior.of(data.points.shape[1], data.learnt)
     starts = [prior.mean, _bent(prior.mean, data)] if start is None else [start]
     best, best_value = starts[0], np.inf
-    bounds = list(zip(prior.mean - 4 * prior.sd, prior.mean + 4 * prior.sd, strict=True))
+    lowest = np.full(len(prior.mean), -4.0)
 
-    def objective(theta: Vector) -> tuple[float, Vector]:
+    def objective(units: Vector) -> tuple[float, Vector]:
         try:
-            value, gradient = log_posterior(data, prior, theta)
+            value, gradient = log_posterior(data, prior, prior.mean + prior.sd * units)
         except np.linalg.LinAlgError:
-            return 1e10, np.zeros_like(theta)
+            return 1e10, np.zeros_like(units)
         if not np.isfinite(value):
-            return 1e10, np.zeros_like(theta)
-        return -value, -gradient
+            return 1e10, np.zeros_like(units)
+        return -value, -gradient * prior.sd
 
     for candidate in starts:
+        begin = np.clip((candidate - prior.mean) / prior.sd, lowest, -lowest)
+        size = max(1.0, abs(objective(begin)[0]))
         found = scipy.optimize.minimize(
-            objective, candidate, jac=True, method="L-BFGS-B", bounds=bounds,
-            options={"maxiter": iterations, "ftol": 1e-6, "maxfun": 2 * iterations},
+            objective, begin, jac=True, method="L-BFGS-B", bounds=list(zip(lowest, -lowest, strict=True)),
+            options={"maxiter": iterations, "ftol": _GAIN / size, "maxfun": 2 * iterations},
         )  # fmt: skip
         if found.fun < best_value:
-            best, best_value = found.x, found.fun
+            best, best_value = prior.mean + prior.sd * found.x, found.fun
     return np.asarray(best), data.log_slope - float(best_value)
 
 
@@ -261,6 +265,27 @@ def _bent(theta: Vector, data: Data) -> Vector:
     squares = max(float(np.median(np.einsum("nd,nd->n", data.points, data.points))), 1e-12)
     found[dimension + 2] = np.log(max(spread, 1.0) / (squares * (1.0 + 0.5 * squares)))
     return found
+
+
+def posterior_mean(data: Data, theta: Vector) -> AnovaSum:
+    """The posterior mean of the log joint alone, in a third of the time; LinAlgError as `Surrogate.of`."""
+    kernel = kernel_of(theta, data.points.shape[1])
+    matrix, _ = data.gram(kernel)
+    np.einsum("ii->i", matrix)[:] += _noises(data, theta)
+    factor = cholesky(matrix)
+    weights = solve_lower(factor, solve_lower(factor, data.residuals), transposed=True)
+    return _function(data, kernel, data.by_point(weights))
+
+
+def _function(data: Data, kernel: Sum, weights: Vector) -> AnovaSum:
+    """Of weights of the observations, (n, 1) or (n, 1 + D)."""
+    alpha, slopes = weights[:, 0], (None if data.gradients is None else weights[:, 1:])
+    first, quadratic, constant = kernel.terms
+    assert isinstance(first, Anova)  # see `kernel_of`
+    dimension = data.points.shape[1]
+    prior = Quadratic(data.top, np.zeros(dimension), -np.eye(dimension))
+    trend = prior + Quadratic.of_kernel(Sum((quadratic, constant)), data.points, alpha, slopes)
+    return AnovaSum(data.points, first, trend, alpha, slopes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,13 +337,7 @@ class Surrogate:
     @cached_property
     def function(self) -> AnovaSum:
         """The posterior mean of the log joint."""
-        x, weights = self.data.points, self.given.weights
-        alpha, slopes = weights[:, 0], (None if self.data.gradients is None else weights[:, 1:])
-        first, quadratic, constant = self.kernel.terms
-        assert isinstance(first, Anova)  # see `kernel_of`
-        prior = Quadratic(self.data.top, np.zeros(self.dimension), -np.eye(self.dimension))
-        trend = prior + Quadratic.of_kernel(Sum((quadratic, constant)), x, alpha, slopes)
-        return AnovaSum(x, first, trend, alpha, slopes)
+        return _function(self.data, self.kernel, self.given.weights)
 
     def mean(self, u: Vector) -> Vector:
         """Posterior mean of the log joint at u (m, D), (m,)."""

@@ -23,7 +23,7 @@ from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import Known, Learnt, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next
-from bqvi.variational_bmc.stopping import judge
+from bqvi.variational_bmc.stopping import judge, verifies
 from bqvi.variational_bmc.variational import Mixture
 
 DOOR = "vbmc"
@@ -233,7 +233,7 @@ class VBMCRun:
         if not state.learned:
             return None
         tolerance = self.limits.tolerance
-        if tolerance is not None and judge(state.rows, tolerance).converged and self._final(state).converged:
+        if tolerance is not None and verifies(state.rows, tolerance) and self._final(state).converged:
             return "converged"
         if self.limits.seconds is not None and state.seconds >= self.limits.seconds:
             return "seconds"
