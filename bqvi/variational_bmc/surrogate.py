@@ -20,14 +20,16 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
-import scipy.optimize
 
 from gp.conditioning import Conditioned, ObservedKernel
+from gp.evidence import LogPosterior
 from gp.expectation import AnovaSum, DiagonalIntegrals, Quadratic
-from gp.fixed_points import Gram, gram_of
+from gp.fixed_points import Changes, Gram, gram_of
 from gp.kernels import Anova, Constant, QuadraticTrend, Sum
 from gp.observations import Gradients, Observations, Values
-from gp.triangular import cholesky, cholesky_inverse, lower_product, solve_lower
+from gp.priors import JointPrior
+from gp.search import Search, search
+from gp.triangular import cholesky, lower_product, solve_lower
 
 Vector = np.ndarray
 
@@ -102,7 +104,7 @@ class Data:
         blocks: list[Values | Gradients] = [Values(self.points)]
         if self.gradients is not None:
             blocks.append(Gradients(self.points[: len(self.gradients)]))
-        start = Prior.of(self.points.shape[1], False).mean
+        start = prior_of(self.points.shape[1], False).lower
         return gram_of(kernel_of(start, self.points.shape[1]), Observations(tuple(blocks)))
 
     @cached_property
@@ -153,27 +155,13 @@ def believed(
     return Data(points, values, gradients, variance, top, learnt, -np.log(excess))
 
 
-@dataclass(frozen=True)
-class Prior:
-    """Independent Gaussians on the logarithms of the hyperparameters."""
-
-    mean: Vector
-    sd: Vector
-
-    @classmethod
-    def of(cls, dimension: int, learnt: bool) -> Prior:
-        """For D lengthscales, interaction, variance, quadratic, and noise if it is learnt."""
-        tail = [(np.log(1.0), 1.5), (np.log(10.0), 4.0), (np.log(0.5), 4.0)]
-        if learnt:
-            tail.append((np.log(0.3), 2.0))
-        head = [(np.log(2.0), 1.0)] * dimension
-        rows = np.array(head + tail)
-        return cls(rows[:, 0], rows[:, 1])
-
-    def log_density(self, theta: Vector) -> tuple[float, Vector]:
-        """With its gradient, up to a constant."""
-        z = (theta - self.mean) / self.sd
-        return -0.5 * float(z @ z), -z / self.sd
+def prior_of(dimension: int, learnt: bool) -> JointPrior:
+    """Of the logarithms of D lengthscales, interaction, variance, quadratic, and noise if it is learnt."""
+    tail = [(np.log(1.0), 1.5), (np.log(10.0), 4.0), (np.log(0.5), 4.0)]
+    if learnt:
+        tail.append((np.log(0.3), 2.0))
+    centre, sd = np.array([(np.log(2.0), 1.0)] * dimension + tail).T
+    return JointPrior.normal(centre, sd)
 
 
 def kernel_of(theta: Vector, dimension: int) -> Sum:
@@ -181,13 +169,6 @@ def kernel_of(theta: Vector, dimension: int) -> Sum:
     w, s, b = np.exp(theta[dimension : dimension + 3])
     first = Anova(np.exp(theta[:dimension]), float(w), float(s))
     return Sum((first, QuadraticTrend(float(b), float(b)), Constant(TOP_VARIANCE)))
-
-
-def _of_theta(gradient: Vector) -> Vector:
-    """The gradient in (l, w, s, b), (D + 3,), from that in the parameters of `kernel_of`."""
-    b = gradient[-3] + gradient[-2]
-    found: Vector = np.append(gradient[:-3], b)
-    return found
 
 
 def _noises(data: Data, theta: Vector) -> Vector:
@@ -201,27 +182,25 @@ def _noises(data: Data, theta: Vector) -> Vector:
     return result
 
 
-def log_posterior(data: Data, prior: Prior, theta: Vector) -> tuple[float, Vector]:
-    """Log evidence and prior of hyperparameters, and the gradient; LinAlgError where there is none."""
-    dimension = data.points.shape[1]
-    matrix, pullback = data.gram(kernel_of(theta, dimension))
-    noise = _noises(data, theta)
-    np.einsum("ii->i", matrix)[:] += noise
-    factor, inverse = cholesky_inverse(matrix)
-    solved = inverse @ data.residuals
-    log_determinant = 2.0 * np.log(np.einsum("ii->i", factor)).sum()
-    value = -0.5 * (data.residuals @ solved + log_determinant + len(solved) * np.log(2.0 * np.pi))
-    weights = inverse
-    weights *= -0.5
-    weights += 0.5 * solved[:, None] * solved
-    gradient = _of_theta(pullback(weights))
-    diagonal = np.einsum("ii->i", weights)
-    gradient[dimension + 1] += _ROUNDING * np.exp(theta[dimension + 1]) * diagonal.sum()
-    if data.learnt:
-        own = np.exp(theta[dimension + 3]) * diagonal[: len(data.values)].sum()
-        gradient = np.append(gradient, own)
-    weight, slope = prior.log_density(theta)
-    return float(value) + weight, gradient + slope
+def log_posterior(data: Data) -> LogPosterior:
+    """Log evidence and prior of the hyperparameters, with derivatives."""
+    n, dimension = data.points.shape
+
+    def gram(psi: Vector) -> tuple[Vector, Changes]:
+        matrix, pullback = data.gram(kernel_of(psi, dimension))
+        assert isinstance(pullback, Changes)  # all parts of the kernel have them
+        *first, linear, quadratic, _ = pullback.changes
+        changes = [*first, linear + quadratic]
+        own = _noises(data, psi) - data.noise
+        np.einsum("ii->i", matrix)[:] += own
+        if data.learnt:
+            of_values = np.zeros(len(matrix))
+            of_values[:n] = np.exp(psi[dimension + 3])
+            changes.append(np.diag(of_values))
+        return matrix, Changes.of(changes)
+
+    prior = prior_of(dimension, data.learnt)
+    return LogPosterior(gram, data.noise, data.residuals[:, None], prior, convention="known")
 
 
 def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector, float]:
@@ -231,30 +210,12 @@ def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector,
     differently. Gradients are thinned.
     """
     data = data.thinned
-    prior = Prior.of(data.points.shape[1], data.learnt)
-    starts = [prior.mean, _bent(prior.mean, data)] if start is None else [start]
-    best, best_value = starts[0], np.inf
-    lowest = np.full(len(prior.mean), -4.0)
-
-    def objective(units: Vector) -> tuple[float, Vector]:
-        try:
-            value, gradient = log_posterior(data, prior, prior.mean + prior.sd * units)
-        except np.linalg.LinAlgError:
-            return 1e10, np.zeros_like(units)
-        if not np.isfinite(value):
-            return 1e10, np.zeros_like(units)
-        return -value, -gradient * prior.sd
-
-    for candidate in starts:
-        begin = np.clip((candidate - prior.mean) / prior.sd, lowest, -lowest)
-        size = max(1.0, abs(objective(begin)[0]))
-        found = scipy.optimize.minimize(
-            objective, begin, jac=True, method="L-BFGS-B", bounds=list(zip(lowest, -lowest, strict=True)),
-            options={"maxiter": iterations, "ftol": _GAIN / size, "maxfun": 2 * iterations},
-        )  # fmt: skip
-        if found.fun < best_value:
-            best, best_value = prior.mean + prior.sd * found.x, found.fun
-    return np.asarray(best), data.log_slope - float(best_value)
+    objective = log_posterior(data)
+    centre = objective.prior.lower
+    starts = [centre, _bent(centre, data)] if start is None else [start]
+    asked = Search(len(starts), iterations, settled=0.5 * _GAIN, gained=_GAIN, longest=2.0)
+    found = search(objective, starts, objective.prior.bounds, asked)
+    return np.asarray(found.psi), data.log_slope + found.value
 
 
 def _bent(theta: Vector, data: Data) -> Vector:

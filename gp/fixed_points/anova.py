@@ -2,6 +2,13 @@
 
 In the notation of :mod:`gp.kernels.anova`, p and the D ratios u_d are all that values, derivatives and
 pull-backs need. Arrays (D, n, n) are kept coordinate first: sums over pairs are then matrix-vector products.
+
+With h_d = (x_d - y_d)^2 / l_d^2, g_d = u_d (x_d - y_d) / l_d^2 and c_d = u_d (1 - h_d) / l_d^2, covariances
+are p (of values, less a constant), p g_d, -p g_d g_e and p c_d, and in the logarithm of a lengthscale l_c
+
+    dp = p u_c h_c,   dg_c = g_c ((1 - u_c) h_c - 2),   dc_c = c_c (1 - u_c) h_c + u_c (4 h_c - 2) / l_c^2,
+
+in that of w, dp = p sum_d u_d, dg_d = g_d (1 - u_d), dc_d = c_d (1 - u_d), less what the norm changes.
 """
 
 from __future__ import annotations
@@ -11,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gp.fixed_points.gram import Gram, gram_of, slopes_at
+from gp.fixed_points.gram import Changes, Gram, gram_of, slopes_at
 from gp.fixed_points.pairs import Pairs
 from gp.grams import covariance_with_pullback
 from gp.kernels.anova import Anova
@@ -52,7 +59,15 @@ def _of_values(x: np.ndarray) -> Gram:
             total = off_diagonal + kernel.variance * float(weights.trace())
             return np.array([*lengths, interaction, total])
 
-        return pairs.matrix(values, kernel.variance), pullback
+        matrix = pairs.matrix(values, kernel.variance)
+
+        def changes() -> list[np.ndarray]:
+            raised = height * p * u
+            lengths = [pairs.matrix(row, 0.0) for row in raised * squares * precision[:, None]]
+            interaction = pairs.matrix(raised.sum(0) - kernel.norm_slope * values, 0.0)
+            return [*lengths, interaction, matrix]
+
+        return matrix, Changes(pullback, changes)
 
     return gram
 
@@ -85,7 +100,8 @@ class _FixedSlopes:
         values = kernel.height * (p - 1.0)
         p *= kernel.height
         matrix = self._matrix(values, p, u, precision)
-        return matrix, _Pullback(self, kernel, matrix, p, u)
+        pullback = _Pullback(self, kernel, matrix, p, u)
+        return matrix, Changes(pullback, pullback.changes)
 
     def _matrix(self, values: np.ndarray, p: np.ndarray, u: np.ndarray, precision: np.ndarray) -> np.ndarray:
         n, dimension = self.points.shape
@@ -149,3 +165,60 @@ class _Pullback:
         total = float(np.vdot(weights, self.matrix))
         interaction = float(through_u.sum()) - self.kernel.norm_slope * total
         return np.concatenate([lengths, [interaction, total]])
+
+    def changes(self) -> list[np.ndarray]:
+        """The derivatives of K in the logarithms of (l, w, variance), (N, N) each."""
+        n, dimension = self.at.points.shape
+        precision = (self.kernel.lengthscale**-2.0)[:, None, None]
+        u, h = self.u, self.at.squares * precision
+        bent = (1.0 - u) * h - 2.0
+        lengths = []
+        for c in range(dimension):
+            found = self._scaled(u[c] * h[c])
+            self._add_bent(found, c, bent[c])
+            lengths.append(found)
+        interaction = self._scaled(u.sum(0) - self.kernel.norm_slope)
+        # of values K is h (p - 1), not h p
+        interaction[:n, :n] = self.p * u.sum(0) - self.kernel.norm_slope * self.matrix[:n, :n]
+        self._add_remaining(interaction, 1.0 - u)
+        return [*lengths, interaction, self.matrix]
+
+    def _scaled(self, factor: np.ndarray) -> np.ndarray:
+        """K with each pair of points times a factor (n, n); of values, h p instead of K."""
+        n, dimension = self.at.points.shape
+        rows = np.concatenate([np.arange(n), np.repeat(np.arange(self.at.slopes), dimension)])
+        found = factor[rows[:, None], rows]
+        found *= self.matrix
+        found[:n, :n] = self.p * factor
+        return found
+
+    def _add_bent(self, found: np.ndarray, c: int, bent: np.ndarray) -> None:
+        """Add what g_c and c_c change in log l_c, where the former is ``bent`` (n, n) times g_c."""
+        n, dimension = self.at.points.shape
+        m = self.at.slopes
+        cross = self.matrix[:n, n:].reshape(n, m, dimension)[:, :, c] * bent[:, :m]
+        found[:n, n:].reshape(n, m, dimension)[:, :, c] += cross
+        found[n:, :n].reshape(m, dimension, n)[:, c] += cross.T
+        own, bent = self.matrix[n:, n:].reshape(m, dimension, m, dimension), bent[:m, :m]
+        into = found[n:, n:].reshape(m, dimension, m, dimension)
+        precision = float(self.kernel.lengthscale[c]) ** -2.0
+        u, h = self.u[c, :m, :m], self.at.squares[c, :m, :m] * precision
+        curved = own[:, c, :, c] * (1.0 - u) * h + self.p[:m, :m] * u * precision * (4.0 * h - 2.0)
+        kept = into[:, c, :, c].copy()
+        into[:, c] += own[:, c] * bent[:, :, None]
+        into[:, :, :, c] += own[:, :, :, c] * bent[:, None, :]
+        into[:, c, :, c] = kept + curved
+
+    def _add_remaining(self, found: np.ndarray, rest: np.ndarray) -> None:
+        """Add what all g_d and c_d change in log w: ``rest`` (D, n, n) times themselves."""
+        n, dimension = self.at.points.shape
+        m = self.at.slopes
+        cross = np.moveaxis(rest[:, :, :m], 0, -1).reshape(n, -1) * self.matrix[:n, n:]
+        found[:n, n:] += cross
+        found[n:, :n] += cross.T
+        own = self.matrix[n:, n:].reshape(m, dimension, m, dimension)
+        into = found[n:, n:].reshape(m, dimension, m, dimension)
+        for d in range(dimension):
+            into[:, d] += own[:, d] * rest[d, :m, :m, None]
+            into[:, :, :, d] += own[:, :, :, d] * rest[d, :m, None, :m]
+            into[:, d, :, d] -= own[:, d, :, d] * rest[d, :m, :m]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import gp
-from gp.fixed_points import gram_of
+from gp.fixed_points import Changes, gram_of
 from gp.grams import covariance_with_pullback
 from gp.kernels import Anova, Constant, QuadraticTrend, SquaredExponential, Sum, pack, unpack
 from gp.kernels.crossed import crossed
@@ -77,6 +77,10 @@ def test_fixed_points_are_the_covariance_and_its_pullback(name, slopes):
 
     numeric = [(total(vector + e) - total(vector - e)) / 2e-5 for e in 1e-5 * np.eye(len(vector))]
     np.testing.assert_allclose(pullback(weights), numeric, rtol=1e-6, atol=1e-6)
+    if isinstance(pullback, Changes):
+        pulled = [np.vdot(weights, change) for change in pullback.changes]
+        np.testing.assert_allclose(pulled, pullback(weights), rtol=1e-9, atol=1e-9)
+        assert all(np.allclose(change, change.T) for change in pullback.changes)
     if slopes:
         reverse = covariance_with_pullback(kernel, observed)[1](weights)
         np.testing.assert_allclose(pullback(weights), reverse, rtol=1e-9, atol=1e-9)

@@ -13,7 +13,7 @@ from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.looking import look
-from bqvi.variational_bmc.surrogate import Prior, Surrogate, believed, fit, log_posterior
+from bqvi.variational_bmc.surrogate import Surrogate, believed, fit, log_posterior
 from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 
 MIXTURE = Mixture(
@@ -224,13 +224,13 @@ def test_spread_over_hyperparameters_is_that_of_many_weighted_draws():
     x = np.random.default_rng(0).standard_normal((9, 2))
     data = believed(x, banana(x), None, np.full(9, 1e-2), 1e3)
     theta, _ = fit(data, None, 200)
-    made, prior = Surrogate.of(data, theta), Prior.of(2, False)
+    made, objective = Surrogate.of(data, theta), log_posterior(data)
     found = correct(made, Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]])), 1024, 0)
     rng = np.random.default_rng(1)
     u = found.u[resampled(found.weights, 256, 1)]
     normal = rng.standard_normal((2000, 5))
     steps = 1.5 * normal
-    scores = np.array([log_posterior(data, prior, theta + step)[0] for step in steps])
+    scores = np.array([objective.value(theta + step) for step in steps])
     scores += 0.5 * (normal**2).sum(1)
     kept = np.argsort(-scores)[:300]
     shifts = [
