@@ -5,7 +5,10 @@ Between two evaluations that are near each other the trapezoid rule says by how 
     f(y) - f(x)  =  (grad f(x) + grad f(y)) . (y - x) / 2  +  O(|y - x|^3),
 
 exactly where f is quadratic. A gradient with a wrong sign, a wrong factor or a missing term says something
-else nearly everywhere.
+else nearly everywhere. So does a right one where f bends much between x and y, as on a funnel. But by the
+mean value theorem f(y) - f(x) is the slope along y - x at some point between them, which lies between the
+slopes at both ends unless f bends both ways. Where it does so for nearly all pairs, the gradients are those
+of f.
 """
 
 from __future__ import annotations
@@ -15,6 +18,10 @@ from scipy.spatial import cKDTree
 
 _FEWEST = 6
 """Pairs from which a median tells; with fewer a single rough place could speak for all."""
+_CONSISTENT = 0.9
+"""Share of the pairs whose difference lies between the slopes. It was .98 to 1 for the right gradients of
+funnels, both forms of eight schools, a Rosenbrock function and a logistic regression, and .1 to .7 with a
+wrong sign."""
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
@@ -27,7 +34,8 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
     Returns
     -------
     float
-        Between 0 and 1; 0 also where fewer than six pairs tell.
+        Between 0 and 1; 0 also where fewer than six pairs tell, and where nearly all differences lie between
+        the slopes at both ends.
     """
     if len(points) < _FEWEST:
         return 0.0
@@ -36,10 +44,13 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
     apart = np.asarray(distances)[:, 1] > 0.0
     first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
     a = values[second] - values[first]
-    slopes = 0.5 * (gradients[first] + gradients[second])
-    b = np.einsum("nd,nd->n", slopes, points[second] - points[first])
+    steps = points[second] - points[first]
+    slopes = np.einsum("knd,nd->kn", gradients[np.stack([first, second])], steps)
+    b = slopes.mean(0)
     size = np.abs(a) + np.abs(b)
-    seen = size > 1e-6 * (1.0 + np.abs(values).max())  # below it values are rounded
-    if seen.sum() < _FEWEST:
+    rounding = 1e-6 * (1.0 + np.abs(values).max())
+    seen = size > rounding
+    between = (slopes.min(0) - rounding <= a) & (a <= slopes.max(0) + rounding)
+    if seen.sum() < _FEWEST or np.mean(between[seen]) >= _CONSISTENT:
         return 0.0
     return float(np.median(np.abs(a - b)[seen] / size[seen]))

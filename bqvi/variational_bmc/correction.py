@@ -13,7 +13,16 @@ What the surrogate does not know moves log Z by E_P[f - mean] to first order: a 
 computed at ``_RESAMPLED`` draws that stand for the rest. The expectation of the density itself is that of a
 log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared.
 Beyond it the surrogate knows nothing, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
-mass is not invented where nothing was evaluated.
+mass is not invented where nothing was evaluated. Where the variance exceeds a squared nat even at the draws
+that are known best, only the excess over these counts: it compares regions, and is no estimate of the level.
+
+The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
+
+    ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(mean c_s),     c_s = phi(u_s) q(u_s) / g(u_s),
+
+with phi the probability that u_s is feasible. By Jensen's inequality it is at most the log evidence of the
+mean from these draws, whatever they are; a sample of its own, or the sample that an optimiser has seen, can
+exceed it.
 """
 
 from __future__ import annotations
@@ -40,6 +49,8 @@ _TAIL, _LACKING, _BESIDE, _LONGER = 10.0, 2.0, 8, 3.0
 """Nats below the top, beyond D / 2, to which points are a tail; nats that q lacks there; how many; scales."""
 _COVERED = 0.9
 """Effective share of the draws above which the proposal is not led any further."""
+_BEST_KNOWN = 0.05
+"""Share of the draws that are known best."""
 _WHOLE = 2.0
 """Of the Gaussian with the moments of all of q: thin curved tails lie along it, not along any component."""
 ANYWHERE = Feasibility(None, None, None, 1.0)
@@ -54,7 +65,7 @@ class Correction:
     u : (M, D), in the frame. whitened : (N, M), W k of f there.
     mean, variance : (M,), of f there. log_proposal : (M,), log g. log_q : (M,).
     log_weights : (M,), of the draws, normalised.
-    log_evidence : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the
+    log_evidence, elbo : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the
         draws.
     effective : effective sample size. shape : Pareto k of the weights.
     feasible : (M,), the probability that the log joint can be evaluated there, were no failure an accident.
@@ -68,6 +79,7 @@ class Correction:
     log_q: Vector
     log_weights: Vector
     log_evidence: float
+    elbo: float
     sd: float
     monte_carlo_sd: float
     effective: float
@@ -148,8 +160,9 @@ class Proposal:
 
 
 def cautious(mean: Vector, variance: Vector) -> Vector:
-    """The log density that a draw counts with."""
-    result: Vector = mean + 0.5 * np.minimum(variance, 2.0 - variance)
+    """The log density (m,) that draws count with, from the surrogate's mean and variance there, (m,) each."""
+    excess = variance - max(float(np.quantile(variance, _BEST_KNOWN)) - 1.0, 0.0)
+    result: Vector = mean + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
     return result
 
 
@@ -224,15 +237,20 @@ def _weighed(
     log_weights = log_ratio - total
     weights = np.exp(log_weights)
     effective = 1.0 / float(weights @ weights)
+    log_q = q.log_density(u)
+    log_share = np.log(possible) + log_q - log_g
+    mass = float(logsumexp(log_share))
+    elbo = float(np.exp(log_share - mass) @ (mean - log_q)) + mass - float(np.log(count))
     return Correction(
         u=u,
         whitened=whitened,
         mean=mean,
         variance=variance,
         log_proposal=log_g,
-        log_q=q.log_density(u),
+        log_q=log_q,
         log_weights=log_weights,
         log_evidence=total - float(np.log(count)),
+        elbo=elbo,
         sd=float("nan"),
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
         effective=effective,

@@ -288,7 +288,11 @@ def agreement(runs: Sequence[Run], seed: int = 0) -> Agreement:
 
 
 def advice(
-    posterior: Posterior, evaluations: Evaluations, shape: float | None = None, exact: bool = True
+    posterior: Posterior,
+    evaluations: Evaluations,
+    shape: float | None = None,
+    exact: bool = True,
+    located: bool = True,
 ) -> tuple[str, ...]:
     """What speaks against this posterior, each with what to do; empty if nothing does.
 
@@ -298,13 +302,15 @@ def advice(
     evaluations : what it spent.
     shape : Pareto k of the weights between the surrogate and q, where known.
     exact : whether values are without noise, so that gradients can be compared with their differences.
+    located : whether the posterior has been found. Where it has not, nothing is said of where its bounds and
+        plausible intervals should be.
     """
     return (
         *_about_weights(shape),
         *_about_failures(evaluations),
         *_about_gradients(evaluations, exact),
-        *_about_bounds(posterior),
-        *_about_box(posterior),
+        *(_about_bounds(posterior) if located else ()),
+        *(_about_box(posterior) if located else ()),
     )
 
 

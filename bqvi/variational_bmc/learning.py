@@ -22,7 +22,7 @@ from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.state import Learnt, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
-from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, entropy, grown, pruned
+from bqvi.variational_bmc.variational import Box, Mixture, climb, grown, pruned
 
 Vector = np.ndarray
 
@@ -115,9 +115,7 @@ def _learn(
     else:
         found = correct(surrogate, q, settings.draws, seed, feasible)
     mean, covariance = _moments(frame, found, q)
-    expected = float(q.weights @ surrogate.integrals(q.means, q.scales**2).values)
-    fresh = base_points(q.count, 1024 if final else 64, len(frame.shift), seed % 7919 + 1)
-    learnt = Learnt(surrogate, q, expected, entropy(q, fresh).value, found)
+    learnt = Learnt(surrogate, q, found)
     state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
     return (state if theta is known else replace(state, fitted_at=len(state))), learnt
 

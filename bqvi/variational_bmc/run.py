@@ -82,7 +82,8 @@ def vbmc(
         range, integrated against the surrogate, tempered ("imiqr"), or against the variational posterior
         ("viqr"; Acerbi 2020, Eqs 7 and 8). The second looks nowhere that the posterior is not yet.
     tolerance : of the sd of the log evidence, nats: converged only below it. ``None``: spend the budget.
-    max_seconds : stop after a step that ends later than this.
+    max_seconds : of the whole run, calls of log_joint and the last, thorough estimate included: no step is
+        begun that would end later, as far as the latest step tells. The first design is always evaluated.
     progress : show evaluations, ELBO and sd.
     callback : told of each state.
     seed : or a generator; the same seed gives the same result.

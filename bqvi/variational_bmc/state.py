@@ -152,12 +152,10 @@ _KNOWN = tuple(part.name for part in fields(Known))
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """What a state knows: the surrogate, q by its two terms, and the correction."""
+    """What a state knows: the surrogate, q, and the correction."""
 
     surrogate: Surrogate
     q: Mixture
-    expected: float
-    entropy: float
     found: Correction
 
 

@@ -90,11 +90,13 @@ def record(before: State, state: State, learnt: Learnt) -> Row:
     """What was reached."""
     found, volume = learnt.found, state.frame.log_volume
     sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), found.doubtful))
+    # below its own lower bound, an evidence has been lowered by what the surrogate does not know
+    sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
     unseen = left_open(state.explored)
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
-        elbo=learnt.expected + learnt.entropy + volume,
+        elbo=found.elbo + volume,
         elbo_sd=sd,
         log_evidence=found.log_evidence + volume,
         log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), unseen)),

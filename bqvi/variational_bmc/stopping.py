@@ -6,7 +6,8 @@ Six questions, of the last ``STEADY`` records. All have to be answered with yes.
 - *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each
   other.
 - *Is it known?* Its sd, which contains what the surrogate leaves open, is below the tolerance.
-- *Do the draws stand for the surrogate?* Pareto k < ``SHAPE`` and an effective share above ``EFFECTIVE``.
+- *Do the draws stand for the surrogate?* An effective share above ``EFFECTIVE``, and Pareto k < ``SHAPE`` or
+  an effective share above ``UNIFORM``: among weights that are nearly the same the largest have no tail.
 - *Did the surrogate predict the latest evaluations?* Their mean squared standardised error is below
   ``SURPRISE``, or the errors are below the tolerance in nats wherever the posterior has its mass; the sd was
   scaled by it.
@@ -25,6 +26,7 @@ STEADY = 4
 DIVERGENCE = 0.03
 SHAPE = 0.7
 EFFECTIVE = 0.1
+UNIFORM = 0.9
 SURPRISE = 9.0
 _AGAIN = 1.1
 """Growth of the evaluations after which a thorough estimate that disagreed is made again."""
@@ -62,7 +64,7 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
         reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {STEADY} steps)")
     if not sds[-1] < tolerance:
         reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
-    if not (now.shape < SHAPE and now.effective > EFFECTIVE):
+    if not (now.effective > EFFECTIVE and (now.shape < SHAPE or now.effective > UNIFORM)):
         told = f"Pareto k {now.shape:.2f}, effective share {now.effective:.2g}"
         reasons.append(f"q does not cover the surrogate ({told})")
     if not now.surprise < SURPRISE:

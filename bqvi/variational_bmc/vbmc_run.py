@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +13,7 @@ from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.correction import resampled
 from bqvi.variational_bmc.diagnostics import advice
 from bqvi.variational_bmc.exploration import Exploration, explore
@@ -21,9 +21,9 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import Trace, VBMCResult
-from bqvi.variational_bmc.state import Known, Learnt, Row, Settings, State, evaluated, settled
+from bqvi.variational_bmc.state import UNSETTLED, Known, Learnt, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next
-from bqvi.variational_bmc.stopping import judge, verifies
+from bqvi.variational_bmc.stopping import UNIFORM, judge, verifies
 from bqvi.variational_bmc.variational import Mixture
 
 DOOR = "vbmc"
@@ -38,7 +38,9 @@ _MISSED = 0.1
 _CORRECTED = 100.0
 """Effective draws from which the posterior is corrected by its weights."""
 _USABLE = 1.0
-"""Pareto k above which it is not: the weights have no mean."""
+"""Pareto k above which it is not, unless weights are nearly the same: they have no mean."""
+_LOCATED = 1.0
+"""Sd of the log evidence, in nats, below which the posterior may say where plausible intervals should be."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,12 @@ class _Exploring:
         return self.reached.evaluations.gradients
 
     def evaluate(self, points: np.ndarray, predicted: np.ndarray | None = None) -> bool:
-        """Evaluate at further points (m, D), if the budget has room for all of them.
+        """Evaluate at further points (m, D), if budget and time have room for all of them.
 
         ``predicted`` are means and variances of the values, (m, 2), where there are predictions.
         """
         budget = self._run.budget(self.reached)
-        if budget.room(len(points)) < len(points):
+        if budget.room(len(points)) < len(points) or self._run.clock.over:
             return False
         if predicted is not None:
             waiting, known = self._state.pending, self._state.pending_predicted
@@ -86,7 +88,7 @@ class _Exploring:
                 pending=np.concatenate([waiting, points]),
                 pending_predicted=np.concatenate([known, predicted]),
             )
-        self._run.target.evaluate(points, self._run.ledger, budget)
+        self._run.call(points, budget)
         self.reached = evaluated(self._state, self._run.ledger.entries())
         return True
 
@@ -114,6 +116,7 @@ class VBMCRun:
         self.target, self.coordinates, self.first = target, coordinates, first
         self.settings, self.limits, self.seed = settings, limits, seed
         self.ledger = Ledger(target.dimension)
+        self.clock = Clock(limits.seconds)
         self._latest: tuple[tuple[Row, ...], Evaluations, VBMCResult] | None = None
 
     def init(self) -> State:
@@ -137,13 +140,13 @@ class VBMCRun:
 
     def step(self, state: State) -> State:
         """Evaluate the points that are due, learn from all, and look where to evaluate next."""
-        began = time.perf_counter()
+        self.clock.starts(state.seconds)
         if not len(state.pending):
             state = state.unlearned()  # what was learned is made again, to look from
         before = self._evaluated(state)
         require_good(before.evaluations, _NEEDED)
         if len(before) >= self.limits.budget:
-            return replace(before, seconds=state.seconds + time.perf_counter() - began)
+            return replace(before, seconds=self.clock.ends())
         seed = self._seed_at(before)
         learned, learnt = learn(before, self.settings, seed)
         row = record(before, learned, learnt)
@@ -156,7 +159,7 @@ class VBMCRun:
         if self.finished(reached) is None:
             size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
             reached = with_next(reached, learnt, size, seed, self.settings.variational)
-        return replace(reached, seconds=state.seconds + time.perf_counter() - began)
+        return replace(reached, seconds=self.clock.ends())
 
     def budget(self, state: State) -> Budget:
         """What may be spent from ``state`` on."""
@@ -166,17 +169,21 @@ class VBMCRun:
         """The state with its pending points evaluated, as far as the budget goes; at first the climb too."""
         reached, budget = state, self.budget(state)
         if len(state.pending) and budget.left:
-            first = bool(state.evaluations.failed.all())
-            self.target.evaluate(state.pending, self.ledger, budget, first)
+            self.call(state.pending, budget, bool(state.evaluations.failed.all()))
             reached = evaluated(state, self.ledger.entries())
         most = 3 * self.target.dimension + 5
-        while not state.rows and budget.left:
+        while not state.rows and budget.left and not self.clock.over:
             point = next_step(reached.evaluations, most)
             if point is None:
                 break
-            self.target.evaluate(point[None], self.ledger, budget)
+            self.call(point[None], budget)
             reached = evaluated(state, self.ledger.entries())
         return reached
+
+    def call(self, points: np.ndarray, budget: Budget, first: bool = False) -> None:
+        """Evaluate at points (m, D), as far as the budget goes; ``first``: nothing is known to be finite yet."""
+        with self.clock.calls(budget.room(len(points))):
+            self.target.evaluate(points, self.ledger, budget, first)
 
     def _explores(self, before: State, row: Row) -> bool:
         """Whether it is time to explore: before convergence, or when half the budget is spent."""
@@ -235,9 +242,8 @@ class VBMCRun:
         tolerance = self.limits.tolerance
         if tolerance is not None and verifies(state.rows, tolerance) and self._final(state).converged:
             return "converged"
-        if self.limits.seconds is not None and state.seconds >= self.limits.seconds:
-            return "seconds"
-        return None
+        count = min(batch_size(state, self.settings), self.limits.budget - len(state))
+        return None if self.clock.allows(state.seconds, count) else "seconds"
 
     def result(self, state: State, reason: str) -> VBMCResult:
         """The thorough estimate."""
@@ -248,7 +254,8 @@ class VBMCRun:
         last = self._latest
         if last is not None and last[0] is state.rows and last[1] is state.evaluations:
             return last[2]
-        found = self._thorough(state)
+        with self.clock.thorough():
+            found = self._thorough(state)
         self._latest = (state.rows, state.evaluations, found)
         return found
 
@@ -260,7 +267,8 @@ class VBMCRun:
         row = record(before, reached, learnt)
         found, frame = learnt.found, reached.frame
         verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)
-        corrected = found.effective > _CORRECTED and found.shape < _USABLE
+        share = found.effective / len(found.u)
+        corrected = found.effective > _CORRECTED and (found.shape < _USABLE or share > UNIFORM)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
         posterior = Posterior(frame.measure(learnt.q), self.coordinates, draws)
         evidence, sd = row.log_evidence, row.log_evidence_sd
@@ -278,7 +286,11 @@ class VBMCRun:
             stopped="",
             reasons=verdict.reasons,
             warnings=advice(
-                posterior, made, None if corrected else found.shape, not self.settings.learnt_noise
+                posterior,
+                made,
+                None if corrected else found.shape,
+                not self.settings.learnt_noise,
+                row.divergence < UNSETTLED and sd < _LOCATED,
             ),
             n_evaluations=len(state),
             evaluations=made,

@@ -164,3 +164,14 @@ def test_a_wrong_gradient_disagrees(factor, low, high):
     values = -0.5 * (points**2).sum(1)
     assert low <= disagreement(points, values, -factor * points) <= high
     assert disagreement(points[:5], values[:5], points[:5]) == 0.0
+
+
+def test_the_right_gradient_of_a_funnel_agrees_and_its_negative_does_not():
+    """On x_0 in [-4, 4] the scale of the others changes by a factor of 55: no trapezoid is right there."""
+    x = np.random.default_rng(0).uniform(-4.0, 4.0, (20, 8))
+    squares, precision = np.square(x[:, 1:]).sum(1), np.exp(-x[:, 0])
+    values = -(x[:, 0] ** 2) / 18 - 0.5 * precision * squares - 3.5 * x[:, 0]
+    along = -x[:, 0] / 9 + 0.5 * precision * squares - 3.5
+    gradients = np.column_stack([along, -precision[:, None] * x[:, 1:]])
+    assert disagreement(x, values, gradients) == 0.0
+    assert disagreement(x, values, -gradients) > 0.9

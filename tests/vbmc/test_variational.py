@@ -8,12 +8,12 @@ import scipy.stats
 
 from bqvi.variational_bmc.annealing import annealed
 from bqvi.variational_bmc.belief import hull
-from bqvi.variational_bmc.correction import ANYWHERE, correct, polished, resampled
+from bqvi.variational_bmc.correction import ANYWHERE, cautious, correct, polished, resampled, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.looking import look
-from bqvi.variational_bmc.surrogate import Surrogate, believed, fit, log_posterior
+from bqvi.variational_bmc.surrogate import Surrogate, believed, fit, log_posterior, prior_of
 from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 
 MIXTURE = Mixture(
@@ -263,3 +263,39 @@ def test_variational_targets_are_where_q_is():
     by_density = look(made, found, 6, 1.0, 0, allowed)
     assert (by_q[:, 0] > 0.0).all()
     assert 0 < (by_density[:, 0] > 0.0).sum() < 6
+
+
+@pytest.mark.parametrize("edge", [False, True])
+def test_the_elbo_of_the_draws_is_a_lower_bound_and_that_of_the_feasible_part_of_q(edge):
+    """Against E_q[mean - log q] of q cut off at the edge, on a grid."""
+    x = np.random.default_rng(0).standard_normal((30, 2))
+    made = Surrogate.of(believed(x, banana(x), None, None, 1e3), prior_of(2, False).lower)
+    q = Mixture(np.array([0.6, 0.4]), np.array([[0.2, 0.3], [-0.5, 0.2]]), np.array([[0.6, 0.7], [0.5, 0.9]]))
+
+    def left(u):
+        return np.where(u[:, 0] < 0.3, 1.0, 1e-12)
+
+    class Left(Feasibility):
+        """What lies left of the edge can be evaluated."""
+
+        def __call__(self, u):
+            return left(u) if edge else np.ones(len(u))
+
+    possible = Left(None, None, None, 1.0)
+    found = weighed(made, q, 4096, 0, possible)
+    line = np.linspace(-5.0, 5.0, 401)
+    grid = np.stack([g.ravel() for g in np.meshgrid(line, line, indexing="ij")], axis=1)
+    log_q, inside = q.log_density(grid), possible(grid)
+    mass = np.exp(log_q) * inside
+    share = mass.sum() * (line[1] - line[0]) ** 2
+    exact = mass @ (made.mean(grid) - log_q) / mass.sum() + np.log(share)
+    assert found.elbo == pytest.approx(exact, abs=0.02)
+    assert found.elbo <= found.log_evidence
+
+
+def test_a_variance_that_is_the_same_everywhere_lowers_no_evidence():
+    mean = np.random.default_rng(0).standard_normal(1000)
+    np.testing.assert_allclose(cautious(mean, np.full(1000, 184.0)), mean + 0.5)
+    known = cautious(mean, np.append(np.full(500, 0.1), np.full(500, 184.0)))
+    np.testing.assert_allclose(known[:500], mean[:500] + 0.05)
+    np.testing.assert_allclose(known[500:], mean[500:] + 1.0 - 92.0)

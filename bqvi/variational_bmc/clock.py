@@ -1,0 +1,88 @@
+"""How long the parts of a run take, and whether another step would end in time.
+
+A run may not take longer than its user allows, calls of the log joint and the thorough estimate at the end
+included. A step is forecast by the calls that it makes, at what the latest ones took, and by what the latest
+step took beside its calls; the thorough estimate by the latest one or, before there was one, by ``THOROUGH``
+times what a step takes beside its calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+THOROUGH = 10.0
+"""Over the time of a step without its calls: 6 to 12 on posteriors of 2 to 10 dimensions."""
+
+
+class Clock:
+    """Seconds that one process has spent on a run.
+
+    Parameters
+    ----------
+    limit : of the whole run, in seconds; ``None`` for none.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = limit
+        self._began: float | None = None
+        self._before = self._begun_at = 0.0
+        self._calls, self._n_calls = 0.0, 0
+        self._own = self._thorough = 0.0
+
+    def starts(self, seconds: float) -> None:
+        """A step begins, ``seconds`` after the run did."""
+        self._began, self._before = time.perf_counter(), max(seconds, self._before)
+        self._begun_at = self._before
+        self._calls, self._n_calls = 0.0, 0
+
+    def ends(self) -> float:
+        """A step ends; return the seconds since the run began."""
+        spent = self.spent
+        self._own = spent - self._begun_at - self._calls
+        self._began, self._before = None, spent
+        return spent
+
+    @contextmanager
+    def calls(self, count: int) -> Iterator[None]:
+        """Measure ``count`` calls of the log joint."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._calls += time.perf_counter() - began
+            self._n_calls += count
+
+    @contextmanager
+    def thorough(self) -> Iterator[None]:
+        """Measure a thorough estimate."""
+        began = time.perf_counter()
+        yield
+        self._thorough = time.perf_counter() - began
+        if self._began is None:  # between two steps
+            self._before += self._thorough
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the run began, as far as they are known."""
+        return self._before + (0.0 if self._began is None else time.perf_counter() - self._began)
+
+    def allows(self, seconds: float, count: int) -> bool:
+        """Whether a step and the thorough estimate would end in time.
+
+        Parameters
+        ----------
+        seconds : since the run began, as a state says.
+        count : calls of the log joint in the step.
+        """
+        if self._limit is None:
+            return True
+        calls = count * self._calls / max(self._n_calls, 1)
+        ahead = calls + self._own + (self._thorough or THOROUGH * self._own)
+        return max(seconds, self.spent) + ahead < self._limit
+
+    @property
+    def over(self) -> bool:
+        """Whether the time has run out."""
+        return self._limit is not None and self.spent >= self._limit
