@@ -250,6 +250,17 @@ def _function(data: Data, kernel: Sum, weights: Vector) -> AnovaSum:
 
 
 @dataclass(frozen=True, eq=False)
+class _Known:
+    """Noise of known variances (n B,), as `gp.conditioning` asks for it; a result that holds it is pickled."""
+
+    variances: Vector
+
+    def __call__(self, points: Vector, targets: Vector) -> Vector:
+        del points, targets
+        return self.variances
+
+
+@dataclass(frozen=True, eq=False)
 class Surrogate:
     """The Gaussian process given data and hyperparameters."""
 
@@ -268,7 +279,7 @@ class Surrogate:
                 places = kernel.at(data.points)
                 noise = noise + more * np.einsum("ii->i", kernel.covariance(places, places))
             try:
-                return cls(data, theta, Conditioned.of(kernel, data.points, targets, lambda x, y, n=noise: n))
+                return cls(data, theta, Conditioned.of(kernel, data.points, targets, _Known(noise)))
             except np.linalg.LinAlgError:
                 continue
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
