@@ -251,7 +251,7 @@ def _function(data: Data, kernel: Sum, weights: Vector) -> AnovaSum:
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """Noise of known variances (n B,), as `gp.conditioning` asks for it; a result that holds it is pickled."""
+    """Noise of known variances (n B,), as `gp.conditioning` asks for it, that can be pickled."""
 
     variances: Vector
 

@@ -181,7 +181,7 @@ class VBMCRun:
         return reached
 
     def call(self, points: np.ndarray, budget: Budget, first: bool = False) -> None:
-        """Evaluate at points (m, D), as far as the budget goes; ``first``: nothing is known to be finite yet."""
+        """Evaluate at points (m, D) within the budget; ``first``: nothing is known to be finite yet."""
         with self.clock.calls(budget.room(len(points))):
             self.target.evaluate(points, self.ledger, budget, first)
 
