@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bqvi.gradients.conjugate import Conjugate
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
+from bqvi.gradients.memoised import Memoised
 from bqvi.gradients.refined import RefinedConjugate
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "Estimator",
     "Gradient",
     "ImportanceQuadrature",
+    "Memoised",
     "MixtureQuadrature",
     "Pathwise",
     "RefinedConjugate",

@@ -13,7 +13,7 @@ import numpy as np
 
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
 from bqvi.checks import require_above, require_integer, require_one_of
-from bqvi.gradients import Conjugate, Estimator, RefinedConjugate, RememberingEstimator
+from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.refined import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, Stop, gives_none
@@ -71,6 +71,8 @@ def problem_of(
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
     if isinstance(estimator, Conjugate) and named is not None and named.batch == "all":
         estimator = RefinedConjugate() if isinstance(model, RefinableModel) else estimator
+    if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
+        estimator, minibatch = Memoised(minibatch), None
     choices = named or defaults_for(estimator, geometry)
     geometry = choices.geometry if geometry is None else geometry
     schedule = choices.schedule if schedule is None else schedule
@@ -202,7 +204,9 @@ def stop_of(
 
 
 def default_recorder(problem: Problem, stop: Stop) -> Recorder:
-    """Every step where a record is free, the end alone where it costs evaluations, else a hundredth."""
+    """Where a record is free, every step or pass; the end alone where it costs; else every hundredth."""
+    if isinstance(problem.estimator, Memoised):  # once a pass; before the first one ends it is not free
+        return Recorder(every=problem.estimator.batches(n_rows(problem.data)), first=False)
     if problem.minibatch is None and problem.estimator.samples == 0:
         return Recorder(every=1)
     if isinstance(problem.estimator, RememberingEstimator):

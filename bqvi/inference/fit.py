@@ -65,16 +65,17 @@ def fit(
     ----------
     model : a `ConjugateModel` or a `LogJointModel`
     data : what the model takes, N rows; None for a `LogJoint`
-    method : 'cavi', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae', 'dreg'
-        (any model), 'bq' (a `LogJointModel` with a Gaussian q: the fewest evaluations), or an estimator
-        such as ``Pathwise(5, entropy="sticking-the-landing")``, with 'pathwise's geometry, schedule and steps
-        by default; a ``BayesianQuadrature`` has those of 'bq'
+    method : 'cavi', 'memoised', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae',
+        'dreg' (any model), 'bq' (a `LogJointModel` with a Gaussian q: the fewest evaluations), or an
+        estimator such as ``Pathwise(5, entropy="sticking-the-landing")``, with 'pathwise's geometry, schedule
+        and steps by default; a ``BayesianQuadrature`` has those of 'bq'
     minibatch : strategy of `acquisition.minibatch`; or S, for uniform without replacement; or 'balanced':
         batches that each look like the data, S = min(100, N). That one can be trusted on an unknown
         problem: it is unbiased, has positive weights and nothing to tune, and is random reshuffling where
         its kernel is of no use. It takes about 40 microseconds a datum once (``trace['setup_seconds']``),
         which pays over many epochs, or where a datum is expensive. The stochastic methods default to
-        random reshuffling with S = min(100, N), which takes none
+        random reshuffling with S = min(100, N), which takes none. 'memoised' takes S alone, and visits each
+        batch in turn; default a tenth of the data, at least 100
     schedule : step sizes; default by method (`methods`)
     geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
     samples : L, draws of theta a step, for the sampling methods; new evaluations a step, for 'bq'

@@ -4,6 +4,7 @@
     cavi      eta* - eta                    natural     all           1
     ngd       eta* - eta                    natural     all           1/2
     gd        the same, pulled back         Euclidean   all           Adam
+    memoised  the same, kept by batch       natural     a batch       1
     sngd      eta* - eta of a mini-batch    natural     mini-batch    Robbins-Monro
     sgd       the same, pulled back         Euclidean   mini-batch    Adam
     score, pathwise, iwae, dreg             Euclidean   all, or       Adam
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bqvi.checks import require_integer, require_one_of
-from bqvi.gradients import Conjugate, Estimator, RememberingEstimator
+from bqvi.gradients import Conjugate, Estimator, Memoised, RememberingEstimator
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 
@@ -51,6 +52,11 @@ def _exact(samples: int | None) -> Estimator:
     return Conjugate()
 
 
+def _memoised(samples: int | None) -> Estimator:
+    _exact(samples)
+    return Memoised()
+
+
 def _sampling(name: str) -> Callable[[int | None], Estimator]:
     def make(samples: int | None) -> Estimator:
         from bqvi import gradients
@@ -72,6 +78,7 @@ def _quadrature(nodes: int | None) -> Estimator:
 
 METHODS: dict[str, Method] = {
     "cavi": Method(_exact, Natural(), Constant(1.0), "all", 1000, 1e-6),
+    "memoised": Method(_memoised, Natural(), Constant(1.0), "all", 1000, 1e-6),
     "ngd": Method(_exact, Natural(), Constant(0.5), "all", 1000, 1e-6),
     "gd": Method(_exact, Euclidean(), Adam(0.05), "all", 1000, 1e-6),
     "sngd": Method(_exact, Natural(), RobbinsMonro(0.7, tau=10.0), "mini-batch", 1000),
@@ -83,7 +90,7 @@ METHODS: dict[str, Method] = {
     "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50),
 }
 
-EXACT = tuple(name for name, method in METHODS.items() if method.estimator is _exact)
+EXACT = tuple(name for name, method in METHODS.items() if method.estimator in (_exact, _memoised))
 
 
 def method_named(name: str) -> Method:
@@ -102,6 +109,8 @@ def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
 
     The rate does not fall for an estimator that calls itself not ``noisy``: there is nothing to be averaged.
     """
+    if isinstance(estimator, Memoised):
+        return METHODS["memoised"]
     if not getattr(estimator, "noisy", True):
         return replace(METHODS["pathwise"], schedule=Adam(0.05))
     trusting = geometry is None or isinstance(geometry, TrustRegion)

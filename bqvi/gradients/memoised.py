@@ -1,0 +1,151 @@
+"""Memoised mini-batches: the exact natural gradient, a batch at a time (Hughes and Sudderth 2013).
+
+The statistics of all data are a sum over batches, S = sum_b S_b, and each batch's are kept. A step visits one
+batch, replaces its S_b by that of the present q(theta), and goes all the way to eta* = eta_0 + S. That is
+coordinate ascent on the local variables of one batch and theta: with H_b the entropy that batch b had,
+
+    ELBO(q, all q(z)) = sum_b (<S_b, E t> + H_b) + sum ln h - KL(q || p)
+
+never falls, there is no step size, and q moves after each batch. What a model adds to S and to the bound
+whatever the data (a learnt concentration) is what its local step gives for rows of weight 0; it is taken anew
+at each step. A batch whose local step ends lower than its old one (an ascent that found another optimum)
+keeps the old one.
+
+Until every batch has been visited, S of those that have been stands for all: scaled up by the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bqvi.arrays import Values, inner, subtract
+from bqvi.checks import require_integer
+from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.models.conjugate import LocalStep, update_target
+from bqvi.models.data import n_rows, take
+
+ORDER = 0
+"""Seed of the shuffle that makes the batches, so that a resumed run has the same."""
+LEAST = -1e30
+"""What an expected statistic of minus infinity counts as: 0 times it is 0."""
+
+
+@dataclass(frozen=True)
+class MemoisedMemory:
+    """Of each batch, what it had when it was last visited."""
+
+    statistics: np.ndarray = field(metadata={"grows": True})
+    """(B, P), S_b as one row; (0, P) before the first step."""
+    entropies: np.ndarray = field(metadata={"grows": True})
+    """(B,), H_b."""
+    visits: int
+    """Steps taken."""
+
+
+@dataclass(frozen=True)
+class Memoised:
+    """eta* - eta of all the data, with the local step of one batch; no samples.
+
+    Parameters
+    ----------
+    size : S >= 1, rows in a batch; None for a tenth of the data, at least 100
+    shuffle : whether batches are drawn at random from the data (once); False takes consecutive rows, which
+        memory-mapped data are read fastest by
+    """
+
+    size: int | None = None
+    shuffle: bool = True
+    samples: int = 0
+    gives_surrogate = False
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            require_integer("size", self.size, 1)
+
+    def batches(self, n: int) -> int:
+        """How many batches ``n`` rows make."""
+        size = max(100, math.ceil(n / 10)) if self.size is None else self.size
+        return max(1, math.ceil(n / size))
+
+    def rows(self, n: int, b: int) -> np.ndarray | slice:
+        """Which of ``n`` rows are in batch ``b``: as many as in the others, or one less or more."""
+        start, stop = (n * i // self.batches(n) for i in (b, b + 1))
+        if not self.shuffle:
+            return slice(start, stop)
+        return np.sort(np.random.default_rng(ORDER).permutation(n)[start:stop])
+
+    def start(self, model: Any, q: Any) -> MemoisedMemory:
+        """Nothing has been visited.
+
+        Raises
+        ------
+        ValueError
+            A model whose statistics are no sum over batches.
+        """
+        if getattr(model, "full_batch", False) or getattr(model, "learn_word_concentration", False):
+            raise ValueError(
+                f"method is 'memoised', but the statistics of this {type(model).__name__} are no sum over "
+                "batches (parameters for each datum, or learn_word_concentration); use 'cavi'"
+            )
+        size = sum(int(np.size(eta)) for eta in q.natural)
+        return MemoisedMemory(np.empty((0, size)), np.empty(0), 0)
+
+    def __call__(
+        self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: MemoisedMemory | None = None
+    ) -> Gradient:
+        """The natural gradient at q once the next batch has been visited."""
+        del rng
+        n = n_rows(batch.rows)
+        known = self.start(model, q) if memory is None else memory
+        b = known.visits % self.batches(n)
+        index = self.rows(n, b)
+        rows = take(batch.rows, index)
+        expected = tuple(np.maximum(part, LEAST) for part in q.expected_statistics)
+        nothing = model.local_step(q, take(batch.rows, slice(0, 1)), np.zeros(1))
+        local = model.local_step(q, rows)
+        found = subtract(local.statistics, nothing.statistics)
+        entropy = local.bound - nothing.bound - float(inner(found, expected))
+        kept = _replaced(known, b, found, entropy, expected)
+        complete = len(kept.statistics) == self.batches(n)
+        total = _unpacked(kept.statistics.sum(axis=0), q.natural)
+        if not complete:
+            seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
+            total = tuple((n / seen) * part for part in total)
+        bound = nothing.bound + float(inner(total, expected)) + float(kept.entropies.sum())
+        everything = LocalStep(tuple(a + c for a, c in zip(total, nothing.statistics, strict=True)), bound)
+        return Gradient(
+            subtract(update_target(model, everything), q.natural),
+            natural=True,
+            evaluations=n_rows(rows),
+            local=everything if complete else None,
+            memory=kept,
+        )
+
+
+def _replaced(
+    known: MemoisedMemory, b: int, found: Values, entropy: float, expected: Values
+) -> MemoisedMemory:
+    """With batch ``b`` as it is now, unless it was higher before."""
+    row = np.concatenate([np.ravel(part) for part in found])
+    if b == len(known.statistics):  # the first visit
+        statistics = np.concatenate([known.statistics, row[None]])
+        return MemoisedMemory(statistics, np.append(known.entropies, entropy), known.visits + 1)
+    weights = np.concatenate([np.ravel(part) for part in expected])
+    statistics, entropies = known.statistics.copy(), known.entropies.copy()
+    if row @ weights + entropy >= statistics[b] @ weights + entropies[b]:
+        statistics[b], entropies[b] = row, entropy
+    return MemoisedMemory(statistics, entropies, known.visits + 1)
+
+
+def _unpacked(row: np.ndarray, like: Values) -> Values:
+    """A row of ``_replaced`` as arrays of the shapes of ``like``."""
+    parts, start = [], 0
+    for part in like:
+        stop = start + int(np.size(part))
+        parts.append(row[start:stop].reshape(np.shape(part)))
+        start = stop
+    return tuple(parts)
