@@ -4,8 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
-# What `make run` computes: the comparison of VI methods. `make run RUN=all` computes every experiment.
-RUN    ?= vi-methods cavi-iterates gd-schedules sgd-batch-sizes sngd-batch-sizes sngd-against-sgd \
+# What `make run` computes: small forms of four studies, then the comparison of VI methods. `make run RUN=all`
+# computes every experiment.
+RUN    ?= short-gradients short-minibatches short-quadrature short-vbmc \
+          vi-methods cavi-iterates gd-schedules sgd-batch-sizes sngd-batch-sizes sngd-against-sgd \
           pathwise-samples iwae-samples domain real-data multinomial-digits
 
 # One thread a process: the processes share the cores among themselves.
@@ -15,7 +17,7 @@ export MKL_NUM_THREADS := 1
 
 .PHONY: run test lint bench docs clean
 
-run: $(READY)        ## the comparison of VI methods, then the report page
+run: $(READY)        ## four studies in short and the comparison of VI methods, then the report page
 	$(BIN)/bqvi run $(RUN) --jobs $(JOBS)
 	$(BIN)/bqvi report --jobs $(JOBS)
 

@@ -2,6 +2,7 @@
 
     harness      what runs, stores, draws and reports every experiment
     problems     data, log joints and integrands that experiments, tests and benchmarks share
+    short        small forms of four studies, for a first report
     thesis, models, minibatch, gradients, quadrature, vbmc, gp   the experiments, by theme
     catalogue    the experiments by name
 

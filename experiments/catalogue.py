@@ -4,6 +4,10 @@ A new experiment is a new file and a line here.
 """
 
 EXPERIMENTS: dict[str, str] = {
+    "short-gradients": "experiments.short.gradients",
+    "short-minibatches": "experiments.short.minibatches",
+    "short-quadrature": "experiments.short.quadrature",
+    "short-vbmc": "experiments.short.vbmc",
     "vi-methods": "experiments.thesis.vi_methods",
     "cavi-iterates": "experiments.thesis.cavi_iterates",
     "gd-schedules": "experiments.thesis.gd_schedules",

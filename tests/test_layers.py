@@ -43,6 +43,7 @@ def test_the_check_sees_an_upward_import():
 
 
 ENGINES = ("quadrature", "gradients", "variational_bmc", "inference")
+THEMES = ("short", "thesis", "models", "minibatch", "gradients", "quadrature", "vbmc", "gp", "problems")
 ROOMS = {
     "bqvi/calls": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate")),
     "bqvi/runs": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate")),
@@ -51,7 +52,17 @@ ROOMS = {
     "experiments/problems": ("experiments",),
     "experiments/harness": tuple(
         f"experiments.{name}"
-        for name in ("thesis", "models", "minibatch", "gradients", "quadrature", "vbmc", "gp", "problems")
+        for name in [
+            "short",
+            "thesis",
+            "models",
+            "minibatch",
+            "gradients",
+            "quadrature",
+            "vbmc",
+            "gp",
+            "problems",
+        ]
     ),
 }
 """What a room does not import, beside itself."""

@@ -12,6 +12,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 THEMES = {
+    "short": "In short",
     "thesis": "Variational inference in the thesis' mixture",
     "models": "Models and data",
     "minibatch": "Mini-batches",

@@ -2,7 +2,7 @@
 
 A claim is checked in one or several settings (in iterations, in seconds; with the source's step sizes,
 with tuned ones), each check true or false by a criterion stated in code, or undecided, with the reason: too
-few seeds on which either side could win. The verdict follows:
+few seeds to tell, or a quick run. The verdict follows:
 
     every check true                        holds
     some checks true                        holds only if: the settings in which it does
@@ -15,8 +15,10 @@ Checks are decided over seeds by `evidence`; nothing here looks at results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from scipy.stats import beta
 
 Verdict = Literal["holds", "holds only if", "does not hold", "undecided"]
 
@@ -34,6 +36,8 @@ class Check:
         What was measured.
     undecided : str
         Why the results do not tell; empty where they do.
+    wins, seeds : int
+        On how many seeds the statement is true, of those that decide; 0 of 0 where seeds are not counted.
 
     Raises
     ------
@@ -45,6 +49,8 @@ class Check:
     true: bool
     numbers: str
     undecided: str = ""
+    wins: int = 0
+    seeds: int = 0
 
     def __post_init__(self) -> None:
         if self.true and self.undecided:
@@ -59,12 +65,24 @@ class Check:
             return f"undecided ({self.undecided})"
         return "yes" if self.true else "no"
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the share of seeds (Clopper and Pearson 1934); None where none is counted."""
+        if self.seeds == 0:
+            return None
+        lower = float(beta.ppf(0.025, self.wins, self.seeds - self.wins + 1)) if self.wins else 0.0
+        if self.wins == self.seeds:
+            return lower, 1.0
+        return lower, float(beta.ppf(0.975, self.wins + 1, self.seeds - self.wins))
+
     def __and__(self, other: Check) -> Check:
         """Both in one setting, which is this check's; one that is false decides."""
         false = any(not check.true and not check.undecided for check in (self, other))
         reasons = [] if false else [check.undecided for check in (self, other) if check.undecided]
         numbers = f"{self.numbers}; {other.numbers}"
-        return Check(self.setting, self.true and other.true, numbers, "; ".join(reasons))
+        rarer = min(self, other, key=lambda check: check.wins / check.seeds if check.seeds else 1.0)
+        true = self.true and other.true
+        return Check(self.setting, true, numbers, "; ".join(reasons), rarer.wins, rarer.seeds)
 
 
 @dataclass(frozen=True)
@@ -113,3 +131,14 @@ class Claim:
         if self.verdict != "holds only if":
             return ()
         return tuple(check.setting for check in self.checks if check.true)
+
+    def left_open(self, reason: str) -> Claim:
+        """The claim with the same numbers and no verdict.
+
+        Parameters
+        ----------
+        reason : str
+            Why its results decide nothing.
+        """
+        checks = [replace(check, true=False, undecided=check.undecided or reason) for check in self.checks]
+        return replace(self, checks=checks)

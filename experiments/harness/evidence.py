@@ -2,8 +2,9 @@
 
 Each run is first summed up in one row (`runs`): what it ended with, what it cost to get near the truth
 and stay there, how far it fell back. Cases are then compared seed by seed, on the same data: a
-statement about two cases is true if it is true on at least `SHARE` of the seeds. Were it a toss of a
-coin on each seed, that would happen with probability 0.055 at ten seeds.
+statement about two cases is true if it is true on at least `SHARE` of the seeds, and on more than tosses of a
+coin would give with probability `CHANCE`; it is false if it is true on fewer than a share `SHARE` would give
+with that probability. Otherwise the seeds do not decide: four seeds or fewer can never make it true.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
 from experiments.harness.bands import quantile
 from experiments.harness.claims import Check
 
 SHARE = 0.8
+CHANCE = 0.06
+"""Eight of ten tosses of a coin have probability 0.055, five of five 0.031."""
 LEVEL = 50.0
 """Log-likelihood error, nats, below which a run counts as near the truth: 0.07 nats a datum at N = 700. A
 local optimum in which two of the thesis' clusters share a component costs 100 nats or more."""
@@ -127,9 +131,8 @@ def less(
     """Check that `column` is lower in case `a` than in `b` (in each of several), seed by seed.
 
     True on a seed where a + margin < factor * b. A seed where both are infinite (neither got there)
-    decides nothing. True altogether if, against each case of `b`, at least half of the seeds decide, and
-    at least `SHARE` of these are true; undecided if that many do not decide, and it is not false against
-    another case.
+    decides nothing. Against each case of `b` at least half of the seeds have to decide; the rest as in the
+    module's docstring. One case of `b` against which it is false makes it false.
 
     Parameters
     ----------
@@ -173,12 +176,27 @@ def _against(
     wide = table.pivot(index="seed", columns="case", values=column)[[a, *others]].dropna()
     wins = {o: int(test(wide[a], wide[o]).sum()) for o in others}
     deciding = {o: len(wide) - int((np.isposinf(wide[a]) & np.isposinf(wide[o])).sum()) for o in others}
-    open_ = [o for o in others if deciding[o] < max(1.0, 0.5 * len(wide))]
-    false = any(wins[o] < SHARE * deciding[o] for o in others if o not in open_)
-    reason = "" if false else "; ".join(_undecided(a, o, len(wide) - deciding[o], len(wide)) for o in open_)
+    scarce = [o for o in others if deciding[o] < max(1.0, 0.5 * len(wide))]
+    answers = {o: _decided(wins[o], deciding[o]) for o in others if o not in scarce}
+    false = any(true is False for true in answers.values())
+    reasons = [_undecided(a, o, len(wide) - deciding[o], len(wide)) for o in scarce]
+    reasons += [_few(wins[o], deciding[o]) for o, true in answers.items() if true is None]
     against = ", ".join(f"{_median(wide[o])} for {o} ({wins[o]}/{deciding[o]})" for o in others)
     numbers = f"{shown or column} {_median(wide[a])} for {a}, against {against}"
-    return Check(setting, not open_ and not false, numbers, reason)
+    true = not reasons and not false
+    least = min(others, key=lambda o: wins[o] / deciding[o] if deciding[o] else 1.0)
+    return Check(setting, true, numbers, "" if false else "; ".join(reasons), wins[least], deciding[least])
+
+
+def _decided(wins: int, seeds: int) -> bool | None:
+    """Whether a statement is true that held on so many seeds; None where they do not tell."""
+    if wins >= SHARE * seeds:
+        return True if float(binom.sf(wins - 1, seeds, 0.5)) <= CHANCE else None
+    return False if float(binom.cdf(wins, seeds, SHARE)) <= CHANCE else None
+
+
+def _few(wins: int, seeds: int) -> str:
+    return f"{wins} of {seeds} seeds do not tell"
 
 
 def _undecided(a: str, b: str, neither: int, seeds: int) -> str:
@@ -190,12 +208,22 @@ def _undecided(a: str, b: str, neither: int, seeds: int) -> str:
 def within(
     table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, margin: float, shown: str | None = None
 ) -> Check:
-    """Check that `column` in case `a` is at most that in `b` plus `margin`, on `SHARE` of the seeds."""
+    """Check that `column` in case `a` is at most that in `b` plus `margin`.
+
+    Seeds on which both are infinite decide nothing.
+    """
     wide = table.pivot(index="seed", columns="case", values=column)[[a, b]].dropna()
-    wins = int((wide[a] <= wide[b] + margin).sum())
+    neither = np.isposinf(wide[a]) & np.isposinf(wide[b])
+    wins = int((wide[a] <= wide[b] + margin)[~neither].sum())
     medians = f"{_median(wide[a])} for {a}, {_median(wide[b])} for {b}"
-    numbers = f"{shown or column} {medians} ({wins}/{len(wide)})"
-    return Check(setting, len(wide) > 0 and wins >= SHARE * len(wide), numbers)
+    return _check(setting, wins, len(wide) - int(neither.sum()), f"{shown or column} {medians}")
+
+
+def _check(setting: str, wins: int, seeds: int, numbers: str) -> Check:
+    """A check that held on so many seeds."""
+    true = _decided(wins, seeds)
+    reason = _few(wins, seeds) if true is None else ""
+    return Check(setting, bool(true), f"{numbers} ({wins}/{seeds})", reason, wins, seeds)
 
 
 def at_most(
@@ -222,8 +250,7 @@ def _count(
 ) -> Check:
     values = table.loc[table["case"] == a, column].to_numpy(dtype=float)
     wins = int(np.sum(test(values)))
-    numbers = f"{shown or column} {_median(values)} for {a} ({wins}/{len(values)})"
-    return Check(setting, len(values) > 0 and wins >= SHARE * len(values), numbers)
+    return _check(setting, wins, len(values), f"{shown or column} {_median(values)} for {a}")
 
 
 def _median(values: pd.Series | np.ndarray) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,12 @@ from experiments.harness.results import Results
 
 SVG_VERTICES = 9_000  # some 300 kB; above it a raster of 160 dots per inch is smaller and prints well enough
 DPI = 160
+LEADING = 4
+"""Sections whose first figure is shown in the summary too."""
+QUICK = "a quick run decides nothing"
 MEDIA = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
+
+NUMBERS = re.compile(r"[-+0-9.,e∞ ()\[\]%]+")
 
 T = TypeVar("T")
 
@@ -94,6 +100,7 @@ class Section:
     tables: tuple[Grid, ...]
     claims: tuple[Claim, ...]
     problems: tuple[Problem, ...]
+    asked: str
     command: str
     facts: Grid
     shared: Grid
@@ -146,6 +153,7 @@ def build(
         "seconds": duration(sum(section.seconds for section in sections)),
         "command": command,
         "sections": sections,
+        "leading": LEADING,
     }
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("experiments.harness", "."),
@@ -180,7 +188,7 @@ def _section(experiment: Experiment, results: Results) -> Section:
     if not results.frame.empty:
         images = _attempt("draw", lambda: _pictures(experiment, results.frame), problems)
         tables = _attempt("tables", lambda: _tables(experiment, results.frame), problems)
-        claims = _attempt("claims", lambda: experiment.claims(results.frame), problems)
+        claims = _attempt("claims", lambda: _claims(experiment, results), problems)
     shared, cases = _settings(results)
     return Section(
         name=experiment.name,
@@ -191,6 +199,7 @@ def _section(experiment: Experiment, results: Results) -> Section:
         tables=tuple(tables),
         claims=tuple(claims),
         problems=tuple(problems),
+        asked=_asked(experiment.summary),
         command=results.manifest.command,
         facts=_facts(results),
         shared=shared,
@@ -198,6 +207,19 @@ def _section(experiment: Experiment, results: Results) -> Section:
         runs=len(results.records),
         seconds=sum(record.seconds for record in results.records),
     )
+
+
+def _claims(experiment: Experiment, results: Results) -> Sequence[Claim]:
+    """The claims; without verdicts where the run was a quick one."""
+    found = experiment.claims(results.frame)
+    return [claim.left_open(QUICK) for claim in found] if results.manifest.quick else found
+
+
+def _asked(summary: str) -> str:
+    """The first sentence of a summary."""
+    text = " ".join(summary.split("\n\n")[0].split())
+    ends = [at + 1 for mark in (". ", "? ") if (at := text.find(mark)) >= 0]
+    return text[: min(ends)] if ends else text
 
 
 def _attempt(what: str, make: Callable[[], Sequence[T]], problems: list[Problem]) -> Sequence[T]:
@@ -245,10 +267,18 @@ def _tables(experiment: Experiment, frame: pd.DataFrame) -> list[Grid]:
 def grid(table: Table) -> Grid:
     """Return a table as text: floats with four significant digits, numbers flush right."""
     frame = table.frame
-    kinds = [pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
+    kinds = [_is_numeric(frame.iloc[:, i]) for i in range(frame.shape[1])]
     columns = tuple(Column(str(n), bool(k)) for n, k in zip(frame.columns, kinds, strict=True))
     rows = tuple(tuple(_cell(v) for v in row) for row in frame.itertuples(index=False, name=None))
     return Grid(table.name, table.caption, columns, rows)
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    """Whether a column holds numbers, or text of nothing else, such as "0.12 [0.1, 0.3]"."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return True
+    texts = [str(value) for value in column if value not in (None, "")]
+    return bool(texts) and all(NUMBERS.fullmatch(text) for text in texts)
 
 
 def _cell(value: object) -> str:

@@ -50,4 +50,21 @@ def quartiles(
 
 def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]], digits: int) -> str:
     lower, median, upper = (float(quantile(values[:, None], q)[0]) for q in (0.25, 0.5, 0.75))
-    return f"{median:.{digits}g} [{lower:.{digits}g}, {upper:.{digits}g}]"
+    if lower == upper:
+        return number(median, digits)
+    return f"{number(median, digits)} [{number(lower, digits)}, {number(upper, digits)}]"
+
+
+def number(value: float, digits: int) -> str:
+    """A number for a table: "0.0123", "1,840", "2.1e+09", "∞".
+
+    Parameters
+    ----------
+    value : float
+    digits : int
+        Significant digits.
+    """
+    if np.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    short = f"{value:.{digits}g}"
+    return f"{float(short):,.0f}" if "e" in short and 1 <= abs(value) < 1e7 else short

@@ -177,7 +177,9 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     table = _quartiles(results)
     names = list(dict.fromkeys(table["strategy"]))
     found = list(dict.fromkeys(table["case"]))
-    made, axes = drawing.figure(1, len(found), size=(2.6, 0.24 * len(names) + 1.2), sharey=True)
+    made, axes = drawing.figure(
+        1, len(found), size=(2.6 if len(found) > 1 else 5.0, 0.24 * len(names) + 1.2), sharey=True
+    )
     for ax, case in zip(axes.flat, found, strict=True):
         for place, colour in zip(dict.fromkeys(results["place"]), drawing.COLOURS, strict=False):
             chosen = (table["case"] == case) & (table["place"] == place)

@@ -87,7 +87,9 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw a panel for each integrand."""
-    figure, axes, panels = drawing.panels(results, "problem", columns=4, size=(2.7, 2.2), sharex=True)
+    figure, axes, panels = drawing.panels(
+        results, "problem", columns=4 if results["problem"].nunique() > 4 else 2, size=(2.7, 2.2), sharex=True
+    )
     for ax, rows in panels:
         drawing.curves(
             ax, rows, "n", "relative", by="method", lines=STROKES, steps=False,
@@ -98,7 +100,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         ax.set_ylabel("relative error")
     for ax in axes[-1]:
         ax.set_xlabel("evaluations")
-    drawing.legend_below(figure, axes, columns=6)
+    drawing.legend_below(figure, axes, columns=6 if axes.shape[1] > 2 else 3)
     caption = (
         "Relative error of the integral; the number in the name is the dimension. "
         f"{drawing.band_caption(results)} WSABI is for integrands that are nowhere negative."

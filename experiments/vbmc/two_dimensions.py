@@ -48,7 +48,7 @@ def _axes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return for each budget the new nodes, and surrogate and posterior on a grid; and the truth."""
+    """Return for each budget nodes, the evidence's error, surrogate and q on a grid; and the truth."""
     problem = problem_named(case.settings["problem"])
     x, y = _axes(problem)
     grid = np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1)
@@ -61,8 +61,11 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         seen = found.n_evaluations
         nodes = pd.DataFrame({"part": "nodes", "n": seen, "x": theta[:, 0], "y": theta[:, 1]})
         columns = {"log_q": found.posterior.log_prob(grid), "surrogate": _surrogate(found, grid)}
+        error = abs(found.log_evidence - problem.log_evidence)
+        known = {"part": "evidence", "n": seen, "error": error, "sd": found.log_evidence_sd}
         parts += [
             nodes,
+            pd.DataFrame([known]),
             pd.DataFrame({"part": "grid", "n": seen, "x": grid[:, 0], "y": grid[:, 1], **columns}),
         ]
     truth = {

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from experiments.harness import evidence
 from experiments.harness.claims import Check, Claim
@@ -98,6 +99,34 @@ def test_less_needs_four_seeds_in_five():
     assert not evidence.less(runs(a=[1.0] * 7 + [20.0] * 3, b=b), "a", "b", "y", "").true
 
 
+@pytest.mark.parametrize(
+    ("wins", "answer"),
+    [(10, "yes"), (8, "yes"), (7, "undecided (7 of 10 seeds do not tell)"), (5, "no"), (0, "no")],
+)
+def test_too_few_seeds_do_not_decide(wins, answer):
+    table = runs(a=[1.0] * wins + [3.0] * (10 - wins), b=[2.0] * 10)
+    assert evidence.less(table, "a", "b", "y", "").answer == answer
+    few = evidence.less(runs(a=[1.0] * 4, b=[2.0] * 4), "a", "b", "y", "")
+    assert few.answer == "undecided (4 of 4 seeds do not tell)"
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_a_wrong_verdict_is_as_rare_as_it_says(share):
+    """A share of one half is called true, and of .8 false, with probability CHANCE at most: enumerated."""
+    for seeds in range(1, 41):
+        wins = np.arange(seeds + 1)
+        wrong = [evidence._decided(int(w), seeds) is (share == 0.5) for w in wins]
+        assert binom.pmf(wins, seeds, share)[wrong].sum() <= evidence.CHANCE + 1e-12
+
+
+def test_the_interval_of_the_share_holds_it_as_often_as_it_says():
+    seeds, share = 10, 0.8
+    wins = np.arange(seeds + 1)
+    intervals = [Check("s", False, "", wins=int(w), seeds=seeds).interval for w in wins]
+    holds = [low <= share <= high for low, high in intervals]
+    assert binom.pmf(wins, seeds, share)[holds].sum() >= 0.95
+
+
 def test_less_is_strict_and_minds_its_margin_and_factor():
     table = runs(a=[4.0] * 5, b=[10.0] * 5)
     assert evidence.less(table, "a", "b", "y", "", margin=5.9).true
@@ -116,10 +145,13 @@ def test_less_against_several_cases_needs_each():
 
 
 def test_seeds_on_which_neither_arrives_decide_nothing():
-    table = runs(a=[1.0, 1.0, 1.0, INF, INF], b=[2.0, INF, 2.0, INF, INF])
+    table = runs(a=[1.0] * 5 + [INF] * 3, b=[2.0, INF, 2.0, 2.0, 2.0] + [INF] * 3)
     check = evidence.less(table, "a", "b", "y", "")
     assert check.true
-    assert "(3/3)" in check.numbers
+    assert "(5/5)" in check.numbers
+    assert (check.wins, check.seeds) == (5, 5)
+    both = runs(a=[INF] * 9 + [1.0], b=[INF] * 9 + [2.0])
+    assert not evidence.within(both, "a", "b", "y", "", margin=1.0).true
     few = evidence.less(runs(a=[1.0, INF, INF], b=[2.0, INF, INF]), "a", "b", "y", "")
     assert not few.true
     assert few.undecided == "neither a nor b gets there on 2 of 3 seeds"

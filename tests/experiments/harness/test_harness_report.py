@@ -14,6 +14,7 @@ import toy_experiment
 from PIL import Image
 
 from experiments.harness import drawing, report, runner, store
+from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Drawing, Experiment, Table
 
 
@@ -74,6 +75,8 @@ def test_nothing_is_fetched(made, page):
 
 def test_every_figure_is_there_and_opens(page):
     captions = [image["alt"] for image in page.images]
+    leading, captions = captions[:2], captions[2:]  # the first figure of each section is in the summary too
+    assert leading == captions[0::2]
     figures = ["Errors <by> rate. Line: median; band: interquartile range; over {} seeds."]
     assert captions[0::2] == [figures[0].format(n) for n in (3, 2)]
     assert captions[1::2] == ["A moving point."] * 2
@@ -106,6 +109,24 @@ def test_the_page_states_what_is_behind_it(made, page):
         assert words in text, words
     assert "never-run" not in made.html
     assert made.broken == ()
+
+
+def test_figures_are_numbered_through_the_page(page):
+    text = " ".join(" ".join(page.text).split())
+    assert re.findall(r"Figure (\d)\.", text)[-4:] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(("quick", "verdict"), [(False, "holds"), (True, "undecided")])
+def test_a_quick_run_has_no_verdict(quick, verdict, tmp_path):
+    claim = Claim("6", "s", "c", [Check("all", True, "9 of 9", wins=9, seeds=9)])
+    experiment = toy_experiment.make(name="claimed", claims=lambda results: [claim])
+    computed(experiment, tmp_path, quick=quick)
+    assert [found.verdict for found in report.build([experiment], tmp_path).sections[0].claims] == [verdict]
+
+
+def test_tables_that_hold_only_numbers_do_not_wrap():
+    frame = pd.DataFrame({"a": ["0.1 [0.05, 2]", "∞"], "b": ["0.1 s", "2"]})
+    assert [column.numeric for column in report.grid(Table("t", frame, "")).columns] == [True, False]
 
 
 def test_settings_are_split_into_shared_and_differing(made):

@@ -1,0 +1,53 @@
+"""Integrals: Bayesian quadrature against scrambled Sobol points, a small form of `quadrature-error`."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.harness import evidence
+from experiments.harness.claims import Claim
+from experiments.harness.experiment import Case, Experiment, Resources
+from experiments.quadrature import error
+from experiments.quadrature.runs import LABELS, method_cases
+
+PROBLEMS = ("bump, full covariance 2", "Genz discontinuous 2", "cosine 3", "logistic ELBO 5")
+METHODS = ("monte-carlo", "sobol", "bq")
+BUDGETS = (10, 20, 40)
+QUADRATURE, SOBOL = LABELS["bq"], LABELS["sobol"]
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return simple Monte Carlo, Sobol points and Bayesian quadrature on four integrands."""
+    del resources
+    return method_cases(PROBLEMS[: 2 if quick else None], METHODS, BUDGETS)
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check whether quadrature has the smaller error at the largest budget."""
+    last = results[results["n"] == max(BUDGETS)]
+    checks = [
+        evidence.less(rows.assign(case=rows["method"]), QUADRATURE, SOBOL, "relative", problem)
+        for problem, rows in last.groupby("problem", sort=False)
+    ]
+    return [
+        Claim(
+            "7.2.2",
+            "Bayesian quadrature needs fewer evaluations than scrambled Sobol points.",
+            f"its relative error at n = {max(BUDGETS)} is smaller",
+            checks,
+        )
+    ]
+
+
+experiment = Experiment(
+    name="short-quadrature",
+    title="In short: integrals",
+    summary="""How accurate is an integral from ten to forty evaluations, by simple Monte Carlo, scrambled
+    Sobol points and Bayesian quadrature? One of the four integrands has a jump, which a smooth kernel does
+    not model. `bqvi run quadrature-error` is the whole study.""",
+    cases=cases,
+    run=error.run,
+    draw=error.draw,
+    claims=claims,
+    seeds=10,
+)

@@ -1,0 +1,52 @@
+"""VBMC in the plane: the evidence of two known posteriors, a small form of `vbmc-2d` and `vbmc-targets`."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.harness import evidence
+from experiments.harness.claims import Claim
+from experiments.harness.experiment import Case, Experiment, Resources
+from experiments.vbmc import two_dimensions
+
+NAMES = ("Rosenbrock 2", "lumpy 2")
+BUDGETS = (15, 30, 45)
+NEAR = 0.1
+"""Nats: a Bayes factor is then known to a tenth."""
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return the targets."""
+    del resources
+    return [Case(name, {"problem": name, "budgets": list(BUDGETS)}) for name in NAMES[: 1 if quick else None]]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check whether the log evidence is near the truth at the end."""
+    rows = results[results["part"] == "evidence"]
+    last = rows[rows["n"] == rows.groupby(["case", "seed"])["n"].transform("max")]
+    return [
+        Claim(
+            "7.3.1",
+            "VBMC finds the evidence of a posterior in the plane from some tens of evaluations.",
+            f"after {max(BUDGETS)} evaluations the log evidence is within {NEAR} nats of the truth",
+            [
+                evidence.at_most(last, name, "error", NEAR, name, shown="error of the log evidence")
+                for name in last["case"].unique()
+            ],
+        )
+    ]
+
+
+experiment = Experiment(
+    name="short-vbmc",
+    title="In short: evidence of an expensive model",
+    summary="""Where does VBMC evaluate, what does its surrogate look like, and is the evidence right after 45
+    evaluations? `bqvi run vbmc-2d vbmc-targets` are the whole studies.""",
+    cases=cases,
+    run=two_dimensions.run,
+    draw=two_dimensions.draw,
+    claims=claims,
+    seeds=5,
+    quick_seeds=1,
+)
