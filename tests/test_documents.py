@@ -15,6 +15,9 @@ PAGES = [page for folder in (".", "how-to", "derivations") for page in sorted((D
 TUTORIALS = [page for page in sorted((DOCS / "tutorials").glob("*.md")) if page.name != "index.md"]
 WITH_CODE = [page for page in PAGES if "```python" in page.read_text()]
 
+NOT_FOR_USERS = {"gp.fixed_points", "gp.interop"}
+"""Packages that the others are made of; `gp` exports what users take from `gp.interop`."""
+
 
 def title(page):
     return str(page.relative_to(DOCS))
@@ -79,3 +82,12 @@ def test_pictures_of_readme_and_pages_exist():
     for page in [ROOT / "README.md", *PAGES]:
         for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):
             assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
+
+
+def test_every_public_package_has_a_page_of_the_api():
+    listed = (DOCS / "_ext" / "api_pages.py").read_text()
+    below = {
+        path.parent for top in ("gp", "acquisition", "bqvi") for path in (ROOT / top).rglob("__init__.py")
+    }
+    packages = {".".join(path.relative_to(ROOT).parts) for path in below} - NOT_FOR_USERS
+    assert not {name for name in packages if f'"{name}"' not in listed}

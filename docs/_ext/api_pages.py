@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 PACKAGES = {
     "Front doors": ("bqvi",),
     "Variational inference": (
-        "bqvi.inference", "bqvi.gradients", "bqvi.families", "bqvi.models", "bqvi.sklearn",
+        "bqvi.inference", "bqvi.gradients", "bqvi.families", "bqvi.models", "bqvi.posterior", "bqvi.sklearn",
     ),
     "Evidence and integrals": ("bqvi.variational_bmc", "bqvi.quadrature"),
     "Runs and calls": ("bqvi.runs", "bqvi.calls"),

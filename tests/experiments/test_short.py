@@ -1,19 +1,15 @@
-"""The studies in short run, are drawn, and say nothing from two seeds."""
-
-import sys
-from pathlib import Path
+"""The studies in short run, are drawn, and two seeds decide nothing in their favour."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from quick_runs import looked_at, table
 
 from experiments.harness import registry
+from experiments.short import gradients, quadrature
 
 
-@pytest.mark.parametrize("name", ["short-gradients", "short-quadrature"])
-def test_a_short_study_runs_and_two_seeds_decide_nothing_in_its_favour(name):
-    experiment = registry.load(name)
+@pytest.mark.parametrize("module", [gradients, quadrature])
+def test_a_short_study_runs_and_two_seeds_decide_nothing_in_its_favour(module):
+    experiment = module.experiment
     found = table(experiment)
     looked_at(experiment, found)
     for claim in experiment.claims(found):
