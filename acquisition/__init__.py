@@ -1,6 +1,6 @@
 """Where to evaluate next: points for quadrature, mini-batches of a data set.
 
-For quadrature, a criterion says what is gained by seeing f at a point, and a search finds the best:
+For quadrature, a criterion is the gain of evaluating f at a point, and a search finds the best point:
 
     criterion = acquisition.IntegralVarianceReduction()
     found = acquisition.ContinuousSearch().maximise(
@@ -8,7 +8,7 @@ For quadrature, a criterion says what is gained by seeing f at a point, and a se
     )
     found.x                                    # (1, D)
 
-How the parts meet is told in :mod:`acquisition.pointwise.criterion`.
+:mod:`acquisition.pointwise.criterion` describes how the parts work together.
 """
 
 from acquisition import designs, minibatch, pointwise

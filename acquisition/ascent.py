@@ -20,7 +20,7 @@ Vector: TypeAlias = np.ndarray
 Function: TypeAlias = Callable[[Vector], tuple[Vector, Vector]]
 
 _SUFFICIENT = 1e-4
-"""A step has to gain this share of what the gradient promises (Armijo)."""
+"""A step has to gain this share of the gain predicted by the gradient (Armijo)."""
 _SHORTER = 0.3
 _CURVED = 1e-10
 """Least cosine between step and change of gradient for an update of the inverse Hessian."""
@@ -60,7 +60,7 @@ def ascend(
     starts : (M, D), in the box.
     lower, upper : (D,), the box.
     first_step : length of the first step, about the scale on which the function changes.
-    tolerance : an ascent ends when its next step promises to gain less than this.
+    tolerance : an ascent ends when the predicted gain of its next step is less than this.
     max_evaluations : of the function, all M points at once counted as one.
     """
     state = _start(function, starts, first_step)

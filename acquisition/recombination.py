@@ -107,7 +107,7 @@ def kernel_recombination(
 
     Parameters
     ----------
-    posterior : whose covariance says what is not known of f.
+    posterior : whose covariance is the remaining uncertainty of f.
     measure : that is stood for.
     q : number of points; q - 1 eigenfunctions and the constant are integrated exactly.
     seed : of candidates and landmarks.

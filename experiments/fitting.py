@@ -1,6 +1,6 @@
 """One run of `bqvi.fit` as the table that an experiment returns.
 
-A run that diverges says so: its table ends with infinities, since a run that merely ended would be drawn
+The table of a run that diverges ends with infinities, since a run that merely ended would be drawn
 on at its last value, as if it had converged. Whatever else goes wrong is raised.
 """
 

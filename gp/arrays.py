@@ -1,4 +1,4 @@
-"""What the package knows about arrays: one formula, NumPy or torch.
+"""Arrays of NumPy or torch: one formula serves both.
 
 Formulas are written against the Python array API standard. The kind, dtype and device of the
 *points* decide what is computed and returned; numbers and arrays held by kernels, means and

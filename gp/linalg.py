@@ -8,7 +8,7 @@ rows extend the factor in O(n^2):
 
 Numerically, K may fail to be positive definite (points too close for the kernel to tell apart), or be
 so by mere luck (gp.rounding). Then the diagonal is multiplied by 1 + jitter, with the smallest jitter
-that helps, *and how much is returned*: it is a noise variance that nobody asked for.
+that helps, *and how much is returned*: it acts as a noise variance that the user did not state.
 
 Factors are stored in column order, which is what LAPACK reads without a copy.
 """

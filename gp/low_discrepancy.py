@@ -35,7 +35,7 @@ def scrambled_sobol(dimension: int, n: int, seed: int | np.random.Generator) -> 
 def sobol(dimension: int, n: int) -> np.ndarray:
     """Return the first n points of the Sobol sequence itself in the unit cube, (n, D), not to be written to.
 
-    Whoever uses them shifts them at random modulo 1: the first is the origin.
+    Shift them at random modulo 1 before use: the first is the origin.
 
     Parameters
     ----------

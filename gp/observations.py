@@ -152,7 +152,7 @@ def register_covariance(first: type, second: type, function: Covariance) -> None
 def covariance(kernel: Kernel, a: Functional, b: Functional) -> Array:
     """Return the prior covariance of two blocks of functionals, (n, m).
 
-    Raises TypeError for a pair of kinds that nobody has registered.
+    Raises TypeError for a pair of kinds that is not registered.
     """
     if isinstance(a, Observations):
         return _concatenated([covariance(kernel, block, b) for block in a.blocks], 0)

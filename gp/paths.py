@@ -50,7 +50,7 @@ from gp.path_components import Component, Noise, Plane, Planes, Waves
 __all__ = ["Factor", "Path", "draw_path"]
 
 Factor: TypeAlias = tuple[Kernel, tuple[int, ...]]
-"""A kernel that is not made of others, and the columns it sees."""
+"""A kernel that is not made of others, and the columns that it depends on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +172,7 @@ def _spectrum(
 
 
 def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> Any:
-    """Frequencies in the columns that a kernel sees."""
+    """Frequencies in the columns that a kernel depends on."""
     if isinstance(kernel, Periodic):
         mean = np.broadcast_to(0.5 / to_numpy(kernel.lengthscale) ** 2, shape)
         harmonics = rng.poisson(mean) - rng.poisson(mean)

@@ -1,4 +1,4 @@
-"""The prior: a Gaussian process, before it has seen anything."""
+"""The prior: a Gaussian process before it is conditioned on observations."""
 
 from __future__ import annotations
 

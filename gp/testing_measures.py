@@ -53,7 +53,7 @@ def check_measure(measure: Measure, *, has_density: bool = True, seed: int = 0) 
 
 
 def check_embedding(kernel: Kernel, measure: Measure, *, seed: int = 0) -> None:
-    """Raise AssertionError, saying what is wrong, unless the pair's embedding is what it says.
+    """Raise AssertionError, saying what is wrong, unless the pair's embedding is the integral of the kernel.
 
     Parameters
     ----------

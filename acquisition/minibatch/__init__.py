@@ -1,6 +1,6 @@
 """Mini-batches of a data set: one strategy a file.
 
-`strategy` says what each must give, `features` what a kernel over data is about.
+`strategy` is the protocol of each, `features` the kernel over data.
 
                               unbiased over            needs          weights
     Uniform                   the draw                                equal

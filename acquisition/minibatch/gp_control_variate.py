@@ -40,7 +40,7 @@ __all__ = ["GPControlVariate", "GPControlVariateState"]
 
 @dataclass(frozen=True)
 class GPControlVariateState:
-    """What was learnt, and where the strategy below stands."""
+    """The coefficients, and the state of the strategy that draws."""
 
     below: Any
     coefficients: Coefficients

@@ -87,7 +87,7 @@ class Grab:
 
     def _next_epoch(self, state: GrabState, rng: np.random.Generator) -> GrabState:
         used = len(state.signs)
-        if used == 0:  # nobody told us the gradients: reshuffle
+        if used == 0:  # no gradients were observed: reshuffle
             return GrabState(rng.permutation(len(state.order)))
         came, rest = state.order[:used], state.order[used:]
         order = np.concatenate([came[state.signs], came[~state.signs][::-1], rest])

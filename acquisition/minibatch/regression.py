@@ -21,7 +21,7 @@ __all__ = ["Coefficients", "design", "mean_design"]
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What is believed of B."""
+    """The posterior of B."""
 
     mean: np.ndarray = field(metadata={"grows": True})
     """(P M',) row by row; empty before the first observation."""

@@ -14,7 +14,7 @@ with a third call between the two,
 
     total            = strategy.estimate(state, selection, gradients)
 
-which is sum_i w_i g_i, or better: a control variate corrects it by what it knows of the other data.
+which is sum_i w_i g_i, or better: a control variate corrects it by a prediction for the other data.
 
 What a table of all N gradients would cost to copy at each step forbids to treat it as immutable. A state with
 such a `table` writes into it, but always one step late, so that the last state can be used again; the ones
@@ -121,7 +121,7 @@ def equally(indices: np.ndarray, n: int) -> Selection:
 
 @lru_cache(maxsize=16)
 def _equal_weights(size: int, n: int) -> np.ndarray:
-    """The same array at each step, and so nobody's to write to."""
+    """The same array at each step, and therefore read-only."""
     weights = np.full(size, n / size)
     weights.setflags(write=False)
     return weights

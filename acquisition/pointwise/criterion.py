@@ -4,7 +4,7 @@ An acquisition function factorises into three parts, each of which varies alone:
 
     x  --predictor-->  moments of f(x)  --criterion-->  score  --search-->  the next x
 
-- The *moments* at x are what a Gaussian process says of f(x) before it is seen: its mean m, its
+- The *moments* at x are those of f(x) under the Gaussian process before it is evaluated: its mean m, its
   variance v, its covariances s with what one wants to know (integrals, as a rule), and log p(x).
 - A *criterion* is a formula in these, and its partial derivatives. It knows no kernel, no measure
   and no array library, so one formula serves NumPy and torch, points of a domain and of a pool.

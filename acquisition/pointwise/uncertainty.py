@@ -2,7 +2,7 @@
 
 Thesis Eq. 7.18 (Gunter et al. 2014): argmax Var[f(x) p(x)] = v(x) p(x)^2. With the density to the
 power 0 it is the posterior variance alone, as thesis 7.3.4 considers for mini-batches. Where f is a
-log density that q = p approximates, exp(m) says where the mass will be found: prospective
+log density that q = p approximates, exp(m) is large where the mass is expected: prospective
 uncertainty sampling (Acerbi 2018, Eq. 8), v(x) p(x) exp(m(x)).
 """
 

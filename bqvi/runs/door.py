@@ -1,4 +1,4 @@
-"""The shape of the front doors: called, a run to its end; with `steps`, a run in the caller's hands."""
+"""The form of the front doors: a call runs to the end; `steps` returns the run, to be iterated over."""
 
 from __future__ import annotations
 

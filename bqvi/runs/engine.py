@@ -1,4 +1,4 @@
-"""What a front door hands to the driver: how its runs begin, go on and end."""
+"""The engine of a front door, for the driver: how its runs begin, continue and end."""
 
 from __future__ import annotations
 

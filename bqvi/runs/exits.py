@@ -56,7 +56,7 @@ class Ended:
         return self._result()
 
     def __reduce__(self) -> Any:
-        """A process that ends hands over what it had."""
+        """A process that ends: the exception holds the state."""
         return _remade, (type(self), self.args, self.checkpoint)  # type: ignore[attr-defined]
 
 

@@ -29,7 +29,7 @@ R = TypeVar("R")
 _SECONDS = 2.0
 """Between two checkpoints of steps that call no function of the user's."""
 UNFINISHED, FAILED, INTERRUPTED = "unfinished", "failed", "interrupted"
-"""Why the result of a run is not its last: it is under way, an error ended it, or somebody did."""
+"""Why a result of a run is not final: the run is under way, or an error or an interrupt ended it."""
 
 
 @dataclass(frozen=True)

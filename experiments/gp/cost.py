@@ -94,7 +94,7 @@ def _median_seconds(operation: Callable[[], Any]) -> float:
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw all operations in one panel; the legend says their slopes."""
+    """Draw all operations in one panel; the legend has their slopes."""
     labelled = results.assign(label=results["operation"].map(_labels(results)))
     figure, axes = drawing.figure(1, 1, size=(4.6, 3.4))
     drawing.curves(

@@ -85,7 +85,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     drawing.legend_below(figure, axes, columns=5)
     caption = (
         "Gaussian process with a squared exponential kernel, l = 1, sigma_s = 1, and "
-        f"{len(_samples(first))} samples of it, before and after it has seen the sine at {len(data)} "
+        f"{len(_samples(first))} samples of it, before and after conditioning on the sine at {len(data)} "
         "points. Band: mean plus and minus two standard deviations."
     )
     return [Drawing("prior-and-posterior", figure, caption)]

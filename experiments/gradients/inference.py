@@ -1,6 +1,6 @@
 """Inference with a surrogate: ELBO gap against evaluations and against seconds, beside tuned gradients.
 
-Methods and their tuning are told in `runs`: Bayesian quadrature is untuned; natural gradients and Adam
+`runs` describes the methods and their tuning: Bayesian quadrature is untuned; natural gradients and Adam
 have step sizes and numbers of samples that suit each budget and target best. They are run once for
 each budget, and end there. Targets: `experiments.problems.gradient_targets`.
 """

@@ -2,7 +2,7 @@
 
 The path is `references.path`, the same for all: natural-gradient steps on quasi-random points, from the
 start of each target towards its optimum. At every step each estimator is given n = 10 fresh evaluations and
-estimates the gradient there; those with a memory have all they saw before, of the same log joint.
+estimates the gradient there; those with a memory have all earlier evaluations of the same log joint.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Inference with a surrogate: Bayesian quadrature of the gradient beside variational Bayesian Monte Carlo.
 
-`bqvi.vbmc` learns the log joint too, but returns a mixture of Gaussians, and what it says of the evidence. So
+`bqvi.vbmc` learns the log joint too, but returns a mixture of Gaussians and an estimate of the evidence. So
 both are judged by the ELBO of the q they return, against the best *Gaussian's*:
 
     elbo_gap       ELBO of the best Gaussian less that of q, nats; below 0 q is better than any Gaussian
     limit          the least it can be: less KL(best Gaussian || posterior) = ln Z - its ELBO
-    said_error     the ELBO that VBMC says less that of its q
-    evidence_error the ln Z that VBMC says less ln Z
+    said_error     the ELBO that VBMC reports less that of its q
+    evidence_error the ln Z that VBMC reports less ln Z
 
 The ELBO of a Gaussian is on the points of `references`; that of a mixture is the mean of ln p - ln q over
 `DRAWS` independent draws of it, without importance weights. ln Z is 2 pi .7 of the banana in closed form;
@@ -97,7 +97,7 @@ def _log_density(target: GradientTarget, theta: np.ndarray) -> np.ndarray:
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
-    """Return gap, evaluations, seconds, and for VBMC what it says, at each budget."""
+    """Return gap, evaluations, seconds, and for VBMC its reported evidence, at each budget."""
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
     posed = problem(name)
     if method in (VBMC, VBMC_VALUES):
@@ -167,7 +167,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate gaps and what VBMC says."""
+    """Tabulate gaps and what VBMC reports."""
     rows = results.assign(budget=results["budget"].astype(int))
     by = ("target", "method", "budget")
     gap = quartiles(rows, {"elbo_gap": "ELBO gap (nats)", "seconds": "seconds"}, by=by, digits=2)
@@ -188,7 +188,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
             "sd": "sd said of ln Z (nats)",
         }  # fmt: skip
         caption = (
-            "What VBMC says of its q and of the evidence: median [quartiles] over seeds; nan: not known."
+            "What VBMC reports of its q and of the evidence: median [quartiles] over seeds; nan: not known."
         )
         made.append(Table("said", quartiles(stated, columns, by=by, digits=2), caption))
     return made
@@ -199,7 +199,7 @@ experiment = Experiment(
     title="Inference with a surrogate: beside VBMC",
     summary="""Two ways to infer from a surrogate of the log joint: a Gaussian by Bayesian quadrature of the
     ELBO's gradient, and a mixture by variational Bayesian Monte Carlo, each with gradients and from values
-    alone: the ELBO of what they return, by evaluations, and what VBMC says of the evidence.""",
+    alone: the ELBO of what they return, by evaluations, and what VBMC reports of the evidence.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -40,7 +40,7 @@ PLACES = {"start": 0, "midway": 50, LATE: 400}
 WINDOW = 30
 """Steps over which they are averaged."""
 SINGLES = 20
-"""Data drawn at each of these steps to learn what chance would make."""
+"""Data drawn at each of these steps, from which the error of uniform sampling is estimated."""
 QUICK_PLACES = {"start": 0, "midway": 10, LATE: 30}
 NAMES = (*PLAIN, *FEATURED, "probabilities by norm of row")
 
@@ -98,7 +98,7 @@ class _Exact:
 
     @classmethod
     def of(cls, setting: Setting, q: Any, size: int, rng: np.random.Generator) -> _Exact:
-        """The sum over the data, and the error that chance would make."""
+        """The sum over the data, and the error of uniform sampling."""
         model, n = setting.model, n_rows(setting.data)
         statistics = model.local_step(q, setting.data).statistics
         drawn = rng.integers(n, size=SINGLES)  # one datum each, its gradient times N
@@ -250,24 +250,24 @@ def _lower(results: pd.DataFrame, names: Sequence[str], other: str, place: str) 
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check which choices are better than chance."""
+    """Check which choices are better than uniform sampling."""
     return [
         Claim(
             "7.3.4",
-            "Greatest variance and upper confidence choose a better mini-batch than chance.",
+            "Greatest variance and upper confidence choose a better mini-batch than uniform sampling.",
             "the error is at most that of uniform sampling",
             _below(results, GREEDY, 1.0),
         ),
         Claim(
             "7.3.4",
-            "Greatest variance chooses a better mini-batch than chance if quadrature weighs it.",
+            "Greatest variance chooses a better mini-batch than uniform sampling, if quadrature weighs it.",
             "the error, bias included, is at most that of uniform sampling",
             _below(results, ("greatest variance, BQ weights",), 1.0),
         ),
         Claim(
             "7.3.4",
-            "A process over the data chooses a mini-batch better than chance, without bias: balanced "
-            "partitions.",
+            "A process over the data chooses a better mini-batch than uniform sampling, without bias: "
+            "balanced partitions.",
             "the error is at most .8 times that of uniform sampling",
             _below(results, ("balanced",), 0.8),
         ),
@@ -280,8 +280,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         ),
         Claim(
             "7.3.2",
-            "Late in a run, what earlier updates taught lowers the error of a step further.",
-            "the error is below that of a balanced partition, which remembers nothing",
+            "Late in a run, the gradients of earlier steps lower the error of a step further.",
+            "the error is below that of a balanced partition, which uses no earlier gradients",
             _lower(results, ("SAGA", "GP control variate"), "balanced", LATE),
         ),
     ]
@@ -292,11 +292,11 @@ experiment = Experiment(
     title="Mini-batches: the error of the gradient",
     summary="""The measure over the data is known: it is the empirical measure of N points. So the kernel
     mean, the weights of Bayesian quadrature and the variance they leave are finite sums, and what the thesis
-    could not do for want of p(X) can be done. Here every strategy is sent along the same path of q, and its
-    estimate is compared with the gradient of all the data.
+    could not do without knowing p(X) can be done. Here every strategy is sent along the same path of q, and
+    its estimate is compared with the gradient of all the data.
 
-    Whether greatest variance and upper confidence, the thesis' proposals, beat chance, whether a balanced
-    partition does, and what the memory of earlier gradients adds, is decided by the claims. A low error may
+    Whether greatest variance and upper confidence, the thesis' proposals, beat uniform sampling, whether a
+    balanced partition does, and what earlier gradients add, is decided by the claims. A low error may
     be mostly bias, which later steps do not average away: the table says how much of it is. SVRG's passes
     over all data, which have no error, count as steps like others.""",
     cases=cases,

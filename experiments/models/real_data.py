@@ -160,7 +160,7 @@ def _summed(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check on real data what Section 6.1 says of the thesis' data."""
+    """Check on real data what Section 6.1 states for the thesis' data."""
     table = _summed(results)
     problems = {
         (name, k): table[(table["data"] == name) & (table["components"] == k)].assign(

@@ -2,7 +2,7 @@
 
 Each integral is known in closed form, or by a one-dimensional rule that is exact to rounding. The
 integrands of Genz live on the unit cube; under a Gaussian they are composed with its distribution
-function. ``kind`` says what is hard about each: "smooth" (analytic, varies on the scale of the
+function. ``kind`` is what makes each hard: "smooth" (analytic, varies on the scale of the
 measure), "peaky" (most of the integral comes from a small part of the measure), "rough" (a kink or a
 jump) or "wide" (D = 10).
 """

@@ -1,7 +1,7 @@
 """More integrands with known integrals, which no choice in the library was made on.
 
 They are of the kinds of `integrands` with other shapes: turned, shifted, sharper, in other dimensions,
-under other measures. Whoever changes a default looks at those of `integrands` and reports these.
+under other measures. A default is chosen on those of `integrands` and reported on these.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ experiment = Experiment(
         "Nodes that acquisition functions choose one after the other, on a line and in the plane. Those "
         "that know the measure stay where it has mass. The upper confidence bound does not know it: with "
         "lambda = 0 it fills the domain, with a large one it stays at the first peak. WSABI stays where "
-        "it has seen f to be large; linearised (L), it does not look where it has seen nothing."
+        "f is known to be large; linearised (L), it places no node where nothing was evaluated."
     ),
     cases=cases,
     run=run,

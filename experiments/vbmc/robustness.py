@@ -29,7 +29,7 @@ from experiments.vbmc.runs import honesty, problem_named
 NAMES: Sequence[str] = ("Rosenbrock 2", "bounded banana", "lumpy 4", "logistic 5")
 FACTOR = 3.0
 WRONG = 1.0
-"""nats; a converged run with such an error has not told the truth."""
+"""nats; a run with such an error must not say `converged`."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -80,7 +80,7 @@ def _ended(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw the error of each run against what it says of it."""
+    """Draw the error of each run against its reported standard deviation."""
     ended = _ended(results)
     problems = list(results["problem"].unique())
     figure, axes = drawing.figure(1, len(problems), size=(2.7, 2.7), sharex=True, sharey=True)

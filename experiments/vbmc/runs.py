@@ -5,7 +5,7 @@ A row for each number of evaluations at which a posterior was looked at:
     method  n  seconds  log_evidence  sd  error  mmtv  gskl  converged
 
     error       log_evidence - ln Z, nats
-    sd          what the method says of it
+    sd          its standard deviation, as the method reports it
     mmtv, gskl  distances to the exact posterior (`bqvi.variational_bmc.distances`), from 20,000 draws and
                 from moments
     seconds     of the method by itself since its start; the log joints cost next to nothing

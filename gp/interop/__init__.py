@@ -6,7 +6,7 @@
     out   as_botorch_model        a posterior as a model that BoTorch's acquisition functions take
 
 What comes in is turned into our own kernels and posteriors once, at the boundary, so everything the
-package can do with a posterior it can do with somebody else's: ``from_botorch(model).integral(q)``.
+package can do with a posterior it can do with an imported one: ``from_botorch(model).integral(q)``.
 
 Torch, GPyTorch and BoTorch are imported when one of these functions is called, not before; the last two come
 with the extra ``botorch``.

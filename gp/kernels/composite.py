@@ -1,4 +1,4 @@
-"""Kernels made of kernels: sums, products, and a kernel that sees some of the columns only.
+"""Kernels made of kernels: sums, products, and a kernel of some of the columns only.
 
 Sum:      k = sum_t k_t            f is a sum of independent functions
 Product:  k = prod_t k_t

@@ -1,4 +1,4 @@
-"""A kernel's parameters as one vector, for whoever fits them: positive ones on the log scale."""
+"""A kernel's parameters as one vector, for fits: positive ones on the log scale."""
 
 from __future__ import annotations
 
