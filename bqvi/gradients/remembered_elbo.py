@@ -30,6 +30,7 @@ from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import Frame
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.function_kernel import FunctionKernel
+from gp.conditioning.function_process import FunctionProcess
 
 _ROWS = 1200
 """Numbers, values and entries of gradients, that the process is conditioned on at most: a solve of .1 s."""
@@ -51,6 +52,16 @@ def remembered_elbo(q: Any, memory: Memory) -> ElboEstimate | None:
     q : a `Gaussian` or `DiagonalGaussian` over R^D.
     memory : m evaluations; the latest are used where they are more than a solve of reasonable size takes.
     """
+    found = process_near(q, memory)
+    if found is None:
+        return None
+    process, dimension = found[0], len(found[1].mean)
+    value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
+    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), _sd(process.given, process.kernel))
+
+
+def process_near(q: Any, memory: Memory) -> tuple[FunctionProcess, Frame] | None:
+    """Return the process on psi in units whitened by q, and these; else as `remembered_elbo`."""
     frame = Frame.of(q)
     dimension = len(frame.mean)
     kind = OnFunction(values=True, gradients=memory.gradients.shape[1] > 0)
@@ -62,9 +73,7 @@ def remembered_elbo(q: Any, memory: Memory) -> ElboEstimate | None:
         return None
     u = u[near]
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
-    process = kind.process(u, targets, kind.fit(u, targets, None)).process
-    value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
-    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), _sd(process.given, process.kernel))
+    return kind.process(u, targets, kind.fit(u, targets, None)).process, frame
 
 
 def _sd(given: Conditioned, kernel: FunctionKernel) -> float:

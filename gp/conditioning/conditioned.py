@@ -263,6 +263,15 @@ class Conditioned:
             covariance = covariance + missed[:, None] * (missed / self._constant[1])
         return np.asarray(self.scale * covariance)
 
+    def variances(
+        self, prior: np.ndarray, whitened: np.ndarray, level: np.ndarray | float | None = None
+    ) -> np.ndarray:
+        """The diagonal of `covariance` (F,), never negative, from that of the prior (F,); O(n F)."""
+        found = prior - np.einsum("nf,nf->f", whitened, whitened)
+        if self.basis is not None and level is not None:
+            found += np.square(level - self.whitened[:, 1] @ whitened) / self._constant[1]
+        return np.asarray(self.scale * np.maximum(found, 0.0))
+
 
 def _add_noise(gram: np.ndarray, noise: np.ndarray) -> None:
     np.einsum("ii->i", gram)[:] += np.repeat(noise, len(gram) // len(noise))

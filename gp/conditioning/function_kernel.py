@@ -24,6 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.conditioning.places import Places
+from gp.kernels import QuadraticTrend, SquaredExponential, Sum
+from gp.kernels.crossed import crossed
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,16 @@ class FunctionKernel:
         inner *= self.lengthscale**2
         kernel += inner * (self.linear + 0.5 * self.quadratic * inner)
         return kernel
+
+    def of_values(self, points: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """Covariances / s^2 of the function at (m, D) points with what (n, D) points show, (m, n B)."""
+        parts = Sum(
+            (SquaredExponential(self.lengthscale, self.height), QuadraticTrend(self.linear, self.quadratic))
+        )
+        found: np.ndarray = crossed(parts, points, shown, self.shown.gradients)
+        if self.shown.values:
+            return found
+        return found.reshape(len(points), len(shown), -1)[:, :, 1:].reshape(len(points), -1)
 
     def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """`covariance` between (m, D) and (n, D) points."""

@@ -1,0 +1,151 @@
+"""The log evidence past a Gaussian q, from the evaluations of the log joint that a run has kept.
+
+In units whitened by q the log joint f is a process (`remembered_elbo`), and
+
+    Z = int exp(f) = E_q[exp(r)],        r = f - ln q,        ELBO = E_q[r].
+
+At draws u of g = (1 - a) q + a q widened, the process has r with mean m and variance v. Where v is large
+nothing is known of r, and the exponential of a mean that a kernel made up would be mass where nothing was
+evaluated. So r is shrunk there towards its median c,
+
+    r~ = c + t (m - c),        t = 1 / (1 + v),        log w = r~ + t^2 v / 2 + ln q - ln g:
+
+where v is much less than a squared nat the evidence is that of the process, where it is much more that of q,
+whose integral is exp(c). To first order an error e of the process moves ln Z by E_P[t e], with P the
+weighted draws. The standard deviation is the root of the sum of the squares of
+
+    the process' posterior standard deviation of E_P[t f], with the constant unknown
+    the jackknife's over evaluations of the same, with its bias
+    that of the draws, sqrt(1 / effective draws - 1 / draws)
+    what was shrunk away, E_P[(1 - t) min(|m - c|, sqrt v)]
+    a share of the correction, ln Z - ELBO: what q lacks in its tails the draws show in part only.
+
+Effective draws and the shape of the weights' tail (Pareto k; Vehtari et al. 2024) tell whether the draws
+stand for the process: with k above .7 they do not. No evaluation is spent. Mass that no evaluation and no
+draw of q comes near is not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+
+from bqvi.gradients.linear_fit import weighted_median
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.remembered_elbo import process_near
+from bqvi.gradients.settings import EVIDENCE
+from bqvi.quadrature.tails import pareto_shape
+from gp.conditioning.function_process import FunctionProcess
+from gp.low_discrepancy import scrambled_sobol
+
+
+@dataclass(frozen=True)
+class EvidenceEstimate:
+    """A log evidence, its standard deviation, and how far the draws stand for the surrogate.
+
+    Attributes
+    ----------
+    value, sd : in nats.
+    pareto_k : shape of the weights' tail; above .7 the value is not to be relied on.
+    effective_draws : of ``draws``, by their weights.
+    """
+
+    value: float
+    sd: float
+    pareto_k: float
+    effective_draws: float
+    draws: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """M draws u of g: the points (M, D), ln q and ln g there (M,) each, in q's units."""
+
+    points: np.ndarray
+    log_q: np.ndarray
+    log_g: np.ndarray
+
+    @classmethod
+    def of(cls, dimension: int, count: int, seed: int) -> _Draws:
+        """From a scrambled Sobol set, whose first coordinate says which are widened."""
+        cube = np.clip(scrambled_sobol(dimension + 1, count, seed), 1e-12, 1.0 - 1e-12)
+        wide, widening = EVIDENCE.wide, EVIDENCE.widening
+        points = ndtri(cube[:, 1:]) * np.where(cube[:, :1] < wide, widening, 1.0)
+        squares = np.einsum("md,md->m", points, points)
+        constant = -0.5 * dimension * np.log(2.0 * np.pi)
+        near = np.log(1.0 - wide) - 0.5 * squares
+        far = np.log(wide) - dimension * np.log(widening) - 0.5 * squares / widening**2
+        return cls(points, constant - 0.5 * squares, constant + np.logaddexp(near, far))
+
+
+def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstimate | None:
+    """Return the log evidence, or None where fewer than D + 2 evaluations are near q.
+
+    Parameters
+    ----------
+    q : a `Gaussian` or `DiagonalGaussian` over R^D
+    memory : m evaluations of the log joint, with its gradients where it has them
+    seed : of the draws of q, which cost no evaluation
+    """
+    found = process_near(q, memory)
+    if found is None:
+        return None
+    process, frame = found
+    draws = _Draws.of(len(frame.mean), EVIDENCE.draws, seed)
+    log_volume = float(np.log(np.abs(np.diagonal(frame.scale))).sum())
+    squares = np.einsum("md,md->m", draws.points, draws.points)
+    residual = process.posterior_mean(draws.points) - 0.5 * squares + log_volume - draws.log_q
+    whitened = _whitened(process, draws.points)
+    variance = _variances(process, draws.points, whitened)
+    trust = 1.0 / (1.0 + variance)
+    centre = weighted_median(residual, trust * np.exp(draws.log_q - draws.log_g))
+    logs = centre + trust * (residual - centre) + 0.5 * trust**2 * variance + draws.log_q - draws.log_g
+    total = float(logsumexp(logs))
+    weights = np.exp(logs - total)
+    effective, count = 1.0 / float(weights @ weights), len(weights)
+    value = total - float(np.log(count))
+    d = len(frame.mean)
+    elbo = process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value - 0.5 * d + float(q.entropy)
+    shrunk = float(weights @ ((1.0 - trust) * np.minimum(np.abs(residual - centre), np.sqrt(variance))))
+    parts = (
+        *_of_process(process, draws.points, whitened, weights * trust),
+        np.sqrt(max(1.0 / effective - 1.0 / count, 0.0)),
+        shrunk,
+        EVIDENCE.share * (value - elbo),
+    )
+    sd = float(np.linalg.norm(parts))
+    return EvidenceEstimate(value, sd, float(pareto_shape(weights)), effective, count)
+
+
+def _whitened(process: FunctionProcess, points: np.ndarray) -> np.ndarray:
+    """The product W k for psi at (M, D) points, (m B, M)."""
+    given = process.given
+    found: np.ndarray = given.whitening @ process.kernel.of_values(points, given.points).T
+    return found
+
+
+def _variances(process: FunctionProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:
+    """Posterior variances of psi, (M,), with the constant unknown."""
+    given, kernel = process.given, process.kernel
+    squares = np.einsum("md,md->m", points, points)
+    prior = kernel.height + squares * (kernel.linear + 0.5 * kernel.quadratic * squares)
+    return given.variances(prior, whitened, np.ones(len(points)))
+
+
+def _of_process(
+    process: FunctionProcess, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray
+) -> tuple[float, float]:
+    """Posterior and jackknife standard deviations of the sum of psi at the points with weights (M,)."""
+    given, kernel = process.given, process.kernel
+    inner = points @ points.T
+    squares = np.diagonal(inner)
+    apart = np.maximum(squares[:, None] + squares - 2.0 * inner, 0.0)
+    prior = kernel.height * np.exp(-0.5 * apart / kernel.lengthscale**2)
+    prior += inner * (kernel.linear + 0.5 * kernel.quadratic * inner)
+    together, level = (whitened @ weights)[:, None], np.array([weights.sum()])
+    variance = float(given.covariance(np.array([[weights @ prior @ weights]]), together, level)[0, 0])
+    changes = given.changes(together, level)[:, 0]
+    return np.sqrt(max(variance, 0.0)), np.sqrt(np.square(changes).sum() + changes.sum() ** 2)

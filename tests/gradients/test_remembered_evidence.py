@@ -1,0 +1,105 @@
+"""The evidence from kept evaluations: closed forms and grids; no mass where nothing was evaluated."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+
+from bqvi.families import Gaussian
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.remembered_elbo import process_near, remembered_elbo
+from bqvi.gradients.remembered_evidence import remembered_evidence
+from experiments.problems.gradient_targets import schools
+
+MEAN, COVARIANCE = np.array([0.5, -1.0]), np.array([[1.0, 0.4], [0.4, 0.5]])
+DESIGN = torch.tensor(np.random.default_rng(5).standard_normal((12, 2)))
+LABELS = torch.tensor(np.random.default_rng(6).random(12) < 0.6)
+
+
+def logistic(theta):
+    signed = theta @ DESIGN.T * (2.0 * LABELS - 1.0)
+    return torch.nn.functional.logsigmoid(signed).sum(1) - theta.square().sum(1) / 8.0 - math.log(8 * math.pi)
+
+
+def memory_of(function, points, with_gradients):
+    theta = torch.tensor(points, requires_grad=True)
+    values = function(theta)
+    (slopes,) = torch.autograd.grad(values.sum(), theta)
+    gradients = slopes.numpy() if with_gradients else np.empty((len(points), 0))
+    kept = Memory.empty(points.shape[1], with_gradients)
+    return replace(kept, points=points, values=values.detach().numpy(), gradients=gradients)
+
+
+def around(q, n, seed, spread=1.3):
+    noise = np.random.default_rng(seed).standard_normal((n, len(q.mean)))
+    return q.mean + spread * noise @ np.linalg.cholesky(q.covariance).T
+
+
+def laplace_of_logistic():
+    """The mode by Newton's method, and the inverse Hessian there."""
+    theta = torch.zeros(2, dtype=torch.float64)
+    for _ in range(30):
+        hessian = torch.autograd.functional.hessian(lambda t: logistic(t[None])[0], theta)
+        slope = torch.autograd.functional.jacobian(lambda t: logistic(t[None])[0], theta)
+        theta = theta - torch.linalg.solve(hessian, slope)
+    return Gaussian(theta.numpy(), torch.linalg.inv(-hessian).numpy())
+
+
+@pytest.mark.parametrize("with_gradients", [True, False])
+@pytest.mark.parametrize("shift", [0.0, 0.6])
+def test_the_evidence_of_a_gaussian_whatever_q_is(with_gradients, shift):
+    precision = torch.tensor(np.linalg.inv(COVARIANCE))
+
+    def gaussian(theta):
+        apart = theta - torch.tensor(MEAN)
+        return 2.5 - 0.5 * (apart @ precision * apart).sum(1)
+
+    truth = 2.5 + 0.5 * np.linalg.slogdet(2.0 * np.pi * COVARIANCE)[1]
+    q = Gaussian(MEAN + shift, 0.8 * COVARIANCE)
+    found = remembered_evidence(q, memory_of(gaussian, around(q, 20, 0), with_gradients))
+    draws = 4.0 / np.sqrt(found.effective_draws)  # the false alarm of four standard deviations is below 1e-4
+    assert found.value == pytest.approx(truth, abs=draws + 2e-3)
+    assert found.pareto_k < 0.7
+    assert abs(found.value - truth) < 3.0 * found.sd
+
+
+@pytest.mark.parametrize("with_gradients", [True, False])
+def test_the_evidence_of_a_logistic_regression_beside_a_grid(with_gradients):
+    axes = np.linspace(-9.0, 9.0, 601)
+    grid = torch.tensor(np.stack(np.meshgrid(axes, axes), -1).reshape(-1, 2))
+    truth = logsumexp(logistic(grid).numpy()) + 2.0 * np.log(axes[1] - axes[0])
+    q = laplace_of_logistic()
+    memory = memory_of(logistic, around(q, 30, 1), with_gradients)
+    found, elbo = remembered_evidence(q, memory), remembered_elbo(q, memory)
+    assert abs(found.value - truth) < 0.5 * abs(elbo.value - truth)
+    assert abs(found.value - truth) < 3.0 * found.sd < 0.5
+    assert remembered_evidence(q, memory) == found
+    assert remembered_evidence(q, memory, seed=1) != found
+
+
+def test_no_mass_is_invented_where_nothing_was_evaluated():
+    """Non-centred eight schools from few evaluations, where the mean of the process has errors of 100 nats.
+
+    Given (mu, ln tau) the effects are integrated out exactly, and a grid does the rest.
+    """
+    target, truth = schools(False), -31.3113
+    for seed in range(3):
+        q = Gaussian(np.zeros(10), np.diag(np.array([16.0, 1.5, *[0.9] * 8])))
+        memory = memory_of(target.log_density, around(q, 22, seed, 1.0), True)
+        process, frame = process_near(q, memory)
+        u = np.random.default_rng(0).standard_normal((500, 10))
+        wrong = process.posterior_mean(1.7 * u) - 0.5 * np.square(1.7 * u).sum(1)
+        wrong -= target.log_density(torch.tensor(frame.points(1.7 * u))).numpy()
+        assert np.abs(wrong).max() > 20.0  # nats: unprotected, such draws would decide
+        found = remembered_evidence(q, memory)
+        assert found.value < truth + 2.0
+        assert abs(found.value - truth) < 3.0 * found.sd
+
+
+def test_too_few_evaluations_near_q_are_no_evidence():
+    q = Gaussian(MEAN, COVARIANCE)
+    assert remembered_evidence(q, memory_of(logistic, around(q, 3, 0), True)) is None
+    assert remembered_evidence(q, memory_of(logistic, around(q, 30, 0) + 100.0, True)) is None
