@@ -7,18 +7,31 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
+from sklearn.decomposition import LatentDirichletAllocation as PeerTopics
 from sklearn.mixture import GaussianMixture as PeerMixture
 from sklearn.utils.estimator_checks import check_estimator
 
-from bqvi.sklearn import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture
+from bqvi.sklearn import (
+    BayesianGaussianMixture,
+    DirichletProcessMixture,
+    GaussianMixture,
+    HiddenMarkovModel,
+    LatentDirichletAllocation,
+)
 
 ESTIMATORS = [
     GaussianMixture(),
     BayesianGaussianMixture(n_components=2),
     DirichletProcessMixture(n_components=3),
+    LatentDirichletAllocation(n_components=2, max_iter=5),
+    HiddenMarkovModel(max_iter=20),
 ]
 DRAWN = {
     "check_sample_weight_equivalence_on_dense_data": "starts are drawn from rows: repeated rows draw others",
+}
+IN_ORDER = {
+    "check_methods_sample_order_invariance": "a sequence in another order is another sequence",
+    "check_methods_subset_invariance": "a part of a sequence is another sequence",
 }
 RNG = np.random.default_rng(0)
 X = np.concatenate(
@@ -30,7 +43,8 @@ SHAPES = ("full", "tied", "diag", "spherical")
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_own_checks(estimator):
-    expected = {} if isinstance(estimator, GaussianMixture) else DRAWN
+    expected = {} if isinstance(estimator, GaussianMixture | LatentDirichletAllocation) else DRAWN
+    expected = IN_ORDER if isinstance(estimator, HiddenMarkovModel) else expected
     state = np.random.get_state()  # noqa: NPY002 (scikit-learn's checks draw from it)
     found = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=expected)
     np.random.set_state(state)  # noqa: NPY002
@@ -102,6 +116,48 @@ def test_integer_weights_are_copies():
     other = BayesianGaussianMixture(**choices).fit(np.repeat(X, weights.astype(int), axis=0))
     assert one.lower_bound_ == pytest.approx(other.lower_bound_, rel=1e-10)
     np.testing.assert_allclose(one.means_, other.means_)
+
+
+@pytest.mark.parametrize("method", ["batch", "online", "memoised"])
+def test_topics_are_those_of_the_model(method):
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(40, rng.dirichlet(np.full(3, 0.2), 80) @ rng.dirichlet(np.full(15, 0.2), 3))
+    found = LatentDirichletAllocation(3, method=method, batch_size=20, max_iter=20, tol=1e-6, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shares = found.fit_transform(counts)
+    assert shares == pytest.approx(found.model_.transform(found.posterior_, counts))
+    assert found.components_.shape == (3, 15)
+    assert found.lower_bound_ < found.score(counts)  # the topics are known there
+    peer = PeerTopics(3, max_iter=50, topic_word_prior=0.1, random_state=0).fit(counts)
+    theirs = found.posterior_["topics"].from_natural((peer.components_,))
+    model = found.model_
+    assert model.perplexity(found.posterior_, counts) < 1.02 * model.perplexity(
+        type(found.posterior_)({"topics": theirs}), counts
+    )
+    if method == "batch":
+        again = LatentDirichletAllocation(3, random_state=0, total_samples=80)
+        for _ in range(10):
+            for part in np.array_split(counts, 4):
+                again.partial_fit(part)
+        assert again.perplexity(counts) < 1.05 * found.perplexity(counts)
+
+
+def test_states_are_those_of_the_model():
+    rng = np.random.default_rng(0)
+    states = np.repeat([0, 1, 0, 1], 30)
+    values = rng.normal(4.0 * states, 1.0)[:, None]
+    found = HiddenMarkovModel(2, covariance_type="diag", random_state=0).fit(values, lengths=[60, 60])
+    path = found.predict(values, lengths=[60, 60])
+    assert max(np.mean(path == states), np.mean(path != states)) > 0.95
+    assert found.predict_proba(values).sum(1) == pytest.approx(np.ones(120))
+    assert (np.diff(found.lower_bounds_) > -1e-9 * abs(found.lower_bound_)).all()
+    holes = values.copy()
+    holes[::7] = np.nan
+    assert np.isfinite(HiddenMarkovModel(2, random_state=0).fit(holes).lower_bound_)
+    point = HiddenMarkovModel(2, emissions="categorical", bayesian=False, random_state=0).fit(states[:, None])
+    theta = point.posterior_.mean
+    assert point.score(states[:, None]) == pytest.approx(point.model_.log_likelihood(states, theta))
 
 
 def test_bad_input_is_named():

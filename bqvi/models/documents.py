@@ -40,8 +40,8 @@ class Block:
     """(b, L), False where padded."""
 
 
-def check_counts(data: Data, n_words: int) -> scipy.sparse.csr_array:
-    """(N, V) whole counts as CSR, without stored zeros or repeated entries.
+def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sparse.csr_array:
+    """(N, V) whole counts, or ``fractional`` ones, as CSR, without stored zeros or repeated entries.
 
     Raises
     ------
@@ -54,13 +54,13 @@ def check_counts(data: Data, n_words: int) -> scipy.sparse.csr_array:
     counts: Any = scipy.sparse.csr_array(x, dtype=float, copy=is_sparse(data))
     counts.sum_duplicates()
     counts.eliminate_zeros()
-    bad = (counts.data < 0.0) | (counts.data != np.floor(counts.data))
+    bad = (counts.data < 0.0) | (not fractional and counts.data != np.floor(counts.data))
     if bad.any():
         place = int(np.argmax(bad))
         row = int(np.searchsorted(counts.indptr, place, side="right")) - 1
         raise ValueError(
             f"data has a count of {counts.data[place]:g} in row {row}, column {counts.indices[place]}; "
-            "counts of words must be whole and nonnegative"
+            f"counts of words must be {'' if fractional else 'whole and '}nonnegative"
         )
     checked: scipy.sparse.csr_array = counts
     return checked

@@ -53,6 +53,7 @@ class LatentDirichletAllocation:
     word_concentration : eta > 0, a number or (V,); default 0.1. Where it is learnt, its start
     learn_concentration : 'symmetric', 'asymmetric', or None to keep alpha
     learn_word_concentration : whether eta is learnt, as one number
+    fractional : whether counts may be weights of words, such as tf-idf: each then counts as so much of a word
 
     Raises
     ------
@@ -69,6 +70,7 @@ class LatentDirichletAllocation:
         word_concentration: float | np.ndarray = 0.1,
         learn_concentration: str | None = None,
         learn_word_concentration: bool = False,
+        fractional: bool = False,
     ) -> None:
         self.n_topics = require_integer("n_topics", n_topics, 1)
         self.n_words = require_integer("n_words", n_words, 1)
@@ -79,6 +81,7 @@ class LatentDirichletAllocation:
             require_one_of("learn_concentration", learn_concentration, _LEARNT)
         if learn_word_concentration and np.ptp(self.word_concentration) > 0.0:
             raise ValueError("word_concentration differs between words; only one number can be learnt")
+        self.fractional = bool(fractional)
         self.learn_concentration = learn_concentration
         self.learn_word_concentration = bool(learn_word_concentration)
 
@@ -103,8 +106,8 @@ class LatentDirichletAllocation:
         return Product(factors)
 
     def check(self, data: Data) -> scipy.sparse.csr_array:
-        """(N, V) whole counts, as CSR."""
-        return check_counts(data, self.n_words)
+        """(N, V) counts, as CSR."""
+        return check_counts(data, self.n_words, self.fractional)
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """q's topics at noise ('random'), or leaning towards the words of K documents ('k-means++')."""

@@ -1,5 +1,13 @@
 """Estimators with scikit-learn's interface (the extra ``bqvi[sklearn]``); nothing else here imports it."""
 
 from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture
+from bqvi.sklearn.sequences import HiddenMarkovModel
+from bqvi.sklearn.topics import LatentDirichletAllocation
 
-__all__ = ["BayesianGaussianMixture", "DirichletProcessMixture", "GaussianMixture"]
+__all__ = [
+    "BayesianGaussianMixture",
+    "DirichletProcessMixture",
+    "GaussianMixture",
+    "HiddenMarkovModel",
+    "LatentDirichletAllocation",
+]

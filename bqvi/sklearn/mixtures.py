@@ -6,17 +6,15 @@ theta)): it can be compared over numbers of components, shapes of covariance and
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bqvi.checks import require_one_of
-from bqvi.inference.fit import Fit, fit
+from bqvi.inference.fit import fit
+from bqvi.inference.result import Fit
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.dirichlet_process import DirichletProcessMixture as ProcessModel
 from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
@@ -24,8 +22,7 @@ from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.models.merging import merged
 from bqvi.models.predictive import log_predictive
 from bqvi.models.weighted import Weighted
-
-_SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
+from bqvi.sklearn.shared import SHAPES, generator_of, require_enough, warn_unsettled
 
 
 class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,7 +51,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         del y
         X = validate_data(self, X, dtype=np.float64)
-        require_one_of("covariance_type", self.covariance_type, _SHAPES)
+        require_one_of("covariance_type", self.covariance_type, SHAPES)
         model: Any = self._model(len(X))
         data: Any = X
         if sample_weight is not None:
@@ -62,18 +59,12 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             model = Weighted(model)
         found = self._fitted(model, data)
         self.converged_ = found.converged
-        if not found.converged:
-            warnings.warn(
-                f"the bound still rose by more than tol = {self.tol:g} nats after max_iter = {self.max_iter} "
-                "iterations; raise either",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_unsettled(found.converged, self.tol, self.max_iter)
         self._keep(found)
         return self
 
     def _fitted(self, model: Any, data: Any) -> Fit:
-        return self._run(model, data, starts=self.n_init, seed=_generator(self.random_state))
+        return self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
 
     def _run(self, model: Any, data: Any, **start: Any) -> Fit:
         start = {"start_from": self.init_params, **start}
@@ -128,7 +119,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draws of the mixture of ``weights_``, ``means_`` and ``covariances_``: (n, D), and labels (n,)."""
         check_is_fitted(self)
-        rng = _generator(self.random_state)
+        rng = generator_of(self.random_state)
         labels = rng.choice(len(self.means_), n_samples, p=self.weights_ / self.weights_.sum())
         roots = np.linalg.cholesky(self.covariances_)
         noise = rng.standard_normal((n_samples, self.means_.shape[1]))
@@ -176,9 +167,9 @@ class GaussianMixture(_Mixture):
         self.random_state = random_state
 
     def _model(self, n: int) -> Mixture:
-        _require_enough(self.n_components, n)
+        require_enough(self.n_components, n)
         return MixtureModel(
-            self.n_components, _SHAPES[self.covariance_type], concentration=1.0, flat=self.flat
+            self.n_components, SHAPES[self.covariance_type], concentration=1.0, flat=self.flat
         )
 
 
@@ -225,10 +216,10 @@ class BayesianGaussianMixture(_Mixture):
         self.random_state = random_state
 
     def _model(self, n: int) -> Mixture:
-        _require_enough(self.n_components, n)
+        require_enough(self.n_components, n)
         return MixtureModel(
             self.n_components,
-            _SHAPES[self.covariance_type],
+            SHAPES[self.covariance_type],
             concentration=self.concentration,
             prior_mean=self.prior_mean,
             prior_strength=self.prior_strength,
@@ -274,9 +265,7 @@ class DirichletProcessMixture(_Mixture):
 
     def _model(self, n: int) -> Mixture:
         del n
-        return ProcessModel(
-            _SHAPES[self.covariance_type], self.n_components, concentration=self.concentration
-        )
+        return ProcessModel(SHAPES[self.covariance_type], self.n_components, concentration=self.concentration)
 
     def _fitted(self, model: Any, data: Any) -> Fit:
         first = super()._fitted(model, data)
@@ -284,14 +273,3 @@ class DirichletProcessMixture(_Mixture):
         if not self.merge or self.covariance_type == "tied" or isinstance(settled, Weighted):
             return first
         return self._run(settled, data, start_from=merged(settled, first.q, data))
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return np.random.default_rng(random_state)
-    return np.random.default_rng(int(check_random_state(random_state).randint(2**31 - 1)))
-
-
-def _require_enough(n_components: int, n: int) -> None:
-    if n_components > n:
-        raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")

@@ -1,0 +1,159 @@
+"""Latent Dirichlet allocation as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bqvi.arrays import add, scale, subtract
+from bqvi.checks import require_integer, require_one_of
+from bqvi.inference.fit import fit
+from bqvi.inference.schedules import RobbinsMonro
+from bqvi.models.conjugate import update_target
+from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
+from bqvi.sklearn.shared import generator_of, warn_unsettled
+
+_METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
+
+
+class LatentDirichletAllocation(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Topics of documents, by variational Bayes; X are counts of words, dense or sparse.
+
+    Parameters
+    ----------
+    n_components : K, topics
+    concentration : alpha of the documents' proportions; default 1 / K
+    word_concentration : eta of the topics
+    learn_concentration : 'symmetric', 'asymmetric', or None to keep alpha
+    method : 'batch', coordinate ascent; 'online', natural gradients on mini-batches; 'memoised', mini-batches
+        with an exact bound
+    batch_size : documents in a mini-batch, of 'online' and 'memoised'
+    total_samples : documents that there are in all, for ``partial_fit``
+    max_iter, tol : most passes; change of the bound that ends them ('batch' and 'memoised'), nats
+    init_params : 'k-means++' or 'random'
+    random_state : as of `GaussianMixture`
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        concentration: Any = None,
+        word_concentration: float = 0.1,
+        learn_concentration: str | None = None,
+        method: str = "batch",
+        batch_size: int = 128,
+        total_samples: int = 1_000_000,
+        max_iter: int = 100,
+        tol: float = 1e-2,
+        init_params: str = "k-means++",
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.concentration = concentration
+        self.word_concentration = word_concentration
+        self.learn_concentration = learn_concentration
+        self.method = method
+        self.batch_size = batch_size
+        self.total_samples = total_samples
+        self.max_iter = max_iter
+        self.tol = tol
+        self.init_params = init_params
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _counts(self, X: Any, reset: bool) -> Any:
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_non_negative=True
+        )
+
+    def _model(self) -> Model:
+        return Model(
+            self.n_components,
+            self.n_features_in_,
+            concentration=self.concentration,
+            word_concentration=self.word_concentration,
+            learn_concentration=self.learn_concentration,
+            fractional=True,
+        )
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to counts X (N, V), nonnegative; y is ignored."""
+        del y
+        X = self._counts(X, reset=True)
+        require_one_of("method", self.method, _METHODS)
+        n = X.shape[0]
+        size = min(require_integer("batch_size", self.batch_size, 1), n)
+        batch = self.method == "batch"
+        found = fit(
+            self._model(),
+            X,
+            _METHODS[self.method],
+            minibatch=None if batch else size,
+            steps=self.max_iter * (1 if batch else -(-n // size)),
+            tolerance=None if self.method == "online" else self.tol,
+            start_from=self.init_params,
+            seed=generator_of(self.random_state),
+        )
+        if self.method != "online":
+            warn_unsettled(found.converged, self.tol, self.max_iter)
+        self.lower_bound_ = found.elbo
+        self.lower_bounds_ = [row.elbo for row in found.trace.rows]
+        self.n_iter_, self.n_batch_iter_ = max(found.state.iteration, 1), 0
+        self._keep(found.problem.model, found.q)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """One natural step on the documents X (S, V), which stand for ``total_samples``; y is ignored."""
+        del y
+        first = not hasattr(self, "posterior_")
+        X = self._counts(X, reset=first)
+        if first:
+            model = self._model()
+            q = model.initial(model.check(X), self.init_params, generator_of(self.random_state))
+            self.n_batch_iter_ = 0
+        else:
+            model, q = self.model_, self.posterior_
+        rows = model.check(X)
+        weights = np.full(X.shape[0], self.total_samples / X.shape[0])
+        target = update_target(model, model.local_step(q, rows, weights))
+        rho = RobbinsMonro(0.7, tau=10.0)(self.n_batch_iter_)
+        self.n_batch_iter_ += 1
+        self._keep(model, q.from_natural(add(q.natural, scale(subtract(target, q.natural), rho))))
+        return self
+
+    def _keep(self, model: Model, q: Any) -> None:
+        self.model_, self.posterior_ = model, q
+        self.components_ = np.asarray(q["topics"].concentration)
+        self._n_features_out = self.n_components
+
+    def transform(self, X: Any) -> np.ndarray:
+        """E[pi_d] of each document given the topics, (N, K)."""
+        check_is_fitted(self)
+        return self.model_.transform(self.posterior_, self._counts(X, reset=False))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """A lower bound on ln p(X | E[topics]), nats; y is ignored."""
+        del y
+        check_is_fitted(self)
+        X = self._counts(X, reset=False)
+        return float(self.model_.log_likelihood(X, {"topics": self.posterior_["topics"].mean}))
+
+    def perplexity(self, X: Any) -> float:
+        """exp of minus the bound of ``score`` on a word of whole counts X, in their order."""
+        X = self._counts(X, reset=False)
+        counts = self.model_.check(X)
+        bound = self.score(X) - self.model_.log_base_measure(counts)
+        return float(np.exp(-bound / counts.sum()))
