@@ -10,6 +10,8 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
+APPLIED = "&ApplyFunction;</mo>"
+"""After the name of a function, such as ln, browsers leave no space."""
 
 
 def converted(node: nodes.Element, block: bool) -> str:
@@ -18,7 +20,8 @@ def converted(node: nodes.Element, block: bool) -> str:
     lines = block and "\\\\" in tex and "\\begin" not in tex
     source = f"\\begin{{aligned}}{tex}\\end{{aligned}}" if lines else tex
     try:
-        return str(latex2mathml.tex2mathml(source, as_block=block))
+        found = str(latex2mathml.tex2mathml(source, as_block=block))
+        return found.replace(APPLIED, f'{APPLIED}<mspace width="0.17em"></mspace>')
     except Exception as error:  # docutils raises several kinds
         logger.warning("formula cannot be converted (%s): %s", error, tex, location=node)
         return f"<code>{tex}</code>"
