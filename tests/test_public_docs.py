@@ -27,7 +27,6 @@ NOT_YET: tuple[str, ...] = (
     "bqvi.models.conjugate_components",
     "bqvi.models.count_components",
     "bqvi.models.gaussian_mixture",
-    "bqvi.models.log_joint",
     "bqvi.models.mixing",
     "bqvi.quadrature.integral",
     "bqvi.runs.checkpoint",

@@ -11,6 +11,43 @@ from bqvi.calls.call import Answers
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import LARGEST, Function
+from gp.arrays import to_numpy
+
+
+def made_before(evaluations: Any) -> tuple[np.ndarray | None, ...] | None:
+    """Arrays of what the user gave as ``evaluations``: theta and values, then gradients and noise sds if any.
+
+    Raises
+    ------
+    TypeError
+        It is no tuple or list of two to four arrays of real numbers.
+    """
+    if evaluations is None:
+        return None
+    if not isinstance(evaluations, tuple | list) or not 2 <= len(evaluations) <= 4:
+        what = type(evaluations).__name__
+        if isinstance(evaluations, tuple | list):
+            what += f" of {len(evaluations)}"
+        raise TypeError(
+            f"evaluations is a {what}; it must be (theta (n, P), values (n,)), then gradients (n, P) and "
+            "noise sds (n,) if any"
+        )
+    titles = ("theta", "values", "gradients", "noise_sd")
+    return tuple(
+        None if x is None else numbers(f"evaluations' {title}", x)
+        for title, x in zip(titles, evaluations, strict=False)
+    )
+
+
+def numbers(name: str, given: Any) -> np.ndarray:
+    """An array of the real numbers ``given``; TypeError, with ``name``, where they are none."""
+    try:
+        array = np.asarray(to_numpy(given))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is no array of numbers: {error}") from None
+    if array.size and array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} is {given!r:.80}; it must be real numbers")
+    return array.astype(float)
 
 
 def evaluations_given(

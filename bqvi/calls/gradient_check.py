@@ -22,6 +22,8 @@ _CONSISTENT = 0.9
 """Share of the pairs whose difference lies between the slopes. It was .98 to 1 for the right gradients of
 funnels, both forms of eight schools, a Rosenbrock function and a logistic regression, and .1 to .7 with a
 wrong sign."""
+_DISAGREES = 0.3
+"""Median relative disagreement of gradients and differences that is no matter of curvature."""
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
@@ -54,3 +56,19 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
     if seen.sum() < _FEWEST or np.mean(between[seen]) >= _CONSISTENT:
         return 0.0
     return float(np.median(np.abs(a - b)[seen] / size[seen]))
+
+
+def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
+    """A sentence where gradients disagree with values.
+
+    Parameters
+    ----------
+    points, values, gradients : as of `disagreement`.
+    """
+    found = disagreement(points, values, gradients)
+    if found < _DISAGREES:
+        return []
+    return [
+        "The gradients disagree with differences of the values between neighbouring evaluations (by "
+        f"{found:.0%}): check the gradient, its sign, and that it has every term of the log joint."
+    ]

@@ -54,12 +54,34 @@ def evaluate_values(model: Any, q: Any, batch: Batch, points: np.ndarray) -> Eva
         It raises at all of them: no fault of a point, but of the function.
     """
     function = replace(_function(model, q, batch), gradient=None, errors="infeasible", range=_AS_RETURNED)
-    return _called(function, model, batch, points, first=True)
+    found = _called(function, model, batch, points, first=True)
+    coordinates = getattr(model, "coordinates", None)
+    if coordinates is None:
+        return found
+    return replace(found, values=found.values + coordinates.log_jacobian(found.points))
+
+
+def given(
+    model: LogJoint, theta: Any, values: Any, gradients: Any = None, noise_sd: Any = None
+) -> Evaluations:
+    """Evaluations that were made before, in the user's units: see :meth:`bqvi.calls.Caller.given`.
+
+    Parameters
+    ----------
+    model : whose log joint they are of. theta : (n, P). values : (n,). gradients : (n, P) or None.
+    noise_sd : (n,), a number or None.
+    """
+    return _caller(model.function, model).given(theta, values, gradients, noise_sd)
+
+
+def _caller(function: Function, model: Any, cost: int = 1) -> Caller:
+    coordinates, executor = getattr(model, "coordinates", None), getattr(model, "executor", None)
+    return Caller(function, coordinates, executor, getattr(model, "n_jobs", 1), cost)
 
 
 def _called(function: Function, model: Any, batch: Batch, points: np.ndarray, first: bool) -> Evaluations:
     account = batch.account
-    caller = Caller(function, cost=max(batch.size, 1))
+    caller = _caller(function, model, max(batch.size, 1))
 
     def called(missing: np.ndarray) -> Evaluations:
         return caller.evaluate(missing, account.ledger, account.budget, first)

@@ -226,4 +226,13 @@ def identity(problem: Problem, family: str) -> dict[str, str]:
         "schedule": repr(problem.schedule),
         "minibatch": repr(problem.minibatch),
         "family": family,
+        "bounds": fingerprint(_bounds(problem.model)),
     }
+
+
+def _bounds(model: Any) -> tuple[np.ndarray, ...] | None:
+    coordinates = getattr(model, "coordinates", None)
+    if coordinates is None:
+        return None
+    names = ("lower", "upper", "plausible_lower", "plausible_upper", "periodic")
+    return tuple(np.asarray(getattr(coordinates, name), float) for name in names)

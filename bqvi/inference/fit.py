@@ -5,7 +5,7 @@ Everything is checked here, before any work; the work is that of a run: :mod:`fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,15 @@ import numpy as np
 
 from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
+from bqvi.calls import Executor
+from bqvi.calls.bounds import Bound
 from bqvi.checks import require_integer, require_one_of, require_seed
 from bqvi.gradients import Estimator
 from bqvi.inference import starting
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
+from bqvi.inference.given_calls import with_calls, with_known
 from bqvi.inference.loop import Problem, Records, State, start
 from bqvi.inference.methods import defaults_for, method_named
 from bqvi.inference.monitor import Monitor
@@ -53,6 +56,15 @@ def fit(
     record: int | Iterable[int] | None = None,
     metrics: Metrics | None = None,
     elbo_samples: int | None = None,
+    lower: Bound = None,
+    upper: Bound = None,
+    plausible_lower: Bound = None,
+    plausible_upper: Bound = None,
+    periodic: Sequence[int] | Sequence[bool] | np.ndarray = (),
+    names: Sequence[str] | None = None,
+    executor: Executor | None = None,
+    n_jobs: int = 1,
+    evaluations: Sequence[Any] | None = None,
     progress: bool = False,
     callback: Callable[[Any], None] | None = None,
     checkpoint: str | Path | None = None,
@@ -98,6 +110,18 @@ def fit(
         evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO takes no
         further evaluation. It comes from those that the method has kept ('bq'), with the standard deviation
         of its surrogate, or else from what the latest tenth of the steps have drawn, with its standard error
+    lower, upper : of the P parameters of a `LogJoint`, for 'bq' and other estimators that keep evaluations:
+        (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter. q is then over the
+        coordinates of the free ones, and ``Fit.posterior`` over the parameters
+    plausible_lower, plausible_upper : (P,), likely to hold most of the posterior, where parameters have fewer
+        than two bounds; q starts with two standard deviations to either side
+    periodic : indices or booleans; the period is upper - lower
+    names : of the parameters
+    executor, n_jobs : the evaluations of a step of such an estimator are made through ``executor.submit``, or
+        else ``executor.map``; or by so many processes of joblib
+    evaluations : of a `LogJoint`, for such an estimator: (theta (n, P), values (n,)) made before, then
+        gradients (n, P) if it has any. They count in the budget, and stand in the place of the first step's
+        design
     progress : show evaluations, or steps, and the ELBO on a line
     callback : told of the state after each step
     checkpoint : path of a file that is written as evaluations return, and every few seconds, for ``resume``
@@ -131,6 +155,8 @@ def fit(
     choice = method_named(method) if isinstance(method, str) else None
     model = settled(model, data)
     check_model(model, method, family)
+    bounds = (lower, upper, plausible_lower, plausible_upper)
+    model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations)
     data = model.check(data)
     problem = problem_of(model, data, method, choice, minibatch, schedule, geometry, samples)
     stop = stop_of(choice or defaults_for(method, geometry), steps, tolerance, budget, max_seconds)
@@ -140,10 +166,14 @@ def fit(
     _check_budget(records)
     settings = identity(problem, family)
     rng = generator(seed)
+    if starts > 1 and evaluations is not None:
+        raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")
     if starts > 1 and not isinstance(start_from, str):
         raise ValueError(f"starts is {starts}; several starts cannot be given")
     children = rng.spawn(starts) if starts > 1 else [rng]
     first = [_initial(problem, start_from, family, child) for child in children]
+    if evaluations is not None and resume is None:
+        first = [with_known(problem.model, state, evaluations, budget) for state in first]
     runs = tuple(FitRun(problem, records, settings, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
     if resume is None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bqvi.calls.gradient_check import said
 from bqvi.inference.loop import Problem, State
 from bqvi.inference.trace import Trace
+from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint
 
 
@@ -16,7 +18,7 @@ class Fit:
     """What `fit` found, and what it took."""
 
     q: Any
-    """The variational posterior."""
+    """The variational posterior; where bounds were given, in the coordinates of ``posterior``."""
     elbo: float
     """Its ELBO, nats."""
     trace: Trace
@@ -31,6 +33,26 @@ class Fit:
     """Where q stands: that of the checkpoint, or of its best start."""
     starts: tuple[float, ...] = ()
     """Final ELBO of each start, where there were several."""
+
+    @property
+    def posterior(self) -> Posterior:
+        """q as a distribution of the user's parameters, for q a Gaussian or a mixture of Gaussians.
+
+        Raises
+        ------
+        TypeError
+            q is another distribution.
+        """
+        return Posterior.of(self.q, getattr(self.problem.model, "coordinates", None))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to look at, and what to do: where a given gradient is not that of the values."""
+        memory = getattr(self.state.memory, "known", self.state.memory)
+        function = getattr(self.problem.model, "function", None)
+        if not hasattr(memory, "gradients") or not callable(getattr(function, "gradient", None)):
+            return ()
+        return tuple(said(memory.points, memory.values, memory.gradients))
 
     @property
     def settings(self) -> dict[str, str]:

@@ -10,12 +10,14 @@ own has the first part only. q is a Gaussian: full covariance, or mean field.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.calls import Function
+from bqvi.calls import Coordinates, Executor, Function
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
@@ -69,7 +71,13 @@ class LogJoint:
     Attributes
     ----------
     function : what was given, as a `bqvi.calls.Function`
+    coordinates : those of theta, where it is not its own (`within`); else None
+    executor, n_jobs : who makes the calls, as of `bqvi.calls.Caller`
     """
+
+    coordinates: Coordinates | None = None
+    executor: Executor | None = None
+    n_jobs: int = 1
 
     def __init__(
         self,
@@ -92,6 +100,21 @@ class LogJoint:
 
             self._log_prob = torch_function(log_prob, gradient if callable(gradient) else None)
 
+    def within(self, coordinates: Coordinates | None, executor: Executor | None, n_jobs: int) -> LogJoint:
+        """The same log joint in other coordinates, with the log Jacobian added, evaluated in parallel.
+
+        Parameters
+        ----------
+        coordinates : from R^D to the P parameters of ``log_prob``; None for none.
+        executor, n_jobs : who makes the calls.
+        """
+        found = copy.copy(self)
+        found.coordinates, found.executor, found.n_jobs = coordinates, executor, n_jobs
+        if coordinates is not None:
+            found.dimension = coordinates.dimension
+            found.function = replace(self.function, names=coordinates.names)
+        return found
+
     def check(self, data: Data) -> Data:
         """None: the function holds its data."""
         if data is not None:
@@ -101,12 +124,21 @@ class LogJoint:
             )
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
-        """N(0, I), or for 'random' a mean drawn from it."""
+        """N(0, I), or for 'random' a mean drawn from it.
+
+        With coordinates both at half the scale: the plausible box [-1, 1]^D is then two standard deviations
+        to either side.
+        """
         del data
-        return initial_gaussian(self.dimension, how, rng)
+        found = initial_gaussian(self.dimension, how, rng)
+        if self.coordinates is None:
+            return found
+        return Gaussian(0.5 * np.asarray(found.mean), 0.25 * np.eye(self.dimension))
 
     def log_prior(self, theta: Array) -> Array:
         """The whole log joint, (L, D) -> (L,)."""
+        if self.coordinates is not None:
+            raise TypeError("only methods that keep evaluations, such as 'bq', take a log joint with bounds")
         if self.vectorised:
             values = self._log_prob(theta)
         else:

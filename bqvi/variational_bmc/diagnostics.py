@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
-from bqvi.calls.gradient_check import disagreement
+from bqvi.calls.gradient_check import said
 from bqvi.checks import require_integer
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.quadrature.tails import pareto_fit
@@ -39,8 +39,6 @@ NEAR_MMTV, NEAR_GSKL, NEAR_SDS = 0.2, 0.125, 3.0
 _BESIDE, _MASS = 0.01, 0.05
 """Mass beside a bound, and how much of it is worth a word."""
 _DRAWS = 20_000
-_DISAGREES = 0.3
-"""Median relative disagreement of gradients and differences that is no matter of curvature."""
 _WIDE, _WIDENING = 0.25, 1.7
 
 
@@ -350,13 +348,7 @@ def _about_gradients(evaluations: Evaluations, exact: bool) -> list[str]:
         ]
     if not exact or good.noise_variance is not None:
         return []
-    found = disagreement(good.points[there], good.values[there], good.gradients[there])
-    if found < _DISAGREES:
-        return []
-    return [
-        "The gradients disagree with differences of the values between neighbouring evaluations (by "
-        f"{found:.0%}): check the gradient, its sign, and that it has every term of the log joint."
-    ]
+    return said(good.points[there], good.values[there], good.gradients[there])
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:

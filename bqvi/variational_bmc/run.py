@@ -15,13 +15,13 @@ import numpy as np
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, make_coordinates
 from bqvi.calls.bounds import Bound
+from bqvi.calls.given import made_before, numbers
 from bqvi.checks import require_above, require_integer, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun
 from bqvi.variational_bmc.steps import design
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
-from gp.arrays import to_numpy
 
 
 @door(VBMCResult)
@@ -107,7 +107,7 @@ def vbmc(
 
     ``vbmc.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
-    start, evaluations = _start(start), _made(evaluations)
+    start, evaluations = _start(start), made_before(evaluations)
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
     function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors, names=coordinates.names)
     target = Caller(function, coordinates, executor, n_jobs)
@@ -126,40 +126,10 @@ def _start(start: Any) -> np.ndarray | None:
     """(m, P) of what the user gave."""
     if start is None:
         return None
-    points = np.atleast_2d(_numbers("start", start))
+    points = np.atleast_2d(numbers("start", start))
     if points.ndim != 2 or points.size == 0:
         raise ValueError(f"start has shape {points.shape}; it must be (P,) or (m, P) with m >= 1")
     return points
-
-
-def _made(evaluations: Any) -> tuple[np.ndarray | None, ...] | None:
-    """Arrays of what the user gave: theta and values, then gradients and noise sds if any."""
-    if evaluations is None:
-        return None
-    if not isinstance(evaluations, tuple | list) or not 2 <= len(evaluations) <= 4:
-        what = type(evaluations).__name__
-        if isinstance(evaluations, tuple | list):
-            what += f" of {len(evaluations)}"
-        raise TypeError(
-            f"evaluations is a {what}; it must be (theta (n, P), values (n,)), then gradients (n, P) and "
-            "noise sds (n,) if any"
-        )
-    titles = ("theta", "values", "gradients", "noise_sd")
-    return tuple(
-        None if x is None else _numbers(f"evaluations' {title}", x)
-        for title, x in zip(titles, evaluations, strict=False)
-    )
-
-
-def _numbers(name: str, given: Any) -> np.ndarray:
-    """An array of real numbers."""
-    try:
-        array = np.asarray(to_numpy(given))
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} is no array of numbers: {error}") from None
-    if array.size and array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} is {given!r:.80}; it must be real numbers")
-    return array.astype(float)
 
 
 def _coordinates(

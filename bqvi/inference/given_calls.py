@@ -1,0 +1,104 @@
+"""What a user says of the calls of a log joint: its bounds, who calls it, what is known already.
+
+It is for estimators that evaluate at points of their own choice and keep what they find: these ask
+`bqvi.calls` for evaluations, in coordinates without bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from bqvi.calls import make_coordinates
+from bqvi.calls.batches import require_workers
+from bqvi.calls.bounds import Bound
+from bqvi.calls.given import made_before
+from bqvi.gradients import Estimator, RememberingEstimator
+from bqvi.inference.loop import State
+from bqvi.inference.methods import Method
+from bqvi.models.log_joint import LogJoint
+
+
+def with_calls(
+    model: Any,
+    choice: Method | None,
+    method: str | Estimator,
+    bounds: tuple[Bound, Bound, Bound, Bound],
+    periodic: Any,
+    names: Any,
+    executor: Any,
+    n_jobs: int,
+    evaluations: Any,
+) -> Any:
+    """The model with bounds and workers; itself where neither was given.
+
+    Parameters
+    ----------
+    choice, method : as of `choices.problem_of`.
+    bounds : lower, upper, plausible_lower, plausible_upper.
+    periodic, names, executor, n_jobs, evaluations : as of `fit`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One of them is something else, or the model or the method has no place for it.
+    """
+    given = dict(zip(("lower", "upper", "plausible_lower", "plausible_upper"), bounds, strict=True))
+    given |= {"names": names, "executor": executor, "evaluations": evaluations}
+    said = [name for name, value in given.items() if value is not None]
+    if len(periodic):
+        said.append("periodic")
+    if n_jobs != 1:
+        said.append("n_jobs")
+    executor = require_workers(executor, n_jobs)
+    if not said:
+        return model
+    if not isinstance(model, LogJoint) or type(model).log_prior is not LogJoint.log_prior:
+        raise TypeError(f"{said[0]} was given, but model is a {type(model).__name__}; it is for a LogJoint")
+    estimator = method if choice is None else choice.estimator(None)
+    if not isinstance(estimator, RememberingEstimator):
+        raise ValueError(
+            f"{said[0]} was given with method {method!r}, which draws from q; it is for methods that keep "
+            "their evaluations, such as 'bq'"
+        )
+    coordinates = None
+    if names is not None or len(periodic) or any(bound is not None for bound in bounds):
+        coordinates = make_coordinates(*bounds, periodic=periodic, names=names, dimension=model.dimension)
+    return model.within(coordinates, executor, n_jobs)
+
+
+def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | None) -> State:
+    """The state before the first step with evaluations that were made before.
+
+    Parameters
+    ----------
+    evaluations : theta and values, then gradients; see `fit`.
+    budget : in which they count.
+
+    Raises
+    ------
+    TypeError, ValueError
+        They are no arrays of the shapes that they must have, lack gradients, or are more than the budget.
+    """
+    from bqvi.gradients.evaluations import given
+
+    arrays = made_before(evaluations)
+    assert arrays is not None  # asked for only where they were given
+    if len(arrays) == 4:
+        raise ValueError("evaluations has noise sds; fit takes exact values of the log joint")
+    if not hasattr(state.memory, "rescued"):
+        raise ValueError("evaluations was given, and the estimator keeps none (memory=0)")
+    if model.differentiable and (len(arrays) < 3 or arrays[2] is None):
+        raise ValueError(
+            "evaluations has no gradients, and the log joint has; give (theta, values, gradients), or a log "
+            "joint with gradient=None"
+        )
+    rows = given(model, *arrays)
+    if budget is not None and len(rows) > budget:
+        raise ValueError(
+            f"budget is {budget}, and evaluations has {len(rows)}, which count in it: raise the budget"
+        )
+    if not model.differentiable:
+        rows = replace(rows, gradients=None)
+    spent = state.evaluations + len(rows)
+    return replace(state, memory=state.memory.rescued(rows), evaluations=spent)

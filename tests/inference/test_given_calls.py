@@ -1,0 +1,129 @@
+"""Bounds, workers and known evaluations of `fit`, against closed forms and counts of calls."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import bqvi
+from bqvi.models import LogJoint
+
+SHAPES, RATES = np.array([6.0, 3.0]), np.array([2.0, 0.5])
+
+
+def log_gamma(theta):
+    """Two independent gammas, normalised: the evidence is 1."""
+    return scipy.stats.gamma(SHAPES, scale=1.0 / RATES).logpdf(theta).sum(-1)
+
+
+def slope(theta):
+    return (SHAPES - 1.0) / theta - RATES
+
+
+BOX = {"lower": 0.0, "plausible_lower": [1.0, 1.5], "plausible_upper": [6.0, 14.0]}
+
+
+@pytest.mark.parametrize("gradient", [None, slope], ids=["values", "gradients"])
+def test_half_bounded_parameters(gradient):
+    """ln of a gamma is near Gaussian: q in the coordinates has its moments to a few per cent."""
+    model = LogJoint(log_gamma, 2, gradient=gradient)
+    found = bqvi.fit(model, method="bq", budget=80, seed=0, **BOX)
+    posterior = found.posterior
+    np.testing.assert_allclose(posterior.mean, SHAPES / RATES, rtol=0.02)
+    np.testing.assert_allclose(np.sqrt(np.diag(posterior.covariance)), np.sqrt(SHAPES) / RATES, rtol=0.1)
+    assert -0.2 < found.elbo < 0.01  # below the log evidence, 0, by KL(q || p)
+    assert found.n_evaluations == 80
+
+
+def test_the_elbo_of_fresh_draws_has_the_jacobian():
+    model = LogJoint(log_gamma, 2, gradient=slope)
+    kept = bqvi.fit(model, method="bq", budget=60, seed=0, **BOX)
+    fresh = bqvi.fit(model, method="bq", budget=60 + 400, elbo_samples=400, seed=0, **BOX)
+    np.testing.assert_array_equal(kept.q.mean, fresh.q.mean)
+    assert abs(kept.elbo - fresh.elbo) < 4.0 * fresh.trace["elbo_se"][-1] + 4.0 * kept.trace["elbo_se"][-1]
+
+
+def test_a_fixed_and_a_bounded_parameter():
+    """Uniform on (2, 5): its coordinate is exactly Gaussian, and the log evidence is ln 3."""
+
+    def log_joint(theta):
+        assert theta[1] == 7.0
+        return 0.0
+
+    model = LogJoint(log_joint, 2, gradient=lambda theta: np.zeros(2), vectorised=False)
+    found = bqvi.fit(model, method="bq", budget=30, seed=0, lower=[2.0, 7.0], upper=[5.0, 7.0])
+    assert found.elbo == pytest.approx(np.log(3.0), abs=1e-3)
+    np.testing.assert_allclose(found.posterior.mean, [3.5, 7.0], atol=0.01)
+
+
+def test_runs_with_bounds_are_saved_and_resumed(tmp_path):
+    model = LogJoint(log_gamma, 2, gradient=slope)
+    whole = bqvi.fit(model, method="bq", steps=12, seed=0, **BOX)
+    bqvi.fit(model, method="bq", steps=5, seed=0, **BOX).save(tmp_path / "run.npz")
+    found = bqvi.fit(model, method="bq", steps=12, resume=tmp_path / "run.npz", **BOX)
+    np.testing.assert_array_equal(found.posterior.mean, whole.posterior.mean)
+    with pytest.raises(ValueError, match="the run to resume had bounds"):
+        bqvi.fit(model, method="bq", budget=40, resume=tmp_path / "run.npz", **(BOX | {"lower": -1.0}))
+
+
+def test_workers_change_no_number():
+    model = LogJoint(log_gamma, 2, gradient=slope)
+    alone = bqvi.fit(model, method="bq", samples=3, budget=31, **BOX)
+    with ThreadPoolExecutor(2) as executor:
+        found = bqvi.fit(model, method="bq", samples=3, budget=31, executor=executor, **BOX)
+    np.testing.assert_allclose(found.q.mean, alone.q.mean, rtol=1e-9)
+    assert found.n_evaluations == alone.n_evaluations == 31
+
+
+def test_known_evaluations_are_not_made_again_and_count():
+    calls = []
+
+    def counted(theta):
+        calls.extend(theta)
+        return log_gamma(theta)
+
+    theta = np.array([[2.0, 4.0], [4.0, 8.0], [3.0, 6.0], [1.5, 3.0], [3.0, 9.0]])
+    model = LogJoint(counted, 2, gradient=slope)
+    known = (theta, log_gamma(theta), slope(theta))
+    found = bqvi.fit(model, method="bq", budget=25, evaluations=known, **BOX)
+    assert len(calls) == 20
+    assert found.n_evaluations == 25
+    np.testing.assert_allclose(found.problem.model.coordinates.to_user(found.state.memory.points)[:5], theta)
+
+
+MODEL = LogJoint(log_gamma, 2, gradient=slope)
+ONE = (np.ones((1, 2)), np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"method": "pathwise", "lower": 0.0}, ValueError, "lower was given with method 'pathwise'"),
+        ({"lower": 0.0}, ValueError, "plausible_lower of x0 is missing"),
+        ({"lower": [0.0, 0.0, 0.0], "upper": 1.0}, ValueError, "lengths disagree: lower 3, dimension 2"),
+        ({"n_jobs": 0}, ValueError, "n_jobs is 0; it must be at least 1"),
+        ({"executor": 3}, TypeError, "executor is 3; it must have a method submit"),
+        ({"evaluations": ONE}, ValueError, "evaluations has no gradients, and the log joint has"),
+        ({"evaluations": ONE, "starts": 2}, ValueError, "starts is 2, and evaluations was given"),
+        ({"evaluations": 3}, TypeError, "evaluations is a int; it must be"),
+        ({"evaluations": (*ONE, np.ones((1, 2)), 0.1)}, ValueError, "evaluations has noise sds"),
+        ({"evaluations": (*ONE, np.ones((1, 2))), "budget": 0}, ValueError, "which count in it"),
+    ],
+)
+def test_what_has_no_place_is_named_before_any_work(options, error, message):
+    with pytest.raises(error, match=message):
+        bqvi.fit.steps(MODEL, **({"method": "bq"} | options))
+
+
+def test_other_models_have_no_bounds():
+    with pytest.raises(TypeError, match="lower was given, but model is a GaussianMixture"):
+        bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(2)), np.eye(2), lower=0.0)
+
+
+def test_a_gradient_of_another_function_is_told():
+    wrong = LogJoint(log_gamma, 2, gradient=lambda theta: -slope(theta))
+    found = bqvi.fit(wrong, method="bq", budget=20, **BOX)
+    assert "gradients disagree with differences of the values" in found.warnings[0]
+    assert bqvi.fit(MODEL, method="bq", budget=40, **BOX).warnings == ()
+    assert bqvi.fit(LogJoint(log_gamma, 2, gradient=None), method="bq", budget=20, **BOX).warnings == ()
