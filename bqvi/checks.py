@@ -12,6 +12,9 @@ import scipy.sparse
 
 from gp.arrays import Array, is_torch, to_numpy
 
+_LARGE = 1e140
+"""Squares of larger entries, summed over data, come near the largest number that there is."""
+
 
 def require_finite(name: str, x: Array) -> None:
     """Every entry finite; the error names the first row that is not."""
@@ -24,6 +27,18 @@ def require_finite(name: str, x: Array) -> None:
         value = to_numpy(x)[tuple(where)]
         place = f"row {where[0]}" + (f", column {where[1]}" if len(where) > 1 else "")
         raise ValueError(f"{name} is {value} in {place}; every entry must be finite")
+
+
+def require_summable(name: str, x: Array, row: int = 0) -> None:
+    """Every entry of finite ``x``, which begins with row ``row``, small enough for sums of squares."""
+    if 0 in tuple(x.shape) or max(-float(x.min()), float(x.max())) < _LARGE:
+        return
+    where = np.argwhere(np.abs(to_numpy(x)) >= _LARGE)[0]
+    place = f"row {row + where[0]}" + (f", column {where[1]}" if len(where) > 1 else "")
+    raise ValueError(
+        f"{name} is {to_numpy(x)[tuple(where)]} in {place}; entries must be below {_LARGE:g} in size, so "
+        "that their squares can be summed: change the units"
+    )
 
 
 def _require_finite_sparse(name: str, x: Any) -> None:

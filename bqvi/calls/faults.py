@@ -70,7 +70,8 @@ def advice(error: Exception, gradient: Any) -> str:
     """What to do about an error that comes of torch where NumPy was meant, or the reverse; "" otherwise."""
     told = str(error)
     if gradient == "autodiff":
-        if _WITHOUT_TORCH in told or ("Tensor" in told and isinstance(error, TypeError | AttributeError)):
+        of_numpy = "Tensor" in told or "keyword argument 'axis'" in told
+        if _WITHOUT_TORCH in told or (of_numpy and isinstance(error, TypeError | AttributeError)):
             return (
                 '; gradient="autodiff" hands torch tensors to the function: write it in torch throughout, or '
                 "give gradient=None (or a function) for one of NumPy arrays"

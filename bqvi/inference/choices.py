@@ -29,11 +29,16 @@ _SIZE = 100
 """S where nobody said."""
 
 
-def check_model(model: Any, method: str | Estimator, family: str) -> None:
+def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> None:
     """TypeError where ``model`` keeps neither contract; ValueError where the method needs more of it."""
     if isinstance(model, type) or not isinstance(model, ConjugateModel | LogJointModel):
+        if isinstance(data, ConjugateModel | LogJointModel):
+            raise TypeError(
+                f"model is a {type(model).__name__} and data a {type(data).__name__}, which is a model: give "
+                "them in the order fit(model, data)"
+            )
         raise TypeError(
-            f"model is {model!r}; it must be a ConjugateModel (GaussianMixture, "
+            f"model is {model!r:.100}; it must be a ConjugateModel (GaussianMixture, "
             "MultinomialMixture, ...) or a LogJointModel (LogJoint, LogisticRegression, ...)"
         )
     if method in EXACT and not isinstance(model, ConjugateModel if method == "cavi" else LocalModel):

@@ -154,7 +154,7 @@ def fit(
     require_metrics(metrics or {})
     choice = method_named(method) if isinstance(method, str) else None
     model = settled(model, data)
-    check_model(model, method, family)
+    check_model(model, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
     model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations)
     data = model.check(data)

@@ -15,7 +15,14 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import Values, transpose
-from bqvi.checks import require_above, require_covariance, require_finite, require_positive, require_shape
+from bqvi.checks import (
+    require_above,
+    require_covariance,
+    require_finite,
+    require_positive,
+    require_shape,
+    require_summable,
+)
 from bqvi.families import Flat, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
@@ -231,4 +238,5 @@ def require_table(data: Data, columns: int | None) -> Data:
         except ValueError:
             bad = rows.start + int(np.argwhere(~np.isfinite(to_numpy(x[rows])))[0][0])
             raise ValueError(f"data has NaN or infinity in row {bad}; remove or impute that row") from None
+        require_summable("data", x[rows], rows.start)
     return x

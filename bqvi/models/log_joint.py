@@ -17,7 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.calls import Coordinates, Executor, Function
+from bqvi.calls import Coordinates, EvaluationError, Executor, Function
+from bqvi.calls.faults import advice, described
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
@@ -139,16 +140,18 @@ class LogJoint:
         """The whole log joint, (L, D) -> (L,)."""
         if self.coordinates is not None:
             raise TypeError("only methods that keep evaluations, such as 'bq', take a log joint with bounds")
-        if self.vectorised:
-            values = self._log_prob(theta)
-        else:
-            import torch
-
-            values = torch.stack([torch.as_tensor(self._log_prob(point)) for point in theta])
+        try:
+            values = self._values(theta)
+        except Exception as error:
+            told = advice(error, self.function.gradient)
+            if not told:
+                raise
+            raise EvaluationError(f"the log joint {described(error)}{told}") from error
         if not is_torch(values):
             raise TypeError(
                 f"log_prob returned a {type(values).__name__}; it must return a torch tensor, computed with "
-                "torch if its gradient is wanted"
+                "torch if its gradient is wanted; for a function of NumPy arrays give gradient=None, or its "
+                "gradient"
             )
         if tuple(values.shape) != (theta.shape[0],):
             raise ValueError(
@@ -156,6 +159,13 @@ class LogJoint:
                 f"return ({theta.shape[0]},), or take one point if vectorised=False"
             )
         return values
+
+    def _values(self, theta: Array) -> Array:
+        if self.vectorised:
+            return self._log_prob(theta)
+        import torch
+
+        return torch.stack([torch.as_tensor(self._log_prob(point)) for point in theta])
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
         """None: (L, 0)."""

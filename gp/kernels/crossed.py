@@ -37,7 +37,7 @@ def crossed(kernel: Kernel, x: Any, y: Any, slopes: bool = False) -> Any:
         values, slope = value_slopes(kernel, x[rows], y)
         found[rows, :, 0] = values
         found[rows, :, 1:] = np.moveaxis(slope, 0, -1)
-    return found.reshape(m, -1)
+    return found.reshape(m, n * (dimension + 1))
 
 
 @singledispatch

@@ -505,3 +505,32 @@ def test_models_and_methods_that_do_not_go_together():
 def test_fresh_draws_that_the_budget_cannot_pay_for_are_named():
     with pytest.raises(ValueError, match="budget is 40, and elbo_samples is 256: the last record"):
         bqvi.fit(LOG_JOINT, method="bq", budget=40, elbo_samples=256)
+
+
+def test_swapped_arguments_are_told_without_the_data():
+    with pytest.raises(TypeError, match="model is a ndarray and data a GaussianMixture, which is") as told:
+        bqvi.fit(X, MIXTURE)
+    assert len(str(told.value)) < 200
+    with pytest.raises(TypeError, match="model is array") as told:
+        bqvi.fit(X)
+    assert len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize("method", ["bq", "pathwise", "score"])
+@pytest.mark.parametrize(
+    "function",
+    [lambda t: -0.5 * np.sum(t**2, axis=-1), lambda t: -0.5 * np.square(np.asarray(t)).sum(-1)],
+    ids=["sum", "asarray"],
+)
+def test_a_function_of_numpy_arrays_is_told_to_say_so(method, function):
+    with pytest.raises(bqvi.RunError, match="give gradient=None"):
+        bqvi.fit(LogJoint(function, 2), method=method, steps=2)
+    assert bqvi.fit(LogJoint(function, 2, gradient=None), method="bq", steps=2).state.iteration == 2
+
+
+@pytest.mark.parametrize("size", [1e300, 1e160])
+def test_data_whose_squares_overflow_are_named(size):
+    far = X.copy()
+    far[3, 1] = -size
+    with pytest.raises(ValueError, match=r"data is -1e\+\d+ in row 3, column 1; entries must be below"):
+        bqvi.fit(MIXTURE, far)
