@@ -269,8 +269,9 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
     judgement = replace(judgement, excess=judgement.excess + owed)
     in_units = (values - units.centre) / units.unit
     mean, covariance = combined(*integral, judgement, in_units, state.sobol)
-    unit = units.unit
-    return units.centre + unit * mean, np.outer(unit, unit) * covariance, units, judgement
+    covariance = np.outer(units.unit, units.unit) * covariance
+    covariance[judgement.zero, judgement.zero] = np.inf
+    return units.centre + units.unit * mean, covariance, units, judgement
 
 
 def _learnt(problem: Problem, state: State, began: float) -> State:

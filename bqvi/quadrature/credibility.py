@@ -46,11 +46,13 @@ is explained is no part of its variance; it is combined with the plain average, 
 
 A surrogate that is not credible is said not to be. Then the result is a
 mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
-variance containing the gap between the two.
+variance containing the gap between the two, and the square of the integral of a peak that the nodes missed
+(:func:`tails.missed_peak`). A surrogate that predicts the foot of such a peak is not credible either, where
+the top is ``RISES`` nats above the largest value.
 
 An output whose values are all the same is taken for a constant c. It is unknown with what probability f
 differs from it, and by how much; by the rule of succession the next of n + 2 nodes would be the first, and
-|c| / (n + 2) is the standard deviation.
+|c| / (n + 2) is the standard deviation. Where c = 0 nothing is known of the size of f: it is infinite.
 
 While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
 sequence: chosen nodes are no better than its guess, and the fallback grows as long as it is needed.
@@ -58,7 +60,7 @@ sequence: chosen nodes are no better than its guess, and the fallback grows as l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -67,7 +69,7 @@ import numpy as np
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import Estimate, average
 from bqvi.quadrature.surrogate import Data
-from bqvi.quadrature.tails import beyond, pareto_shape, slows
+from bqvi.quadrature.tails import NOTHING_SEEN, RISES, beyond, missed_peak, pareto_shape, slows
 
 EXPLAINED = 0.5
 LEAST_GAIN = 2.0
@@ -111,6 +113,8 @@ class Judgement:
     beyond : (o,), what may lie beyond the nodes then, in the units of the process; otherwise zero.
     constant : (o,), whether all values of an output are the same.
     excess : (o,), the variance that is added for what nodes left out change.
+    zero : (o,), whether all values of an output are zero.
+    missed : (o,), the integral of a peak that the nodes missed.
     remainder : the average of what is left unpredicted, where nodes left out are like points drawn.
     """
 
@@ -121,6 +125,8 @@ class Judgement:
     beyond: Any
     constant: Any
     excess: Any
+    zero: Any
+    missed: Any
     remainder: Estimate | None = None
 
     @property
@@ -131,7 +137,7 @@ class Judgement:
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned as it is."""
-        return self.predicts and not self.grows
+        return self.predicts and not self.grows and not np.any(self.missed > 0)
 
     @property
     def weight(self) -> float:
@@ -153,6 +159,8 @@ class Judgement:
                 "; what was promised of earlier estimates and of nodes left out was too much, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"
             )
+        if self.zero.all():
+            return NOTHING_SEEN
         if self.constant.all():
             return (
                 "All values are the same. If the integrand is a constant, that is the integral; the standard "
@@ -167,9 +175,15 @@ class Judgement:
                 "The standard deviation contains what may be there. Propose nodes from a wider measure, with "
                 f"the quotient of the densities in the integrand{tail}."
             )
+        peak = ""
+        if np.any(self.missed > 0):
+            peak = (
+                "; the largest values are the foot of a peak between the nodes, which the standard deviation "
+                "contains"
+            )
         return (
             f"The surrogate is not credible: {predicts}. The estimate is a mixture of it (weight at "
-            f"most {self.weight:.2f}) and of the average over the Sobol nodes{tail}."
+            f"most {self.weight:.2f}) and of the average over the Sobol nodes{tail}{peak}."
         )
 
 
@@ -198,8 +212,21 @@ def judge(
     outside = beyond(best.data.u, values) if grows else np.zeros(best.data.outputs)
     inflation = kappa(past, shift, left_out(errors, sds))
     constant = np.ptp(best.data.values, axis=0) == 0
-    remainder = _remainder(best.data, all_errors, sobol)
-    return Judgement(explained, _gain(ensemble), inflation, grows, outside, constant, excess, remainder)
+    zero = np.abs(values).max(axis=0) == 0
+    found = Judgement(
+        explained=explained,
+        gain=_gain(ensemble),
+        inflation=inflation,
+        grows=grows,
+        beyond=outside,
+        constant=constant,
+        excess=excess,
+        zero=zero,
+        missed=np.zeros(best.data.outputs),
+        remainder=_remainder(best.data, all_errors, sobol),
+    )
+    missed = missed_peak(best.data.u, values, RISES if found.predicts else 0.0)
+    return replace(found, missed=missed)
 
 
 def _remainder(data: Data, errors: Any, sobol: Any) -> Estimate | None:
@@ -310,6 +337,7 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     w = _share(own, plain, varies) * judgement.weight
     gap = mean - plain.mean
     mixed = w * covariance + (1 - w) * plain.covariance + w * (1 - w) * np.outer(gap, gap)
+    mixed = mixed + np.diag(judgement.missed**2)
     return w * mean + (1 - w) * plain.mean, mixed
 
 

@@ -14,7 +14,7 @@ from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
 from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
-from bqvi.quadrature.tails import verdict
+from bqvi.quadrature.tails import NOTHING_SEEN, verdict
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.pending import matched
 from bqvi.runs.records import named
@@ -112,6 +112,8 @@ class SamplingRun:
         function = self.integrand.function
         values, shift = unlogged(raw) if function.logarithmic else in_range(raw)
         estimate = self._estimate(values)
+        zero = ~np.any(values, axis=0)  # which says nothing of the size of f elsewhere
+        estimate.covariance[zero, zero] = np.inf
         sd = np.sqrt(np.diag(estimate.covariance))
         numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
         log_mean, log_sd = None, None
@@ -119,6 +121,8 @@ class SamplingRun:
             log_mean, log_sd = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
         weights = None if function.log_weight is None else log_weights(function, x)
         shape, credible, why = verdict(values, weights)
+        if zero.all():
+            credible, why = False, NOTHING_SEEN
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
         like, torch = function.like, is_torch(function.like)
         return Integral(

@@ -14,6 +14,21 @@ its integral there is g a, with g = f / a as large as at the outermost nodes:
 Where the evidence is for growth at all, that with beta = .9, near the fastest there is an integral for,
 is added to the standard deviation.
 
+*A peak between the nodes.* Where f falls by many orders of magnitude from node to node, its largest values
+are the foot of a peak that no node is at. Through the 2 (D + 2) largest values of |f - median| goes, by least
+squares, the peak of a Gaussian of one width,
+
+    ln |f - median| = a + b.u - c |u|^2 / 2,      top at u* = b / c,      integral about (1 + c)^(-D/2) h,
+
+h its height. That is a standard deviation for what was missed if the peak is one that n nodes can miss: its
+share of the measure (1 + c)^(-D/2) is below 3 / n, and u* is no farther from the largest value than nodes are
+from one another (the largest distance from a node to its nearest neighbour). The squared distance to the k-th
+nearest of evenly spread nodes grows as k^(2/D), so with s the mean step between the logarithms of the largest
+six values, ln h is usually 5 s / (6^(2/D) - 1) above the largest, at least s, and no more than ``MOST_RISE``
+times that is believed. A peak of another shape is taken for a Gaussian: of those three times as long as wide,
+sd .02 x .06, two standard deviations hold 88 in 100 in D = 2 at n = 60, and of those exp(-r / .02) 99, where
+a Pareto tail held 86 and 85.
+
 *Exponent.* Polynomials and exp(a.u) grow too, and more slowly the farther out. Locally the exponent is
 
     beta(r) = E[f u.grad f] / E[f^2 |u|^2] over nodes at radius r:   constant for exp(beta |u|^2 / 2),
@@ -25,11 +40,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from scipy.special import chdtrc
 
 FASTEST = 0.9
 UNUSABLE = 0.7
 MOST_OF_ONE = 0.5
+NOTHING_SEEN = (
+    "All values are zero, which says nothing of the size of the integrand elsewhere: the standard deviation "
+    "is infinite. If no value is larger than h in size, h / (n + 2) stands for it: one further node would "
+    "be the first that is not zero."
+)
+MISSED_SHARE = 3.0
+"""Volumes per node: a peak that is larger is seen."""
+MOST_RISE = 3.0
+"""Of what is usual from the largest value to the top of a peak."""
+RISES = 2.0
+"""Nats: by so much more than the largest value the top of a peak has to be for a surrogate that predicts the
+nodes to be doubted."""
+_SMALLEST_OF_PEAK = 1e-200
+"""Of the largest value: what is smaller may have underflowed."""
 _LEAST_TAIL = 5
 _PRIOR_DRAWS, _PRIOR_SHAPE = 10, 0.5
 _OUTERMOST = 4
@@ -115,6 +145,42 @@ def beyond(u: Any, values: Any) -> Any:
     size = np.sqrt(np.mean(g**2, axis=0))
     dimension, left = u.shape[1], 1 - FASTEST
     return size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
+
+
+def missed_peak(u: Any, values: Any, least_rise: float = 0.0) -> Any:
+    """Return the integral (o,) of the peak whose foot the largest values are; 0 where they are none.
+
+    Parameters
+    ----------
+    u : nodes (n, D) in standard coordinates. values : (n, o).
+    least_rise : of ln |f| from the largest value to the top; a lower peak is none.
+    """
+    apart = cdist(u, u)
+    np.fill_diagonal(apart, np.inf)
+    farthest = float(apart.min(axis=1).max())
+    sizes = np.abs(values - np.median(values, axis=0))
+    return np.array([_missed_peak(u, column, farthest, least_rise) for column in sizes.T])
+
+
+def _missed_peak(u: Any, sizes: Any, farthest: float, least_rise: float) -> float:
+    n, dimension = u.shape
+    order = np.argsort(-sizes)[: 2 * (dimension + 2)]
+    order = order[sizes[order] > _SMALLEST_OF_PEAK * max(float(sizes[order[0]]), 1e-200)]
+    if len(order) < max(dimension + 2, _LEAST_TAIL + 1):
+        return 0.0
+    logs, from_largest = np.log(sizes[order]), u[order] - u[order[0]]
+    squares = np.sum(from_largest**2, axis=1)
+    columns = np.column_stack([np.ones(len(order)), from_largest, -0.5 * squares])
+    found = np.linalg.lstsq(columns, logs, rcond=None)[0]
+    curvature = float(found[-1])
+    share = (1 + max(curvature, 0.0)) ** (-dimension / 2)
+    if share > MISSED_SHARE / n:
+        return 0.0
+    away = min(float(np.linalg.norm(found[1:-1])) / curvature, farthest)
+    steps = float(logs[0] - logs[_LEAST_TAIL]) / _LEAST_TAIL
+    usual = max(1.0, _LEAST_TAIL / ((_LEAST_TAIL + 1) ** (2 / dimension) - 1))
+    rise = min(curvature * away**2 / 2, MOST_RISE * usual * steps)
+    return share * float(np.exp(logs[0] + rise)) if rise >= least_rise else 0.0
 
 
 def slows(u: Any, values: Any, slopes: Any) -> bool:

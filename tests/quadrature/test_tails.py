@@ -9,12 +9,12 @@ from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import ROUGHLY, fit
 from bqvi.quadrature.families import GROWS, SPARSE
 from bqvi.quadrature.surrogate import Data
-from bqvi.quadrature.tails import beyond, largest_share, pareto_shape, slows
+from bqvi.quadrature.tails import beyond, largest_share, missed_peak, pareto_shape, slows
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
 from gp import Values
 from gp.low_discrepancy import scrambled_sobol
-from gp.measures import Gaussian
+from gp.measures import Gaussian, Uniform
 
 STANDARD = Gaussian(np.zeros(2), np.ones(2))
 
@@ -229,3 +229,62 @@ def test_the_unseen_integrals(integrand):
     assert np.mean(averages) == pytest.approx(integrand.truth, abs=8 * error + 1e-9)
     assert dimension in (1, 2, 3, 4, 5, 8, 10)
     assert not integrand.non_negative or integrand.function(integrand.measure.sample(100, 0)).min() >= 0
+
+
+# --- peaks between the nodes, and nothing at all -----------------------------------------------------
+
+
+def peak_at(centre, sd):
+    return lambda x: np.exp(-0.5 * np.sum((x - centre) ** 2, axis=1) / sd**2)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "n", "sd"), [(1, 20, 0.02), (2, 60, 0.02), (3, 60, 0.05), (5, 60, 0.08)]
+)
+def test_a_peak_between_the_nodes_is_in_the_standard_deviation(dimension, n, sd):
+    truth, held = (2 * np.pi * sd**2) ** (dimension / 2), []
+    for seed in range(30):
+        centre = np.random.default_rng(seed).uniform(0.15, 0.85, dimension)
+        x = scrambled_sobol(dimension, n, seed)
+        values = peak_at(centre, sd)(x)[:, None]
+        found = missed_peak(np.sqrt(12) * (x - 0.5), values)[0]
+        # a peak that is larger than three times the volume of a node is none that nodes miss
+        held.append(found == 0 or 0.5 < found / truth < 5.0)
+    assert sum(held) >= 28  # the limits of the rise hold in the others
+
+
+def test_peaks_missed_by_nodes_are_within_two_standard_deviations():
+    unit = Uniform(np.zeros(2), np.ones(2))
+    for seed in (4, 9, 12):  # of twenty those with the smallest largest values, .0024 and below
+        centre = np.random.default_rng(1000 + seed).uniform(0.15, 0.85, 2)
+        found = bqvi.integrate(peak_at(centre, 0.02), unit, 60, seed=seed)
+        assert not found.credible
+        assert "between the nodes" in found.reason
+        assert abs(found.mean - 2 * np.pi * 0.02**2) < 2 * found.sd < 0.02
+
+
+def test_a_peak_that_nodes_are_at_is_none_that_they_missed():
+    x = scrambled_sobol(2, 60, 0)
+    u = np.sqrt(12) * (x - 0.5)
+    assert missed_peak(u, peak_at(x[7], 0.3)(x)[:, None])[0] == 0
+    assert missed_peak(u, np.sin(u @ [1.0, 2.0])[:, None])[0] == 0
+    assert missed_peak(u, 1.0 * (u[:, :1] > 0))[0] == 0
+
+
+@pytest.mark.parametrize("method", ["bq", "wsabi-l", "monte-carlo", "qmc"])
+def test_of_zeros_alone_nothing_is_known(method):
+    found = bqvi.integrate(lambda x: np.zeros(len(x)), Uniform(np.zeros(2), np.ones(2)), 24, method)
+    assert found.mean == 0
+    assert found.sd == np.inf
+    assert not found.credible
+    assert "All values are zero" in found.reason
+
+
+def test_an_output_of_zeros_beside_another():
+    def both(x):
+        return np.column_stack([np.zeros(len(x)), np.sin(x[:, 0])])
+
+    found = bqvi.integrate(both, Uniform(np.zeros(2), np.ones(2)), 24)
+    assert found.sd[0] == np.inf
+    assert found.mean[1] == pytest.approx(1 - np.cos(1), abs=1e-5)
+    assert found.sd[1] < 1e-4
