@@ -70,6 +70,8 @@ from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import Estimate, average
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import NOTHING_SEEN, RISES, beyond, missed_peak, pareto_shape, slows
+from gp.evidence import Evidence
+from gp.linalg import Factor
 
 EXPLAINED = 0.5
 LEAST_GAIN = 2.0
@@ -200,7 +202,7 @@ def judge(
     weights : (m,), by how much the integral changes with each of the m observations.
     """
     best = ensemble.best
-    all_errors, all_sds = best.profile.leave_one_out()
+    all_errors, all_sds = best.process.leave_one_out()
     changes = weights[:, None] * all_errors
     unknown = min(1.0, WELL_KNOWN * len(best.theta) / len(sobol)) ** 2
     excess = beyond_promise(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
@@ -249,7 +251,7 @@ def believable(ensemble: Ensemble, sobol: Any) -> bool:
 
 def explained_by(ensemble: Ensemble, sobol: Any) -> float:
     """Answer the first question alone."""
-    errors, _ = ensemble.best.profile.leave_one_out()
+    errors, _ = ensemble.best.process.leave_one_out()
     return share_explained(errors[: len(sobol)][sobol], ensemble.best.data.values[sobol])
 
 
@@ -279,13 +281,12 @@ def left_out(errors: Any, sds: Any) -> tuple[float, float]:
 def _gain(ensemble: Ensemble) -> float:
     """Log evidence over that of a constant mean and independent noise."""
     best = ensemble.best
-    values = best.data.values
-    n = len(values)
-    spread = max(float(np.mean(values.var(axis=0))) * n / max(n - 1, 1), 1e-300)
-    noise = -0.5 * values.shape[1] * (max(n - 1, 1) * np.log(spread) + np.log(n))
     if best.data.slopes is not None:
         return np.inf  # gradients have no place in the evidence of independent values
-    return float(best.profile.log_likelihood - noise)
+    n, values = len(best.data), best.data.values
+    least = (1e-150 / max(n, 1)) ** 2
+    noise = Evidence.of(Factor(np.eye(n)), values, np.ones((n, 1)), "marginal", least)
+    return float(best.process.evidence.value - noise.value)
 
 
 def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (1.0, 0.0)) -> float:

@@ -34,11 +34,11 @@ class Direct:
     def moments(self, member: Surrogate) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) of the integral."""
         mean, unit = member.integral()
-        return mean[0], member.profile.inflation * float(unit[0, 0]) * member.profile.covariance
+        return mean, member.process.inflation * unit * member.process.covariance
 
     def weights(self, member: Surrogate) -> Any:
         """Return the weights of Bayesian quadrature, (m,)."""
-        return member.profile.weights_of(member.with_integral(), float(member.data.centred))
+        return member.process.rule(member.with_integral(), float(member.data.centred))
 
     def owed_to_the_prior(self, member: Surrogate) -> Any:
         """Return zero, (o,): the mean tends to the data's where no node is."""

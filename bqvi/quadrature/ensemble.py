@@ -254,7 +254,7 @@ def _turned_rough(
 
 def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
     """Unfitted surrogates on the principal axes of the slopes of ``source``."""
-    slopes = source.slopes() / np.sqrt(source.profile.scales)
+    slopes = source.slopes() / np.sqrt(source.process.scales)
     assert isinstance(source.chart, Linear)  # the plain and the turned axes are
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = np.linalg.eigh(gram)
@@ -303,8 +303,7 @@ def _laplace_covariance(member: Surrogate) -> Any:
     step = 0.02
     rows = []
     for direction in step * np.eye(len(member.theta)):
-        _, ahead = member.at(member.theta + direction).log_posterior_with_gradient()
-        _, behind = member.at(member.theta - direction).log_posterior_with_gradient()
+        ahead, behind = (member.expanded(member.theta + sign * direction).gradient for sign in (1, -1))
         rows.append((behind - ahead) / (2 * step))
     hessian = np.array(rows)
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)

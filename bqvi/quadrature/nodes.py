@@ -60,7 +60,7 @@ def _left(measure: Empirical, taken: Any, seed: int) -> Any:
 
 def whitened_cross(surrogate: Surrogate, v: Any) -> Any:
     """Return C^-1 k(X, v), (n, M), for v (M, D) in the chart; C C^T is the data's covariance."""
-    return surrogate.profile.factor.solve(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
+    return surrogate.process.whitened(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
 
 
 def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: Any) -> Conditioned:
@@ -78,7 +78,7 @@ def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: 
         columns=lambda j: kernel(v[j : j + 1], v)[0] - half[:, j] @ half,
         variance=prior - np.einsum("nm,nm->m", half, half),
         noise=np.maximum(surrogate.tau, _LEAST_NOISE * prior),
-        signals=(cross - half.T @ surrogate.profile.factor.solve(with_data))[:, None],
+        signals=(cross - half.T @ surrogate.process.whitened(with_data))[:, None],
     )
 
 
@@ -109,7 +109,7 @@ def by_criterion(surrogate: Surrogate, criterion: Criterion, count: int, seed: i
     ``among`` are the points of a finite measure that are left, (M, D); otherwise the domain is searched.
     """
     posterior = surrogate.posterior()
-    noise = surrogate.tau * float(surrogate.profile.scales[0])
+    noise = surrogate.tau * float(surrogate.process.scales[0])
     search, rng = ContinuousSearch(), np.random.default_rng(seed)
     chosen = []
     for _ in range(count):

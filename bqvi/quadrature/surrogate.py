@@ -2,8 +2,8 @@
 
     theta = (log lengthscales in the chart, log tau)
 
-The scale and the mean are in closed form (:mod:`profile`), so a fit is a search over theta by
-L-BFGS-B with exact gradients: the gradient of the likelihood in K is pulled back through the kernel.
+The covariance is s (k + tau N). Scale s and mean are integrated out (`gp.evidence`, the marginal form; the
+prediction is `gp.conditioning.StudentProcess`), so a fit is a search over theta (`gp.search`).
 The prior on a lengthscale is flat from a fifth to twelve standard deviations of the measure and falls
 off outside, which keeps a fit from collapsing; that on log tau is flat. A *learnt* tau also stands
 for what the kernel cannot follow, such as a jump: then the surrogate regresses instead of interpolating
@@ -17,21 +17,22 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from bqvi.quadrature.charts import Chart
 from bqvi.quadrature.families import Family, Gram
-from bqvi.quadrature.profile import Profile, profile
+from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
+from gp.evidence import Evidence
 from gp.integrals import Integrals
 from gp.kernels import Kernel
 from gp.kernels.parameters import scaled
-from gp.linalg import NotPositiveDefiniteError
+from gp.linalg import cholesky
 from gp.means import Constant
-from gp.measures import Measure
 from gp.observations import Functional, Gradients, Observations, Values, covariance
 from gp.posterior import Posterior
+from gp.priors import JointPrior
 from gp.process import GaussianProcess
+from gp.search import Expansion, Search, search
 
 LENGTH_PLATEAU = np.log(0.2), np.log(12.0)
 LENGTH_SHOULDER = 0.5
@@ -39,7 +40,6 @@ LENGTH_BOUNDS = np.log(0.05), np.log(50.0)
 LEAST_NOISE, MOST_NOISE = 1e-13, 1.0
 MOST_NOISE_OF_NOISY = 1e4
 _KNOWN_SD = 0.02
-_FAILED = 1e25
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,13 @@ class Data:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Data in the coordinates of a chart: what is observed there, its values (m, o), its Gram matrix."""
+    """Data in the coordinates of a chart.
+
+    Attributes
+    ----------
+    observed : what is observed there, m numbers. y : (m, o). noise : N, (m,). gram : of what is observed.
+    basis : what the mean adds to it, (m, 1), or ``None``.
+    """
 
     observed: Functional
     y: Any
@@ -96,7 +102,7 @@ class View:
         """Carry the data into the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
-        basis = np.full(n, float(data.centred))
+        basis = np.ones((n, 1)) if data.centred else None
         if data.slopes is None:
             return View(Values(v), data.values, basis, noise, family.gram(Values(v)))
         dimension = v.shape[1]
@@ -107,7 +113,7 @@ class View:
         return View(
             observed,
             np.concatenate([data.values, flat]),
-            np.concatenate([basis, zeros]),
+            None if basis is None else np.concatenate([basis, zeros[:, None]]),
             np.concatenate([noise, zeros]),
             family.gram(observed),
         )
@@ -146,38 +152,29 @@ class Surrogate:
         return float(np.exp(self.theta[-1]))
 
     @cached_property
-    def profile(self) -> Profile:
-        """Scale and mean at theta."""
-        return self._profile_of(self.view.gram(np.exp(self.theta[:-1]))[0])
+    def process(self) -> StudentProcess:
+        """The process given the data, at theta."""
+        gram = self.view.gram(np.exp(self.theta[:-1]))[0]
+        return StudentProcess(self._evidence(gram, self.tau))
 
-    def _profile_of(self, gram: Any) -> Profile:
-        gram.flat[:: len(gram) + 1] += self.tau * self.view.noise
-        return profile(gram, self.view.basis, self.view.y)
+    def _evidence(self, gram: Any, tau: float) -> Evidence:
+        """That of the data, with K = ``gram``, which is overwritten, and tau N."""
+        gram.flat[:: len(gram) + 1] += tau * self.view.noise
+        return Evidence.of(cholesky(gram), self.view.y, self.view.basis, "marginal")
 
     def at(self, theta: Any) -> Surrogate:
         """The same at other hyperparameters."""
         return replace(self, theta=np.asarray(theta, dtype=float))
 
-    def integral(self, measures: tuple[Measure, ...] | None = None) -> tuple[Any, Any]:
-        """Return means (m, o) of integrals against measures of v, and their covariance (m, m).
+    def integral(self) -> tuple[Any, Any]:
+        """The mean (o,) of the integral against the measure of the chart, and its variance for unit scale.
 
-        The covariance is for outputs of unit scale: times ``profile.covariance`` for those there are.
-        By default the one integral against the measure of the chart.
+        The covariance of outputs is that times ``process.covariance``.
         """
-        if measures is None:
-            return self._own_integral()
-        targets = Integrals(measures)
-        cross = covariance(self.kernel, self.view.observed, targets)
-        prior = covariance(self.kernel, targets, targets)
-        basis = np.full(len(targets), float(self.data.centred))
-        mean, unit = self.profile.predict(cross, basis, prior)
-        return mean, np.maximum(unit, 0.0) if len(targets) == 1 else unit
-
-    def _own_integral(self) -> tuple[Any, Any]:
         prior = np.full((1, 1), float(self.embedding().double()))
-        basis = np.full(1, float(self.data.centred))
-        mean, unit = self.profile.predict(self.with_integral()[:, None], basis, prior)
-        return mean, np.maximum(unit, 0.0)
+        level = np.full(1, float(self.data.centred))
+        mean, unit = self.process.predict(self.with_integral()[:, None], level, prior)
+        return mean[0], max(float(unit[0, 0]), 0.0)
 
     def with_integral(self) -> Any:
         """Return the prior covariances of the data with the integral, (m,)."""
@@ -192,8 +189,8 @@ class Surrogate:
 
     def posterior(self, output: int = 0) -> Posterior:
         """The Gaussian process of one output in the chart, with scale and mean at their estimates."""
-        scale = float(self.profile.scales[output])
-        kernel, mean = scaled(self.kernel, scale), Constant(float(self.profile.mean[output]))
+        scale = float(self.process.scales[output])
+        kernel, mean = scaled(self.kernel, scale), Constant(float(self.process.mean[output]))
         process = GaussianProcess(kernel, mean, scale * self.tau * self.view.noise)
         return process.condition(self.view.observed, self.view.y[:, output])
 
@@ -201,64 +198,62 @@ class Surrogate:
         """Return df/dv of the mean of each output at the data's points, (n, D, o)."""
         at = Gradients(self.chart.forward(self.data.u))
         cross = covariance(self.kernel, at, self.view.observed)
-        return (cross @ self.profile.weights).reshape(len(self.data), self.dimension, -1)
+        return (cross @ self.process.weights).reshape(len(self.data), self.dimension, -1)
 
     @cached_property
     def log_posterior(self) -> float:
-        """Log likelihood plus log prior of theta, up to a constant."""
-        value = self.profile.log_likelihood + _log_prior(self.theta)[0]
-        return value + self._pin(self.profile)[0]
+        """Log evidence plus log prior of theta, up to a constant."""
+        found = self.process.evidence
+        return found.value + self._prior.log_density(self.theta)[0] + self._pin(found, self.theta)[0]
 
-    def log_posterior_with_gradient(self) -> tuple[float, Any]:
-        """Return it with its gradient in theta, (D + 1,)."""
-        gram, pullback = self.view.gram(np.exp(self.theta[:-1]))
-        found = self._profile_of(gram)
+    def value(self, theta: Any) -> float:
+        """The log posterior at other hyperparameters (:class:`gp.search.Objective`)."""
+        return self.at(theta).log_posterior
+
+    def expanded(self, theta: Any) -> Expansion:
+        """The log posterior at other hyperparameters, with its gradient in them, (D + 1,)."""
+        gram, pullback = self.view.gram(np.exp(theta[:-1]))
+        tau = float(np.exp(theta[-1]))
+        found = self._evidence(gram, tau)
         weights = found.matrix_gradient()
-        prior, prior_gradient = _log_prior(self.theta)
-        pin, pin_slope = self._pin(found)
+        prior, gradient = self._prior.log_density(theta)
+        pin, pin_slope = self._pin(found, theta)
         if pin_slope:
             # d log s = -sum_o w_o^T dK w_o / (nu o s)
             w = found.weights
-            weights -= pin_slope / (found.degrees * w.shape[1] * found.common_scale) * w @ w.T
-        gradient = prior_gradient
+            weights -= pin_slope / (found.degrees * found.outputs * found.scale) * w @ w.T
         gradient[:-1] += pullback(weights)
-        gradient[-1] += self.tau * (weights.diagonal() @ self.view.noise) + pin_slope
-        return found.log_likelihood + prior + pin, gradient
+        gradient[-1] += tau * (weights.diagonal() @ self.view.noise) + pin_slope
+        return Expansion(found.value + prior + pin, gradient)
 
-    def _pin(self, found: Profile) -> tuple[float, float]:
+    def _pin(self, found: Evidence, theta: Any) -> tuple[float, float]:
         """Log density of log(s tau / known noise), and its slope in log s (and log tau)."""
         known = self.data.noise_variance
         if known is None:
             return 0.0, 0.0
-        excess = (np.log(found.common_scale) + self.theta[-1] - np.log(known)) / _KNOWN_SD
+        excess = (np.log(found.scale) + theta[-1] - np.log(known)) / _KNOWN_SD
         return float(-0.5 * excess**2), float(-excess / _KNOWN_SD)
+
+    @cached_property
+    def _prior(self) -> JointPrior:
+        most = MOST_NOISE_OF_NOISY if self.data.noisy else MOST_NOISE
+        lengths = np.ones(self.dimension)
+        return JointPrior(
+            np.append(LENGTH_PLATEAU[0] * lengths, -np.inf),
+            np.append(LENGTH_PLATEAU[1] * lengths, np.inf),
+            np.append(LENGTH_SHOULDER * lengths, 1.0),
+            np.append(LENGTH_BOUNDS[0] * lengths, np.log(self.data.least_noise)),
+            np.append(LENGTH_BOUNDS[1] * lengths, np.log(most)),
+        )
 
     def bounds(self) -> tuple[Any, Any]:
         """How far theta is searched: lower and upper ends, (D + 1,)."""
-        most = MOST_NOISE_OF_NOISY if self.data.noisy else MOST_NOISE
-        lower = np.append(np.full(self.dimension, LENGTH_BOUNDS[0]), np.log(self.data.least_noise))
-        return lower, np.append(np.full(self.dimension, LENGTH_BOUNDS[1]), np.log(most))
+        return self._prior.bounds
 
     def climbed(self, iterations: int, precision: float) -> Surrogate:
-        """Return the surrogate at the optimum that L-BFGS-B reaches from here, to a relative precision."""
-        lower, upper = self.bounds()
-
-        def objective(theta: Any) -> tuple[float, Any]:
-            try:
-                value, gradient = self.at(theta).log_posterior_with_gradient()
-            except NotPositiveDefiniteError:
-                return _FAILED, np.zeros_like(theta)
-            return -value, -gradient
-
-        result: Any = minimize(
-            objective,
-            self.theta,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(lower, upper, strict=True)),
-            options={"maxiter": iterations, "ftol": precision, "gtol": 1e-2},
-        )
-        return self.at(result.x)
+        """Return the surrogate at the optimum that is reached from here, to a relative precision."""
+        asked = Search(iterations=iterations, value_tolerance=precision, gradient_tolerance=1e-2)
+        return self.at(search(self, [self.theta], self.bounds(), asked).psi)
 
 
 def surrogate(name: str, chart: Chart, family: Family, data: Data, theta: Any) -> Surrogate:
@@ -287,14 +282,5 @@ def starting_points(dimension: int, noisy: bool) -> list[Any]:
 def _value(candidate: Surrogate) -> float:
     try:
         return candidate.log_posterior
-    except NotPositiveDefiniteError:
-        return -_FAILED
-
-
-def _log_prior(theta: Any) -> tuple[float, Any]:
-    logs = theta[:-1]
-    lower, upper = LENGTH_PLATEAU
-    excess = (logs - np.minimum(np.maximum(logs, lower), upper)) / LENGTH_SHOULDER
-    gradient = np.zeros(len(theta))
-    gradient[:-1] = -excess / LENGTH_SHOULDER
-    return float(-0.5 * excess @ excess), gradient
+    except np.linalg.LinAlgError:
+        return -np.inf

@@ -62,11 +62,11 @@ class Warped:
 
     def moments(self, member: Surrogate) -> tuple[Any, Any]:
         """Return mean (1,) and covariance (1, 1) of the integral of g^2/2."""
-        found = member.profile
+        found = member.process
         p = products(member)
         w = found.weights[:, 0]
         scale = found.inflation * float(found.scales[0])
-        half = found.factor.solve(p.single @ w)
+        half = found.whitened(p.single @ w)
         mean = 0.5 * float(w @ p.single @ w)
         rounding = _ROUNDING * float(w @ w)
         variance = scale * max(float(w @ p.triple @ w - half @ half), rounding)
@@ -79,8 +79,8 @@ class Warped:
     def weights(self, member: Surrogate) -> Any:
         """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
         lengths, data = np.exp(member.theta[:-1]), member.view.observed.x
-        of_mean = single(lengths, member.chart.measure, data, data) @ member.profile.weights[:, 0]
-        return member.profile.weights_of(of_mean, 0.0)
+        of_mean = single(lengths, member.chart.measure, data, data) @ member.process.weights[:, 0]
+        return member.process.rule(of_mean, 0.0)
 
     def owed_to_the_prior(self, member: Surrogate) -> Any:
         """Return a third of the square of what the mean of M adds to that of L, (1,), otherwise zero.
@@ -90,14 +90,14 @@ class Warped:
         """
         if not self.matched:
             return np.zeros(1)
-        scale = member.profile.inflation * float(member.profile.scales[0])
+        scale = member.process.inflation * float(member.process.scales[0])
         more_mean, _ = _quadratic(member, products(member))
         return np.array([(scale * more_mean) ** 2 / 3])
 
     def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         state, mean = _linearised(member, candidates)
-        scale = float(member.profile.scales[0])
+        scale = float(member.process.scales[0])
 
         def score(state: Conditioned) -> Any:
             explore = (state.count - given) % _EXPLORE == _EXPLORE - 1
@@ -108,10 +108,10 @@ class Warped:
 
 def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
     """pi[C]/2 and pi pi'[C^2]/2 for unit scale: what moment matching adds."""
-    factor = member.profile.factor
+    process = member.process
 
     def whitened(matrix: Any) -> Any:
-        return factor.solve(factor.solve(matrix).T)
+        return process.whitened(process.whitened(matrix).T)
 
     of_single, of_triple = whitened(p.single), whitened(p.triple)
     mean = 0.5 * max(1.0 - float(np.trace(of_single)), 0.0)
@@ -121,13 +121,13 @@ def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
 
 def _linearised(member: Surrogate, candidates: Any) -> tuple[Conditioned, Any]:
     """The candidates for pi[m g], whose prior covariance with g(x) is Q_x w, and m there, (M,)."""
-    found = member.profile
+    found = member.process
     v = member.chart.forward(candidates)
     w = found.weights[:, 0]
     data, lengths, measure = member.view.observed.x, np.exp(member.theta[:-1]), member.chart.measure
     cross, with_data = (single(lengths, measure, at, data) @ w for at in (v, data))
     half = whitened_cross(member, v)
-    return conditioned(member, v, half, cross, with_data), half.T @ found.residual[:, 0]
+    return conditioned(member, v, half, cross, with_data), half.T @ found.evidence.residual[:, 0]
 
 
 def _uncertainty(variance: Any, mean: Any) -> Any:

@@ -3,7 +3,7 @@
 `conditioned` has the linear algebra, for any kernel between what points show: profiled scale and constant,
 extension by rows, nodes left out, integrals and their covariance. `function_process` is the process on one
 function with the kernel of `function_kernel`; `functionals` are its integrals under Gaussians.
-`observed_kernel` takes any other kernel.
+`observed_kernel` takes any other kernel. `student_process` is the process with scale and mean integrated out.
 """
 
 from gp.conditioning.conditioned import Conditioned
@@ -11,5 +11,14 @@ from gp.conditioning.function_kernel import FunctionKernel, Shown
 from gp.conditioning.function_process import FunctionProcess
 from gp.conditioning.functionals import Functionals
 from gp.conditioning.observed_kernel import ObservedKernel
+from gp.conditioning.student_process import StudentProcess
 
-__all__ = ["Conditioned", "FunctionKernel", "FunctionProcess", "Functionals", "ObservedKernel", "Shown"]
+__all__ = [
+    "Conditioned",
+    "FunctionKernel",
+    "FunctionProcess",
+    "Functionals",
+    "ObservedKernel",
+    "Shown",
+    "StudentProcess",
+]

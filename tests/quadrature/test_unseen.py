@@ -86,7 +86,7 @@ def test_weights_are_what_a_left_out_node_changes(model):
         # central differences of a quadratic: eps / step, times a condition number
         assert weights[i] == pytest.approx((ahead - behind) / (2 * step), abs=1e-5)
     if centred:
-        errors, _ = member(everything, y).profile.leave_one_out()
+        errors, _ = member(everything, y).process.leave_one_out()
         change = moment(everything, y) - moment(np.delete(everything, 3), y)
         assert change == pytest.approx(weights[3] * errors[3, 0], rel=1e-9)
 
@@ -217,7 +217,7 @@ def test_few_nodes_for_each_hyperparameter_widen():
             rest = Data(np.delete(u, i, axis=0), np.delete(data.values, i, axis=0))
             without = surrogate("test", member.chart, SMOOTH, rest, member.theta)
             changes.append([whole - float(Direct().moments(without)[0][0])])
-        weights, (_, sds) = Direct().weights(member), member.profile.leave_one_out()
+        weights, (_, sds) = Direct().weights(member), member.process.leave_one_out()
         found = judge(Ensemble((member,), np.zeros(1)), np.ones(n, dtype=bool), [], data.values, 0.0, weights)
         beyond = beyond_promise(np.array(changes), weights[:, None] * sds)[0]
         assert found.excess[0] == pytest.approx(beyond + share * np.sum(np.square(changes)), rel=1e-5)

@@ -1,0 +1,119 @@
+"""A Gaussian process whose scale and mean are integrated out, given its evidence: Student's t.
+
+For kernel s k, mean H b with a flat prior on b, and 1/s as the prior of s, the evidence is the marginal one
+of `gp.evidence`, with K = C C^T, Z = C^-1 H, residuals R, weights W and nu degrees of freedom there. A
+functional with prior variance c over s, covariances z with the data, and h what the basis functions add to
+it, follows Student's t with
+
+    mean      h b + z^T W
+    variance  nu / (nu - 2) s (c - z^T K^-1 z + t^T (Z^T Z)^-1 t),    t = h - Z^T C^-1 z.
+
+Several outputs share k, the nodes and so the weights of the data in a functional; each has its own b, and s
+becomes the matrix S = R^T R / nu, so that they covary as S times the same number.
+
+Solves are by substitution with C, not by products with C^-1 as in `gp.conditioning.conditioned`: where K is
+all but singular, as for a smooth function at many nodes, products lose digits of the mean (3e-8 of the
+function's standard deviation for a polynomial of degree six at 40 nodes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gp.evidence import Evidence
+
+__all__ = ["StudentProcess"]
+
+_TINY = 1e-300
+_LEAST_DEGREES = 3.0
+"""Fewer degrees of freedom have no variance; the t distribution is cut there."""
+
+
+@dataclass(frozen=True, eq=False)
+class StudentProcess:
+    """What is predicted with scale and mean integrated out.
+
+    Attributes
+    ----------
+    evidence : the marginal one of the data, with at most one basis function.
+    """
+
+    evidence: Evidence
+
+    @property
+    def mean(self) -> Any:
+        """The coefficient b of each output, (o,); zero without a basis function."""
+        found = self.evidence.coefficients
+        return found[0] if len(found) else np.zeros(self.evidence.outputs)
+
+    @property
+    def weights(self) -> Any:
+        """W = K^-1 (Y - H b), (n, o)."""
+        return self.evidence.weights
+
+    @cached_property
+    def covariance(self) -> Any:
+        """S, (o, o), of the outputs."""
+        residual = self.evidence.residual
+        return residual.T @ residual / self.evidence.degrees
+
+    @cached_property
+    def scales(self) -> Any:
+        """The diagonal of S, (o,), kept above zero."""
+        residual = self.evidence.residual
+        return np.maximum(np.einsum("no,no->o", residual, residual) / self.evidence.degrees, _TINY)
+
+    @property
+    def inflation(self) -> float:
+        """nu / (nu - 2), of variances."""
+        nu = max(float(self.evidence.degrees), _LEAST_DEGREES)
+        return nu / (nu - 2)
+
+    def whitened(self, right: Any) -> Any:
+        """C^-1 times an array (n,) or (n, m)."""
+        return self.evidence.factor.solve(right)
+
+    def leave_one_out(self) -> tuple[Any, Any]:
+        """Errors y_i - E[y_i | others], (n, o), and their standard deviations (n, o)."""
+        precision = np.maximum(np.diag(self.evidence.projected_inverse), _TINY)[:, None]
+        return self.weights / precision, np.sqrt(self.inflation * self.scales / precision)
+
+    def rule(self, cross: Any, level: float) -> Any:
+        """Weights (n,) of the data in the mean of a functional.
+
+        Parameters
+        ----------
+        cross : its covariances z with the data, over s, (n,)
+        level : what the basis function adds to it, h
+        """
+        half, z = self.whitened(cross), self.evidence.whitened_basis
+        if z.shape[1]:
+            half = half + z[:, 0] * ((level - half @ z[:, 0]) / self._information)
+        return self.evidence.factor.solve(half, transposed=True)
+
+    def predict(self, cross: Any, level: Any, prior: Any) -> tuple[Any, Any]:
+        """Means (m, o) of functionals, and their covariance (m, m) for unit scale.
+
+        Parameters
+        ----------
+        cross : covariances with the data, over s, (n, m)
+        level : what the basis function adds to each, (m,)
+        prior : their prior covariance, over s, (m, m)
+        """
+        half, z = self.whitened(cross), self.evidence.whitened_basis
+        mean, unit = half.T @ self.evidence.residual, prior - half.T @ half
+        if z.shape[1]:
+            missed = level - half.T @ z[:, 0]
+            mean = mean + level[:, None] * self.mean
+            unit = unit + np.outer(missed, missed) / self._information
+        return mean, unit
+
+    @cached_property
+    def _information(self) -> float:
+        """Z^T Z of the one basis function."""
+        z = self.evidence.whitened_basis[:, 0]
+        return max(float(z @ z), _TINY)
