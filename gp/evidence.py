@@ -142,7 +142,8 @@ class Evidence:
     @cached_property
     def _triangle(self) -> Any:
         """T with T^T T = Z^T Z, (p, p)."""
-        return np.linalg.qr(self.whitened_basis, mode="r")
+        z = self.whitened_basis
+        return np.linalg.qr(z, mode="r") if z.shape[1] > 1 else np.sqrt(z.T @ z)
 
     @cached_property
     def weights(self) -> Any:
@@ -160,6 +161,8 @@ class Evidence:
         if not self.whitened_basis.shape[1]:
             return self._inverse
         solved = self.factor.solve(self.whitened_basis, transposed=True)
+        if solved.shape[1] == 1:  # the usual constant; a solve of one equation takes longer than all the rest
+            return self._inverse - (solved / self._triangle**2) @ solved.T
         root = np.linalg.solve(self._triangle.T, solved.T)
         return self._inverse - root.T @ root
 

@@ -18,7 +18,7 @@ Constantine 2015), estimated from the unrotated surrogate, and is kept while it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,10 +34,20 @@ from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
-PRECISE, ROUGHLY = 1e-6, 1e-4
+
+@dataclass(frozen=True)
+class Effort:
+    """How long hyperparameters are searched: steps at most, and the relative gain of one that is the last."""
+
+    iterations: int
+    precision: float
+
+
+PRECISE, ROUGHLY = Effort(40, 1e-5), Effort(20, 1e-4)
 _NEGLIGIBLE = 1e-3
-_BEHIND = 10.0
-"""A candidate so many nats behind the best is left out of every other fit."""
+_BEHIND = 5.0
+"""A candidate so many nats behind the best is left out of the next two fits."""
+_RESTS = 2
 _MANY = 6
 """Dimensions from which functions of few coordinates are a candidate of their own."""
 _LEAST_DRAWS = 4
@@ -54,12 +64,12 @@ class Fits:
     Attributes
     ----------
     thetas : name to theta (D + 1,), of all candidates so far. rotation : R (D, D), or ``None``.
-    resting : names of candidates that the next fit leaves out.
+    resting : name to how many further fits leave that candidate out, where they do.
     """
 
     thetas: Mapping[str, Any]
     rotation: Any = None
-    resting: tuple[str, ...] = ()
+    resting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +107,12 @@ class Ensemble:
             if member.name == TURNED and isinstance(member.chart, Linear):
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
-        resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND]
-        if self.best.name == GROWING and PLAIN in resting:
-            resting.remove(PLAIN)  # by how much it is behind is asked each time
-        return Fits(thetas, rotation, tuple(resting))
+        before = {} if earlier is None else earlier.resting
+        resting = {name: left - 1 for name, left in before.items() if left > 1}
+        resting |= {m.name: _RESTS for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND}
+        if self.best.name == GROWING:
+            resting.pop(PLAIN, None)  # by how much it is behind is asked each time
+        return Fits(thetas, rotation, resting)
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
@@ -150,10 +162,10 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
     return found
 
 
-def fit(measure: Measure, data: Data, earlier: Fits | None = None, precision: float = PRECISE) -> Ensemble:
+def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effort = PRECISE) -> Ensemble:
     """Fit the candidates for a standardised measure to data, starting also where they ended before.
 
-    ``precision`` is relative to the log evidence: `ROUGHLY` does where more data are to come.
+    ``effort`` : `ROUGHLY` does where more data are to come.
     """
     earlier = Fits({}) if earlier is None else earlier
     members: list[Surrogate] = []
@@ -164,14 +176,18 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, precision: fl
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
-            members.append(_turned(measure, data, plain, earlier, precision))
+            members.append(_turned(measure, data, plain, earlier, effort))
             continue
-        starts = starting_points(measure.dimension, data.noisy)
         seen = name in earlier.thetas
+        starts = starting_points(measure.dimension, data.noisy)
         starts += [earlier.thetas[name]] if seen else []
         first = surrogate(name, *known[name], data, starts[0])
-        members.append(fitted([first.at(start) for start in starts], 1 if seen else 2, precision=precision))
-    return weighed(members + _turned_rough(measure, members, data, earlier, precision))
+        members.append(
+            fitted(
+                [first.at(start) for start in starts], 1 if seen else 2, effort.iterations, effort.precision
+            )
+        )
+    return weighed(members + _turned_rough(measure, members, data, earlier, effort))
 
 
 def _premature(known: Mapping[str, tuple[Chart, Family]], name: str, members: list[Surrogate]) -> bool:
@@ -214,7 +230,7 @@ def _score(member: Surrogate) -> float:
 
 
 def _turned(
-    measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits, precision: float
+    measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits, effort: Effort
 ) -> Surrogate:
     """The smooth surrogate on axes along which the integrand varies most and least.
 
@@ -226,11 +242,11 @@ def _turned(
         starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
-    return fitted(starts, 1 if earlier.rotation is not None else 2, precision=precision)
+    return fitted(starts, 1 if earlier.rotation is not None else 2, effort.iterations, effort.precision)
 
 
 def _turned_rough(
-    measure: Measure, members: list[Surrogate], data: Data, earlier: Fits, precision: float
+    measure: Measure, members: list[Surrogate], data: Data, earlier: Fits, effort: Effort
 ) -> list[Surrogate]:
     """The surrogate that is not smooth on the turned axes, where the smooth one is the best of all.
 
@@ -249,7 +265,7 @@ def _turned_rough(
     if not starts:
         return []
     first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
-    return [fitted([first.at(start) for start in starts], 1, precision=precision)]
+    return [fitted([first.at(start) for start in starts], 1, effort.iterations, effort.precision)]
 
 
 def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:

@@ -40,6 +40,7 @@ LENGTH_BOUNDS = np.log(0.05), np.log(50.0)
 LEAST_NOISE, MOST_NOISE = 1e-13, 1.0
 MOST_NOISE_OF_NOISY = 1e4
 _KNOWN_SD = 0.02
+_APART = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ class View:
     Attributes
     ----------
     observed : what is observed there, m numbers. y : (m, o). noise : N, (m,). gram : of what is observed.
-    basis : what the mean adds to it, (m, 1), or ``None``.
+    basis : what the mean adds to it, (m, 1), or ``None``. prior : of theta.
     """
 
     observed: Functional
@@ -96,15 +97,16 @@ class View:
     basis: Any
     noise: Any
     gram: Gram
+    prior: JointPrior
 
     @staticmethod
     def of(data: Data, chart: Chart, family: Family) -> View:
         """Carry the data into the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
-        basis = np.ones((n, 1)) if data.centred else None
+        basis, prior = np.ones((n, 1)) if data.centred else None, _prior(data)
         if data.slopes is None:
-            return View(Values(v), data.values, basis, noise, family.gram(Values(v)))
+            return View(Values(v), data.values, basis, noise, family.gram(Values(v)), prior)
         dimension = v.shape[1]
         slopes = [chart.slopes(data.u, data.slopes[:, :, o]).reshape(-1) for o in range(data.outputs)]
         flat = np.stack(slopes, axis=1)
@@ -116,6 +118,7 @@ class View:
             None if basis is None else np.concatenate([basis, zeros[:, None]]),
             np.concatenate([noise, zeros]),
             family.gram(observed),
+            prior,
         )
 
 
@@ -204,7 +207,7 @@ class Surrogate:
     def log_posterior(self) -> float:
         """Log evidence plus log prior of theta, up to a constant."""
         found = self.process.evidence
-        return found.value + self._prior.log_density(self.theta)[0] + self._pin(found, self.theta)[0]
+        return found.value + self.view.prior.log_density(self.theta)[0] + self._pin(found, self.theta)[0]
 
     def value(self, theta: Any) -> float:
         """The log posterior at other hyperparameters (:class:`gp.search.Objective`)."""
@@ -216,7 +219,7 @@ class Surrogate:
         tau = float(np.exp(theta[-1]))
         found = self._evidence(gram, tau)
         weights = found.matrix_gradient()
-        prior, gradient = self._prior.log_density(theta)
+        prior, gradient = self.view.prior.log_density(theta)
         pin, pin_slope = self._pin(found, theta)
         if pin_slope:
             # d log s = -sum_o w_o^T dK w_o / (nu o s)
@@ -234,21 +237,9 @@ class Surrogate:
         excess = (np.log(found.scale) + theta[-1] - np.log(known)) / _KNOWN_SD
         return float(-0.5 * excess**2), float(-excess / _KNOWN_SD)
 
-    @cached_property
-    def _prior(self) -> JointPrior:
-        most = MOST_NOISE_OF_NOISY if self.data.noisy else MOST_NOISE
-        lengths = np.ones(self.dimension)
-        return JointPrior(
-            np.append(LENGTH_PLATEAU[0] * lengths, -np.inf),
-            np.append(LENGTH_PLATEAU[1] * lengths, np.inf),
-            np.append(LENGTH_SHOULDER * lengths, 1.0),
-            np.append(LENGTH_BOUNDS[0] * lengths, np.log(self.data.least_noise)),
-            np.append(LENGTH_BOUNDS[1] * lengths, np.log(most)),
-        )
-
     def bounds(self) -> tuple[Any, Any]:
         """How far theta is searched: lower and upper ends, (D + 1,)."""
-        return self._prior.bounds
+        return self.view.prior.bounds
 
     def climbed(self, iterations: int, precision: float) -> Surrogate:
         """Return the surrogate at the optimum that is reached from here, to a relative precision."""
@@ -261,13 +252,33 @@ def surrogate(name: str, chart: Chart, family: Family, data: Data, theta: Any) -
     return Surrogate(name, chart, family, np.asarray(theta, dtype=float), data, View.of(data, chart, family))
 
 
-def fitted(
-    starts: list[Surrogate], climbs: int = 2, iterations: int = 60, precision: float = 1e-6
-) -> Surrogate:
-    """Return the best optimum found by climbing from the best few of ``starts``."""
-    ranked = sorted((start.at(np.clip(start.theta, *start.bounds())) for start in starts), key=_value)
-    found = [start.climbed(iterations, precision) for start in ranked[-climbs:]]
-    return max(found, key=_value)
+def fitted(starts: list[Surrogate], climbs: int, iterations: int, precision: float) -> Surrogate:
+    """Return the best optimum found by climbing from the best few of ``starts``.
+
+    A second climb starts at other lengthscales: from those of the first it would end where that ends.
+    """
+    clipped = [start.at(np.clip(start.theta, *start.bounds())) for start in starts]
+    ranked = clipped if len(clipped) == 1 else sorted(clipped, key=_value, reverse=True)
+    chosen = ranked[:1]
+    for other in ranked[1:]:
+        apart = [np.abs(other.theta[:-1] - start.theta[:-1]).max() > _APART for start in chosen]
+        if len(chosen) < climbs and all(apart):
+            chosen.append(other)
+    found = [start.climbed(iterations, precision) for start in chosen]
+    return found[0] if len(found) == 1 else max(found, key=_value)
+
+
+def _prior(data: Data) -> JointPrior:
+    """That of theta, and how far it is searched."""
+    most = MOST_NOISE_OF_NOISY if data.noisy else MOST_NOISE
+    lengths = np.ones(data.u.shape[1])
+    return JointPrior(
+        np.append(LENGTH_PLATEAU[0] * lengths, -np.inf),
+        np.append(LENGTH_PLATEAU[1] * lengths, np.inf),
+        np.append(LENGTH_SHOULDER * lengths, 1.0),
+        np.append(LENGTH_BOUNDS[0] * lengths, np.log(data.least_noise)),
+        np.append(LENGTH_BOUNDS[1] * lengths, np.log(most)),
+    )
 
 
 def starting_points(dimension: int, noisy: bool) -> list[Any]:
