@@ -43,7 +43,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from gp.kernels.base import Pullback
-from gp.linalg import Factor, inverse
+from gp.linalg import Factor, inverse, least_squares
 from gp.priors import JointPrior
 from gp.search import Expansion
 from gp.triangular import cholesky
@@ -100,7 +100,7 @@ class Evidence:
         both = np.empty((len(targets), p + targets.shape[1]), order="F")
         both[:, :p], both[:, p:] = basis, targets
         whitened = factor.solve(both)
-        z, coefficients, residual = whitened[:, :p], *_least_squares(whitened[:, :p], whitened[:, p:])
+        z, coefficients, residual = whitened[:, :p], *least_squares(whitened[:, :p], whitened[:, p:])
         return cls(factor, convention, z, coefficients, residual, least_scale)
 
     @property
@@ -237,15 +237,3 @@ class LogPosterior:
         factor = Factor(cholesky(matrix))
         diagonal[:] = before  # the pull-back may read the matrix
         return Evidence.of(factor, self.targets, self.basis, self.convention)
-
-
-def _least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
-    """Return coefficients (p, O) and residuals (n, O); the columns (n, p) may be of very different sizes."""
-    if columns.shape[1] == 1:
-        column = columns[:, 0]
-        coefficients = (column @ targets)[None] / ((column @ column) or 1.0)
-        return coefficients, targets - column[:, None] * coefficients
-    size = np.linalg.norm(columns, axis=0)
-    size = np.where(size > 0, size, 1.0)
-    coefficients = np.linalg.lstsq(columns / size, targets, rcond=None)[0] / size[:, None]
-    return coefficients, targets - columns @ coefficients

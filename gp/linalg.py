@@ -257,6 +257,18 @@ def inverse(factor: Factor) -> Any:
     return lower.T  # in the order of rows, as what it is multiplied with
 
 
+def least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
+    """Return coefficients (p, O) and residuals (n, O); columns (n, p) of very different sizes will do."""
+    if columns.shape[1] == 1:
+        column = columns[:, 0]
+        coefficients = (column @ targets)[None] / ((column @ column) or 1.0)
+        return coefficients, targets - column[:, None] * coefficients
+    size = np.linalg.norm(columns, axis=0)
+    size = np.where(size > 0, size, 1.0)
+    coefficients = np.linalg.lstsq(columns / size, targets, rcond=None)[0] / size[:, None]
+    return coefficients, targets - columns @ coefficients
+
+
 def add_outer(matrix: Any, vector: Any, factor: float) -> Any:
     """Return a symmetric ``matrix`` (n, n) plus factor v v^T, in its place. NumPy only."""
     columns = matrix if matrix.flags.f_contiguous else matrix.T  # either way it is symmetric

@@ -43,6 +43,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import chdtrc
 
+from gp.linalg import least_squares
+
 FASTEST = 0.9
 UNUSABLE = 0.7
 MOST_OF_ONE = 0.5
@@ -171,7 +173,7 @@ def _missed_peak(u: Any, sizes: Any, farthest: float, least_rise: float) -> floa
     logs, from_largest = np.log(sizes[order]), u[order] - u[order[0]]
     squares = np.sum(from_largest**2, axis=1)
     columns = np.column_stack([np.ones(len(order)), from_largest, -0.5 * squares])
-    found = np.linalg.lstsq(columns, logs, rcond=None)[0]
+    found = least_squares(columns, logs[:, None])[0][:, 0]
     curvature = float(found[-1])
     share = (1 + max(curvature, 0.0)) ** (-dimension / 2)
     if share > MISSED_SHARE / n:
