@@ -33,7 +33,7 @@ from bqvi.quadrature.credibility import Judgement, Past, believable, combined, e
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
-from bqvi.quadrature.monte_carlo import in_range, unlogged
+from bqvi.quadrature.monte_carlo import in_range, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.surrogate import Data, Surrogate
 from bqvi.runs.pending import matched
@@ -178,7 +178,8 @@ def step(problem: Problem, state: State, ledger: Ledger) -> State:
     began = time.perf_counter()
     if len(state.pending):
         budget = Budget(problem.budget, len(state))
-        state = with_evaluations(state, problem.integrand.evaluate(state.pending, ledger, budget))
+        made = problem.integrand.evaluate(state.pending, ledger, budget, first=len(state) == 0)
+        state = with_evaluations(problem, state, made)
     return _learnt(problem, state, began)
 
 
@@ -198,8 +199,9 @@ def with_next(problem: Problem, state: State) -> State:
     return replace(state, pending=x, pending_u=u, pending_sobol=from_sobol, seconds=seconds)
 
 
-def with_evaluations(state: State, made: Evaluations) -> State:
+def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State:
     """Return the state with evaluations, in the user's coordinates, of nodes that were due."""
+    made = with_zeros(problem.integrand.function, made)
     made = made[made.good]  # a value without its gradient is none here
     rows, left = matched(state.pending, made.points)
     slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)

@@ -92,7 +92,7 @@ class BayesianRun:
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
         """The state with nodes that were evaluated before their step was cut short."""
-        return bayesian.with_evaluations(state, evaluations)
+        return bayesian.with_evaluations(self.problem, state, evaluations)
 
     def checkpoint(self, state: State) -> Checkpoint:
         """The state without its surrogates, which follow from the rest."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bqvi.runs import Checkpoint
 from gp.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SHOWN = 4
+"""Outputs in a short description."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +111,49 @@ class Integral:
             raise ValueError("this integral was put together by hand: it has no run to save")
         self.checkpoint.save(path)
 
+    def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+        """Draw the estimate with bands of one and two standard deviations against the evaluations.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib to draw in; by default new ones.
+        truth : a value of the integral to draw beside them.
+
+        Returns
+        -------
+        The axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed: ``pip install "bqvi[plot]"``.
+        """
+        from bqvi.quadrature.plot import trace
+
+        return trace(self, ax, truth)
+
     def __repr__(self) -> str:
         return (
-            f"Integral({self.mean} +- {self.sd}, {self.method}, {self.n_evaluations} evaluations, "
-            f"stopped: {self.stopped}{'' if self.credible else ', not credible'})"
+            f"Integral({_short(self.mean)} +- {_short(self.sd)}, {self.method}, {self.n_evaluations} "
+            f"evaluations, stopped: {self.stopped}{'' if self.credible else ', not credible'})"
         )
+
+    def _repr_html_(self) -> str:
+        """The result as a table, for notebooks."""
+        rows = {
+            "integral": f"{_short(self.mean)} &plusmn; {_short(self.sd)}",
+            "method": self.method,
+            "evaluations": str(self.n_evaluations),
+            "stopped": self.stopped,
+            "credible": f"{'yes' if self.credible else 'no'}. {html.escape(self.reason)}",
+        }
+        if self.log_mean is not None:
+            rows["logarithm"] = f"{self.log_mean:.6g} &plusmn; {self.log_sd:.3g}"
+        cells = "".join(
+            f'<tr><th style="text-align:left">{name}</th><td style="text-align:left">{value}</td></tr>'
+            for name, value in rows.items()
+        )
+        return f"<table>{cells}</table>"
 
     def __str__(self) -> str:
         lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self.n_evaluations} evaluations)"]
@@ -119,6 +164,15 @@ class Integral:
         if self.effective_sample_size is not None:
             lines.append(f"effective sample size {self.effective_sample_size:.1f}")
         return "\n".join(lines)
+
+
+def _short(values: Any) -> str:
+    """A number to six digits; the first of several."""
+    numbers = np.atleast_1d(values)
+    if np.ndim(values) == 0:
+        return f"{float(values):.6g}"
+    shown = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
+    return f"[{shown}{', ...' if len(numbers) > _SHOWN else ''}]"
 
 
 def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:

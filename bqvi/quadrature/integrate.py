@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Executor, Function, Range
+from bqvi.calls.faults import ERRORS
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import Problem, standardised
@@ -56,6 +57,7 @@ def integrate(
     gradient: Callable[[Array], Array] | str | None = None,
     noise_sd: Any = None,
     log_density: Callable[[Array], Array] | None = None,
+    errors: Literal["raise", "infeasible"] = "raise",
     initial: int | None = None,
     batch: int | None = None,
     acquisition: Criterion | None = None,
@@ -71,6 +73,10 @@ def integrate(
     resume: Integral | Ended | str | Path | None = None,
 ) -> Run[Any, Integral]:
     """Integrate f against a probability measure, from ``budget`` evaluations.
+
+    Against ``Uniform(lower, upper)`` that is the mean of f over the box, (1 / V) int f(x) dx with V its
+    volume. The integral over the box, int f(x) dx, is V = ``np.prod(measure.width)`` times the result, its
+    standard deviation V times the result's; or integrate ``lambda x: volume * f(x)``.
 
     Parameters
     ----------
@@ -90,6 +96,9 @@ def integrate(
         does. For 'bq'.
     log_density : logarithm of a density p, normalised, points (n, D) to (n,): then the integral is
         int f p, and ``measure`` is only where points are proposed (importance re-weighting, 7.11).
+    errors : what becomes of a point at which f raises or returns a value that is not finite. 'raise': the
+        run stops, with every evaluation that returned. 'infeasible': f counts as zero there (its logarithm
+        as -inf), as where it is outside of its domain; not with ``gradient``.
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
     batch : nodes a step; by default 30 % of those there are. 1 is one at a time.
     acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
@@ -124,7 +133,7 @@ def integrate(
     ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
     _check(f, measure, budget, method, tolerance=tolerance, max_seconds=max_seconds)
-    _check_choices(method, gradient, noise_sd, log_density, acquisition, log)
+    _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     require_seed("seed", seed)
     watch = Watch(callback, progress, checkpoint)
     inside = in_kind_of(measure, np.zeros(1))
@@ -138,7 +147,7 @@ def integrate(
         log_weight=weight,
         like=measure.parameters()[0],
         range=WARPED if warped and not log else LOGARITHMS if log else VALUES,
-        errors="raise",
+        errors=errors,
     )
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
@@ -211,8 +220,17 @@ def _check(
 
 
 def _check_choices(
-    method: str, gradient: Any, noise_sd: Any, log_density: Any, acquisition: Any, log: bool
+    method: str,
+    gradient: Any,
+    noise_sd: Any,
+    log_density: Any,
+    acquisition: Any,
+    log: bool,
+    errors: Any,
 ) -> None:
+    require_one_of("errors", errors, ERRORS)
+    if errors == "infeasible" and gradient is not None:
+        raise ValueError("errors is 'infeasible' with gradient: where f counts as zero it has no derivatives")
     only_bq = {"gradient": gradient, "noise_sd": noise_sd}
     for name, given in only_bq.items():
         if given is not None and method != "bq":

@@ -10,10 +10,12 @@ the first for the integrand f p/q, so there is one code. The effective sample si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from bqvi.calls import Evaluations, Function
 
 _SMALLEST = 1e-120
 
@@ -48,6 +50,17 @@ def in_range(values: Any) -> tuple[Any, float]:
     if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
         return values, 0.0
     return values / largest, float(np.log(largest))
+
+
+def with_zeros(function: Function, made: Evaluations) -> Evaluations:
+    """Return evaluations in which f counts as zero where it failed, if ``function.errors`` says so."""
+    if function.errors != "infeasible" or not made.failed.any():
+        return made
+    failed, noise = made.failed, made.noise_variance
+    values = np.where(failed[:, None], -np.inf if function.logarithmic else 0.0, made.values)
+    if noise is not None:
+        noise = np.where(np.isfinite(noise), noise, np.nanmin(noise, initial=np.inf))
+    return replace(made, values=values, noise_variance=noise, failed=np.zeros(len(made), dtype=bool))
 
 
 def effective_sample_size(log_weights: Any) -> float:

@@ -12,7 +12,7 @@ from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
-from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged
+from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged, with_zeros
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import NOTHING_SEEN, verdict
 from bqvi.runs import Checkpoint, Standing
@@ -70,8 +70,8 @@ class SamplingRun:
     def step(self, state: Sampled) -> Sampled:
         """Evaluate what has not been."""
         began = time.perf_counter()
-        budget = Budget(self.budget, int(state.known.sum()))
-        made = self.integrand.evaluate(state.nodes[~state.known], self.ledger, budget)
+        budget, first = Budget(self.budget, int(state.known.sum())), not state.known.any()
+        made = self.integrand.evaluate(state.nodes[~state.known], self.ledger, budget, first=first)
         reached = self.with_evaluations(state, made)
         return replace(reached, seconds=state.seconds + time.perf_counter() - began)
 
@@ -81,6 +81,7 @@ class SamplingRun:
 
     def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
         """The state with some of its nodes evaluated."""
+        evaluations = with_zeros(self.integrand.function, evaluations)
         at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
         values = np.full((len(state.nodes), evaluations.values.shape[1]), np.nan)
         values[state.known] = state.values[state.known]
