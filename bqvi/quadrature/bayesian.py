@@ -46,9 +46,7 @@ CHECKS = 0.25
 """At least this share of the nodes is of the Sobol sequence, which nobody chose: they are what tells whether
 a surrogate that chooses the other nodes overlooks something."""
 GROWTH = 1.3
-"""30 % more nodes are added at a time."""
-REFIT = 1.55
-"""Hyperparameters are refitted when there are so many times the nodes of the last fit, and at the end."""
+"""Nodes are added, and hyperparameters refitted, when there are 30 % more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +256,7 @@ def prepared(problem: Problem, state: State) -> State:
 def whole_ensemble(problem: Problem, state: State) -> Ensemble:
     """Return all candidates there have been, those included that the last fit left out."""
     assert state.fits is not None  # there is a fit since the start
-    fits = replace(state.fits, resting={})
+    fits = replace(state.fits, resting=())
     return ensembles.again(problem.standard.measure, data_of(problem, state), fits)
 
 
@@ -280,7 +278,7 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
 
 def _learnt(problem: Problem, state: State, began: float) -> State:
     data = data_of(problem, state)
-    due = state.fits is None or len(state) >= REFIT * state.fitted_at or len(state) >= problem.budget
+    due = state.fits is None or len(state) >= GROWTH * state.fitted_at or len(state) >= problem.budget
     if due or state.fits is None:
         effort = ensembles.PRECISE if len(state) >= problem.budget else ensembles.ROUGHLY
         found = ensembles.fit(problem.standard.measure, data, state.fits, effort)

@@ -18,7 +18,7 @@ Constantine 2015), estimated from the unrotated surrogate, and is kept while it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,9 +45,8 @@ class Effort:
 
 PRECISE, ROUGHLY = Effort(40, 1e-5), Effort(20, 1e-4)
 _NEGLIGIBLE = 1e-3
-_BEHIND = 5.0
-"""A candidate so many nats behind the best is left out of the next two fits."""
-_RESTS = 2
+_BEHIND = 10.0
+"""A candidate so many nats behind the best is left out of every other fit."""
 _MANY = 6
 """Dimensions from which functions of few coordinates are a candidate of their own."""
 _LEAST_DRAWS = 4
@@ -64,12 +63,12 @@ class Fits:
     Attributes
     ----------
     thetas : name to theta (D + 1,), of all candidates so far. rotation : R (D, D), or ``None``.
-    resting : name to how many further fits leave that candidate out, where they do.
+    resting : names of candidates that the next fit leaves out.
     """
 
     thetas: Mapping[str, Any]
     rotation: Any = None
-    resting: Mapping[str, int] = field(default_factory=dict)
+    resting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +106,10 @@ class Ensemble:
             if member.name == TURNED and isinstance(member.chart, Linear):
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
-        before = {} if earlier is None else earlier.resting
-        resting = {name: left - 1 for name, left in before.items() if left > 1}
-        resting |= {m.name: _RESTS for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND}
-        if self.best.name == GROWING:
-            resting.pop(PLAIN, None)  # by how much it is behind is asked each time
-        return Fits(thetas, rotation, resting)
+        resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND]
+        if self.best.name == GROWING and PLAIN in resting:
+            resting.remove(PLAIN)  # by how much it is behind is asked each time
+        return Fits(thetas, rotation, tuple(resting))
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""

@@ -9,6 +9,7 @@ import bqvi
 from acquisition.pointwise import IntegralVarianceReduction, UncertaintySampling
 from bqvi.quadrature import METHODS
 from bqvi.quadrature.charts import Linear
+from bqvi.runs import RunError
 from experiments.problems.integrands import integrands
 from gp.embeddings import UnknownPairError
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
@@ -433,3 +434,58 @@ def test_the_turned_axes_are_found():
     assert isinstance(chart, Linear)
     along = np.abs(chart.rotation.T @ w) / np.linalg.norm(w)
     assert along.max() > 0.999
+
+
+# --- points at which f fails, descriptions, figures ------------------------------------------------
+
+
+def half_of_the_square(x):
+    values = np.exp(x[:, 0])
+    values[x[:, 1] > 0.5] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo", "wsabi-l"])
+def test_infeasible_points_count_as_zero(method):
+    unit = Uniform(np.zeros(2), np.ones(2))
+    found = bqvi.integrate(half_of_the_square, unit, 60, method, errors="infeasible")
+    assert found.n_evaluations == 60
+    # four standard deviations: of a normal estimate one in 15,000
+    assert abs(found.mean - (np.e - 1) / 2) < 4 * found.sd < 1.5
+    with pytest.raises(RunError, match="has to be finite"):
+        bqvi.integrate(half_of_the_square, unit, 60, method)
+
+
+def test_an_integrand_that_always_raises_is_not_zero():
+    def bad(x):
+        raise ZeroDivisionError("always")
+
+    with pytest.raises(RunError, match="each of the"):
+        bqvi.integrate(bad, Uniform(0.0, 1.0), 20, errors="infeasible", vectorised=False)
+
+
+def test_errors_are_of_two_kinds():
+    unit = Uniform(0.0, 1.0)
+    with pytest.raises(ValueError, match="errors"):
+        bqvi.integrate(lambda x: x[:, 0], unit, 20, errors="ignore")
+    with pytest.raises(ValueError, match="gradient"):
+        bqvi.integrate(lambda x: x[:, 0], unit, 20, errors="infeasible", gradient=np.ones_like)
+
+
+def test_descriptions_are_short():
+    found = bqvi.integrate(lambda x: np.column_stack([x] * 30), Uniform(0.0, 1.0), 16)
+    assert len(repr(found)) < 250
+    page = found._repr_html_()
+    assert page.startswith("<table>")
+    assert "&plusmn;" in page
+
+
+def test_the_figure_has_the_estimates_and_its_bands():
+    found = bqvi.integrate(lambda x: np.sin(3 * x[:, 0]), Uniform(0.0, 1.0), 24)
+    ax = found.plot(truth=(1 - np.cos(3)) / 3)
+    line = ax.lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), found.trace["n_evaluations"])
+    assert line.get_ydata()[-1] == found.mean
+    assert len(ax.collections) == 2
+    assert "bq" in ax.get_title()
+    assert found.plot(ax) is ax
