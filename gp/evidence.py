@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import log, pi
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -129,15 +130,16 @@ class Evidence:
     @cached_property
     def value(self) -> float:
         """log p."""
-        counted = self.degrees * self.outputs * np.log(2 * np.pi * self.scale) + self.squares / self.scale
-        return -0.5 * float(counted + self.outputs * (float(self.factor.log_determinant) + self._volume))
+        counted = self.degrees * self.outputs * log(2 * pi * self.scale) + self.squares / self.scale
+        determinant = 2.0 * float(np.log(self.factor.lower.diagonal()).sum())
+        return -0.5 * (counted + self.outputs * (determinant + self._volume))
 
     @property
     def _volume(self) -> float:
         """The term J."""
         if self.convention != "marginal" or not self.whitened_basis.shape[1]:
             return 0.0
-        return 2.0 * float(np.log(np.maximum(np.abs(np.diagonal(self._triangle)), _TINY)).sum())
+        return 2.0 * sum(log(max(abs(float(t)), _TINY)) for t in self._triangle.diagonal())
 
     @cached_property
     def _triangle(self) -> Any:

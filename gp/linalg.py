@@ -131,8 +131,10 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
     """
     if matrix.shape[0] == 0:
         return Factor(matrix)
-    xp = namespace(matrix)
     scale = matrix.diagonal() if scale is None else scale
+    if jitter == 0 and (lower := _lower(matrix)) is not None and is_sound(lower, scale):
+        return Factor(lower)
+    xp = namespace(matrix)
     largest = float((scale.detach() if is_torch(scale) else scale).max())
     rounding = float(xp.finfo(matrix.dtype).eps)
     last = max(jitter, min(LAST_JITTER * rounding, LARGEST_JITTER))

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gp.arrays import Array, is_torch, namespace
 from gp.triangular import solve_lower
 
@@ -31,6 +33,8 @@ SMALLEST_EIGENVALUE = 10.0
 LARGE_PIVOT = 1e9
 """In the same units: where all pivots are larger, the smallest eigenvalue is not estimated."""
 
+_EPS = float(np.finfo(np.float64).eps)
+
 
 def is_sound(lower: Array, scale: Array) -> bool:
     """Tell whether the smallest eigenvalue of C C^T, relative to ``scale``, is more than rounding.
@@ -42,7 +46,7 @@ def is_sound(lower: Array, scale: Array) -> bool:
     """
     if is_torch(lower):
         lower, scale = lower.detach(), scale.detach()
-    rounding = float(namespace(lower).finfo(lower.dtype).eps)
+    rounding = _EPS if lower.dtype == np.float64 else float(namespace(lower).finfo(lower.dtype).eps)
     pivots = lower.diagonal() ** 2
     if bool((pivots >= LARGE_PIVOT * rounding * scale).all()):
         return True
