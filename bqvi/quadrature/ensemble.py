@@ -26,7 +26,7 @@ from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
-from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
+from bqvi.quadrature.surrogate import Data, Effort, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
@@ -35,15 +35,8 @@ Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How long hyperparameters are searched: steps at most, and the relative gain of one that is the last."""
-
-    iterations: int
-    precision: float
-
-
-PRECISE, ROUGHLY = Effort(40, 1e-5), Effort(20, 1e-4)
+PRECISE = Effort(climbs=2, iterations=40, precision=1e-5)
+ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4)
 _NEGLIGIBLE = 1e-3
 _BEHIND = 10.0
 """A candidate so many nats behind the best is left out of every other fit."""
@@ -179,11 +172,7 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effor
         starts = starting_points(measure.dimension, data.noisy)
         starts += [earlier.thetas[name]] if seen else []
         first = surrogate(name, *known[name], data, starts[0])
-        members.append(
-            fitted(
-                [first.at(start) for start in starts], 1 if seen else 2, effort.iterations, effort.precision
-            )
-        )
+        members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
     return weighed(members + _turned_rough(measure, members, data, earlier, effort))
 
 
@@ -239,7 +228,7 @@ def _turned(
         starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
-    return fitted(starts, 1 if earlier.rotation is not None else 2, effort.iterations, effort.precision)
+    return fitted(starts, effort if earlier.rotation is None else effort.again)
 
 
 def _turned_rough(
@@ -262,7 +251,7 @@ def _turned_rough(
     if not starts:
         return []
     first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
-    return [fitted([first.at(start) for start in starts], 1, effort.iterations, effort.precision)]
+    return [fitted([first.at(start) for start in starts], effort.again)]
 
 
 def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:

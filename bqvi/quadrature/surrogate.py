@@ -43,6 +43,26 @@ _KNOWN_SD = 0.02
 _APART = 0.3
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How long hyperparameters are searched.
+
+    Attributes
+    ----------
+    climbs : from so many starting points.
+    iterations : of a climb, at most. precision : relative gain of the log evidence by the last of them.
+    """
+
+    climbs: int
+    iterations: int
+    precision: float
+
+    @property
+    def again(self) -> Effort:
+        """The same where an earlier fit says where to start."""
+        return replace(self, climbs=1)
+
+
 @dataclass(frozen=True, eq=False)
 class Data:
     """What has been seen, in standard coordinates.
@@ -241,9 +261,11 @@ class Surrogate:
         """How far theta is searched: lower and upper ends, (D + 1,)."""
         return self.view.prior.bounds
 
-    def climbed(self, iterations: int, precision: float) -> Surrogate:
-        """Return the surrogate at the optimum that is reached from here, to a relative precision."""
-        asked = Search(iterations=iterations, value_tolerance=precision, gradient_tolerance=1e-2)
+    def climbed(self, effort: Effort) -> Surrogate:
+        """Return the surrogate at the optimum that is reached from here."""
+        asked = Search(
+            iterations=effort.iterations, value_tolerance=effort.precision, gradient_tolerance=1e-2
+        )
         return self.at(search(self, [self.theta], self.bounds(), asked).psi)
 
 
@@ -252,7 +274,7 @@ def surrogate(name: str, chart: Chart, family: Family, data: Data, theta: Any) -
     return Surrogate(name, chart, family, np.asarray(theta, dtype=float), data, View.of(data, chart, family))
 
 
-def fitted(starts: list[Surrogate], climbs: int, iterations: int, precision: float) -> Surrogate:
+def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
     """Return the best optimum found by climbing from the best few of ``starts``.
 
     A second climb starts at other lengthscales: from those of the first it would end where that ends.
@@ -262,9 +284,9 @@ def fitted(starts: list[Surrogate], climbs: int, iterations: int, precision: flo
     chosen = ranked[:1]
     for other in ranked[1:]:
         apart = [np.abs(other.theta[:-1] - start.theta[:-1]).max() > _APART for start in chosen]
-        if len(chosen) < climbs and all(apart):
+        if len(chosen) < effort.climbs and all(apart):
             chosen.append(other)
-    found = [start.climbed(iterations, precision) for start in chosen]
+    found = [start.climbed(effort) for start in chosen]
     return found[0] if len(found) == 1 else max(found, key=_value)
 
 
