@@ -35,18 +35,13 @@ from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
 from bqvi.quadrature.monte_carlo import in_range, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
+from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.surrogate import Data, Surrogate
 from bqvi.runs.pending import matched
 from bqvi.runs.records import DERIVED
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
-
-CHECKS = 0.25
-"""At least this share of the nodes is of the Sobol sequence, which nobody chose: they are what tells whether
-a surrogate that chooses the other nodes overlooks something."""
-GROWTH = 1.3
-"""Nodes are added, and hyperparameters refitted, when there are 30 % more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +103,7 @@ class Problem:
     batch: int | None = None
     criterion: Criterion | None = None
     noise_sd: Any = None
-    draws: int = 24
+    draws: int = DESIGN.draws
     model: Model = field(default_factory=Direct)
 
 
@@ -278,9 +273,9 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
 
 def _learnt(problem: Problem, state: State, began: float) -> State:
     data = data_of(problem, state)
-    due = state.fits is None or len(state) >= GROWTH * state.fitted_at or len(state) >= problem.budget
+    due = state.fits is None or len(state) >= DESIGN.growth * state.fitted_at or len(state) >= problem.budget
     if due or state.fits is None:
-        effort = ensembles.PRECISE if len(state) >= problem.budget else ensembles.ROUGHLY
+        effort = PRECISE if len(state) >= problem.budget else ROUGHLY
         found = ensembles.fit(problem.standard.measure, data, state.fits, effort)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
@@ -326,7 +321,7 @@ def data_of(problem: Problem, state: State) -> Data:
 
 
 def _batch(problem: Problem, state: State) -> int:
-    return problem.batch or max(2, int((GROWTH - 1) * len(state)))
+    return problem.batch or max(2, int((DESIGN.growth - 1) * len(state)))
 
 
 def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, Any]:
@@ -356,7 +351,7 @@ def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, Any]:
 
 def _checks(state: State, count: int) -> int:
     """How many of the next ``count`` nodes continue the Sobol sequence."""
-    due = int(np.ceil(CHECKS * (len(state) + count))) - int(state.sobol.sum())
+    due = int(np.ceil(DESIGN.checks * (len(state) + count))) - int(state.sobol.sum())
     return min(max(due, 0), count)
 
 

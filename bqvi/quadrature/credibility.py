@@ -6,7 +6,7 @@ Four questions are asked, of data that are there anyway.
    these the surrogate predicts each value from all others; the share explained is
    1 - sum e_i^2 / sum (f_i - mean of the others)^2.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
-   and noise) by ``LEAST_GAIN`` nats.
+   and noise) by ``least_gain`` nats.
 3. *Did it keep its promises?* If the standard deviations were right, the estimate after more nodes
    would differ from an earlier one that passed the first two questions by increments of variance
    sd_(t-1)^2 - sd_t^2 (a martingale), and the squared errors of leave-one-out predictions at the Sobol
@@ -16,39 +16,39 @@ Four questions are asked, of data that are there anyway.
        kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
 
    drawn to 2 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
-   as at most ``MOST_REASSURED``: there are always more of them than of increments, and they say less about
+   as at most ``most_reassured``: there are always more of them than of increments, and they say less about
    the integral. A jump is wrong at the two nodes beside it and nowhere else, which no ratio of sums shows;
    but without node i the integral would be another by w_i e_i, its weight times its error. By how much the
    sum of these squares exceeds what was promised of it, sum w_i^2 s_i^2 and a standard deviation of that,
    sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation). While there are
-   fewer than ``WELL_KNOWN`` nodes for each of the D + 1 hyperparameters, a surrogate may be as wrong about
+   fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, a surrogate may be as wrong about
    its own errors as they may be: of the jackknife the share min(1, 3 (D + 1) / n)^2 is added as well.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
    exp(|u|^2 / 4) (`gp.kernels.Tilted`), nodes say little about what lies beyond them, and averages less: the
    result is the surrogate's, not credible, and its standard deviation contains what may lie there
    (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that of a polynomial
-   seen at few nodes is not: asked for are ``GROWTH_NATS`` for each node over every other candidate; and that,
-   as soon as the share ``RESOLVED`` is explained, the exponent does not fall towards the outermost nodes.
+   seen at few nodes is not: asked for are ``growth_nats`` for each node over every other candidate; and that,
+   as soon as the share ``resolved`` is explained, the exponent does not fall towards the outermost nodes.
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
 randomised quasi-Monte Carlo one. As its standard deviation stands that of simple Monte Carlo, which it
 seldom exceeds, and that of one more node at what lies on average beyond the value farthest from it,
-farthest / (1 - k) for a Pareto tail of shape k (from 0 to ``HEAVIEST``): values drawn say nothing of a peak
-that they missed. A surrogate that explains at least ``EXPLAINED`` of the variance, with evidence, is
+farthest / (1 - k) for a Pareto tail of shape k (from 0 to ``heaviest``): values drawn say nothing of a peak
+that they missed. A surrogate that explains at least ``explained`` of the variance, with evidence, is
 *credible*: the two are combined by their precisions,
 
     w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
-as if they erred alike, which changes nothing where a << b. As long as ``UNCHOSEN`` of all nodes are of the
+as if they erred alike, which changes nothing where a << b. As long as ``unchosen`` of all nodes are of the
 sequence, as in many dimensions, errors of nodes left out are like those at points drawn. Their average plus
 the surrogate's integral (a control variate) is without the bias of a surrogate of nodes far apart, and what
 is explained is no part of its variance; it is combined with the plain average, and both with the surrogate.
 
 A surrogate that is not credible is said not to be. Then the result is a
-mixture with weight w max(0, share explained) / EXPLAINED for the surrogate (0 without evidence), its
+mixture with weight w max(0, share explained) / explained for the surrogate (0 without evidence), its
 variance containing the gap between the two, and the square of the integral of a peak that the nodes missed
 (:func:`tails.missed_peak`). A surrogate that predicts the foot of such a peak is not credible either, where
-the top is ``RISES`` nats above the largest value.
+the top is ``rises`` nats above the largest value.
 
 An output whose values are all the same is taken for a constant c. It is unknown with what probability f
 differs from it, and by how much; by the rule of succession the next of n + 2 nodes would be the first, and
@@ -68,21 +68,11 @@ import numpy as np
 
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import Estimate, average
+from bqvi.quadrature.settings import CREDIBILITY, PEAKS
 from bqvi.quadrature.surrogate import Data
-from bqvi.quadrature.tails import NOTHING_SEEN, RISES, beyond, missed_peak, pareto_shape, slows
+from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, pareto_shape, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
-
-EXPLAINED = 0.5
-LEAST_GAIN = 2.0
-GROWTH_NATS = 0.9
-RESOLVED = 0.99
-MOST_REASSURED = 10.0
-WELL_KNOWN = 3.0
-UNCHOSEN = 0.9
-HEAVIEST = 0.8
-"""Heavier tails are taken for one of this shape: what lies beyond them cannot be told from a few values."""
-_PRIOR_COUNT, _PRIOR_SQUARE = 2.0, 2.0
 
 
 def predicts(dimension: int) -> float:
@@ -134,7 +124,7 @@ class Judgement:
     @property
     def predicts(self) -> bool:
         """Whether the surrogate has passed the first two questions."""
-        return self.explained >= EXPLAINED and self.gain >= LEAST_GAIN
+        return self.explained >= CREDIBILITY.explained and self.gain >= CREDIBILITY.least_gain
 
     @property
     def credible(self) -> bool:
@@ -144,9 +134,9 @@ class Judgement:
     @property
     def weight(self) -> float:
         """w, of the surrogate in the mixture."""
-        if self.gain < LEAST_GAIN:
+        if self.gain < CREDIBILITY.least_gain:
             return 0.0
-        return float(np.clip(self.explained / EXPLAINED, 0.0, 1.0))
+        return float(np.clip(self.explained / CREDIBILITY.explained, 0.0, 1.0))
 
     @property
     def reason(self) -> str:
@@ -204,12 +194,12 @@ def judge(
     best = ensemble.best
     all_errors, all_sds = best.process.leave_one_out()
     changes = weights[:, None] * all_errors
-    unknown = min(1.0, WELL_KNOWN * len(best.theta) / len(sobol)) ** 2
+    unknown = min(1.0, CREDIBILITY.well_known * len(best.theta) / len(sobol)) ** 2
     excess = beyond_promise(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
     errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[sobol])
-    grows = ensemble.growth > GROWTH_NATS * len(sobol)
-    if grows and explained > RESOLVED:
+    grows = ensemble.growth > CREDIBILITY.growth_nats * len(sobol)
+    if grows and explained > CREDIBILITY.resolved:
         grows = not slows(best.data.u, values, best.slopes())
     outside = beyond(best.data.u, values) if grows else np.zeros(best.data.outputs)
     inflation = kappa(past, shift, left_out(errors, sds))
@@ -227,14 +217,18 @@ def judge(
         missed=np.zeros(best.data.outputs),
         remainder=_remainder(best.data, all_errors, sobol),
     )
-    missed = missed_peak(best.data.u, values, RISES if found.predicts else 0.0)
+    missed = missed_peak(best.data.u, values, PEAKS.rises if found.predicts else 0.0)
     return replace(found, missed=missed)
 
 
 def _remainder(data: Data, errors: Any, sobol: Any) -> Estimate | None:
     """The average of errors (n, o) of values of f left out, where hardly any node was chosen."""
     of_values = data.slopes is None and data.centred
-    return drawn(errors, sobol) if of_values and np.mean(sobol) >= UNCHOSEN and np.sum(sobol) > 1 else None
+    return (
+        drawn(errors, sobol)
+        if of_values and np.mean(sobol) >= CREDIBILITY.unchosen and np.sum(sobol) > 1
+        else None
+    )
 
 
 def beyond_promise(changes: Any, sds: Any) -> Any:
@@ -246,7 +240,9 @@ def beyond_promise(changes: Any, sds: Any) -> Any:
 
 def believable(ensemble: Ensemble, sobol: Any) -> bool:
     """Whether the surrogate passes the first two questions."""
-    return explained_by(ensemble, sobol) >= EXPLAINED and _gain(ensemble) >= LEAST_GAIN
+    return (
+        explained_by(ensemble, sobol) >= CREDIBILITY.explained and _gain(ensemble) >= CREDIBILITY.least_gain
+    )
 
 
 def explained_by(ensemble: Ensemble, sobol: Any) -> float:
@@ -295,8 +291,11 @@ def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (
     ``outside`` are r and the count of :func:`left_out`.
     """
     ratio, nodes = outside
-    nodes = nodes if ratio > 1 else min(nodes, MOST_REASSURED)
-    total, count = _PRIOR_COUNT * _PRIOR_SQUARE + nodes * ratio, _PRIOR_COUNT + nodes
+    nodes = nodes if ratio > 1 else min(nodes, CREDIBILITY.most_reassured)
+    total, count = (
+        CREDIBILITY.prior_count * CREDIBILITY.prior_square + nodes * ratio,
+        CREDIBILITY.prior_count + nodes,
+    )
     for before, after in pairwise(past):
         if not before.promised:
             continue
@@ -368,6 +367,6 @@ def drawn(values: Any, sobol: Any) -> Estimate:
     found = average(values[sobol])
     farthest = np.abs(values - found.mean).max(axis=0)
     seen = np.abs(values[sobol] - np.median(values[sobol], axis=0))  # of a peak, the median is the foot
-    shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, HEAVIEST)
+    shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, CREDIBILITY.heaviest)
     further = farthest / (1 - shapes) / (np.sum(sobol) + 1)
     return Estimate(found.mean, found.covariance + np.diag(further**2))

@@ -26,7 +26,8 @@ from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
-from bqvi.quadrature.surrogate import Data, Effort, Surrogate, fitted, starting_points, surrogate
+from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
+from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.linalg import NotPositiveDefiniteError
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
@@ -35,18 +36,8 @@ Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
 
-PRECISE = Effort(climbs=2, iterations=40, precision=1e-5)
-ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4)
-_NEGLIGIBLE = 1e-3
-_BEHIND = 10.0
-"""A candidate so many nats behind the best is left out of every other fit."""
-_MANY = 6
-"""Dimensions from which functions of few coordinates are a candidate of their own."""
-_LEAST_DRAWS = 4
 PLAIN, TURNED, GROWING = "axes", "turned", "axes, growing"
 TURNED_ROUGH = "turned, rough"
-_PRIOR_PRECISION = 0.25
-"""Of a hyperparameter that the data do not determine, on the log scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +90,14 @@ class Ensemble:
             if member.name == TURNED and isinstance(member.chart, Linear):
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
-        resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > _BEHIND]
+        resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
         if self.best.name == GROWING and PLAIN in resting:
             resting.remove(PLAIN)  # by how much it is behind is asked each time
         return Fits(thetas, rotation, tuple(resting))
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
-        kept = self.weights >= _NEGLIGIBLE
+        kept = self.weights >= SEARCH.negligible
         members = [member for member, keep in zip(self.members, kept, strict=True) if keep]
         weights = self.weights[kept]
         return _mixture([moments(member) for member in members], weights / weights.sum())
@@ -115,9 +106,11 @@ class Ensemble:
         """Return mean (o,) and covariance (o, o) over candidates and their hyperparameters."""
         moments, weights = [], []
         for member, weight in zip(self.members, self.weights, strict=True):
-            if weight < _NEGLIGIBLE:
+            if weight < SEARCH.negligible:
                 continue
-            drawn, within = _marginal(member, moments_of, max(_LEAST_DRAWS, round(weight * draws)), seed)
+            drawn, within = _marginal(
+                member, moments_of, max(SEARCH.least_draws, round(weight * draws)), seed
+            )
             moments += drawn
             weights += list(weight * within)
         return _mixture(moments, np.array(weights) / np.sum(weights))
@@ -136,7 +129,7 @@ def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[C
     independent = isinstance(measure, Gaussian | Uniform)
     if independent and not smooth_only:
         found["axes, rough"] = (plain, ROUGH)
-    if independent and not smooth_only and measure.dimension >= _MANY:
+    if independent and not smooth_only and measure.dimension >= SEARCH.many:
         found["axes, sparse"] = (plain, SPARSE)
     if isinstance(measure, Gaussian | GaussianMixture) and not smooth_only:
         found[GROWING] = (plain, GROWS)
@@ -309,5 +302,5 @@ def _laplace_covariance(member: Surrogate) -> Any:
         rows.append((behind - ahead) / (2 * step))
     hessian = np.array(rows)
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    covariance = (vectors / (np.maximum(values, 0.0) + _PRIOR_PRECISION)) @ vectors.T
+    covariance = (vectors / (np.maximum(values, 0.0) + SEARCH.prior_precision)) @ vectors.T
     return (covariance + covariance.T) / 2

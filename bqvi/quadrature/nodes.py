@@ -22,13 +22,11 @@ from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
+from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import Surrogate
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
-POOL = 512
-_STRETCH = 1.5
-_LARGEST_POOL = 2000
 _LEAST_NOISE = 1e-12
 
 
@@ -39,13 +37,13 @@ def pool(measure: Measure, chart: Any, seed: int, taken: Any = None) -> Any:
     """
     if isinstance(measure, Empirical):
         return _left(measure, taken, seed)
-    cube_points = shifted_sobol(measure.dimension, POOL, seed)
+    cube_points = shifted_sobol(measure.dimension, DESIGN.pool, seed)
     if isinstance(chart, Cube):
         u: Any = chart.backward(chart.measure.from_unit_cube(cube_points))
         return u
     u = measure.from_unit_cube(cube_points)
     if not isinstance(measure, Uniform):
-        u[POOL // 2 :] *= _STRETCH
+        u[DESIGN.pool // 2 :] *= DESIGN.stretch
     return u
 
 
@@ -53,8 +51,8 @@ def _left(measure: Empirical, taken: Any, seed: int) -> Any:
     distinct = np.unique(measure.points, axis=0)
     seen = {tuple(row) for row in taken}
     left = np.array([row for row in distinct if tuple(row) not in seen])
-    if len(left) > _LARGEST_POOL:
-        left = np.random.default_rng(seed).permutation(left)[:_LARGEST_POOL]
+    if len(left) > DESIGN.largest_pool:
+        left = np.random.default_rng(seed).permutation(left)[: DESIGN.largest_pool]
     return left.reshape(-1, measure.dimension)
 
 

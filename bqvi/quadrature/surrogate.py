@@ -20,6 +20,7 @@ import numpy as np
 
 from bqvi.quadrature.charts import Chart
 from bqvi.quadrature.families import Family, Gram
+from bqvi.quadrature.settings import SEARCH, Effort
 from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
 from gp.evidence import Evidence
@@ -33,34 +34,6 @@ from gp.posterior import Posterior
 from gp.priors import JointPrior
 from gp.process import GaussianProcess
 from gp.search import Expansion, Search, search
-
-LENGTH_PLATEAU = np.log(0.2), np.log(12.0)
-LENGTH_SHOULDER = 0.5
-LENGTH_BOUNDS = np.log(0.05), np.log(50.0)
-LEAST_NOISE, MOST_NOISE = 1e-13, 1.0
-MOST_NOISE_OF_NOISY = 1e4
-_KNOWN_SD = 0.02
-_APART = 0.3
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long hyperparameters are searched.
-
-    Attributes
-    ----------
-    climbs : from so many starting points.
-    iterations : of a climb, at most. precision : relative gain of the log evidence by the last of them.
-    """
-
-    climbs: int
-    iterations: int
-    precision: float
-
-    @property
-    def again(self) -> Effort:
-        """The same where an earlier fit says where to start."""
-        return replace(self, climbs=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +59,7 @@ class Data:
     noise_variance: float | None = None
     noisy: bool = False
     centred: bool = True
-    least_noise: float = LEAST_NOISE
+    least_noise: float = SEARCH.least_noise
 
     def __len__(self) -> int:
         return len(self.u)
@@ -254,8 +227,8 @@ class Surrogate:
         known = self.data.noise_variance
         if known is None:
             return 0.0, 0.0
-        excess = (np.log(found.scale) + theta[-1] - np.log(known)) / _KNOWN_SD
-        return float(-0.5 * excess**2), float(-excess / _KNOWN_SD)
+        excess = (np.log(found.scale) + theta[-1] - np.log(known)) / SEARCH.known_sd
+        return float(-0.5 * excess**2), float(-excess / SEARCH.known_sd)
 
     def bounds(self) -> tuple[Any, Any]:
         """How far theta is searched: lower and upper ends, (D + 1,)."""
@@ -264,7 +237,7 @@ class Surrogate:
     def climbed(self, effort: Effort) -> Surrogate:
         """Return the surrogate at the optimum that is reached from here."""
         asked = Search(
-            iterations=effort.iterations, value_tolerance=effort.precision, gradient_tolerance=1e-2
+            iterations=effort.iterations, value_tolerance=effort.precision, gradient_tolerance=SEARCH.gradient
         )
         return self.at(search(self, [self.theta], self.bounds(), asked).psi)
 
@@ -283,7 +256,7 @@ def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
     ranked = clipped if len(clipped) == 1 else sorted(clipped, key=_value, reverse=True)
     chosen = ranked[:1]
     for other in ranked[1:]:
-        apart = [np.abs(other.theta[:-1] - start.theta[:-1]).max() > _APART for start in chosen]
+        apart = [np.abs(other.theta[:-1] - start.theta[:-1]).max() > SEARCH.apart for start in chosen]
         if len(chosen) < effort.climbs and all(apart):
             chosen.append(other)
     found = [start.climbed(effort) for start in chosen]
@@ -292,14 +265,14 @@ def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
 
 def _prior(data: Data) -> JointPrior:
     """That of theta, and how far it is searched."""
-    most = MOST_NOISE_OF_NOISY if data.noisy else MOST_NOISE
+    most = SEARCH.most_noise_of_noisy if data.noisy else SEARCH.most_noise
     lengths = np.ones(data.u.shape[1])
     return JointPrior(
-        np.append(LENGTH_PLATEAU[0] * lengths, -np.inf),
-        np.append(LENGTH_PLATEAU[1] * lengths, np.inf),
-        np.append(LENGTH_SHOULDER * lengths, 1.0),
-        np.append(LENGTH_BOUNDS[0] * lengths, np.log(data.least_noise)),
-        np.append(LENGTH_BOUNDS[1] * lengths, np.log(most)),
+        np.append(SEARCH.lengthscales[0] * lengths, -np.inf),
+        np.append(SEARCH.lengthscales[1] * lengths, np.inf),
+        np.append(SEARCH.shoulder * lengths, 1.0),
+        np.append(SEARCH.bounds[0] * lengths, np.log(data.least_noise)),
+        np.append(SEARCH.bounds[1] * lengths, np.log(most)),
     )
 
 

@@ -24,7 +24,7 @@ h its height. That is a standard deviation for what was missed if the peak is on
 share of the measure (1 + c)^(-D/2) is below 3 / n, and u* is no farther from the largest value than nodes are
 from one another (the largest distance from a node to its nearest neighbour). The squared distance to the k-th
 nearest of evenly spread nodes grows as k^(2/D), so with s the mean step between the logarithms of the largest
-six values, ln h is usually 5 s / (6^(2/D) - 1) above the largest, at least s, and no more than ``MOST_RISE``
+six values, ln h is usually 5 s / (6^(2/D) - 1) above the largest, at least s, and no more than ``most_rise``
 times that is believed. A peak of another shape is taken for a Gaussian: of those three times as long as wide,
 sd .02 x .06, two standard deviations hold 88 in 100 in D = 2 at n = 60, and of those exp(-r / .02) 99, where
 a Pareto tail held 86 and 85.
@@ -43,31 +43,14 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import chdtrc
 
+from bqvi.quadrature.settings import PEAKS, TAILS
 from gp.linalg import least_squares
 
-FASTEST = 0.9
-UNUSABLE = 0.7
-MOST_OF_ONE = 0.5
 NOTHING_SEEN = (
     "All values are zero, which says nothing of the size of the integrand elsewhere: the standard deviation "
     "is infinite. If no value is larger than h in size, h / (n + 2) stands for it: one further node would "
     "be the first that is not zero."
 )
-MISSED_SHARE = 3.0
-"""Volumes per node: a peak that is larger is seen."""
-MOST_RISE = 3.0
-"""Of what is usual from the largest value to the top of a peak."""
-RISES = 2.0
-"""Nats: by so much more than the largest value the top of a peak has to be for a surrogate that predicts the
-nodes to be doubted."""
-_SMALLEST_OF_PEAK = 1e-200
-"""Of the largest value: what is smaller may have underflowed."""
-_LEAST_TAIL = 5
-_PRIOR_DRAWS, _PRIOR_SHAPE = 10, 0.5
-_OUTERMOST = 4
-"""One node in so many is among the outermost."""
-_SLOWER = 0.8
-"""Of the exponent before; between quarters of nodes that of exp(a.u) falls to .6 to .8, of |u|^p to .3."""
 
 
 def pareto_shape(values: Any) -> float:
@@ -77,12 +60,12 @@ def pareto_shape(values: Any) -> float:
     """
     ordered = np.sort(np.asarray(values, dtype=float))
     n = len(ordered)
-    size = max(_LEAST_TAIL, int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n)))))
+    size = max(TAILS.least_tail, int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n)))))
     if n <= size or not ordered[-1] > 0:
         return -np.inf
     above = (ordered[-size:] - ordered[-size - 1]) / ordered[-1]
     above = above[above > 1e-12]
-    return -np.inf if len(above) < _LEAST_TAIL else pareto_fit(above)[0]
+    return -np.inf if len(above) < TAILS.least_tail else pareto_fit(above)[0]
 
 
 def pareto_fit(y: Any) -> tuple[float, float]:
@@ -96,7 +79,7 @@ def pareto_fit(y: Any) -> tuple[float, float]:
     weights = np.exp(log_likelihood - log_likelihood.max())
     rate = float(b @ weights / weights.sum())
     found = float(np.mean(np.log1p(-rate * y)))
-    return (n * found + _PRIOR_DRAWS * _PRIOR_SHAPE) / (n + _PRIOR_DRAWS), -found / rate
+    return (n * found + TAILS.prior_draws * TAILS.prior_shape) / (n + TAILS.prior_draws), -found / rate
 
 
 def largest_share(values: Any) -> float:
@@ -119,17 +102,17 @@ def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
         columns.append(np.exp(log_weights - np.max(log_weights)))
     shape = max(pareto_shape(column) for column in columns)
     share = max(largest_share(column) for column in columns)
-    if share > MOST_OF_ONE:
+    if share > TAILS.most_of_one:
         return shape, False, (
             f"One of {len(values)} points carries {share:.0%} of the sum: the estimate and its standard "
             "deviation are those of the points that happened to be drawn. Draw from a measure nearer to "
             "where the integrand is large."
         )  # fmt: skip
-    if shape > UNUSABLE:
+    if shape > TAILS.unusable:
         return shape, False, (
-            f"The largest values have a Pareto tail of shape {shape:.2f}, above {UNUSABLE}: so far as the "
-            "points tell, the average has no variance, and the standard deviation is too small. Draw from a "
-            "measure with heavier tails."
+            f"The largest values have a Pareto tail of shape {shape:.2f}, above {TAILS.unusable}: so far as "
+            "the points tell, the average has no variance, and the standard deviation is too small. Draw from "
+            "a measure with heavier tails."
         )  # fmt: skip
     return shape, True, ""
 
@@ -142,10 +125,10 @@ def beyond(u: Any, values: Any) -> Any:
     u : nodes (n, D) in standard coordinates of a Gaussian. values : (n, o).
     """
     squares = np.sum(u**2, axis=1)
-    outermost = np.argsort(squares)[-max(len(u) // _OUTERMOST, 1) :]
-    g = values[outermost] * np.exp(-FASTEST * squares[outermost] / 2)[:, None]
+    outermost = np.argsort(squares)[-max(len(u) // TAILS.outermost, 1) :]
+    g = values[outermost] * np.exp(-TAILS.fastest * squares[outermost] / 2)[:, None]
     size = np.sqrt(np.mean(g**2, axis=0))
-    dimension, left = u.shape[1], 1 - FASTEST
+    dimension, left = u.shape[1], 1 - TAILS.fastest
     return size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
 
 
@@ -167,8 +150,8 @@ def missed_peak(u: Any, values: Any, least_rise: float = 0.0) -> Any:
 def _missed_peak(u: Any, sizes: Any, farthest: float, least_rise: float) -> float:
     n, dimension = u.shape
     order = np.argsort(-sizes)[: 2 * (dimension + 2)]
-    order = order[sizes[order] > _SMALLEST_OF_PEAK * max(float(sizes[order[0]]), 1e-200)]
-    if len(order) < max(dimension + 2, _LEAST_TAIL + 1):
+    order = order[sizes[order] > PEAKS.smallest * max(float(sizes[order[0]]), 1e-200)]
+    if len(order) < max(dimension + 2, TAILS.least_tail + 1):
         return 0.0
     logs, from_largest = np.log(sizes[order]), u[order] - u[order[0]]
     squares = np.sum(from_largest**2, axis=1)
@@ -176,12 +159,12 @@ def _missed_peak(u: Any, sizes: Any, farthest: float, least_rise: float) -> floa
     found = least_squares(columns, logs[:, None])[0][:, 0]
     curvature = float(found[-1])
     share = (1 + max(curvature, 0.0)) ** (-dimension / 2)
-    if share > MISSED_SHARE / n:
+    if share > PEAKS.missed_share / n:
         return 0.0
     away = min(float(np.linalg.norm(found[1:-1])) / curvature, farthest)
-    steps = float(logs[0] - logs[_LEAST_TAIL]) / _LEAST_TAIL
-    usual = max(1.0, _LEAST_TAIL / ((_LEAST_TAIL + 1) ** (2 / dimension) - 1))
-    rise = min(curvature * away**2 / 2, MOST_RISE * usual * steps)
+    steps = float(logs[0] - logs[TAILS.least_tail]) / TAILS.least_tail
+    usual = max(1.0, TAILS.least_tail / ((TAILS.least_tail + 1) ** (2 / dimension) - 1))
+    rise = min(curvature * away**2 / 2, PEAKS.most_rise * usual * steps)
     return share * float(np.exp(logs[0] + rise)) if rise >= least_rise else 0.0
 
 
@@ -195,7 +178,7 @@ def slows(u: Any, values: Any, slopes: Any) -> bool:
     squares = np.sum(u**2, axis=1)
     radial = np.einsum("nd,ndo,no->n", u, slopes, values)
     weights = squares * np.sum(values**2, axis=1)
-    order, count = np.argsort(squares), max(len(u) // _OUTERMOST, 1)
+    order, count = np.argsort(squares), max(len(u) // TAILS.outermost, 1)
     outer, before = order[-count:], order[-2 * count : -count]
     exponents = [radial[k].sum() / max(weights[k].sum(), 1e-300) for k in (before, outer)]
-    return bool(exponents[1] < _SLOWER * exponents[0])
+    return bool(exponents[1] < TAILS.slower * exponents[0])

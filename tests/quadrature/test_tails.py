@@ -6,8 +6,9 @@ import pytest
 import bqvi
 from acquisition.pointwise import UncertaintySampling
 from bqvi.quadrature.credibility import Past, kappa, left_out
-from bqvi.quadrature.ensemble import ROUGHLY, fit
+from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.families import GROWS, SPARSE
+from bqvi.quadrature.settings import ROUGHLY
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, missed_peak, pareto_shape, slows
 from experiments.problems.integrands import integrands

@@ -7,7 +7,6 @@ import pytest
 from scipy.stats import binom
 
 import bqvi
-from bqvi.quadrature.bayesian import CHECKS
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.credibility import (
     Past,
@@ -24,6 +23,7 @@ from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
+from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import Data, surrogate
 from bqvi.quadrature.warped import Warped
 from experiments.problems.integrands import bump, half_space, standard
@@ -119,7 +119,7 @@ def test_a_share_of_the_nodes_is_chosen_by_nobody():
 
     for budget, batch in ((50, None), (30, 1)):
         state = bqvi.integrate(f, standard(2), budget, batch=batch).state
-        assert CHECKS * budget <= state.sobol.sum() < CHECKS * budget + 8
+        assert DESIGN.checks * budget <= state.sobol.sum() < DESIGN.checks * budget + 8
         sequence = scrambled_sobol(2, int(state.sobol.sum()), 0)
         np.testing.assert_allclose(state.u[state.sobol], standard(2).from_unit_cube(sequence))
     points = np.random.default_rng(0).standard_normal((200, 2))
