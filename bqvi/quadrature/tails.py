@@ -111,8 +111,8 @@ def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
     if shape > TAILS.unusable:
         return shape, False, (
             f"The largest values have a Pareto tail of shape {shape:.2f}, above {TAILS.unusable}: so far as "
-            "the points tell, the average has no variance, and the standard deviation is too small. Draw from "
-            "a measure with heavier tails."
+            "the points tell, the average has no variance, and the standard deviation is too small. Draw "
+            "from a measure with heavier tails."
         )  # fmt: skip
     return shape, True, ""
 

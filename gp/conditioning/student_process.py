@@ -74,7 +74,7 @@ class StudentProcess:
         return nu / (nu - 2)
 
     def whitened(self, right: Any) -> Any:
-        """C^-1 times an array (n,) or (n, m)."""
+        """C^-1 times ``right``, an array (n,) or (n, m)."""
         return self.evidence.factor.solve(right)
 
     def leave_one_out(self) -> tuple[Any, Any]:
