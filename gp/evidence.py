@@ -113,7 +113,7 @@ class Evidence:
     def degrees(self) -> int:
         """The number nu of degrees of freedom, at least 1."""
         n, p = self.whitened_basis.shape
-        return max(n - p, 1) if self.convention == "marginal" else n
+        return int(max(n - p, 1) if self.convention == "marginal" else n)
 
     @cached_property
     def squares(self) -> float:

@@ -82,14 +82,15 @@ def start_from_clusters(
     points = components.representation(sampled)
     centres = starting_centres(points, n_components, how, rng)
     labels = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
-    return _posterior_of(components, sampled, _one_hot(labels, n_components), n_rows(data) / len(points))
+    return posterior_of(components, sampled, _one_hot(labels, n_components), n_rows(data) / len(points))
 
 
 def _one_hot(labels: np.ndarray, n_components: int) -> np.ndarray:
     return np.asarray(np.eye(n_components)[labels])
 
 
-def _posterior_of(components: Components, rows: Data, r: np.ndarray, times: float) -> Any:
+def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float = 1.0) -> Any:
+    """What the prior becomes if ``rows`` have responsibilities ``r`` (S, K), and count so many ``times``."""
     x = rows.toarray() if is_sparse(rows) else to_numpy(rows).astype(float, copy=False)
     sums = r.T @ lifted(x - components.centre, components.lift())
     found = components.statistics(times * r.sum(0), times * sums, components.centre)

@@ -42,24 +42,30 @@ def merged(model: Mixture, q: Product, data: Data) -> Product:
     Product
         For `fit` to go on from (``start_from``); ``q`` in another order where no merge helps.
     """
-    name = model.components.name
-    leading = {eta.shape[0] if np.ndim(eta) else 0 for eta in q[name].natural}
-    if leading != {model.n_components}:
-        raise ValueError("the components share parameters (a tied covariance), so that none can be merged")
+    require_own_parameters(model, q)
     r = model.responsibilities(q, data)[:, : model.n_components]
-    q = _ordered(model, q, r)
+    q = largest_first(model, q, r)
     best = elbo(model, q, data)
     found = True
     while found:
         found = False
         r = model.responsibilities(q, data)[:, : model.n_components]
         for j, k in _pairs(r):
-            joined = _stepped(model, _joined(model, q, r, j, k), data)
+            joined = stepped(model, _joined(model, q, r, j, k), data)
             value = elbo(model, joined, data)
             if value > best:
                 q, best, found = joined, value, True
                 break
     return q
+
+
+def require_own_parameters(model: Mixture, q: Product) -> None:
+    """ValueError where components of ``q`` share parameters, so that none can be joined or divided."""
+    leading = {eta.shape[0] if np.ndim(eta) else 0 for eta in q[model.components.name].natural}
+    if leading != {model.n_components}:
+        raise ValueError(
+            "the components share parameters (a tied covariance), so that none can be merged or born"
+        )
 
 
 def _pairs(r: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -90,8 +96,8 @@ def _joined(model: Mixture, q: Product, r: np.ndarray, j: int, k: int) -> Produc
     return _with(model, q, add(prior, moved), counts)
 
 
-def _ordered(model: Mixture, q: Product, r: np.ndarray) -> Product:
-    """Largest first, which the bound of sticks is highest for."""
+def largest_first(model: Mixture, q: Product, r: np.ndarray) -> Product:
+    """``q`` with the components largest first by ``r`` (N, K), which the bound of sticks is highest for."""
     order = np.argsort(-r.sum(0), kind="stable")
     natural = tuple(eta[order] for eta in q[model.components.name].natural)
     other = _with(model, q, natural, r.sum(0)[order])
@@ -106,5 +112,6 @@ def _with(model: Mixture, q: Product, natural: Values, counts: np.ndarray) -> Pr
     return Product(factors)
 
 
-def _stepped(model: Mixture, q: Product, data: Data) -> Product:
+def stepped(model: Mixture, q: Product, data: Data) -> Product:
+    """``q`` after a step of coordinate ascent."""
     return q.from_natural(update_target(model, model.local_step(q, data)))

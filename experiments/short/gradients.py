@@ -53,7 +53,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     last = results[results["n"] == max(SIZES)]
     others = ESTIMATORS[:-1]
     checks = [
-        evidence.less(rows.assign(case=rows["estimator"]), one_shot.DEFAULT, others, "squared", target)
+        evidence.less(rows.assign(case=rows["estimator"]), one_shot.DEFAULT, others, "squared", str(target))
         for target, rows in last.groupby("target", sort=False)
     ]
     return [

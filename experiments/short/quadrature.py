@@ -26,7 +26,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether quadrature has the smaller error at the largest budget."""
     last = results[results["n"] == max(BUDGETS)]
     checks = [
-        evidence.less(rows.assign(case=rows["method"]), QUADRATURE, SOBOL, "relative", problem)
+        evidence.less(rows.assign(case=rows["method"]), QUADRATURE, SOBOL, "relative", str(problem))
         for problem, rows in last.groupby("problem", sort=False)
     ]
     return [

@@ -187,7 +187,7 @@ class _Pullback:
         """K with each pair of points times a factor (n, n); of values, h p instead of K."""
         n, dimension = self.at.points.shape
         rows = np.concatenate([np.arange(n), np.repeat(np.arange(self.at.slopes), dimension)])
-        found = factor[rows[:, None], rows]
+        found: np.ndarray = factor[rows[:, None], rows]
         found *= self.matrix
         found[:n, :n] = self.p * factor
         return found

@@ -52,7 +52,8 @@ class Changes:
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         """The gradient (P,) of sum W K."""
-        return self.pullback(weights)
+        gradient: np.ndarray = self.pullback(weights)
+        return gradient
 
     @cached_property
     def changes(self) -> Sequence[np.ndarray]:
@@ -91,7 +92,8 @@ def without_values(kernel: Kernel, x: np.ndarray) -> Gram:
         def pullback(weights: np.ndarray) -> np.ndarray:
             padded = np.zeros_like(matrix)
             padded[n:, n:] = weights
-            return whole(padded)
+            gradient: np.ndarray = whole(padded)
+            return gradient
 
         kept = matrix[n:, n:].copy()
         if not isinstance(whole, Changes):

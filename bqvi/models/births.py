@@ -1,0 +1,110 @@
+"""Births of components: the data of one component are divided among several where that raises the bound.
+
+Coordinate ascent cannot part a component in two without descending, so a mixture that starts with few
+occupied components stays with them. The data of one component are divided by k-means, components without data
+of their own take the parts, and a few steps of coordinate ascent follow:
+
+    eta_j <- eta_0 + statistics of part 1,      eta_k <- eta_0 + statistics of part 2, ..       (k was empty)
+
+A birth is kept if the bound is higher then: the bound stays monotone (after Hughes and Sudderth 2013, whose
+births are of many components from a sample).
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.cluster.vq import kmeans2
+
+from bqvi.arrays import Seed, generator
+from bqvi.checks import require_integer
+from bqvi.families import Product
+from bqvi.models.component_mixture import Mixture
+from bqvi.models.components import posterior_of
+from bqvi.models.conjugate import elbo
+from bqvi.models.data import Data, take
+from bqvi.models.merging import LEAST, largest_first, require_own_parameters, stepped
+from bqvi.models.starts import starting_centres
+
+PARTS = (2, 4)
+"""Numbers of parts that are tried: the halves of many clusters need not raise the bound."""
+STEPS = 10
+"""Of coordinate ascent after a birth, before it is judged."""
+OWN = 0.5
+"""Responsibility above which a row is one of the component's own."""
+
+
+def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int = STEPS) -> Product:
+    """``q`` after all births that raise the bound.
+
+    Parameters
+    ----------
+    model : a mixture, its prior settled; components that share parameters (a tied covariance) cannot be born
+    q : a posterior of it, in the prior's family, with components to spare: without data of their own
+    data : what ``q`` was fitted to, checked
+    seed : of the divisions
+    steps : of coordinate ascent after a birth, >= 1
+
+    Returns
+    -------
+    Product
+        For `fit` to go on from (``start_from``); its bound is not below that of ``q``.
+    """
+    require_own_parameters(model, q)
+    require_integer("steps", steps, 1)
+    rng = generator(seed)
+    best, hopeless = elbo(model, q, data), set[int]()
+    while True:
+        r = model.responsibilities(q, data)[:, : model.n_components]
+        counts = r.sum(0)
+        parents = [int(j) for j in np.argsort(-counts) if counts[j] > 2.0 * LEAST and int(j) not in hopeless]
+        if counts.min() > LEAST or not parents:
+            ordered = largest_first(model, q, r)
+            return ordered if elbo(model, ordered, data) >= best else q
+        tried = [_divided(model, q, data, r, parents[0], parts, rng) for parts in PARTS]
+        others = [_settled(model, other, data, steps) for other in tried if other is not None]
+        value, other = max(
+            ((elbo(model, other, data), other) for other in others), default=(-np.inf, q), key=_first
+        )
+        if value > best:
+            q, best = other, value
+            hopeless.clear()
+        else:
+            hopeless.add(parents[0])
+
+
+def _first(pair: tuple[float, Product]) -> float:
+    return pair[0]
+
+
+def _settled(model: Mixture, q: Product, data: Data, steps: int) -> Product:
+    for _ in range(steps):
+        q = stepped(model, q, data)
+    return q
+
+
+def _divided(
+    model: Mixture, q: Product, data: Data, r: np.ndarray, j: int, parts: int, rng: np.random.Generator
+) -> Product | None:
+    """The rows of component ``j`` in ``parts``, all but one given to empty components; None if that fails."""
+    own = np.flatnonzero(r[:, j] > OWN)
+    spare = np.flatnonzero(r.sum(0) <= LEAST)[: parts - 1]
+    if len(own) < parts or len(spare) < parts - 1:
+        return None
+    points = model.components.representation(take(data, own))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # an empty part is seen below
+        _, labels = kmeans2(points, starting_centres(points, parts, "k-means++", rng), minit="matrix")
+    if len(np.unique(labels)) < parts:
+        return None
+    moved = r.copy()
+    for part, k in enumerate(spare, start=1):
+        rows = own[labels == part]
+        moved[rows, k] += moved[rows, j]
+        moved[rows, j] = 0.0
+    factors = dict(q.factors)
+    factors[model.components.name] = posterior_of(model.components, data, moved)
+    if model.mixing.name:
+        factors[model.mixing.name] = model.mixing.start(moved.sum(0))
+    return largest_first(model, Product(factors), moved)
