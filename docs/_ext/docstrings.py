@@ -56,6 +56,21 @@ def plain(lines: list[str]) -> list[str]:
 
 
 SECTION = re.compile(r"^-{3,}$")
+ENTRY = re.compile(r"^(\S.*?) : (.+)$")
+
+
+def whole(body: list[str]) -> list[str]:
+    """The entries of a section, a sentence that goes on below its name kept in one piece.
+
+    An entry is "name : text", where the text is a type, or a description that continues on the next lines. A
+    description starts with a capital after a type, and with a small letter where it continues.
+    """
+    done: list[str] = []
+    for line, after in itertools.zip_longest(body, body[1:], fillvalue=""):
+        entry = ENTRY.match(line)
+        continued = after.startswith(" ") and not after.lstrip()[0].isupper()
+        done += [entry[1], f"    {entry[2]}"] if entry and continued else [line]
+    return done
 
 
 def process(lines: list[str]) -> list[str]:
@@ -66,6 +81,8 @@ def process(lines: list[str]) -> list[str]:
     for start, stop in itertools.pairwise([*heads, len(lines)]):
         name, body = lines[start].strip(), lines[start + 2 : stop]
         done += [lines[start], lines[start + 1]]
+        if name in ("Parameters", "Attributes"):
+            body = whole(body)
         if name in ("Examples", "Notes", "References"):
             done += body if name == "Examples" else plain(body)
         else:
