@@ -1,7 +1,7 @@
 """The gallery: every registered experiment with its title, question, command and figure, from the registry.
 
-A figure is one of docs/images that has the experiment's name. An experiment that is added to the catalogue
-appears here; one that cannot be imported, or has no title, breaks the build.
+A figure is one of docs/images that has the experiment's name, written by `bqvi report --figures`. An
+experiment that is added to the catalogue appears here; one that cannot be imported breaks the build.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ def card(name: str, experiment: Any, folder: Path) -> list[str]:
     """One experiment: its figure where there is one, the first paragraph of its summary, its command."""
     needs = "".join(f" --{need} DIR" for need in experiment.needs)
     question = " ".join(experiment.summary.split("\n\n")[0].split())
-    picture = folder / "images" / f"{name}.png"
-    image = [f":img-top: ../images/{name}.png", f":img-alt: {experiment.title}"] if picture.is_file() else []
+    pictures = [
+        path for ending in ("svg", "png") if (path := folder / "images" / f"{name}.{ending}").is_file()
+    ]
+    image = [f":img-top: ../images/{path.name}" for path in pictures[:1]]
+    image += [f":img-alt: {experiment.title}"] if image else []
     seeds = f"{experiment.seeds} seed{'s' * (experiment.seeds > 1)} by default"
     return [
         f":::{{grid-item-card}} {experiment.title}", *image, "",
