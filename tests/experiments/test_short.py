@@ -4,11 +4,14 @@ import pytest
 from quick_runs import looked_at, table
 
 from experiments.harness import registry
-from experiments.short import gradients, quadrature
+from experiments.short import gradients, minibatches, quadrature, vbmc
 
 
-@pytest.mark.parametrize("module", [gradients, quadrature])
-def test_a_short_study_runs_and_two_seeds_decide_nothing_in_its_favour(module):
+@pytest.mark.parametrize("module", [gradients, minibatches, quadrature, vbmc])
+def test_a_short_study_runs_and_two_seeds_decide_nothing_in_its_favour(module, monkeypatch):
+    monkeypatch.setattr(vbmc, "BUDGETS", (15,))
+    monkeypatch.setattr(minibatches, "WINDOW", 2)
+    monkeypatch.setattr(minibatches, "PLACES", {"start": 0, "late": 4})
     experiment = module.experiment
     found = table(experiment)
     looked_at(experiment, found)

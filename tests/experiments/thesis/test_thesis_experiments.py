@@ -34,7 +34,7 @@ def table(experiment, quick=True):
 OF_VARIATIONAL_INFERENCE = [
     name
     for name in registry.EXPERIMENTS
-    if not name.startswith(("gp-", "mauna", "quadrature", "bq-", "minibatch-", "models-", "vbmc-"))
+    if not name.startswith(("gp-", "mauna", "quadrature", "bq-", "minibatch-", "models-", "short-", "vbmc-"))
 ]
 
 
