@@ -73,8 +73,7 @@ class Monitor:
     @cached_property
     def base(self) -> float:
         """sum_n ln h(x_n), for models that leave it out."""
-        measure = getattr(self.model, "log_base_measure", None)
-        return 0.0 if measure is None else float(measure(self.data))
+        return log_base_measure(self.model, self.data)
 
     def value(
         self,
@@ -100,7 +99,7 @@ class Monitor:
             return Value(self.model.elbo(q, self.data), 0.0, n_rows(self.data))
         if self.samples is not None:
             return self._sampled(q, self.samples, account or Account())
-        if _is_of_one_function(self.model, q, memory):
+        if is_of_one_function(self.model, q, memory):
             return self._remembered(q, memory)
         return self._of_steps(np.empty(0) if values is None else values)
 
@@ -155,7 +154,13 @@ class Monitor:
             return self._of_steps(drawn)._replace(evaluations=spent)
 
 
-def _is_of_one_function(model: Any, q: Any, memory: Any) -> bool:
+def log_base_measure(model: Any, data: Data) -> float:
+    """sum_n ln h(x_n), for models that leave it out; 0 for others."""
+    measure = getattr(model, "log_base_measure", None)
+    return 0.0 if measure is None else float(measure(data))
+
+
+def is_of_one_function(model: Any, q: Any, memory: Any) -> bool:
     """Whether ``memory`` holds evaluations of a log joint that does not change with q, a Gaussian."""
     return isinstance(memory, Memory) and isinstance(q, Gaussian | DiagonalGaussian) and not is_moving(model)
 

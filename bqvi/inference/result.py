@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bqvi.calls.gradient_check import said
 from bqvi.inference.loop import Problem, State
+from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.trace import Trace
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint
+from gp.threads import single_threaded
+
+if TYPE_CHECKING:
+    from bqvi.gradients.remembered_evidence import EvidenceEstimate
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,6 +75,38 @@ class Fit:
     def n_evaluations(self) -> int:
         """Evaluations in all, of every start, step and record: per datum, or of a log joint without data."""
         return self.checkpoint.n_evaluations
+
+    @property
+    def log_evidence(self) -> float:
+        """The log evidence past q, nats, from the evaluations that the run kept: NaN where it keeps none.
+
+        Of ``method="bq"`` with a Gaussian q. It costs no evaluation; the first call takes some seconds where
+        D is 10 or more. See `bqvi.gradients.remembered_evidence`.
+        """
+        return math.nan if self._evidence is None else self._evidence.value + self._base
+
+    @property
+    def log_evidence_sd(self) -> float:
+        """Its standard deviation, which includes what q misses; infinite where there is no log evidence."""
+        return math.inf if self._evidence is None else self._evidence.sd
+
+    @property
+    def pareto_k(self) -> float:
+        """Of the importance weights behind the log evidence: above .7 it is not to be relied on."""
+        return math.nan if self._evidence is None else self._evidence.pareto_k
+
+    @cached_property
+    def _evidence(self) -> EvidenceEstimate | None:
+        from bqvi.gradients.remembered_evidence import remembered_evidence
+
+        if not is_of_one_function(self.problem.model, self.q, self.state.memory):
+            return None
+        with single_threaded():
+            return remembered_evidence(self.q, self.state.memory)
+
+    @property
+    def _base(self) -> float:
+        return log_base_measure(self.problem.model, self.problem.data)
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.fit(..., resume=path)`` goes on from."""

@@ -530,3 +530,24 @@ def test_a_log_joint_of_infinity_is_an_error(kind):
     with pytest.raises(bqvi.RunError, match="must be finite, or -inf where") as caught:
         bqvi.fit(LogJoint(Faulty(kind), 2, vectorised=False), method="bq", budget=40, seed=0)
     assert len(caught.value.state.unfinished) == caught.value.n_evaluations > 0
+
+
+def test_a_fit_has_a_posterior_and_the_log_evidence_of_its_evaluations():
+    """Of a Gaussian log joint, to four standard deviations of its draws; no evaluation is made for it."""
+    calls = []
+
+    def counted(theta):
+        calls.append(len(theta))
+        return quadratic(theta)
+
+    found = bqvi.fit(LogJoint(counted, D), method="bq", budget=40, seed=0)
+    before = sum(calls)
+    assert found.log_evidence == pytest.approx(LOG_EVIDENCE, abs=4 / np.sqrt(1024))
+    assert found.log_evidence_sd < 0.1
+    assert found.pareto_k < 0.7
+    assert_allclose(found.posterior.mean, CENTRE, atol=1e-3)
+    assert_allclose(found.posterior.covariance, np.linalg.inv(PRECISION), atol=1e-3)
+    assert sum(calls) == before
+    other = bqvi.fit(LogJoint(quadratic, D), method="pathwise", steps=3, seed=0)
+    assert np.isnan(other.log_evidence)
+    assert other.log_evidence_sd == np.inf
