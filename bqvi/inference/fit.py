@@ -17,7 +17,7 @@ from bqvi.arrays import Seed, generator
 from bqvi.calls import Executor
 from bqvi.calls.bounds import Bound
 from bqvi.checks import require_integer, require_one_of, require_seed
-from bqvi.gradients import Estimator
+from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference import starting
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.fit_run import DOOR, FitRun, classes
@@ -32,6 +32,7 @@ from bqvi.inference.starts_run import Starts, StartsRun
 from bqvi.inference.trace import Metrics, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
+from bqvi.models.log_joint import LogJoint
 from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
 from bqvi.runs.records import named
 
@@ -70,6 +71,7 @@ def fit(
     checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: Fit | Ended | str | Path | None = None,
+    verify: int = 0,
 ) -> Run[Any, Fit]:
     """Fit a variational posterior q(theta) by ascending the ELBO.
 
@@ -128,6 +130,9 @@ def fit(
     seed : or a generator; the same seed gives the same result
     resume : a `Fit`, a saved one's path, or the exception that ended a run: go on from there, with the same
         model, data and choices; the result is that of an uninterrupted run
+    verify : with ``resume`` of a `LogJoint`'s run whose estimator keeps evaluations: so many of these are
+        made again before the first step, within the budget, and it is an error if one differs. 0: that the
+        function is the same is not checked
 
     Returns
     -------
@@ -174,7 +179,8 @@ def fit(
     first = [_initial(problem, start_from, family, child) for child in children]
     if evaluations is not None and resume is None:
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
-    runs = tuple(FitRun(problem, records, settings, state) for state in first)
+    _check_verify(problem, require_integer("verify", verify, 0), starts, resume)
+    runs = tuple(FitRun(problem, records, settings, state, verify=verify) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
     if resume is None:
         return Run(engine, None, watch)
@@ -192,6 +198,18 @@ def _check_budget(records: Records) -> None:
         raise ValueError(
             f"budget is {budget}, and elbo_samples is {monitor.samples}: the last record alone takes "
             f"{monitor.cost} evaluations; raise the budget, or leave elbo_samples out"
+        )
+
+
+def _check_verify(problem: Problem, verify: int, starts: int, resume: Any) -> None:
+    """Evaluations can be made again where a run of one start is resumed that keeps them."""
+    if not verify:
+        return
+    kept = isinstance(problem.model, LogJoint) and isinstance(problem.estimator, RememberingEstimator)
+    if resume is None or starts > 1 or not kept:
+        raise ValueError(
+            f"verify is {verify}; it is for resuming a run of one start of a LogJoint, by an estimator that "
+            "keeps evaluations"
         )
 
 

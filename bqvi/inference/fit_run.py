@@ -24,6 +24,7 @@ from bqvi.inference.loop import (
 )
 from bqvi.inference.result import Fit
 from bqvi.inference.trace import Row, Trace
+from bqvi.inference.verified import verified
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.runs import Checkpoint, Standing
@@ -56,6 +57,7 @@ class FitRun:
     problem, records, settings : what is run, what is recorded, and the choices in words.
     first : the state before the first step.
     ledger : where evaluations are entered; one of its own by default.
+    verify : evaluations of the run to resume that are made again before the first step, and compared.
     """
 
     def __init__(
@@ -65,9 +67,11 @@ class FitRun:
         settings: Mapping[str, str],
         first: State,
         ledger: Ledger | None = None,
+        verify: int = 0,
     ) -> None:
         self.problem, self.records, self.settings, self.first = problem, records, settings, first
         self.ledger = Ledger(getattr(first.q, "dimension", 1)) if ledger is None else ledger
+        self._verify = verify
         self._numbers: Any = None
         """Where the random numbers of the step under way began."""
 
@@ -103,7 +107,11 @@ class FitRun:
         return found
 
     def step(self, state: State) -> State:
-        """Along the gradient, or the closing record once there is no further step."""
+        """Along the gradient, or the closing record at the end; at first, what is to be verified."""
+        if self._verify:
+            found = verified(self.problem, state, self._verify, self._budget(state, self._reserve))
+            self._verify = 0
+            return found
         self._numbers, unfinished = state.rng.bit_generator.state, None
         if state.unfinished is not None:
             unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
