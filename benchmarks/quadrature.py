@@ -11,7 +11,7 @@ import numpy as np
 import bqvi
 from benchmarks.paired import Line, paired
 from bqvi.calls import Caller, Function, Ledger
-from bqvi.quadrature.bayesian import Problem, begun, data_of, standardised, step, with_next
+from bqvi.quadrature.bayesian import Problem, data_of, initial_state, standardised, step, with_next
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrate import VALUES
 from bqvi.quadrature.nodes import pool
@@ -111,7 +111,7 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
     called = Caller(Function(integrand.function, vectorised=True, range=VALUES))
     problem = Problem(called, measure, standardised(measure), 0, 400, 500, batch=1)
     ledger = Ledger(problem.measure.dimension)
-    state = step(problem, begun(problem), ledger)
+    state = step(problem, initial_state(problem), ledger)
     ledger.take()
 
     def choose() -> Any:

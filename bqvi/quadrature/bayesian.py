@@ -12,7 +12,7 @@ itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in
 where the measure has mean 0 and covariance I, and on values in units in which they vary by 1: the
 result does not depend on anybody's units.
 
-A `State` is all that the future of a run depends on, and is made of arrays and numbers. `begun` makes
+A `State` is all that the future of a run depends on, and is made of arrays and numbers. `initial_state` makes
 one, `step` maps one to the next, `final` reads the integral from one, so that a run can be driven from
 outside, stopped, saved and resumed with the same numbers. The nodes to be evaluated next are part of it.
 Random numbers come from the seed and the number of nodes: no generator is carried along.
@@ -29,7 +29,7 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.credibility import Judgement, Past, believable, combined, explained_by, judge, predicts
+from bqvi.quadrature.credibility import Judgement, Past, combined, explained_by, judge, passes, predicts
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
@@ -68,7 +68,7 @@ class Model(Protocol):
         """Return the derivatives of that mean in the m observations of the process, (m,)."""
         ...
 
-    def owed_to_the_prior(self, member: Surrogate) -> Any:
+    def variance_of_the_prior(self, member: Surrogate) -> Any:
         """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
         ...
 
@@ -139,7 +139,7 @@ class State:
     ensemble: Ensemble | None = field(default=None, repr=False, metadata=DERIVED)
 
     @property
-    def learned(self) -> bool:
+    def estimated(self) -> bool:
         """Whether the last record is of all nodes there are."""
         return bool(self.rows) and self.rows[-1].n_evaluations == len(self)
 
@@ -157,7 +157,7 @@ def standardised(measure: Measure) -> Standardised:
     return Standardised(Empirical(points, measure.weights), AffineMap(measure.mean, np.diag(scale)))
 
 
-def begun(problem: Problem) -> State:
+def initial_state(problem: Problem) -> State:
     """Return the state before the first evaluation, with the initial design to be evaluated."""
     u = _sequence(problem, problem.initial, None)
     nothing = np.zeros((0, u.shape[1]))
@@ -173,12 +173,12 @@ def step(problem: Problem, state: State, ledger: Ledger) -> State:
         budget = Budget(problem.budget, len(state))
         made = problem.integrand.evaluate(state.pending, ledger, budget, first=len(state) == 0)
         state = with_evaluations(problem, state, made)
-    return _learnt(problem, state, began)
+    return _with_estimate(problem, state, began)
 
 
-def learned(problem: Problem, state: State) -> State:
+def with_estimate(problem: Problem, state: State) -> State:
     """Return the state with a record of all its nodes."""
-    return _learnt(problem, state, time.perf_counter())
+    return _with_estimate(problem, state, time.perf_counter())
 
 
 def with_next(problem: Problem, state: State) -> State:
@@ -218,8 +218,8 @@ def _joined(before: Any, more: Any) -> Any:
 
 
 def finished(problem: Problem, state: State) -> str | None:
-    """Why there are no further nodes, or ``None``, as also where the latest have not been learned from."""
-    if not state.learned:
+    """Why there are no further nodes, or ``None``, as also where the latest have not been estimated from."""
+    if not state.estimated:
         return None
     if isinstance(problem.measure, Empirical) and exhausted(problem, state):
         return "exhausted"
@@ -245,14 +245,14 @@ def prepared(problem: Problem, state: State) -> State:
     if state.ensemble is not None or state.fits is None:
         return state
     data = data_of(problem, state)
-    return replace(state, ensemble=ensembles.again(problem.standard.measure, data, state.fits))
+    return replace(state, ensemble=ensembles.condition(problem.standard.measure, data, state.fits))
 
 
 def whole_ensemble(problem: Problem, state: State) -> Ensemble:
     """Return all candidates there have been, those included that the last fit left out."""
     assert state.fits is not None  # there is a fit since the start
     fits = replace(state.fits, resting=())
-    return ensembles.again(problem.standard.measure, data_of(problem, state), fits)
+    return ensembles.condition(problem.standard.measure, data_of(problem, state), fits)
 
 
 def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
@@ -262,7 +262,7 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
     judgement = judge(
         state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
     )
-    owed = problem.model.owed_to_the_prior(state.ensemble.best)
+    owed = problem.model.variance_of_the_prior(state.ensemble.best)
     judgement = replace(judgement, excess=judgement.excess + owed)
     in_units = (values - units.centre) / units.unit
     mean, covariance = combined(*integral, judgement, in_units, state.sobol)
@@ -271,7 +271,7 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
     return units.centre + units.unit * mean, covariance, units, judgement
 
 
-def _learnt(problem: Problem, state: State, began: float) -> State:
+def _with_estimate(problem: Problem, state: State, began: float) -> State:
     data = data_of(problem, state)
     due = state.fits is None or len(state) >= DESIGN.growth * state.fitted_at or len(state) >= problem.budget
     if due or state.fits is None:
@@ -279,7 +279,7 @@ def _learnt(problem: Problem, state: State, began: float) -> State:
         found = ensembles.fit(problem.standard.measure, data, state.fits, effort)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
-        found = ensembles.again(problem.standard.measure, data, state.fits)
+        found = ensembles.condition(problem.standard.measure, data, state.fits)
     state = replace(state, ensemble=found)
     moments = found.integral(problem.model.moments)
     units = _units(problem, state)[1]
@@ -287,7 +287,7 @@ def _learnt(problem: Problem, state: State, began: float) -> State:
         units.centre + units.unit * moments[0],
         units.unit**2 * np.diag(moments[1]),
         units.shift,
-        believable(found, state.sobol),
+        passes(found, state.sobol),
     )
     state = replace(state, past=(*state.past, past))
     mean, covariance, units, _ = _estimate(problem, state, moments)

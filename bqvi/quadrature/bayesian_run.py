@@ -16,7 +16,7 @@ from bqvi.quadrature.charts import Linear
 from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
-from bqvi.quadrature.learnt import Learnt
+from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged
 from bqvi.quadrature.tails import verdict
 from bqvi.runs import Checkpoint, Standing
@@ -56,7 +56,7 @@ class BayesianRun:
 
     def init(self) -> State:
         """The initial design, not yet evaluated."""
-        return bayesian.begun(self.problem)
+        return bayesian.initial_state(self.problem)
 
     def resumed(self, state: State) -> State:
         """A state of an earlier run, whose budget may have been smaller."""
@@ -69,7 +69,7 @@ class BayesianRun:
             raise ValueError(
                 f"budget is {self.problem.budget}; {len(state)} evaluations have been made: raise it"
             )
-        return self._with_next(state) if state.learned and not len(state.pending) else state
+        return self._with_next(state) if state.estimated and not len(state.pending) else state
 
     def step(self, state: State) -> State:
         """Evaluate the nodes that are due, learn, and choose the next."""
@@ -81,13 +81,13 @@ class BayesianRun:
     def finished(self, state: State) -> str | None:
         """'budget', 'exhausted', 'tolerance' or 'seconds'."""
         reason = bayesian.finished(self.problem, state)
-        return self.stop(state) if reason is None and state.learned else reason
+        return self.stop(state) if reason is None and state.estimated else reason
 
     def result(self, state: State, reason: str) -> Integral:
         """The integral, its hyperparameters marginalised."""
         if len(state) < LEAST:
             raise ValueError(f"{len(state)} evaluations have been made; an estimate needs {LEAST}")
-        whole = state if state.learned else bayesian.learned(self.problem, state)
+        whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
         return integral_of(self.problem, whole, self.checkpoint(state), reason)
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
@@ -117,7 +117,7 @@ LEAST = 4
 
 
 def integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
-    """Return the integral of a state that has been learned from; ``checkpoint`` is where the run stands."""
+    """Return the integral of a state whose nodes all count in its estimate; ``checkpoint``: where the run is."""
     method = checkpoint.settings["method"]
     state = bayesian.prepared(problem, state)
     if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:
@@ -134,7 +134,7 @@ def integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: 
     if problem.integrand.function.logarithmic or method != "bq":
         log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift)
         result = replace(result, log_mean=log_mean, log_sd=log_sd)
-    return result if method != "bq" else replace(result, surrogate=_learnt(problem, state, units))
+    return result if method != "bq" else replace(result, surrogate=_integrand_process(problem, state, units))
 
 
 def _described(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
@@ -188,11 +188,11 @@ def scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
     return {"mean": number(scale * mean), "sd": number(scale * sd), "covariance": joint}
 
 
-def _learnt(problem: Problem, state: State, units: bayesian.Units) -> Learnt:
+def _integrand_process(problem: Problem, state: State, units: bayesian.Units) -> IntegrandProcess:
     for member in bayesian.whole_ensemble(problem, state).members:
         if isinstance(member.chart, Linear) and member.family.smooth:
             to_x = problem.standard.map
             linear = member.chart.rotation.T @ np.linalg.inv(to_x.scale)
             scale = math.exp(min(units.shift, 700.0))
-            return Learnt(member, to_x.shift, linear, scale * units.centre, scale * units.unit)
+            return IntegrandProcess(member, to_x.shift, linear, scale * units.centre, scale * units.unit)
     raise AssertionError("the plain surrogate is always among the members")

@@ -194,7 +194,7 @@ def judge(
     best = ensemble.best
     all_errors, all_sds = best.process.leave_one_out()
     changes = weights[:, None] * all_errors
-    unknown = min(1.0, CREDIBILITY.well_known * len(best.theta) / len(sobol)) ** 2
+    unknown = min(1.0, CREDIBILITY.well_known * len(best.psi) / len(sobol)) ** 2
     excess = beyond_promise(changes, weights[:, None] * all_sds) + unknown * np.sum(changes**2, axis=0)
     errors, sds = (part[: len(sobol)][sobol] for part in (all_errors, all_sds))
     explained = share_explained(errors, best.data.values[sobol])
@@ -238,7 +238,7 @@ def beyond_promise(changes: Any, sds: Any) -> Any:
     return np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
 
 
-def believable(ensemble: Ensemble, sobol: Any) -> bool:
+def passes(ensemble: Ensemble, sobol: Any) -> bool:
     """Whether the surrogate passes the first two questions."""
     return (
         explained_by(ensemble, sobol) >= CREDIBILITY.explained and _gain(ensemble) >= CREDIBILITY.least_gain

@@ -40,7 +40,7 @@ class Direct:
         """Return the weights of Bayesian quadrature, (m,)."""
         return member.process.rule(member.with_integral(), float(member.data.centred))
 
-    def owed_to_the_prior(self, member: Surrogate) -> Any:
+    def variance_of_the_prior(self, member: Surrogate) -> Any:
         """Return zero, (o,): the mean tends to the data's where no node is."""
         return np.zeros(member.data.outputs)
 

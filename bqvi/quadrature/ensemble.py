@@ -46,11 +46,11 @@ class Fits:
 
     Attributes
     ----------
-    thetas : name to theta (D + 1,), of all candidates so far. rotation : R (D, D), or ``None``.
+    hyperparameters : name to psi (D + 1,), of all candidates so far. rotation : R (D, D), or ``None``.
     resting : names of candidates that the next fit leaves out.
     """
 
-    thetas: Mapping[str, Any]
+    hyperparameters: Mapping[str, Any]
     rotation: Any = None
     resting: tuple[str, ...] = ()
 
@@ -83,8 +83,8 @@ class Ensemble:
 
     def fits(self, earlier: Fits | None = None) -> Fits:
         """Return where the next fit starts."""
-        thetas = {} if earlier is None else dict(earlier.thetas)
-        thetas |= {member.name: member.theta for member in self.members}
+        hyperparameters = {} if earlier is None else dict(earlier.hyperparameters)
+        hyperparameters |= {member.name: member.psi for member in self.members}
         rotation = None if earlier is None else earlier.rotation
         for member in self.members:
             if member.name == TURNED and isinstance(member.chart, Linear):
@@ -93,7 +93,7 @@ class Ensemble:
         resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
         if self.best.name == GROWING and PLAIN in resting:
             resting.remove(PLAIN)  # by how much it is behind is asked each time
-        return Fits(thetas, rotation, tuple(resting))
+        return Fits(hyperparameters, rotation, tuple(resting))
 
     def integral(self, moments: Moments) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
@@ -155,15 +155,16 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effor
     known = candidates(measure, data.smooth_only)
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
     for name in [*known, *([TURNED] if turns else [])]:
-        if name in earlier.resting or (name not in earlier.thetas and _premature(known, name, members)):
+        if name in earlier.resting or (
+            name not in earlier.hyperparameters and _premature(known, name, members)
+        ):
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
             members.append(_turned(measure, data, plain, earlier, effort))
             continue
-        seen = name in earlier.thetas
         starts = starting_points(measure.dimension, data.noisy)
-        starts += [earlier.thetas[name]] if seen else []
+        starts += [earlier.hyperparameters[name]] if seen else []
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
     return weighed(members + _turned_rough(measure, members, data, earlier, effort))
@@ -180,18 +181,18 @@ def _premature(known: Mapping[str, tuple[Chart, Family]], name: str, members: li
     return scores[False] <= scores[True]
 
 
-def again(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
+def condition(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
     """Condition the candidates on more data with hyperparameters as they were."""
     known = candidates(measure, data.smooth_only)
     members = [
-        surrogate(name, *known[name], data, theta)
-        for name, theta in earlier.thetas.items()
+        surrogate(name, *known[name], data, psi)
+        for name, psi in earlier.hyperparameters.items()
         if name in known and name not in earlier.resting
     ]
     for name, family in ((TURNED, SMOOTH), (TURNED_ROUGH, ROUGH)):
-        if name in earlier.thetas and name not in earlier.resting:
+        if name in earlier.hyperparameters and name not in earlier.resting:
             chart = rotated(measure, earlier.rotation)
-            members.append(surrogate(name, chart, family, data, earlier.thetas[name]))
+            members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
     return weighed(members)
 
 
@@ -218,7 +219,7 @@ def _turned(
     starts = []
     if earlier.rotation is not None:
         chart = rotated(measure, earlier.rotation)
-        starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.thetas[TURNED]))
+        starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.hyperparameters[TURNED]))
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
     return fitted(starts, effort if earlier.rotation is None else effort.again)
@@ -233,14 +234,14 @@ def _turned_rough(
     """
     if not isinstance(measure, Gaussian) or data.smooth_only or TURNED_ROUGH in earlier.resting:
         return []
-    starts = [earlier.thetas[TURNED_ROUGH]] if TURNED_ROUGH in earlier.thetas else []
+    starts = [earlier.hyperparameters[TURNED_ROUGH]] if TURNED_ROUGH in earlier.hyperparameters else []
     smooth = next((member for member in members if member.name == TURNED), None)
     if smooth is None:
         rotation = earlier.rotation
     elif weighed(members).best is smooth or starts:
         assert isinstance(smooth.chart, Linear)  # turned axes are
         rotation = smooth.chart.rotation
-        starts.append(smooth.theta)
+        starts.append(smooth.psi)
     if not starts:
         return []
     first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
@@ -255,7 +256,7 @@ def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
     values, directions = np.linalg.eigh(gram)
     largest = max(float(values.max()), 1e-300)
     ratios = np.sqrt(largest / np.maximum(values, 1e-12 * largest))
-    lengths, noise = source.theta[:-1], source.theta[-1]
+    lengths, noise = source.psi[:-1], source.psi[-1]
     chart = rotated(measure, source.chart.rotation @ directions)
     equal = np.full(measure.dimension, float(np.median(lengths)))
     unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, 10.0))
@@ -275,13 +276,13 @@ def _marginal(
     member: Surrogate, moments_of: Moments, draws: int, seed: int
 ) -> tuple[list[tuple[Any, Any]], Any]:
     """Moments at the optimum and at ``draws`` hyperparameters about it, with normalised weights."""
-    size = len(member.theta)
+    size = len(member.psi)
     lower, upper = member.bounds()
     root = np.linalg.cholesky(_laplace_covariance(member))
     normals = ndtri(np.clip(scrambled_sobol(size, draws, seed), 1e-6, 1 - 1e-6))
     moments, logs = [moments_of(member)], [0.0]
     for z in normals:
-        drawn = member.at(np.clip(member.theta + root @ z, lower, upper))
+        drawn = member.at(np.clip(member.psi + root @ z, lower, upper))
         try:
             gain = drawn.log_posterior - member.log_posterior
             moments.append(moments_of(drawn))
@@ -297,8 +298,8 @@ def _laplace_covariance(member: Surrogate) -> Any:
     """Inverse of minus the Hessian of the log posterior, by differences of its gradient."""
     step = 0.02
     rows = []
-    for direction in step * np.eye(len(member.theta)):
-        ahead, behind = (member.expanded(member.theta + sign * direction).gradient for sign in (1, -1))
+    for direction in step * np.eye(len(member.psi)):
+        ahead, behind = (member.expanded(member.psi + sign * direction).gradient for sign in (1, -1))
         rows.append((behind - ahead) / (2 * step))
     hessian = np.array(rows)
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)

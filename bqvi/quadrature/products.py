@@ -43,14 +43,14 @@ class Products:
 
 def products(member: Surrogate) -> Products:
     """Return the products for the data of a surrogate."""
-    lengths, measure = np.exp(member.theta[:-1]), member.chart.measure
+    lengths, measure = np.exp(member.psi[:-1]), member.chart.measure
     data = member.view.observed.x
     return Products(single(lengths, measure, data, data), triple(lengths, measure, data))
 
 
 def square(member: Surrogate) -> float:
     """Return c = int int k^2."""
-    return float(_narrow(np.exp(member.theta[:-1]), member.chart.measure).double())
+    return float(_narrow(np.exp(member.psi[:-1]), member.chart.measure).double())
 
 
 def single(lengths: Any, measure: Measure, v: Any, w: Any) -> Any:

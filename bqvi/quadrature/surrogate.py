@@ -1,9 +1,9 @@
 """A surrogate of the integrand: a chart, a family of kernels, and hyperparameters found by evidence.
 
-    theta = (log lengthscales in the chart, log tau)
+    psi = (log lengthscales in the chart, log tau)
 
 The covariance is s (k + tau N). Scale s and mean are integrated out (`gp.evidence`, the marginal form; the
-prediction is `gp.conditioning.StudentProcess`), so a fit is a search over theta (`gp.search`).
+prediction is `gp.conditioning.StudentProcess`), so a fit is a search over psi (`gp.search`).
 The prior on a lengthscale is flat from a fifth to twelve standard deviations of the measure and falls
 off outside, which keeps a fit from collapsing; that on log tau is flat. A *learnt* tau also stands
 for what the kernel cannot follow, such as a jump: then the surrogate regresses instead of interpolating
@@ -82,7 +82,7 @@ class View:
     Attributes
     ----------
     observed : what is observed there, m numbers. y : (m, o). noise : N, (m,). gram : of what is observed.
-    basis : what the mean adds to it, (m, 1), or ``None``. prior : of theta.
+    basis : what the mean adds to it, (m, 1), or ``None``. prior : of psi.
     """
 
     observed: Functional
@@ -117,40 +117,40 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """A candidate at hyperparameters theta, given data.
+    """A candidate at hyperparameters psi, given data.
 
     Attributes
     ----------
     name : of the candidate. chart, family : what it is made of.
-    theta : (D + 1,). data : what it is conditioned on. view : the data in the chart.
+    psi : (D + 1,). data : what it is conditioned on. view : the data in the chart.
     """
 
     name: str
     chart: Chart
     family: Family
-    theta: Any
+    psi: Any
     data: Data
     view: View
 
     @property
     def dimension(self) -> int:
         """D."""
-        return len(self.theta) - 1
+        return len(self.psi) - 1
 
     @property
     def kernel(self) -> Kernel:
         """The kernel of unit variance, in the chart."""
-        return self.family.kernel(np.exp(self.theta[:-1]))
+        return self.family.kernel(np.exp(self.psi[:-1]))
 
     @property
     def tau(self) -> float:
         """The relative noise variance."""
-        return float(np.exp(self.theta[-1]))
+        return float(np.exp(self.psi[-1]))
 
     @cached_property
     def process(self) -> StudentProcess:
-        """The process given the data, at theta."""
-        gram = self.view.gram(np.exp(self.theta[:-1]))[0]
+        """The process given the data, at psi."""
+        gram = self.view.gram(np.exp(self.psi[:-1]))[0]
         return StudentProcess(self._evidence(gram, self.tau))
 
     def _evidence(self, gram: Any, tau: float) -> Evidence:
@@ -158,9 +158,9 @@ class Surrogate:
         gram.flat[:: len(gram) + 1] += tau * self.view.noise
         return Evidence.of(cholesky(gram), self.view.y, self.view.basis, "marginal")
 
-    def at(self, theta: Any) -> Surrogate:
+    def at(self, psi: Any) -> Surrogate:
         """The same at other hyperparameters."""
-        return replace(self, theta=np.asarray(theta, dtype=float))
+        return replace(self, psi=np.asarray(psi, dtype=float))
 
     def integral(self) -> tuple[Any, Any]:
         """The mean (o,) of the integral against the measure of the chart, and its variance for unit scale.
@@ -198,22 +198,22 @@ class Surrogate:
 
     @cached_property
     def log_posterior(self) -> float:
-        """Log evidence plus log prior of theta, up to a constant."""
+        """Log evidence plus log prior of psi, up to a constant."""
         found = self.process.evidence
-        return found.value + self.view.prior.log_density(self.theta)[0] + self._pin(found, self.theta)[0]
+        return found.value + self.view.prior.log_density(self.psi)[0] + self._pin(found, self.psi)[0]
 
-    def value(self, theta: Any) -> float:
+    def value(self, psi: Any) -> float:
         """The log posterior at other hyperparameters (:class:`gp.search.Objective`)."""
-        return self.at(theta).log_posterior
+        return self.at(psi).log_posterior
 
-    def expanded(self, theta: Any) -> Expansion:
+    def expanded(self, psi: Any) -> Expansion:
         """The log posterior at other hyperparameters, with its gradient in them, (D + 1,)."""
-        gram, pullback = self.view.gram(np.exp(theta[:-1]))
-        tau = float(np.exp(theta[-1]))
+        gram, pullback = self.view.gram(np.exp(psi[:-1]))
+        tau = float(np.exp(psi[-1]))
         found = self._evidence(gram, tau)
         weights = found.matrix_gradient()
-        prior, gradient = self.view.prior.log_density(theta)
-        pin, pin_slope = self._pin(found, theta)
+        prior, gradient = self.view.prior.log_density(psi)
+        pin, pin_slope = self._pin(found, psi)
         if pin_slope:
             # d log s = -sum_o w_o^T dK w_o / (nu o s)
             w = found.weights
@@ -222,16 +222,16 @@ class Surrogate:
         gradient[-1] += tau * (weights.diagonal() @ self.view.noise) + pin_slope
         return Expansion(found.value + prior + pin, gradient)
 
-    def _pin(self, found: Evidence, theta: Any) -> tuple[float, float]:
+    def _pin(self, found: Evidence, psi: Any) -> tuple[float, float]:
         """Log density of log(s tau / known noise), and its slope in log s (and log tau)."""
         known = self.data.noise_variance
         if known is None:
             return 0.0, 0.0
-        excess = (np.log(found.scale) + theta[-1] - np.log(known)) / SEARCH.known_sd
+        excess = (np.log(found.scale) + psi[-1] - np.log(known)) / SEARCH.known_sd
         return float(-0.5 * excess**2), float(-excess / SEARCH.known_sd)
 
     def bounds(self) -> tuple[Any, Any]:
-        """How far theta is searched: lower and upper ends, (D + 1,)."""
+        """How far psi is searched: lower and upper ends, (D + 1,)."""
         return self.view.prior.bounds
 
     def climbed(self, effort: Effort) -> Surrogate:
@@ -239,12 +239,12 @@ class Surrogate:
         asked = Search(
             iterations=effort.iterations, value_tolerance=effort.precision, gradient_tolerance=SEARCH.gradient
         )
-        return self.at(search(self, [self.theta], self.bounds(), asked).psi)
+        return self.at(search(self, [self.psi], self.bounds(), asked).psi)
 
 
-def surrogate(name: str, chart: Chart, family: Family, data: Data, theta: Any) -> Surrogate:
+def surrogate(name: str, chart: Chart, family: Family, data: Data, psi: Any) -> Surrogate:
     """Condition a candidate on data."""
-    return Surrogate(name, chart, family, np.asarray(theta, dtype=float), data, View.of(data, chart, family))
+    return Surrogate(name, chart, family, np.asarray(psi, dtype=float), data, View.of(data, chart, family))
 
 
 def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
@@ -252,11 +252,11 @@ def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
 
     A second climb starts at other lengthscales: from those of the first it would end where that ends.
     """
-    clipped = [start.at(np.clip(start.theta, *start.bounds())) for start in starts]
+    clipped = [start.at(np.clip(start.psi, *start.bounds())) for start in starts]
     ranked = clipped if len(clipped) == 1 else sorted(clipped, key=_value, reverse=True)
     chosen = ranked[:1]
     for other in ranked[1:]:
-        apart = [np.abs(other.theta[:-1] - start.theta[:-1]).max() > SEARCH.apart for start in chosen]
+        apart = [np.abs(other.psi[:-1] - start.psi[:-1]).max() > SEARCH.apart for start in chosen]
         if len(chosen) < effort.climbs and all(apart):
             chosen.append(other)
     found = [start.climbed(effort) for start in chosen]
@@ -264,7 +264,7 @@ def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
 
 
 def _prior(data: Data) -> JointPrior:
-    """That of theta, and how far it is searched."""
+    """That of psi, and how far it is searched."""
     most = SEARCH.most_noise_of_noisy if data.noisy else SEARCH.most_noise
     lengths = np.ones(data.u.shape[1])
     return JointPrior(

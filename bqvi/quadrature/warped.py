@@ -78,11 +78,11 @@ class Warped:
 
     def weights(self, member: Surrogate) -> Any:
         """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
-        lengths, data = np.exp(member.theta[:-1]), member.view.observed.x
+        lengths, data = np.exp(member.psi[:-1]), member.view.observed.x
         of_mean = single(lengths, member.chart.measure, data, data) @ member.process.weights[:, 0]
         return member.process.rule(of_mean, 0.0)
 
-    def owed_to_the_prior(self, member: Surrogate) -> Any:
+    def variance_of_the_prior(self, member: Surrogate) -> Any:
         """Return a third of the square of what the mean of M adds to that of L, (1,), otherwise zero.
 
         That is a prior variance where no node is. It holds where g is large, and is too large beside a peak:
@@ -124,7 +124,7 @@ def _linearised(member: Surrogate, candidates: Any) -> tuple[Conditioned, Any]:
     found = member.process
     v = member.chart.forward(candidates)
     w = found.weights[:, 0]
-    data, lengths, measure = member.view.observed.x, np.exp(member.theta[:-1]), member.chart.measure
+    data, lengths, measure = member.view.observed.x, np.exp(member.psi[:-1]), member.chart.measure
     cross, with_data = (single(lengths, measure, at, data) @ w for at in (v, data))
     half = whitened_cross(member, v)
     return conditioned(member, v, half, cross, with_data), half.T @ found.evidence.residual[:, 0]

@@ -50,10 +50,10 @@ def some_data(dimension=2, n=12, outputs=1, seed=0, **options):
     return Data(u, values, **options)
 
 
-def a_surrogate(dimension=2, family=SMOOTH, chart=None, theta=None, **options):
-    theta = np.append(np.linspace(0.1, 0.6, dimension), -9.0) if theta is None else theta
+def a_surrogate(dimension=2, family=SMOOTH, chart=None, psi=None, **options):
+    psi = np.append(np.linspace(0.1, 0.6, dimension), -9.0) if psi is None else psi
     chart = identity(standard(dimension)) if chart is None else chart
-    return surrogate("test", chart, family, some_data(dimension, **options), theta)
+    return surrogate("test", chart, family, some_data(dimension, **options), psi)
 
 
 # --- the process ---------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def test_leave_one_out_is_that_of_deleted_data():
 def test_the_process_is_the_limit_of_a_vague_prior_on_the_mean():
     member = a_surrogate()
     mean, unit = member.integral()
-    kernel = SquaredExponential(np.exp(member.theta[:-1]), 1.0)
+    kernel = SquaredExponential(np.exp(member.psi[:-1]), 1.0)
     vague = 1e6
     matrix = kernel(member.data.u, member.data.u) + member.tau * np.eye(12) + vague
     z = GaussianProcess(kernel).condition(member.data.u[:0], np.zeros(0))
@@ -111,14 +111,14 @@ def test_gradient_of_the_evidence(case):
         options = {"slopes": rng.standard_normal((12, 2, 1))}
     if case == "zero mean":
         options = {"centred": False}
-    member = a_surrogate(family=family, theta=np.array([-0.9, -0.5, -4.0]), **options)
-    found = member.expanded(member.theta)
+    member = a_surrogate(family=family, psi=np.array([-0.9, -0.5, -4.0]), **options)
+    found = member.expanded(member.psi)
     value, gradient = found.value, found.gradient
     assert value == pytest.approx(member.log_posterior, rel=1e-10)
     step = 1e-5
     for i, direction in enumerate(step * np.eye(3)):
-        ahead = member.at(member.theta + direction).log_posterior
-        behind = member.at(member.theta - direction).log_posterior
+        ahead = member.at(member.psi + direction).log_posterior
+        behind = member.at(member.psi - direction).log_posterior
         # central differences: step^2 and eps / step, both about 1e-9 of values of size 10 to 1000
         assert gradient[i] == pytest.approx((ahead - behind) / (2 * step), rel=1e-5, abs=1e-5)
 
@@ -138,9 +138,9 @@ def test_weights_tend_to_those_of_gauss_hermite():
     nodes, weights = np.polynomial.hermite_e.hermegauss(6)
     errors = []
     for length in (4.0, 8.0, 16.0):
-        theta = np.array([np.log(length), np.log(1e-30)])
+        psi = np.array([np.log(length), np.log(1e-30)])
         data = Data(nodes[:, None], np.eye(6))
-        member = surrogate("test", identity(standard(1)), SMOOTH, data, theta)
+        member = surrogate("test", identity(standard(1)), SMOOTH, data, psi)
         errors.append(np.abs(member.integral()[0] - weights / weights.sum()).max())
     # the difference is O(1 / length^2), until the conditioning, length^20 eps, takes over
     assert errors[1] < errors[0] / 3
@@ -151,12 +151,12 @@ def test_weights_tend_to_those_of_gauss_hermite():
 @THREE_RULES
 def test_a_node_never_raises_the_variance(seed, dimension):
     rng = np.random.default_rng(seed)
-    theta = np.append(rng.uniform(-0.7, 1.0, dimension), -15.0)
+    psi = np.append(rng.uniform(-0.7, 1.0, dimension), -15.0)
     u = rng.standard_normal((15, dimension))
     variances = []
     for n in (5, 6, 10, 15):
         data = Data(u[:n], np.zeros((n, 1)), centred=bool(seed % 2))
-        member = surrogate("test", identity(standard(dimension)), SMOOTH, data, theta)
+        member = surrogate("test", identity(standard(dimension)), SMOOTH, data, psi)
         variances.append(member.integral()[1])
     # rounding of a difference of numbers of size 1, times the condition 1e6 of K
     assert np.all(np.diff(variances) <= 1e-10)
@@ -188,9 +188,7 @@ def test_reduction_is_the_brute_force_difference_of_variances():
     scores = variance_reduction(state)
     for i, x in enumerate(candidates):
         u = np.vstack([member.data.u, x])
-        grown = surrogate(
-            "test", member.chart, SMOOTH, Data(u, np.zeros((13, 1)), centred=False), member.theta
-        )
+        grown = surrogate("test", member.chart, SMOOTH, Data(u, np.zeros((13, 1)), centred=False), member.psi)
         # differences of numbers of size 1 with K of condition 1e4
         assert scores[i] == pytest.approx(before - grown.integral()[1], rel=1e-6, abs=1e-11)
 
@@ -205,7 +203,7 @@ def test_greedy_takes_the_best_candidate_each_time():
         after = []
         for i in left:
             grown = Data(np.vstack([u, candidates[i]]), np.zeros((len(u) + 1, 1)), centred=False)
-            fresh = surrogate("test", member.chart, SMOOTH, grown, member.theta)
+            fresh = surrogate("test", member.chart, SMOOTH, grown, member.psi)
             after.append(fresh.integral()[1])
         assert left[int(np.argmin(after))] == chosen[k]
         u = np.vstack([u, candidates[chosen[k]]])
@@ -218,7 +216,7 @@ def test_integral_in_a_chart_is_that_of_its_mean(family, name):
     rotation = np.array([[0.6, -0.8], [0.8, 0.6]])
     base = standard(2)
     chart = {"identity": identity(base), "rotated": rotated(base, rotation), "cube": cube(2)}[name]
-    member = a_surrogate(chart=chart, family=family, theta=np.array([0.3, 0.5, -9.0]))
+    member = a_surrogate(chart=chart, family=family, psi=np.array([0.3, 0.5, -9.0]))
     u = base.from_unit_cube(scrambled_sobol(2, 2**15, 0))
     v = chart.forward(u)
     np.testing.assert_allclose(chart.backward(v), u, atol=1e-6)

@@ -24,7 +24,7 @@ def test_a_criterion_chooses_nodes_of_a_function_that_grows():
     found = bqvi.integrate(
         lambda x: np.exp(x[:, 0] ** 2 / 4), STANDARD, 14, acquisition=UncertaintySampling(), batch=2
     )
-    assert "axes" in found.state.fits.thetas
+    assert "axes" in found.state.fits.hyperparameters
     assert found.n_evaluations == 14
     assert abs(found.mean - np.sqrt(2)) < 2 * found.sd
 

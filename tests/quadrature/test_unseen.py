@@ -18,7 +18,7 @@ from bqvi.quadrature.credibility import (
     share_explained,
 )
 from bqvi.quadrature.direct import Direct
-from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, again, fit
+from bqvi.quadrature.ensemble import TURNED, TURNED_ROUGH, Ensemble, condition, fit
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import by_variance, pool
@@ -70,11 +70,11 @@ def test_weights_are_what_a_left_out_node_changes(model):
     """Also with the weight of a node times its error left out: the integral from the others."""
     rng = np.random.default_rng(0)
     u, y = rng.standard_normal((9, 2)), 2 + rng.standard_normal((9, 1))
-    centred, theta = isinstance(model, Direct), np.array([0.2, 0.4, -6.0])
+    centred, psi = isinstance(model, Direct), np.array([0.2, 0.4, -6.0])
 
     def member(kept, values):
         data = Data(u[kept], values[kept], centred=centred)
-        return surrogate("test", identity(standard(2)), SMOOTH, data, theta)
+        return surrogate("test", identity(standard(2)), SMOOTH, data, psi)
 
     def moment(kept, values):
         return model.moments(member(kept, values))[0][0]
@@ -131,13 +131,13 @@ def test_greedy_with_nodes_that_are_given():
     """As if they had been evaluated: their values do not matter for variances."""
     measure, rng = standard(2), np.random.default_rng(1)
     u, given = rng.standard_normal((12, 2)), rng.standard_normal((3, 2))
-    theta = np.array([-0.3, 0.1, -9.0])
-    member = surrogate("test", identity(measure), SMOOTH, Data(u, np.sin(u[:, :1])), theta)
+    psi = np.array([-0.3, 0.1, -9.0])
+    member = surrogate("test", identity(measure), SMOOTH, Data(u, np.sin(u[:, :1])), psi)
     others = pool(measure, member.chart, 0)
     chosen = by_variance(member, np.concatenate([given, others]), 4, given=3)
     assert chosen.min() >= 3
     more = Data(np.concatenate([u, given]), np.zeros((15, 1)))
-    grown = surrogate("test", identity(measure), SMOOTH, more, theta)
+    grown = surrogate("test", identity(measure), SMOOTH, more, psi)
     np.testing.assert_array_equal(chosen, by_variance(grown, others, 4) + 3)
 
 
@@ -167,11 +167,11 @@ def test_what_is_left_unpredicted_takes_the_bias_out():
     """A bump in D = 6, nodes drawn: the integral of the surrogate is biased, with the remainder it is not."""
     measure, runs, n = standard(6), 120, 40
     integrand = bump("bump", "wide", measure, 0.2 * np.ones(6), 2.0 * np.eye(6))
-    theta = np.append(np.full(6, np.log(3.0)), np.log(1e-6))
+    psi = np.append(np.full(6, np.log(3.0)), np.log(1e-6))
     alone, corrected = [], []
     for seed in range(runs):
         u = measure.sample(n, np.random.default_rng(seed))
-        member = surrogate("test", identity(measure), SMOOTH, Data(u, integrand.function(u)[:, None]), theta)
+        member = surrogate("test", identity(measure), SMOOTH, Data(u, integrand.function(u)[:, None]), psi)
         mean = float(Direct().moments(member)[0][0])
         found = combined(
             np.array([mean]), np.full((1, 1), 1e6), judged(member), member.data.values, np.ones(n, dtype=bool)
@@ -215,7 +215,7 @@ def test_few_nodes_for_each_hyperparameter_widen():
         whole, changes = float(Direct().moments(member)[0][0]), []
         for i in range(n):  # without node i, for true
             rest = Data(np.delete(u, i, axis=0), np.delete(data.values, i, axis=0))
-            without = surrogate("test", member.chart, SMOOTH, rest, member.theta)
+            without = surrogate("test", member.chart, SMOOTH, rest, member.psi)
             changes.append([whole - float(Direct().moments(without)[0][0])])
         weights, (_, sds) = Direct().weights(member), member.process.leave_one_out()
         found = judge(Ensemble((member,), np.zeros(1)), np.ones(n, dtype=bool), [], data.values, 0.0, weights)
@@ -250,10 +250,10 @@ def test_rough_functions_on_turned_axes():
     assert along.max() > 0.99
     assert found.growth < 0
     fits = found.fits()
-    more = again(measure, Data(u, values), fits)
+    more = condition(measure, Data(u, values), fits)
     assert more.best.name == TURNED_ROUGH
-    np.testing.assert_array_equal(more.best.theta, fits.thetas[TURNED_ROUGH])
-    next_fit = fit(measure, Data(u, values), type(fits)(fits.thetas, fits.rotation, (TURNED,)))
+    np.testing.assert_array_equal(more.best.psi, fits.hyperparameters[TURNED_ROUGH])
+    next_fit = fit(measure, Data(u, values), type(fits)(fits.hyperparameters, fits.rotation, (TURNED,)))
     assert next_fit.best.name == TURNED_ROUGH  # the smooth one rests, the rough one does not
 
 

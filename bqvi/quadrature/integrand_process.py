@@ -29,7 +29,7 @@ from gp.process import GaussianProcess
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class IntegrandProcess:
     """A surrogate of f in the user's coordinates.
 
     Attributes
