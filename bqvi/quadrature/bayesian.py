@@ -43,6 +43,25 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
+__all__ = [
+    "Model",
+    "Problem",
+    "State",
+    "Units",
+    "data_of",
+    "final",
+    "finished",
+    "initial_state",
+    "number",
+    "prepared",
+    "standardised",
+    "step",
+    "whole_ensemble",
+    "with_estimate",
+    "with_evaluations",
+    "with_next",
+]
+
 
 @dataclass(frozen=True, eq=False)
 class Units:
@@ -221,12 +240,12 @@ def finished(problem: Problem, state: State) -> str | None:
     """Why there are no further nodes, or ``None``, as also where the latest have not been estimated from."""
     if not state.estimated:
         return None
-    if isinstance(problem.measure, Empirical) and exhausted(problem, state):
+    if isinstance(problem.measure, Empirical) and _exhausted(problem, state):
         return "exhausted"
     return "budget" if len(state) >= problem.budget else None
 
 
-def exhausted(problem: Problem, state: State) -> bool:
+def _exhausted(problem: Problem, state: State) -> bool:
     """Whether all points of a finite measure have been evaluated."""
     assert isinstance(problem.measure, Empirical)  # asked of finite measures only
     return len(state) >= len(np.unique(problem.measure.points, axis=0))

@@ -24,6 +24,9 @@ from bqvi.runs.records import named
 from gp.arrays import as_like, is_torch
 from gp.measures import Empirical
 
+__all__ = ["DOOR", "RECORDS", "BayesianRun", "Stop", "scaled"]
+
+
 DOOR = "integrate"
 RECORDS = named(State, Fits, Past, Row)
 """What a saved run is made of."""
@@ -85,10 +88,10 @@ class BayesianRun:
 
     def result(self, state: State, reason: str) -> Integral:
         """The integral, its hyperparameters marginalised."""
-        if len(state) < LEAST:
-            raise ValueError(f"{len(state)} evaluations have been made; an estimate needs {LEAST}")
+        if len(state) < _LEAST:
+            raise ValueError(f"{len(state)} evaluations have been made; an estimate needs {_LEAST}")
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
-        return integral_of(self.problem, whole, self.checkpoint(state), reason)
+        return _integral_of(self.problem, whole, self.checkpoint(state), reason)
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
         """The state with nodes that were evaluated before their step was cut short."""
@@ -112,12 +115,12 @@ class BayesianRun:
         return Standing(len(state), self.problem.budget, "evaluations", told)
 
 
-LEAST = 4
+_LEAST = 4
 """Nodes that a surrogate can be fitted to."""
 
 
-def integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
-    """Return the integral of a state whose nodes all count in its estimate; ``checkpoint``: where the run is."""
+def _integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
+    """Return the integral of a state with an estimate of all nodes; ``checkpoint``: where the run stands."""
     method = checkpoint.settings["method"]
     state = bayesian.prepared(problem, state)
     if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:

@@ -26,6 +26,9 @@ from scipy.special import ndtr, ndtri
 from gp.arrays import as_like, namespace
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
+__all__ = ["Chart", "Cube", "Linear", "cube", "identity", "pushed", "rotated"]
+
+
 _EDGE = 1e-9
 """Probability beyond which a point of the cube has no place in the standard coordinates."""
 

@@ -74,6 +74,21 @@ from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, pareto_shap
 from gp.evidence import Evidence
 from gp.linalg import Factor
 
+__all__ = [
+    "Judgement",
+    "Past",
+    "beyond_promise",
+    "combined",
+    "drawn",
+    "explained_by",
+    "judge",
+    "kappa",
+    "left_out",
+    "passes",
+    "predicts",
+    "share_explained",
+]
+
 
 def predicts(dimension: int) -> float:
     """Return the share explained from which a surrogate chooses the nodes."""
@@ -331,8 +346,8 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     if judgement.credible:
         if judgement.remainder is not None:
             corrected = Estimate(mean + judgement.remainder.mean, judgement.remainder.covariance)
-            plain = joined(corrected, plain, varies)
-        both = joined(own, plain, varies)
+            plain = _joined(corrected, plain, varies)
+        both = _joined(own, plain, varies)
         return both.mean, both.covariance
     w = _share(own, plain, varies) * judgement.weight
     gap = mean - plain.mean
@@ -341,7 +356,7 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     return w * mean + (1 - w) * plain.mean, mixed
 
 
-def joined(first: Estimate, second: Estimate, varies: Any) -> Estimate:
+def _joined(first: Estimate, second: Estimate, varies: Any) -> Estimate:
     """Return w first + (1 - w) second, with standard deviations as if they erred alike; see the module.
 
     ``varies`` are the outputs (o,) to which that applies.

@@ -14,6 +14,8 @@ from bqvi.quadrature.surrogate import Data, Surrogate
 if TYPE_CHECKING:
     from bqvi.quadrature.bayesian import Problem, State
 
+__all__ = ["Direct"]
+
 
 @dataclass(frozen=True)
 class Direct:

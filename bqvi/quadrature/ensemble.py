@@ -32,6 +32,9 @@ from gp.linalg import NotPositiveDefiniteError
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
+__all__ = ["GROWING", "PLAIN", "TURNED", "TURNED_ROUGH", "Ensemble", "Fits", "Moments", "condition", "fit"]
+
+
 Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
@@ -116,7 +119,7 @@ class Ensemble:
         return _mixture(moments, np.array(weights) / np.sum(weights))
 
 
-def candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[Chart, Family]]:
+def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[Chart, Family]]:
     """Charts x families that a standardised measure has embeddings for, the turned axes left out.
 
     Parameters
@@ -152,12 +155,11 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effor
     """
     earlier = Fits({}) if earlier is None else earlier
     members: list[Surrogate] = []
-    known = candidates(measure, data.smooth_only)
+    known = _candidates(measure, data.smooth_only)
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
     for name in [*known, *([TURNED] if turns else [])]:
-        if name in earlier.resting or (
-            name not in earlier.hyperparameters and _premature(known, name, members)
-        ):
+        seen = name in earlier.hyperparameters
+        if name in earlier.resting or (not seen and _premature(known, name, members)):
             continue
         if name == TURNED:
             plain = next((m for m in members if m.name == PLAIN), None)
@@ -167,7 +169,7 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effor
         starts += [earlier.hyperparameters[name]] if seen else []
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
-    return weighed(members + _turned_rough(measure, members, data, earlier, effort))
+    return _weighed(members + _turned_rough(measure, members, data, earlier, effort))
 
 
 def _premature(known: Mapping[str, tuple[Chart, Family]], name: str, members: list[Surrogate]) -> bool:
@@ -183,7 +185,7 @@ def _premature(known: Mapping[str, tuple[Chart, Family]], name: str, members: li
 
 def condition(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
     """Condition the candidates on more data with hyperparameters as they were."""
-    known = candidates(measure, data.smooth_only)
+    known = _candidates(measure, data.smooth_only)
     members = [
         surrogate(name, *known[name], data, psi)
         for name, psi in earlier.hyperparameters.items()
@@ -193,10 +195,10 @@ def condition(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
         if name in earlier.hyperparameters and name not in earlier.resting:
             chart = rotated(measure, earlier.rotation)
             members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
-    return weighed(members)
+    return _weighed(members)
 
 
-def weighed(members: list[Surrogate]) -> Ensemble:
+def _weighed(members: list[Surrogate]) -> Ensemble:
     """Put candidates in order of their penalised evidence."""
     scores = np.array([_score(member) for member in members])
     order = np.argsort(-scores, kind="stable")
@@ -238,7 +240,7 @@ def _turned_rough(
     smooth = next((member for member in members if member.name == TURNED), None)
     if smooth is None:
         rotation = earlier.rotation
-    elif weighed(members).best is smooth or starts:
+    elif _weighed(members).best is smooth or starts:
         assert isinstance(smooth.chart, Linear)  # turned axes are
         rotation = smooth.chart.rotation
         starts.append(smooth.psi)

@@ -41,6 +41,9 @@ from gp.kernels import (
 )
 from gp.observations import Functional
 
+__all__ = ["BROKEN", "GROWS", "ROUGH", "SMOOTH", "SPARSE", "Family", "Gram", "Pullback"]
+
+
 Pullback: TypeAlias = Callable[[Any], Any]
 """Weights W (m, m), symmetric, to sum_ij W_ij dK_ij/dlog l, (D,)."""
 Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
@@ -79,7 +82,7 @@ class Family:
         return gram
 
 
-def interaction(dimension: int) -> float:
+def _interaction(dimension: int) -> float:
     """Return w = 0.3 / D: functions of two coordinates have about .15 of the variance of those of one."""
     return 2 * _PAIRS_TO_SINGLES / dimension
 
@@ -98,7 +101,7 @@ def _broken(lengthscales: Any) -> ByColumn:
 
 def _sparse(lengthscales: Any) -> Sum:
     dimension = len(lengthscales)
-    w = interaction(dimension)
+    w = _interaction(dimension)
     constant = float((1 + w) ** -dimension)
     return Sum((Constant(constant), Anova(lengthscales, w, 1 - constant)))
 

@@ -16,6 +16,9 @@ from gp.arrays import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["Integral", "Row", "Trace", "log_moments"]
+
+
 _SHOWN = 4
 """Outputs in a short description."""
 

@@ -31,13 +31,16 @@ from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential
 from gp.measures import Measure
 
+__all__ = ["METHODS", "SAMPLING", "VALUES", "integrate"]
+
+
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
 
 
 VALUES = Range("integrand", outputs=True)
-LOGARITHMS = Range("integrand", logarithmic=True, outputs=True)
-WARPED = Range(
+_LOGARITHMS = Range("integrand", logarithmic=True, outputs=True)
+_WARPED = Range(
     "integrand",
     outputs=True,
     non_negative="WSABI models a square, so it has to be non-negative; use method 'bq'",
@@ -146,7 +149,7 @@ def integrate(
         noise_sd if callable(noise_sd) else None,
         log_weight=weight,
         like=measure.parameters()[0],
-        range=WARPED if warped and not log else LOGARITHMS if log else VALUES,
+        range=_WARPED if warped and not log else _LOGARITHMS if log else VALUES,
         errors=errors,
     )
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)

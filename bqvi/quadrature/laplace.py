@@ -29,6 +29,8 @@ from gp.measures import Gaussian, GaussianMixture
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["Laplace", "NoModeError", "laplace"]
+
 
 _FARTHEST = 1e10
 """A search that has gone so far is running off."""

@@ -17,6 +17,9 @@ import numpy as np
 
 from bqvi.calls import Evaluations, Function
 
+__all__ = ["Estimate", "average", "effective_sample_size", "in_range", "unlogged", "with_zeros"]
+
+
 _SMALLEST = 1e-120
 
 

@@ -27,6 +27,9 @@ from bqvi.quadrature.surrogate import Surrogate
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
+__all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "whitened_cross"]
+
+
 _LEAST_NOISE = 1e-12
 
 

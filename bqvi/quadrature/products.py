@@ -30,6 +30,9 @@ from gp.embeddings import embed
 from gp.kernels import SquaredExponential
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
+__all__ = ["Products", "products", "single", "square", "triple"]
+
+
 _RULE = 96
 
 

@@ -19,6 +19,9 @@ from bqvi.quadrature.monte_carlo import Estimate
 from gp.low_discrepancy import scrambled_sobol, sobol
 from gp.measures import Measure
 
+__all__ = ["LEAST_REPLICATES", "over_replicates", "replicated", "shifted_sobol"]
+
+
 LEAST_REPLICATES = 4
 
 

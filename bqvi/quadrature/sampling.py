@@ -21,6 +21,8 @@ from bqvi.runs.records import named
 from gp.arrays import as_like, is_torch
 from gp.measures import Measure
 
+__all__ = ["RECORDS", "Sampled", "SamplingRun"]
+
 
 @dataclass(frozen=True, eq=False)
 class Sampled:

@@ -35,6 +35,8 @@ from gp.priors import JointPrior
 from gp.process import GaussianProcess
 from gp.search import Expansion, Search, search
 
+__all__ = ["Data", "Surrogate", "View", "fitted", "starting_points", "surrogate"]
+
 
 @dataclass(frozen=True, eq=False)
 class Data:

@@ -46,6 +46,18 @@ from scipy.special import chdtrc
 from bqvi.quadrature.settings import PEAKS, TAILS
 from gp.linalg import least_squares
 
+__all__ = [
+    "NOTHING_SEEN",
+    "beyond",
+    "largest_share",
+    "missed_peak",
+    "pareto_fit",
+    "pareto_shape",
+    "slows",
+    "verdict",
+]
+
+
 NOTHING_SEEN = (
     "All values are zero, which says nothing of the size of the integrand elsewhere: the standard deviation "
     "is infinite. If no value is larger than h in size, h / (n + 2) stands for it: one further node would "

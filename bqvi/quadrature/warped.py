@@ -41,6 +41,9 @@ from bqvi.quadrature.surrogate import Data, Surrogate
 if TYPE_CHECKING:
     from bqvi.quadrature.bayesian import Problem, State
 
+__all__ = ["Warped"]
+
+
 _EXPLORE = 4
 _LEAST_NOISE = 1e-9
 """Quadratic functionals of the weights lose twice the digits that linear ones do."""
