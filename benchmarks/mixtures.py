@@ -18,6 +18,7 @@ def run() -> Iterator[Line]:
     """All sizes, CPU time an iteration: the difference of two runs, which leaves out starts and checks."""
     yield from _sizes(200_000, 10, 20, 7.0, rounds=3)
     yield from _sizes(10_000, 10, 20, 4.5, rounds=9)
+    yield from _sizes(1_000_000, 8, 16, 7.0, rounds=3)
     yield from _process(200_000, 10, 30, 5.0)
 
 
