@@ -1,9 +1,9 @@
 """The moments of a process on the log joint as one function: from its values, its gradients, or both.
 
-What is modelled is psi(u) = f(theta) + |u|^2 / 2, theta = mu + L u in units whitened by q, so that the log
+What is modelled is phi(u) = f(theta) + |u|^2 / 2, theta = mu + L u in units whitened by q, so that the log
 density of q itself is the prior mean, up to a constant, which is profiled out where values are observed
-(`gp.conditioning.function_process`). Its posterior mean is integrated in closed form: E[grad psi] = dE/dm
-and E[Hessian of psi] = 2 dE/dS are the moments of y = grad psi that `whitened` asks for (variational
+(`gp.conditioning.function_process`). Its posterior mean is integrated in closed form: E[grad phi] = dE/dm
+and E[Hessian of phi] = 2 dE/dS are the moments of y = grad phi that `whitened` asks for (variational
 Bayesian Monte Carlo integrates the same process, Acerbi 2018).
 
 Better per node than the separable process of `gradient_process`, at O((m B)^3) with B = D + 1 numbers a point
@@ -47,7 +47,7 @@ class FunctionSurrogate:
         return self.process.given
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
-        """Of y = grad psi under q' = N(mean, covariance), in q's units."""
+        """Of y = grad phi under q' = N(mean, covariance), in q's units."""
         found = self.process.posterior_mean.integrate(mean, covariance)
         return Moments(found.mean, 2.0 * found.covariance)
 

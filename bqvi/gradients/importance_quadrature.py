@@ -2,24 +2,24 @@
 
 The bound L_L = E ln (1/L) sum_l w_l is not linear in f = ln p(X, theta), so no process on f integrates it in
 closed form. Possible is a plug-in: the posterior mean of a process given n evaluations in the place of f, and
-Monte Carlo on it, which costs no evaluation. With psi(u) = ln w up to a constant, in units whitened by q (the
+Monte Carlo on it, which costs no evaluation. With phi(u) = ln w up to a constant, in units whitened by q (the
 normalised weights v do not see it), the doubly reparameterised gradient (Tucker et al. 2018) is
 
-    g_delta = E[sum_l v_l^2 grad psi(u_l)],      g_Delta = E[sum_l v_l^2 grad psi(u_l) u_l^T]
+    g_delta = E[sum_l v_l^2 grad phi(u_l)],      g_Delta = E[sum_l v_l^2 grad phi(u_l) u_l^T]
 
 over groups of L draws of N(0, I); IWAE's gradient has the same mean, so one form serves both bounds' names.
 
 Standard errors are root sums of three squares, entry by entry:
 
-    what the process does not know   root mean square of g[psi_s] - g[psi] over draws psi_s of its posterior
-    its nodes                        the jackknife's, g[psi] - g[psi_(-i)]
+    what the process does not know   root mean square of g[phi_s] - g[phi] over draws phi_s of its posterior
+    its nodes                        the jackknife's, g[phi] - g[phi_(-i)]
     groups                           Monte Carlo's, over the groups of L draws
 
-all on the same draws of u (`likely_functions`). No delta method: g bends with psi, which enters weights as an
+all on the same draws of u (`likely_functions`). No delta method: g bends with phi, which enters weights as an
 exponential. What is left out: that the hyperparameters are fitted, and tails no node has seen, which the
 weights of a large L look for.
 
-When it hurts: weights are exponentials of psi, so an error of a nat in the tails, which the ELBO's gradient
+When it hurts: weights are exponentials of phi, so an error of a nat in the tails, which the ELBO's gradient
 averages away, decides the weights. Where the process extrapolates badly for the number of nodes (heavy
 tails, funnels: the schools' models in D = 10 with n = 20), plain DReG with the same evaluations is better;
 `experiments/bq_importance.py` shows by how much.
@@ -45,7 +45,7 @@ from bqvi.gradients.whitened import Frame, Moments
 from gp.conditioning.function_process import FunctionProcess
 
 DRAWS = 32
-"""Of psi: a standard deviation from so many is known to an eighth."""
+"""Of phi: a standard deviation from so many is known to an eighth."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ImportanceQuadrature:
     quadrature : the process, its nodes and memory; of derivatives or of values, not separable: a separable
         process predicts gradients of no function
     groups : of L draws from the process, >= 1; at least 2 with errors
-    errors : also give standard errors; .8 s for 20 nodes in D = 10, as psi is evaluated on all groups
+    errors : also give standard errors; .8 s for 20 nodes in D = 10, as phi is evaluated on all groups
         for each of 32 draws and each node
     """
 
@@ -120,12 +120,12 @@ def _require_one_gaussian(q: Any) -> None:
         )
 
 
-def weighted_slopes(psi: FunctionAt, noise: np.ndarray) -> np.ndarray:
-    """v_l^2 grad psi(u_l), (G, L, D), from psi at groups of draws (G, L, D)."""
-    log_weights = psi.values.reshape(noise.shape[:2])
+def weighted_slopes(phi: FunctionAt, noise: np.ndarray) -> np.ndarray:
+    """v_l^2 grad phi(u_l), (G, L, D), from phi at groups of draws (G, L, D)."""
+    log_weights = phi.values.reshape(noise.shape[:2])
     weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)
-    slopes: np.ndarray = np.square(weights)[:, :, None] * psi.gradients.reshape(noise.shape)
+    slopes: np.ndarray = np.square(weights)[:, :, None] * phi.gradients.reshape(noise.shape)
     return slopes
 
 
@@ -143,12 +143,12 @@ def _errors(
 
     def squares(functions: Iterable[FunctionAt]) -> list[Values]:
         """Of what each function would change in the gradient, which is linear in the moments."""
-        others = [moments_of(weighted_slopes(psi, noise), noise) for psi in functions]
+        others = [moments_of(weighted_slopes(phi, noise), noise) for phi in functions]
         changes = [Moments(m.mean - found.mean, m.jacobian - found.jacobian) for m in others]
         return [tuple(np.square(part) for part in frame.natural_gradient(change)) for change in changes]
 
     model = squares(drawn(process, points, DRAWS, rng))
-    nodes = squares(FunctionAt.of(psi, points) for psi in process.without_each_node())
+    nodes = squares(FunctionAt.of(phi, points) for phi in process.without_each_node())
     groups = zip(terms[:, None], noise[:, None], strict=True)
     apart = [frame.natural_gradient(moments_of(term, u)) for term, u in groups]
     sampled = of_mean(tuple(np.array(part) for part in zip(*apart, strict=True)))

@@ -1,11 +1,11 @@
 """Draws of the log joint from the posterior of its process.
 
-A functional that is linear in psi has its posterior variance in closed form (`moment_covariance`). For others
+A functional that is linear in phi has its posterior variance in closed form (`moment_covariance`). For others
 there are functions to evaluate it on. A draw of the posterior is a draw h of the prior and what the process
 makes of the observations less those of h (Matheron's rule; Wilson et al. 2020, "Efficiently sampling
 functions from Gaussian process posteriors"),
 
-    psi_s = h + sum_n k(., u_n) beta_n,      beta = P (observations - observations of h - noise),
+    phi_s = h + sum_n k(., u_n) beta_n,      beta = P (observations - observations of h - noise),
 
 where P is K^-1 less what the constant explains. Only h is approximate, by F random features (Rahimi and Recht
 2007) that draws share, so that their covariance is right to 1 / sqrt(F):
@@ -40,9 +40,9 @@ class FunctionAt:
     """(M, D)."""
 
     @classmethod
-    def of(cls, psi: KernelSum, points: np.ndarray) -> FunctionAt:
+    def of(cls, phi: KernelSum, points: np.ndarray) -> FunctionAt:
         """At (M, D) points."""
-        return cls(psi(points), psi.gradient(points))
+        return cls(phi(points), phi.gradient(points))
 
     def plus(self, other: FunctionAt) -> FunctionAt:
         """The sum of two."""
@@ -80,7 +80,7 @@ class Waves:
 def drawn(
     process: FunctionProcess, points: np.ndarray, count: int, rng: np.random.Generator
 ) -> Iterator[FunctionAt]:
-    """``count`` draws of psi at (M, D) points; O(M F D + w^2) each for w observed numbers, after O(w^3)."""
+    """``count`` draws of phi at (M, D) points; O(M F D + w^2) each for w observed numbers, after O(w^3)."""
     given, kernel = process.given, process.kernel
     d, s = given.points.shape[1], np.sqrt(given.scale)
     noise_sd = s * np.sqrt(given.noise(given.points, given.targets))[:, None]

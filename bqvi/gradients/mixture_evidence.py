@@ -2,8 +2,8 @@
 
 A process is on f less a prior mean, which is one of two:
 
-    the Gaussian with q's moments    psi = f + |u|^2 / 2 in its units, which is smooth
-    q itself, at the last round      psi = f - ln q, which is constant where q is the posterior, as in
+    the Gaussian with q's moments    phi = f + |u|^2 / 2 in its units, which is smooth
+    q itself, at the last round      phi = f - ln q, which is constant where q is the posterior, as in
                                      sticking-the-landing, but has ridges between the components of q
                                      elsewhere
 

@@ -1,12 +1,12 @@
 """E_q[f] and its gradients for q a mixture of Gaussians, from a process on the log joint f.
 
-A process speaks in units whitened by one Gaussian, theta = mu + L u, of psi(u) = f(theta) + |u|^2 / 2. So
+A process speaks in units whitened by one Gaussian, theta = mu + L u, of phi(u) = f(theta) + |u|^2 / 2. So
 
-    E_q[f] = E_q[psi] - E_q[|u|^2] / 2
+    E_q[f] = E_q[phi] - E_q[|u|^2] / 2
 
 with q in those units, both closed (`gp.expectation`); gradients in the means and
 covariances come back by the chain rule, dE/dm_k = L^-T dE/dm'_k and dE/dS_k = L^-T dE/dS'_k L^-1. A process
-given derivatives only knows psi up to a constant: E_q[f] then lacks it, and dE/dw_k lacks it alike for
+given derivatives only knows phi up to a constant: E_q[f] then lacks it, and dE/dw_k lacks it alike for
 all k, which no step along weights that sum to one notices. The entropy of a mixture has no closed form and is
 the caller's.
 
@@ -81,10 +81,10 @@ def mixture_expectation(process: FunctionSurrogate, frame: Frame, q: GaussianMix
         )
     if q.dimension != len(frame.mean):
         raise ValueError(f"q has dimension {q.dimension}, the frame {len(frame.mean)}")
-    return less_square(of_psi(process, frame, q), frame, q)
+    return less_square(of_phi(process, frame, q), frame, q)
 
 
-def of_psi(process: FunctionSurrogate, frame: Frame, q: MixtureLike) -> MixtureExpectation:
+def of_phi(process: FunctionSurrogate, frame: Frame, q: MixtureLike) -> MixtureExpectation:
     """E_q of what the process is on, and its gradients; nothing is checked."""
     inverse, within = _in_frame(frame, q)
     value, gradient = process.process.posterior_mean.integrate_mixture(within)

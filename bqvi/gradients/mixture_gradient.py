@@ -1,7 +1,7 @@
 """The posterior of the gradient of E_q[f] for q a mixture of Gaussians, from a process on the log joint.
 
 The gradient in q's coordinates u is linear in the functionals of `gp.conditioning.functionals`. With
-g_k = E_k[grad psi], H_k = E_k[Hessian of psi] in the frame's units, theta = mu + L u,
+g_k = E_k[grad phi], H_k = E_k[Hessian of phi] in the frame's units, theta = mu + L u,
 
     dE/dw_k = E_k,     dE/dm_k = w_k L^-T g_k,     dE/dC_k = w_k L^-T H_k L^-1 / 2,
 
@@ -20,7 +20,7 @@ from acquisition.functionals import Candidates
 from bqvi.arrays import Values
 from bqvi.families import GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
-from bqvi.gradients.mixture_expectation import MixtureExpectation, less_square, of_psi
+from bqvi.gradients.mixture_expectation import MixtureExpectation, less_square, of_phi
 from bqvi.gradients.moment_covariance import mean_square
 from bqvi.gradients.whitened import Frame
 from gp.conditioning.functionals import Functionals
@@ -39,7 +39,7 @@ class MixtureGradient:
     @cached_property
     def expectation(self) -> MixtureExpectation:
         """E_q[f] and its gradients in weights, means and covariances, of the posterior mean."""
-        found = of_psi(self.process, self.frame, self.q)
+        found = of_phi(self.process, self.frame, self.q)
         return found if self.relative else less_square(found, self.frame, self.q)
 
     @property

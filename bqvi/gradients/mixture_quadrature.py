@@ -1,8 +1,8 @@
 """Bayesian quadrature of the ELBO's gradient for q a mixture of Gaussians, with memory.
 
-    ELBO = E_q[f] + H[q] = E_q[psi] + E_q[prior mean - ln q],        psi = f - prior mean
+    ELBO = E_q[f] + H[q] = E_q[phi] + E_q[prior mean - ln q],        phi = f - prior mean
 
-E_q[psi] and its gradient come in closed form from a process on psi (`mixture_expectation`,
+E_q[phi] and its gradient come in closed form from a process on phi (`mixture_expectation`,
 `mixture_gradient`), in units of the Gaussian with q's moments at the last round. The prior mean is that
 Gaussian or q itself at the last round (`mixture_evidence`); what is left, the entropy or the divergence from
 that q, is drawn from q alone (`mixture_draws`), which costs no evaluation of f and leaves no bias.

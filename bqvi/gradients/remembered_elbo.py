@@ -1,16 +1,16 @@
 """The ELBO of a Gaussian q from the evaluations of the log joint that a run has kept, at no further one.
 
-In units whitened by q, theta = mu + L u, the log joint f is modelled by psi(u) = f + |u|^2 / 2 under the
+In units whitened by q, theta = mu + L u, the log joint f is modelled by phi(u) = f + |u|^2 / 2 under the
 process of `gp.conditioning`, from values, and from gradients where there are any. Its integral under q is
 closed:
 
-    ELBO = E_q[f] + H(q) = E[psi] - D / 2 + H(q),        u ~ N(0, I) under q.
+    ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
 With k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2), P = 1 / (l^2 + 1) and
 z(u) = h (l^2 P)^(D/2) exp(-P |u|^2 / 2),
 
-    Cov(psi(u), E[psi]) = z + b2 |u|^2 / 2,    Cov(grad psi(u), E[psi]) = -P z u + b2 u,
-    Var E[psi]          = h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2                              all times s^2.
+    Cov(phi(u), E[phi]) = z + b2 |u|^2 / 2,    Cov(grad phi(u), E[phi]) = -P z u + b2 u,
+    Var E[phi]          = h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2                              all times s^2.
 
 The sd holds the posterior variance, with the constant profiled out, and the jackknife's variance and bias
 over evaluations, which answer for what the kernel does not fit. Failed evaluations are left out: the ELBO is
@@ -61,7 +61,7 @@ def remembered_elbo(q: Any, memory: Memory) -> ElboEstimate | None:
 
 
 def process_near(q: Any, memory: Memory) -> tuple[FunctionProcess, Frame] | None:
-    """Return the process on psi in units whitened by q, and these; else as `remembered_elbo`."""
+    """Return the process on phi in units whitened by q, and these; else as `remembered_elbo`."""
     frame = Frame.of(q)
     dimension = len(frame.mean)
     kind = OnFunction(values=True, gradients=memory.gradients.shape[1] > 0)
@@ -77,7 +77,7 @@ def process_near(q: Any, memory: Memory) -> tuple[FunctionProcess, Frame] | None
 
 
 def _sd(given: Conditioned, kernel: FunctionKernel) -> float:
-    """Of E[psi] under N(0, I): the model's and the jackknife's."""
+    """Of E[phi] under N(0, I): the model's and the jackknife's."""
     dimension, l2 = given.points.shape[1], kernel.lengthscale**2
     prior = kernel.height * (l2 / (l2 + 2.0)) ** (dimension / 2) + 0.5 * kernel.quadratic * dimension
     whitened = given.whitening @ _observed(given, kernel)[:, None]
@@ -88,7 +88,7 @@ def _sd(given: Conditioned, kernel: FunctionKernel) -> float:
 
 
 def _observed(given: Conditioned, kernel: FunctionKernel) -> np.ndarray:
-    """Covariances / s^2 of what the points show with E[psi], (m B,)."""
+    """Covariances / s^2 of what the points show with E[phi], (m B,)."""
     u, p = given.points, 1.0 / (kernel.lengthscale**2 + 1.0)
     squares = np.square(u).sum(1)
     z = kernel.height * (kernel.lengthscale**2 * p) ** (u.shape[1] / 2) * np.exp(-0.5 * p * squares)

@@ -121,14 +121,14 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
 
 
 def _whitened(process: FunctionProcess, points: np.ndarray) -> np.ndarray:
-    """The product W k for psi at (M, D) points, (m B, M)."""
+    """The product W k for phi at (M, D) points, (m B, M)."""
     given = process.given
     found: np.ndarray = given.whitening @ process.kernel.of_values(points, given.points).T
     return found
 
 
 def _variances(process: FunctionProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:
-    """Posterior variances of psi, (M,), with the constant unknown."""
+    """Posterior variances of phi, (M,), with the constant unknown."""
     given, kernel = process.given, process.kernel
     squares = np.einsum("md,md->m", points, points)
     prior = kernel.height + squares * (kernel.linear + 0.5 * kernel.quadratic * squares)
@@ -138,7 +138,7 @@ def _variances(process: FunctionProcess, points: np.ndarray, whitened: np.ndarra
 def _of_process(
     process: FunctionProcess, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray
 ) -> tuple[float, float]:
-    """Posterior and jackknife standard deviations of the sum of psi at the points with weights (M,)."""
+    """Posterior and jackknife standard deviations of the sum of phi at the points with weights (M,)."""
     given, kernel = process.given, process.kernel
     inner = points @ points.T
     squares = np.diagonal(inner)

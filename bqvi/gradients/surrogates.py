@@ -118,7 +118,7 @@ class OnFunction:
     def targets(
         self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
-        """psi = f + |u|^2 / 2 and y = L^T grad f + u, those of them that are observed, (m, B)."""
+        """phi = f + |u|^2 / 2 and y = L^T grad f + u, those of them that are observed, (m, B)."""
         parts = []
         if self.values:
             parts.append((values + 0.5 * np.square(whitened).sum(1))[:, None])

@@ -3,11 +3,11 @@
     k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2)
 
 With r = u - u', e = exp(-|r|^2 / (2 l^2)) and t = b1 + b2 u . u', the covariances over s^2 of the function
-psi and of y = grad psi are
+phi and of y = grad phi are
 
-    cov(psi(u), psi(u'))   = h e + b1 u . u' + b2 (u . u')^2 / 2
-    cov(psi(u), y_j(u'))   = (h / l^2) e r_j + t u_j
-    cov(y_i(u), psi(u'))   = -(h / l^2) e r_i + t u'_i
+    cov(phi(u), phi(u'))   = h e + b1 u . u' + b2 (u . u')^2 / 2
+    cov(phi(u), y_j(u'))   = (h / l^2) e r_j + t u_j
+    cov(y_i(u), phi(u'))   = -(h / l^2) e r_i + t u'_i
     cov(y_i(u), y_j(u'))   = (h / l^2) e (delta_ij - r_i r_j / l^2) + t delta_ij + b2 u'_i u_j.
 
 s^2 is the variance that the squared exponential gives to what is observed: of a slope, h = l^2, where
@@ -30,11 +30,11 @@ from gp.kernels.crossed import crossed
 
 @dataclass(frozen=True)
 class Shown:
-    """Which of the 1 + D numbers psi, d_1 psi, .., d_D psi a point shows.
+    """Which of the 1 + D numbers phi, d_1 phi, .., d_D phi a point shows.
 
     Parameters
     ----------
-    values : psi
+    values : phi
     gradients : all D derivatives
     """
 

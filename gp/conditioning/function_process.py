@@ -21,7 +21,7 @@ from gp.expectation import KernelSum, Quadratic
 
 @dataclass(frozen=True, eq=False)
 class FunctionProcess:
-    """The process on psi given m points."""
+    """The process on phi given m points."""
 
     kernel: FunctionKernel
     given: Conditioned
@@ -45,7 +45,7 @@ class FunctionProcess:
 
     @cached_property
     def posterior_mean(self) -> KernelSum:
-        """Of psi; up to a constant where only derivatives are observed."""
+        """Of phi; up to a constant where only derivatives are observed."""
         return self.function(self.given.weights, self.given.constant)
 
     def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:

@@ -1,6 +1,6 @@
-"""Prior covariances of E_k[psi], E_k[grad psi] and E_k[Hessian of psi] under Gaussians N(m_k, S_k).
+"""Prior covariances of E_k[phi], E_k[grad phi] and E_k[Hessian of phi] under Gaussians N(m_k, S_k).
 
-They are what gradients of E_q[psi] are made of, for q a Gaussian or a mixture. With the kernel of
+They are what gradients of E_q[phi] are made of, for q a Gaussian or a mixture. With the kernel of
 `function_kernel`,
 
     k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2),
@@ -9,9 +9,9 @@ the expectation of the bump under both components is a Gaussian in delta = m_k -
 
     G(delta) = h l^D |A|^(-1/2) exp(-delta^T P delta / 2),       A = l^2 I + S_k + S_j,  P = A^-1,
 
-and E_k[d^a psi] = d^a/dm_k E_k[psi] (Bonnet, Price), so that every covariance is a derivative of it,
+and E_k[d^a phi] = d^a/dm_k E_k[phi] (Bonnet, Price), so that every covariance is a derivative of it,
 
-    Cov(E_k[d^a psi], E_j[d^b psi]) = (-1)^|b| d^(a + b) G,
+    Cov(E_k[d^a phi], E_j[d^b phi]) = (-1)^|b| d^(a + b) G,
 
 with Hermite's tensors up to the fourth order, a = P delta:
 
@@ -20,14 +20,14 @@ with Hermite's tensors up to the fourth order, a = P delta:
     G_ijk / G  = -(a_i a_j a_k - P_ij a_k - P_ik a_j - P_jk a_i)
     G_ijkl / G = a_i a_j a_k a_l - (P_ij a_k a_l + five more) + P_ij P_kl + P_ik P_jl + P_il P_jk.
 
-An observation of psi or of grad psi at u is the same with S_j = 0. Within a component delta = 0, and slopes
+An observation of phi or of grad phi at u is the same with S_j = 0. Within a component delta = 0, and slopes
 have the covariance G P. What remains of the kernel is a product of features, u_i and u_i u_j, whose
 expectations are those of the moments.
 
 Under one Gaussian N(0, I) slopes and Hessians are uncorrelated (one is odd, one even), and
 
-    Cov(E[d_i psi], E[d_j psi])          = (h c_1 + b1) delta_ij
-    Cov(E[d_i d_j psi], E[d_k d_l psi])  = h c_2 delta_ij delta_kl
+    Cov(E[d_i phi], E[d_j phi])          = (h c_1 + b1) delta_ij
+    Cov(E[d_i d_j phi], E[d_k d_l phi])  = h c_2 delta_ij delta_kl
                                            + (h c_2 + b2) (delta_ik delta_jl + delta_il delta_jk)
 
 with c_1, c_2 of `gp.expectation.jacobian_variance`; these need no tensors (`standard_prior`,
@@ -62,7 +62,7 @@ class Functionals:
 
     @classmethod
     def at(cls, points: np.ndarray) -> Functionals:
-        """Of psi at (n, D) points."""
+        """Of phi at (n, D) points."""
         n, d = points.shape
         return cls(points, np.zeros((n, d, d)))
 

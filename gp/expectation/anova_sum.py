@@ -1,6 +1,6 @@
 """Posterior means of Gaussian processes with an analysis of variance kernel, and their Gaussian integrals.
 
-    psi(u) = sum_n (alpha_n + B_n . d/du_n) k(u, u_n) + c + w . u + u^T M u / 2
+    phi(u) = sum_n (alpha_n + B_n . d/du_n) k(u, u_n) + c + w . u + u^T M u / 2
 
 with k of :class:`gp.kernels.Anova`. Under N(m, diag v) coordinates are independent, so in the place of e_d in
 the product over coordinates stands its expectation
@@ -39,7 +39,7 @@ class DiagonalIntegrals:
 
 @dataclass(frozen=True, eq=False)
 class AnovaSum:
-    """The function psi.
+    """The function phi.
 
     Attributes
     ----------
@@ -54,14 +54,14 @@ class AnovaSum:
     slopes: np.ndarray | None = None
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Values of psi at (M, D) points, (M,)."""
+        """Values of phi at (M, D) points, (M,)."""
         cross = crossed(self.kernel, u, self.points, self.slopes is not None)
         weights = self.values if self.slopes is None else np.column_stack([self.values, self.slopes])
         found: np.ndarray = cross @ weights.reshape(-1) + self.trend(u)
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients of psi at (M, D) points, (M, D)."""
+        """Gradients of phi at (M, D) points, (M, D)."""
         kernel = self.kernel
         gap = u.T[:, :, None] - self.points.T[:, None, :]
         precision = (kernel.lengthscale**-2.0)[:, None, None]

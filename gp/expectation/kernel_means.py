@@ -1,4 +1,4 @@
-"""Gaussian integrals of squared exponentials, and the prior covariances of psi with its Gaussian moments.
+"""Gaussian integrals of squared exponentials, and the prior covariances of phi with its Gaussian moments.
 
 Of exp(-(u - u_n)^T Lambda^-1 (u - u_n) / 2) with Lambda = diag(l^2), against N(m, S), with A = Lambda + S,
 P = A^-1 and a_n = P (u_n - m),
@@ -6,8 +6,8 @@ P = A^-1 and a_n = P (u_n - m),
     z_n = |Lambda|^(1/2) |A|^(-1/2) exp(-(u_n - m)^T a_n / 2)
     dz_n/dm = z_n a_n,      dz_n/dS = z_n (a_n a_n^T - P) / 2.
 
-These are also the covariances of psi ~ GP(0, k) at u_n with E[psi], E[grad psi] and, twice the last,
-E[Hessian of psi] (Bonnet and Price: E[grad psi] = dE[psi]/dm, E[Hessian of psi] = 2 dE[psi]/dS).
+These are also the covariances of phi ~ GP(0, k) at u_n with E[phi], E[grad phi] and, twice the last,
+E[Hessian of phi] (Bonnet and Price: E[grad phi] = dE[phi]/dm, E[Hessian of phi] = 2 dE[phi]/dS).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class KernelMeans:
 def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
     """Under N(0, I), of squared exponentials of height 1: dz/dm (n, D), 2 dz/dS (n, D (D + 1) / 2).
 
-    The second has the lower triangle, row by row. They are the prior covariances of psi(u_n) with
-    E[grad psi] and E[Hessian of psi].
+    The second has the lower triangle, row by row. They are the prior covariances of phi(u_n) with
+    E[grad phi] and E[Hessian of phi].
     """
     z, a, p = _standard(points, lengthscale)
     rows, columns = np.tril_indices(points.shape[1])
@@ -85,7 +85,7 @@ def slope_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, 
 
 
 def jacobian_variance(dimension: int, lengthscale: float) -> tuple[float, float]:
-    """Prior variances under N(0, I), for a height of 1: of each E[d_i psi], of each E[d_i d_j psi], i != j.
+    """Prior variances under N(0, I), for a height of 1: of each E[d_i phi], of each E[d_i d_j phi], i != j.
 
     Those with i = j have three times the second.
     """

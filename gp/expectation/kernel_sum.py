@@ -1,6 +1,6 @@
 """Posterior means of Gaussian processes with a squared exponential kernel, and their Gaussian integrals.
 
-    psi(u) = v sum_n (alpha_n + B_n . d/du_n) k(u, u_n) + c + w . u + u^T M u / 2,
+    phi(u) = v sum_n (alpha_n + B_n . d/du_n) k(u, u_n) + c + w . u + u^T M u / 2,
     k(u, u_n) = exp(-(u - u_n)^T Lambda^-1 (u - u_n) / 2),     Lambda = diag(l^2),
 
 is the posterior mean given values (weights alpha), derivatives (weights B) or both; the polynomial is the
@@ -12,7 +12,7 @@ and c_n = B_n . a_n,
     dE/dS  = sum z ((alpha - c) (a a^T - P) + (P B) a^T + a (P B)^T) / 2  + M / 2
 
 and against a mixture sum_k w_k N(m_k, S_k): E = sum_k w_k E_k, dE/dw_k = E_k, dE/dm_k = w_k dE_k/dm_k and
-likewise in S_k. By Bonnet and Price dE/dm = E[grad psi] and 2 dE/dS = E[Hessian of psi].
+likewise in S_k. By Bonnet and Price dE/dm = E[grad phi] and 2 dE/dS = E[Hessian of phi].
 
 This is NumPy and O(n D^2), for what is integrated thousands of times; `gp.integrals` has any kernel, any
 measure, NumPy or torch, and tests hold the two together.
@@ -45,7 +45,7 @@ class Integrated:
 
 @dataclass(frozen=True, eq=False)
 class KernelSum:
-    """The function psi.
+    """The function phi.
 
     Attributes
     ----------
@@ -62,13 +62,13 @@ class KernelSum:
     slopes: np.ndarray | None = None
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Values of psi at (M, D) points, (M,)."""
+        """Values of phi at (M, D) points, (M,)."""
         terms, _ = self._terms(u)
         found: np.ndarray = terms.sum(1) + self.trend(u)
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients of psi at (M, D) points, (M, D)."""
+        """Gradients of phi at (M, D) points, (M, D)."""
         terms, kernel = self._terms(u)
         found: np.ndarray = terms @ self.points - terms.sum(1)[:, None] * u
         if self.slopes is not None:

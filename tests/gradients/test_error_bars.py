@@ -50,7 +50,7 @@ def jackknife(process, without):
 
 @pytest.mark.parametrize("shown", SHOWN)
 def test_the_covariance_of_a_function_s_moments_is_that_of_a_product_rule(shown):
-    """Stein: E[grad psi] = E[psi e], E[Hessian psi] = E[psi (e e^T - I)], under the kernel itself."""
+    """Stein: E[grad phi] = E[phi e], E[Hessian phi] = E[phi (e e^T - I)], under the kernel itself."""
     process = drawn_process(SHOWN[shown], SHAPE)
     noise, weights = gauss_hermite(2, 40)
     inner = noise @ noise.T

@@ -323,7 +323,7 @@ def values():
 
 
 def test_value_process_moments_are_derivatives_of_the_expected_posterior_mean(values):
-    """dE/dm and 2 dE/dS by autodiff through a product rule of the predicted psi."""
+    """dE/dm and 2 dE/dS by autodiff through a product rule of the predicted phi."""
     noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
     points, alpha = torch.tensor(values.given.points), torch.tensor(values.given.weights[:, 0])
     mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
@@ -339,7 +339,7 @@ def test_value_process_moments_are_derivatives_of_the_expected_posterior_mean(va
 
 
 def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values):
-    """Stein: E[grad psi] = E[psi e], E[Hessian psi] = E[psi (e e^T - I)]."""
+    """Stein: E[grad phi] = E[phi e], E[Hessian phi] = E[phi (e e^T - I)]."""
     noise, weights = gauss_hermite(2, 60)
     rows, columns = np.tril_indices(2)
     second = noise[:, rows] * noise[:, columns] - (rows == columns)
@@ -355,7 +355,7 @@ def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values
     assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
 
 
-def _psi_kernel(x, y):
+def _phi_kernel(x, y):
     inner = x @ y.T
     distances = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * inner
     return 1.6**2 * torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
@@ -372,7 +372,7 @@ def test_derivative_kernel_is_the_mixed_hessian_of_the_kernel(derivatives):
     for i in range(5):
         for j in range(5):
             hessian = torch.autograd.functional.hessian(
-                lambda x, y: _psi_kernel(x[None], y[None])[0, 0], (points[i], points[j])
+                lambda x, y: _phi_kernel(x[None], y[None])[0, 0], (points[i], points[j])
             )
             mixed[i, j] = hessian[0][1].numpy()
     at, shown = derivatives.given.points, SHOWN["derivatives"]
@@ -386,7 +386,7 @@ def test_derivative_process_moments_and_functionals_against_a_product_rule(deriv
     mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
     covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
     x = mean + noise @ torch.linalg.cholesky(covariance).T
-    averaged = weights @ _psi_kernel(x, points)
+    averaged = weights @ _phi_kernel(x, points)
     (observed,) = torch.autograd.grad(averaged.sum(), points, create_graph=True)
     dm, ds = torch.autograd.grad(
         (observed * torch.tensor(derivatives.given.weights)).sum(), (mean, covariance)
@@ -398,12 +398,12 @@ def test_derivative_process_moments_and_functionals_against_a_product_rule(deriv
     second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
     basis = torch.cat([noise, second], 1) * weights[:, None]
     plain = torch.tensor(derivatives.given.points, requires_grad=True)
-    across = _psi_kernel(plain, noise) @ basis
+    across = _phi_kernel(plain, noise) @ basis
     columns_of = [torch.autograd.grad(across[:, k].sum(), plain, retain_graph=True)[0] for k in range(5)]
     expected = np.stack([c.numpy().ravel() for c in columns_of], 1)
     found = standard_observed(derivatives.given.points, derivatives.process.kernel)
     assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
-    prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
+    prior = np.diagonal((basis.T @ _phi_kernel(noise, noise) @ basis).numpy())
     explained = (expected * np.linalg.solve(gram(derivatives), expected)).sum(0)
     variance = derivatives.given.scale * (prior - explained)
     sd = derivatives.model_deviations()
@@ -440,7 +440,7 @@ def test_joint_kernel_is_the_kernel_and_its_derivatives(joint):
     for i in range(5):
         for j in range(5):
             x, y = points[i].clone().requires_grad_(), points[j].clone().requires_grad_()
-            value = _psi_kernel(x[None], y[None])[0, 0]
+            value = _phi_kernel(x[None], y[None])[0, 0]
             dx, dy = torch.autograd.grad(value, (x, y), create_graph=True)
             expected[i, 0, j, 0] = float(value.detach())
             expected[i, 1:, j, 0], expected[i, 0, j, 1:] = dx.detach().numpy(), dy.detach().numpy()
@@ -457,7 +457,7 @@ def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
     rows, columns = np.tril_indices(2)
     second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
     basis = torch.cat([noise, second], 1) * weights[:, None]
-    across = _psi_kernel(points, noise) @ basis
+    across = _phi_kernel(points, noise) @ basis
     slopes = [torch.autograd.grad(across[:, k].sum(), points, retain_graph=True)[0] for k in range(5)]
     expected = np.concatenate(
         [across.detach().numpy()[:, None], np.stack([s.numpy() for s in slopes], 2)], 1
@@ -467,7 +467,7 @@ def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
     at = joint.moments(np.zeros(2), np.eye(2))
     ours = np.concatenate([at.mean, at.jacobian[rows, columns]])
     assert_allclose(ours, expected.T @ joint.given.weights.reshape(-1), rtol=1e-8, atol=1e-9)
-    prior = np.diagonal((basis.T @ _psi_kernel(noise, noise) @ basis).numpy())
+    prior = np.diagonal((basis.T @ _phi_kernel(noise, noise) @ basis).numpy())
     explained = (expected * np.linalg.solve(gram(joint), expected)).sum(0)
     variance = joint.given.scale * (prior - explained)
     sd = joint.model_deviations()

@@ -25,8 +25,8 @@ def test_draws_have_the_mean_and_covariance_of_the_posterior(shown):
     """
     process, rng = drawn_process(SHOWN[shown], SHAPE), np.random.default_rng(0)
     at = np.array([[0.2, -0.3], [1.0, 0.7], [-2.0, 1.5]])
-    draws = (psi for _ in range(40) for psi in drawn(process.process, at, 40, rng))
-    sample = np.array([psi.gradients.reshape(-1) for psi in draws])
+    draws = (phi for _ in range(40) for phi in drawn(process.process, at, 40, rng))
+    sample = np.array([phi.gradients.reshape(-1) for phi in draws])
     mean = process.process.posterior_mean.gradient(at).reshape(-1)
     assert np.abs((sample.mean(0) - mean) / (sample.std(0) / np.sqrt(1600))).max() < 4.5
     # kernels between gradients at `at` and what is observed, from a process that observes everything
@@ -45,7 +45,7 @@ def test_draws_have_the_mean_and_covariance_of_the_posterior(shown):
 
 
 def full_kernel(shown, points):
-    """Of (psi, gradient) at each point, by autodiff of the kernel, / s^2."""
+    """Of (phi, gradient) at each point, by autodiff of the kernel, / s^2."""
     height = 1.0 if shown == "values" else SHAPE[0] ** 2
 
     def kernel(x, y):
@@ -78,15 +78,15 @@ def gradient_rows(m, n):
 @pytest.mark.parametrize("shown", SHOWN)
 def test_functions_without_a_node_are_those_of_refits(shown):
     process, at = drawn_process(SHOWN[shown], SHAPE), np.random.default_rng(1).standard_normal((4, 2))
-    for i, psi in enumerate(process.process.without_each_node()):
+    for i, phi in enumerate(process.process.without_each_node()):
         kept = np.delete(np.arange(5), i)
         refit = without(process, kept).process.posterior_mean
-        assert_allclose(psi.gradient(at), refit.gradient(at), rtol=1e-6, atol=1e-8)
-        assert_allclose(np.diff(psi(at)), np.diff(refit(at)), rtol=1e-6, atol=1e-8)  # up to a constant
+        assert_allclose(phi.gradient(at), refit.gradient(at), rtol=1e-6, atol=1e-8)
+        assert_allclose(np.diff(phi(at)), np.diff(refit(at)), rtol=1e-6, atol=1e-8)  # up to a constant
 
 
 def test_of_one_draw_a_group_errors_are_those_of_quadrature(monkeypatch):
-    """At L = 1 the bound is the ELBO, linear in psi: the closed form, once groups have averaged out."""
+    """At L = 1 the bound is the ELBO, linear in phi: the closed form, once groups have averaged out."""
     monkeypatch.setattr(plugged, "DRAWS", 150)
     model, q = TARGETS["banana"]
     quadrature = BayesianQuadrature(10, Independent(), memory=0, process="derivative", errors=True)

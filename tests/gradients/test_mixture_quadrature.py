@@ -78,9 +78,9 @@ def test_covariances_with_observations_are_those_of_gauss_hermite(shown):
 def given(shown, m=9, seed=3):
     """A process on a function that is no draw of it, in the units of a frame."""
     points = np.random.default_rng(seed).standard_normal((m, 2))
-    psi = np.sin(points[:, :1]) + 0.3 * points[:, 1:] ** 3
+    phi = np.sin(points[:, :1]) + 0.3 * points[:, 1:] ** 3
     y = np.column_stack([np.cos(points[:, 0]), 0.9 * points[:, 1] ** 2])
-    targets = np.concatenate([psi, y], 1)[:, SHOWN[shown].numbers]
+    targets = np.concatenate([phi, y], 1)[:, SHOWN[shown].numbers]
     frame = Frame(np.array([0.2, -0.1]), np.array([[1.1, 0.0], [0.3, 0.8]]), False)
     return of_function(SHOWN[shown], SHAPE, points, targets), frame
 
