@@ -51,7 +51,7 @@ def broken(theta):
 
 
 DOORS = {
-    "bq": lambda: fit(method="bq", steps=4),
+    "bq": lambda: fit(method="bq", steps=6),
     "pathwise": lambda: fit(method="pathwise", steps=3),
     "integrate": integrate,
     "vbmc": vbmc,
