@@ -105,7 +105,7 @@ def _learn(
         more = _with_more(surrogate, q, count, settings, seed + repeat)
         if repeat and more is q:
             break  # it covers the surrogate, and has been climbed
-        samples = max(32, 2 * (settings.samples // (2 * more.count))) * (4 if final else 1)
+        samples = max(32, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
         q = climb(surrogate, more, box, seed % 7919, samples, settings.climbs * (1 + final)).q
         q = pruned(q, 0.003)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)

@@ -43,7 +43,7 @@ class Settings:
     few: int | None = None
     draws: int = 1024
     final_draws: int = 4096
-    samples: int = 500
+    samples: int = 1000
     climbs: int = 16
     fits: int = 15
     learnt_noise: bool = False

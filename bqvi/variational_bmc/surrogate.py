@@ -41,7 +41,7 @@ _STEEP = 0.1
 ENOUGH = 200
 """Observations that hyperparameters are fitted to."""
 _FEWEST = 10
-_GAIN = 0.01
+_GAIN = 1e-3
 """Nats of evidence that a step of a fit has to gain for it to go on."""
 _UNKNOWN = 1e12
 """Noise of a derivative that could not be computed."""
