@@ -1,9 +1,9 @@
 """A Gaussian led to where the surrogate has its mass *and* knows of it: annealed population Monte Carlo.
 
 Early on, and with gradients above all, the surrogate's mean is highest where nothing was evaluated, and a
-mixture that climbs it runs away. Here draws of a Gaussian are weighted by the cautious density of
-:func:`correction.cautious`, which falls with the surrogate's variance; the weights are tempered so that
-enough draws carry them, their moments are the next Gaussian's, and so on until no tempering is needed
+mixture that climbs it runs away. Here draws of a Gaussian are weighted by the density of
+:func:`correction.variance_penalised`, which falls with the surrogate's variance; the weights are tempered so
+that enough draws carry them, their moments are the next Gaussian's, and so on until no tempering is needed
 (Cappe et al. 2008; tempered weights as in Koblents & Miguez 2015). It spreads from what has been evaluated
 as far as the surrogate can tell, no farther.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
-from bqvi.variational_bmc.correction import cautious
+from bqvi.variational_bmc.correction import variance_penalised
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
@@ -38,7 +38,7 @@ def annealed(
         factor = _WIDENING * _root(covariance)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
-        log_ratio = cautious(*surrogate.moments(u)) + np.log(feasible(u)) - log_g
+        log_ratio = variance_penalised(*surrogate.moments(u)) + np.log(feasible(u)) - log_g
         if not np.isfinite(log_ratio).any():
             break
         weights, temperature = _tempered(log_ratio, least)

@@ -87,7 +87,7 @@ class Correction:
     feasible: Vector
 
     @property
-    def doubtful(self) -> float:
+    def uncertain_mass(self) -> float:
         """Share of the mass that hangs on whether it is feasible."""
         return float(self.weights @ (1.0 - self.feasible))
 
@@ -159,7 +159,7 @@ class Proposal:
         )
 
 
-def cautious(mean: Vector, variance: Vector) -> Vector:
+def variance_penalised(mean: Vector, variance: Vector) -> Vector:
     """The log density (m,) that draws count with, from the surrogate's mean and variance there, (m,) each."""
     excess = variance - max(float(np.quantile(variance, _BEST_KNOWN)) - 1.0, 0.0)
     result: Vector = mean + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
@@ -199,7 +199,7 @@ def polished(
     for step in range(_ROUNDS):
         u = g.draws(count // 4, seed + 1 + step)
         logs = g.log_parts(u)
-        log_ratio = cautious(*surrogate.moments(u)) + np.log(feasible(u)) - logsumexp(logs, axis=1)
+        log_ratio = variance_penalised(*surrogate.moments(u)) + np.log(feasible(u)) - logsumexp(logs, axis=1)
         weights = np.exp(log_ratio - logsumexp(log_ratio))
         effective = 1.0 / (weights @ weights)
         if effective < 10.0 * u.shape[1] or effective > _COVERED * len(u):
@@ -232,7 +232,7 @@ def _weighed(
     whitened = surrogate.whitened(u)
     mean, variance = surrogate.moments(u, whitened)
     possible = feasible(u)
-    log_ratio = cautious(mean, variance) + np.log(possible) - log_g
+    log_ratio = variance_penalised(mean, variance) + np.log(possible) - log_g
     total = float(logsumexp(log_ratio))
     log_weights = log_ratio - total
     weights = np.exp(log_weights)
@@ -255,7 +255,7 @@ def _weighed(
         monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / count, 0.0))),
         effective=effective,
         shape=float(pareto_shape(weights)),
-        feasible=feasible.doubting(u),
+        feasible=feasible.pessimistic(u),
     )
 
 

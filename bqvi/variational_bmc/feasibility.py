@@ -1,4 +1,4 @@
-"""Where the log joint can be evaluated at all, learnt from where it failed.
+"""Where the log joint can be evaluated at all, estimated from where it failed.
 
 A log joint that is -inf beyond an edge has no surrogate there: a Gaussian process that knows nothing of the
 edge would put mass behind it. So the probability that a point is feasible is estimated beside it, from the
@@ -40,13 +40,13 @@ class Feasibility:
 
     Attributes
     ----------
-    good, failed : evaluations. believed : those of the failed ones that are no accidents.
+    good, failed : evaluations. edges : those of the failed ones that are no accidents.
     gap : h.
     """
 
     good: cKDTree | None
     failed: cKDTree | None
-    believed: cKDTree | None
+    edges: cKDTree | None
     gap: float
 
     @classmethod
@@ -57,9 +57,9 @@ class Feasibility:
         good, bad = points[~failed], points[failed]
         tree = cKDTree(good)
         distances = tree.query(bad)[0]
-        believed = bad[~_accidents(good, bad, np.asarray(distances))]
+        edges = bad[~_accidents(good, bad, np.asarray(distances))]
         gap = max(float(np.median(distances)), _LEAST)
-        return cls(tree, cKDTree(bad), cKDTree(believed) if len(believed) else None, gap)
+        return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap)
 
     @property
     def certain(self) -> bool:
@@ -68,9 +68,9 @@ class Feasibility:
 
     def __call__(self, u: Vector) -> Vector:
         """Phi at u (m, D), (m,)."""
-        return self._phi(u, self.believed)
+        return self._phi(u, self.edges)
 
-    def doubting(self, u: Vector) -> Vector:
+    def pessimistic(self, u: Vector) -> Vector:
         """Phi at u (m, D) were none of the failures an accident, (m,)."""
         return self._phi(u, self.failed)
 

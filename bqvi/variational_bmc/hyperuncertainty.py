@@ -30,17 +30,17 @@ _FURTHEST = 2.0
 
 def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     """The standard deviation of log Z over the hyperparameters' posterior."""
-    data, theta = surrogate.data, surrogate.theta
+    data, psi = surrogate.data, surrogate.psi
     objective = log_posterior(data.thinned)
-    best = objective.expanded(theta)
+    best = objective.expanded(psi)
     root = _root(best.curvature, objective.prior.sd)
     u = found.u[resampled(found.weights, _DRAWS, seed)]
     known = surrogate.mean(u)
-    cube = np.clip(scrambled_sobol(len(theta), _SETS, seed), 1e-9, 1 - 1e-9)
+    cube = np.clip(scrambled_sobol(len(psi), _SETS, seed), 1e-9, 1 - 1e-9)
     steps = np.clip(ndtri(cube), -_FURTHEST, _FURTHEST)
     log_weights, shifts = [0.0], [0.0]
     for step in steps:
-        at = theta + root @ step
+        at = psi + root @ step
         try:
             value = objective.value(at)
             other = posterior_mean(data, at)(u)

@@ -14,13 +14,13 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bqvi.variational_bmc.annealing import annealed
-from bqvi.variational_bmc.belief import fitted, hull
 from bqvi.variational_bmc.correction import Correction, Proposal, correct, polished, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting
+from bqvi.variational_bmc.frame_selection import evaluated_box, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
-from bqvi.variational_bmc.state import Learnt, Settings, State
+from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, Mixture, climb, grown, pruned
 
@@ -32,23 +32,23 @@ LEAST_EFFECTIVE = 20.0
 """Draws that have to carry the weight."""
 
 
-def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Learnt]:
+def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Estimate]:
     """Fit, climb and weigh; the state keeps what the next step starts from.
 
     Where hardly a draw of q carries weight, q and the frame start again from Laplace's approximation.
     """
-    state, learnt = _learn(state, settings, seed, final)
-    if learnt.found.effective > LEAST_EFFECTIVE:
-        return state, learnt
-    again = _restarted(state, learnt)
+    state, estimate = _learn(state, settings, seed, final)
+    if estimate.found.effective > LEAST_EFFECTIVE:
+        return state, estimate
+    again = _restarted(state, estimate)
     if again is not None:
-        state, learnt = _learn(again, settings, seed, final, restarted=True)
-        if learnt.found.effective > LEAST_EFFECTIVE:
-            return state, learnt
-    mean, covariance = _spread(state, learnt.surrogate, seed)
+        state, estimate = _learn(again, settings, seed, final, restarted=True)
+        if estimate.found.effective > LEAST_EFFECTIVE:
+            return state, estimate
+    mean, covariance = _spread(state, estimate.surrogate, seed)
     again = replace(state, mean=mean, covariance=covariance, q=None)
-    state, learnt = _learn(again, settings, seed, final, climbing=False, restarted=True)
-    return replace(state, mean=mean, covariance=covariance), learnt
+    state, estimate = _learn(again, settings, seed, final, climbing=False, restarted=True)
+    return replace(state, mean=mean, covariance=covariance), estimate
 
 
 def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
@@ -69,12 +69,12 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vect
     return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T
 
 
-def _restarted(state: State, learnt: Learnt) -> State | None:
-    data = learnt.surrogate.data
+def _restarted(state: State, estimate: Estimate) -> State | None:
+    data = estimate.surrogate.data
     best = data.points[np.argmax(data.values)]
     widest = None if state.rows else 1.0
-    near = hull(data)
-    found = laplace(learnt.surrogate, best, near.lower - 1.0, near.upper + 1.0, widest)
+    near = evaluated_box(data)
+    found = laplace(estimate.surrogate, best, near.lower - 1.0, near.upper + 1.0, widest)
     if found is None:
         return None
     mean = state.frame.out(found[0][None])[0]
@@ -89,17 +89,17 @@ def _learn(
     final: bool,
     climbing: bool = True,
     restarted: bool = False,
-) -> tuple[State, Learnt]:
+) -> tuple[State, Estimate]:
     frame = chosen = _next_frame(state)
-    theta, q = _carried(state, frame)
-    known = theta
-    believed = fitted(state, frame, theta, settings, final, restarted)
-    frame, theta, reach, data = believed.frame, believed.theta, believed.reach, believed.data
+    psi, q = _in_frame(state, frame)
+    known = psi
+    chosen_fit = selected(state, frame, psi, settings, final, restarted)
+    frame, psi, threshold, data = chosen_fit.frame, chosen_fit.psi, chosen_fit.threshold, chosen_fit.data
     if frame.diagonal != chosen.diagonal:
-        _, q = _carried(state, frame)
-    surrogate = Surrogate.of(data, theta)
+        _, q = _in_frame(state, frame)
+    surrogate = Surrogate.of(data, psi)
     count = len(data.values)
-    near = hull(data)
+    near = evaluated_box(data)
     box = Box(near.lower - 0.5, near.upper + 0.5)
     for repeat in range((4 if final else 1) if climbing else 0):
         more = _with_more(surrogate, q, count, settings, seed + repeat)
@@ -115,9 +115,9 @@ def _learn(
     else:
         found = correct(surrogate, q, settings.draws, seed, feasible)
     mean, covariance = _moments(frame, found, q)
-    learnt = Learnt(surrogate, q, found)
-    state = replace(state, frame=frame, theta=theta, q=q, mean=mean, covariance=covariance, reach=reach)
-    return (state if theta is known else replace(state, fitted_at=len(state))), learnt
+    estimate = Estimate(surrogate, q, found)
+    state = replace(state, frame=frame, psi=psi, q=q, mean=mean, covariance=covariance, threshold=threshold)
+    return (state if psi is known else replace(state, fitted_at=len(state))), estimate
 
 
 def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, seed: int) -> Mixture:
@@ -156,25 +156,25 @@ def _next_frame(state: State) -> Frame:
     return fitting(state.mean, state.covariance, not state.frame.diagonal)
 
 
-def _carried(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
+def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
     """Hyperparameters and q, in another frame."""
     dimension = len(frame.shift)
-    theta = None if state.theta is None else state.theta.copy()
-    if theta is not None:
+    psi = None if state.psi is None else state.psi.copy()
+    if psi is not None:
         old = np.sqrt(np.square(state.frame.scale).sum(1))
         new = np.sqrt(np.square(frame.scale).sum(1))
-        theta[:dimension] += np.log(old / new)
-        theta[dimension + 2] += 4.0 * np.log(new / old).mean()
+        psi[:dimension] += np.log(old / new)
+        psi[dimension + 2] += 4.0 * np.log(new / old).mean()
         if frame.diagonal != state.frame.diagonal:
-            theta = None
+            psi = None
     if state.q is not None and (frame.diagonal or not state.frame.diagonal):
-        return theta, state.frame.moved(state.q, frame)
+        return psi, state.frame.moved(state.q, frame)
     means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
     if state.mean is None:
         made = state.evaluations
         best = frame.into(made.points[[np.argmax(made.values)]])
         means = np.concatenate([best, best * 0.5])
-    return theta, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
+    return psi, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
 
 
 def _moments(frame: Frame, found: Correction, q: Mixture) -> tuple[Vector, Vector]:

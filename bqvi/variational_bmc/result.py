@@ -12,7 +12,7 @@ from bqvi.calls import Evaluations
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.state import Learnt, Row, State
+from bqvi.variational_bmc.state import Estimate, Row, State
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class VBMCResult:
     evaluations : all of them, in the coordinates. theta : (n, P), the same points in the user's units.
     trace : one record a step.
     checkpoint : where the run stands; ``resume`` takes the whole result.
-    learnt, frame : the last surrogate, mixture and weights, in the frame that they are stated in.
+    estimate, frame : the last surrogate, mixture and weights, in the frame that they are stated in.
     """
 
     posterior: Posterior
@@ -77,7 +77,7 @@ class VBMCResult:
     theta: np.ndarray
     trace: Trace
     checkpoint: Checkpoint
-    learnt: Learnt
+    estimate: Estimate
     frame: Frame
 
     def __repr__(self) -> str:
@@ -116,6 +116,6 @@ class VBMCResult:
             raise ValueError(f"theta has shape {given.shape}; it must be (n, {coordinates.n_parameters})")
         coordinates.require_inside("theta", given)
         points = coordinates.from_user(given)
-        found: np.ndarray = self.learnt.surrogate.mean(self.frame.into(points))
+        found: np.ndarray = self.estimate.surrogate.mean(self.frame.into(points))
         result: np.ndarray = found - coordinates.log_jacobian(points)
         return result

@@ -163,7 +163,7 @@ def _settings(target: Caller, batch: int | None, acquisition: str) -> Settings:
     return Settings(
         batch=each,
         few=None if batch is None else each,
-        learnt_noise=target.noise_unknown,
+        noise_unknown=target.noise_unknown,
         variational=acquisition == "viqr",
     )
 

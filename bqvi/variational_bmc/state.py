@@ -21,7 +21,7 @@ from bqvi.variational_bmc.variational import Mixture
 
 Vector = np.ndarray
 
-_REMEMBERED, _MOST_SURPRISING = 30, 25.0
+_REMEMBERED, _LARGEST_ERROR = 30, 25.0
 UNSETTLED = 1.0
 """Divergence between successive posteriors of a run that is still looking for it."""
 
@@ -35,7 +35,7 @@ class Settings:
     batch : evaluations a step. few : until the posterior has been found; by default 2, with gradients 1.
     draws : of the correction. final_draws : of the last one.
     samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
-    learnt_noise : whether values are noisy and nobody knows how much.
+    noise_unknown : whether values are noisy and nobody knows how much.
     variational : whether nodes are sought by q (VIQR), not by the surrogate's density (IMIQR).
     """
 
@@ -46,7 +46,7 @@ class Settings:
     samples: int = 1000
     climbs: int = 16
     fits: int = 15
-    learnt_noise: bool = False
+    noise_unknown: bool = False
     variational: bool = False
 
 
@@ -65,7 +65,7 @@ class Row:
     components: int
     divergence: float
     """Gaussianised symmetric KL between successive posteriors."""
-    surprise: float
+    prediction_error: float
     """Mean squared standardised error of the last batch's predictions."""
     explored: int = 0
     """Points of the plausible box that the known modes explain, once exploration is complete; before, 0."""
@@ -78,12 +78,12 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a state knew before it learned from its latest evaluations: fields of `State`."""
+    """What a state knew before its latest evaluations: fields of `State`."""
 
     frame: Frame
-    theta: Vector | None
+    psi: Vector | None
     q: Mixture | None
-    reach: float | None
+    threshold: float | None
     mean: Vector | None
     covariance: Vector | None
     fitted_at: int
@@ -98,8 +98,8 @@ class State:
     evaluations : in the coordinates.
     predicted : (n, 2), mean and variance that each value had before it was seen; NaN for the first.
     pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
-    frame, theta, q, reach : the surrogate's frame, its hyperparameters, the mixture in the frame, and how far
-        down values are believed.
+    frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
+        nats below the best value from which values are given noise.
     mean, covariance : moments of the posterior, in the coordinates.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
@@ -114,9 +114,9 @@ class State:
     pending: Vector
     pending_predicted: Vector
     frame: Frame
-    theta: Vector | None = None
+    psi: Vector | None = None
     q: Mixture | None = None
-    reach: float | None = None
+    threshold: float | None = None
     mean: Vector | None = None
     covariance: Vector | None = None
     fitted_at: int = 0
@@ -130,7 +130,7 @@ class State:
         return len(self.evaluations)
 
     @property
-    def learned(self) -> bool:
+    def recorded(self) -> bool:
         """Whether the last row is of all evaluations there are."""
         return bool(self.rows) and self.rows[-1].n_evaluations == len(self)
 
@@ -139,9 +139,9 @@ class State:
         """What it knows."""
         return Known(**{name: getattr(self, name) for name in _KNOWN})
 
-    def unlearned(self) -> State:
-        """The state as it was before it learned from its latest evaluations."""
-        if not self.learned or self.before is None:
+    def before_last_record(self) -> State:
+        """The state as it was before its last record."""
+        if not self.recorded or self.before is None:
             return self
         known = {name: getattr(self.before, name) for name in _KNOWN}
         return replace(self, **known, rows=self.rows[:-1], before=None)
@@ -151,7 +151,7 @@ _KNOWN = tuple(part.name for part in fields(Known))
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class Estimate:
     """What a state knows: the surrogate, q, and the correction."""
 
     surrogate: Surrogate
@@ -184,14 +184,14 @@ def evaluated(state: State, more: Evaluations) -> State:
     )
 
 
-def surprise(state: State) -> float:
+def prediction_error(state: State) -> float:
     """Mean squared standardised error of the latest ``_REMEMBERED`` predictions, drawn to 1 as if by 4 more.
 
-    Each counts as at most ``_MOST_SURPRISING``.
+    Each counts as at most ``_LARGEST_ERROR``.
     """
     gaps = state.evaluations.values - state.predicted[:, 0]
     squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-_REMEMBERED:]
-    return float((4.0 + np.minimum(squares, _MOST_SURPRISING).sum()) / (4.0 + len(squares)))
+    return float((4.0 + np.minimum(squares, _LARGEST_ERROR).sum()) / (4.0 + len(squares)))
 
 
 def settled(state: State) -> bool:

@@ -2,7 +2,7 @@
 
     evaluations --learn--> surrogate, q, evidence, draws
          ^                                |
-         |______ evaluate <---- look <----|
+         |______ evaluate <---- next_points <----|
 
 :mod:`learning` is the upper row, a function of what has been evaluated and of the state before;
 :mod:`vbmc_run` alternates it with evaluations. All randomness comes from (seed, number of evaluations), so a
@@ -15,18 +15,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from bqvi.variational_bmc.belief import hull
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import left_open
+from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
-from bqvi.variational_bmc.looking import look
-from bqvi.variational_bmc.state import Learnt, Row, Settings, State, settled, surprise
+from bqvi.variational_bmc.next_points import next_points
+from bqvi.variational_bmc.state import Estimate, Row, Settings, State, prediction_error, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
-_DOUBT = 0.01
+_UNCERTAIN = 0.01
 """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 _KNOWN = 0.01
 """Variance of f, in squared nats, where another evaluation is of little use."""
@@ -49,47 +49,49 @@ def batch_size(state: State, settings: Settings) -> int:
 def _mode(surrogate: Surrogate) -> Vector | None:
     data = surrogate.data
     best = data.points[np.argmax(data.values)]
-    near = hull(data)
-    reach = np.maximum(near.upper - near.lower, 2.0)
-    found = ascended(surrogate, best, near.lower - reach, near.upper + reach)
+    near = evaluated_box(data)
+    margin = np.maximum(near.upper - near.lower, 2.0)
+    found = ascended(surrogate, best, near.lower - margin, near.upper + margin)
     return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
 
 
-def observation_noise(state: State, learnt: Learnt) -> float:
+def observation_noise(state: State, estimate: Estimate) -> float:
     """Return the variance of the noise of one value, nats squared."""
-    noise = learnt.surrogate.learnt_noise
+    noise = estimate.surrogate.fitted_noise
     if state.evaluations.noise_variance is not None:
         noise += float(np.nanmedian(state.evaluations.noise_variance))
     return noise
 
 
-def with_next(state: State, learnt: Learnt, count: int, seed: int, variational: bool = False) -> State:
+def with_next(state: State, estimate: Estimate, count: int, seed: int, variational: bool = False) -> State:
     """The state with ``count`` points to evaluate next."""
-    noise = observation_noise(state, learnt)
-    first = _edge(learnt.found) if settled(state) else _mode(learnt.surrogate)
-    allowed = learnt.found.feasible > 0.5
+    noise = observation_noise(state, estimate)
+    first = _edge(estimate.found) if settled(state) else _mode(estimate.surrogate)
+    allowed = estimate.found.feasible > 0.5
     if not allowed.any():
         allowed = np.ones(len(allowed), bool)
-    worse = surprise(state)
-    u = look(learnt.surrogate, learnt.found, count, noise, seed, allowed, first, worse, variational)
-    mean, variance = learnt.surrogate.moments(u)
+    worse = prediction_error(state)
+    u = next_points(
+        estimate.surrogate, estimate.found, count, noise, seed, allowed, first, worse, variational
+    )
+    mean, variance = estimate.surrogate.moments(u)
     predicted = np.stack([mean, variance + noise], axis=1)
     return replace(state, pending=state.frame.out(u), pending_predicted=predicted)
 
 
 def _edge(found: Correction) -> Vector | None:
     """The draw (D,) with most mass that may not be feasible; ``None`` if it is little."""
-    if found.doubtful < _DOUBT:
+    if found.uncertain_mass < _UNCERTAIN:
         return None
     at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
     chosen: Vector = found.u[at]
     return chosen
 
 
-def record(before: State, state: State, learnt: Learnt) -> Row:
+def record(before: State, state: State, estimate: Estimate) -> Row:
     """What was reached."""
-    found, volume = learnt.found, state.frame.log_volume
-    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, surprise(state))), found.doubtful))
+    found, volume = estimate.found, state.frame.log_volume
+    sd = float(np.hypot(found.sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass))
     # below its own lower bound, an evidence has been lowered by what the surrogate does not know
     sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
     unseen = left_open(state.explored)
@@ -102,9 +104,9 @@ def record(before: State, state: State, learnt: Learnt) -> Row:
         log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), unseen)),
         effective=found.effective / len(found.u),
         shape=found.shape,
-        components=learnt.q.count,
+        components=estimate.q.count,
         divergence=_divergence(before, state),
-        surprise=surprise(state),
+        prediction_error=prediction_error(state),
         explored=state.explored,
     )
 

@@ -9,8 +9,7 @@ Six questions, of the last ``STEADY`` records. All have to be answered with yes.
 - *Do the draws stand for the surrogate?* An effective share above ``EFFECTIVE``, and Pareto k < ``SHAPE`` or
   an effective share above ``UNIFORM``: among weights that are nearly the same the largest have no tail.
 - *Did the surrogate predict the latest evaluations?* Their mean squared standardised error is below
-  ``SURPRISE``, or the errors are below the tolerance in nats wherever the posterior has its mass; the sd was
-  scaled by it.
+  ``PREDICTION_ERROR``; the sd was scaled by it.
 - *Has the plausible box been explored?* See :mod:`exploration`, whose part of the sd is not counted above.
 """
 
@@ -27,7 +26,7 @@ DIVERGENCE = 0.03
 SHAPE = 0.7
 EFFECTIVE = 0.1
 UNIFORM = 0.9
-SURPRISE = 9.0
+PREDICTION_ERROR = 9.0
 _AGAIN = 1.1
 """Growth of the evaluations after which a thorough estimate that disagreed is made again."""
 UNEXPLORED = "the plausible box has not been explored for further modes"
@@ -65,10 +64,12 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
     if not sds[-1] < tolerance:
         reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
     if not (now.effective > EFFECTIVE and (now.shape < SHAPE or now.effective > UNIFORM)):
-        told = f"Pareto k {now.shape:.2f}, effective share {now.effective:.2g}"
-        reasons.append(f"q does not cover the surrogate ({told})")
-    if not now.surprise < SURPRISE:
-        reasons.append(f"the surrogate predicts worse than it says (mean squared z {now.surprise:.1f})")
+        message = f"Pareto k {now.shape:.2f}, effective share {now.effective:.2g}"
+        reasons.append(f"q does not cover the surrogate ({message})")
+    if not now.prediction_error < PREDICTION_ERROR:
+        reasons.append(
+            f"the surrogate predicts worse than it says (mean squared z {now.prediction_error:.1f})"
+        )
     if not now.explored:
         reasons.append(UNEXPLORED)
     return Verdict(not reasons, tuple(reasons))

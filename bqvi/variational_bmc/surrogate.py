@@ -4,10 +4,10 @@
 
 Three choices make it one, and each is made apart:
 
-- the *data* (`Data`): values, derivatives where they are given, and how far each is to be believed. What lies
-  more than ``reach`` nats below the best is of no use to the posterior but would bend the surrogate: beyond
-  ``reach`` depths grow with their logarithm only, reach (1 + log(depth / reach)), and are noisy (Acerbi 2020,
-  "noise shaping"), with sd = reach log(depth / reach) / 10;
+- the *data* (`Data`): values, derivatives where they are given, and the noise of each. What lies more than a
+  threshold of r nats below the best is of no use to the posterior but would bend the surrogate: beyond r
+  depths grow with their logarithm only, r (1 + log(depth / r)), and are noisy (Acerbi 2020, "noise shaping"),
+  with sd = r log(depth / r) / 10;
 - the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors. Where
   gradients make many observations, some suffice for it (`Data.thinned`);
 - the *posterior* (`Surrogate`, on `gp.conditioning`): mean, variance, covariances, and the expectation under
@@ -58,7 +58,7 @@ class Data:
     points : (n, D). values : (n,). gradients : (m, D), at the first m points (all, as a rule), or ``None``.
     noise : (n + m D,), variances of the values and of the gradients.
     top : the prior mean's maximum.
-    learnt : whether a noise common to all values is a hyperparameter, besides ``noise``.
+    noise_fitted : whether a noise common to all values is a hyperparameter, besides ``noise``.
     log_slopes : (n,), log derivatives of what is modelled in what was observed, at each point.
     """
 
@@ -67,7 +67,7 @@ class Data:
     gradients: Vector | None
     noise: Vector
     top: float
-    learnt: bool
+    noise_fitted: bool
     log_slopes: Vector
 
     @property
@@ -131,20 +131,20 @@ class Data:
         )
 
 
-def believed(
+def noise_shaped(
     points: Vector,
     values: Vector,
     gradients: Vector | None,
     noise: Vector | None,
-    reach: float,
-    learnt: bool = False,
+    threshold: float,
+    noise_fitted: bool = False,
 ) -> Data:
     """Return data whose noise grows with their depth below the best."""
     top = float(np.max(values))
     depth = top - values
-    excess = np.maximum(depth / reach, 1.0)
-    values = top - np.where(depth > reach, reach * (1.0 + np.log(excess)), depth)
-    shaped = (_STEEP * reach * np.log(excess)) ** 2
+    excess = np.maximum(depth / threshold, 1.0)
+    values = top - np.where(depth > threshold, threshold * (1.0 + np.log(excess)), depth)
+    shaped = (_STEEP * threshold * np.log(excess)) ** 2
     variance = LEAST_NOISE + shaped + (0.0 if noise is None else noise / excess**2)
     if gradients is not None:
         unknown = np.isnan(gradients)
@@ -152,32 +152,32 @@ def believed(
         slopes = LEAST_NOISE + shaped[:, None] + 1e-8 * gradients**2
         slopes[unknown] = _UNKNOWN
         variance = np.concatenate([variance, slopes.reshape(-1)])
-    return Data(points, values, gradients, variance, top, learnt, -np.log(excess))
+    return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess))
 
 
-def prior_of(dimension: int, learnt: bool) -> JointPrior:
-    """Of the logarithms of D lengthscales, interaction, variance, quadratic, and noise if it is learnt."""
+def prior_of(dimension: int, noise_fitted: bool) -> JointPrior:
+    """Of the logarithms of D lengthscales, interaction, variance, quadratic, and noise if it is fitted."""
     tail = [(np.log(1.0), 1.5), (np.log(10.0), 4.0), (np.log(0.5), 4.0)]
-    if learnt:
+    if noise_fitted:
         tail.append((np.log(0.3), 2.0))
     centre, sd = np.array([(np.log(2.0), 1.0)] * dimension + tail).T
     return JointPrior.normal(centre, sd)
 
 
-def kernel_of(theta: Vector, dimension: int) -> Sum:
+def kernel_of(psi: Vector, dimension: int) -> Sum:
     """The kernel of a vector of logarithms (l, w, s, b): analysis of variance, a quadratic, a constant."""
-    w, s, b = np.exp(theta[dimension : dimension + 3])
-    first = Anova(np.exp(theta[:dimension]), float(w), float(s))
+    w, s, b = np.exp(psi[dimension : dimension + 3])
+    first = Anova(np.exp(psi[:dimension]), float(w), float(s))
     return Sum((first, QuadraticTrend(float(b), float(b)), Constant(TOP_VARIANCE)))
 
 
-def _noises(data: Data, theta: Vector) -> Vector:
+def _noises(data: Data, psi: Vector) -> Vector:
     """Noise variances of all observations, with what rounding asks for, (N,)."""
     dimension = data.points.shape[1]
-    noise = data.noise + _ROUNDING * (np.exp(theta[dimension + 1]) + TOP_VARIANCE)
-    if data.learnt:
+    noise = data.noise + _ROUNDING * (np.exp(psi[dimension + 1]) + TOP_VARIANCE)
+    if data.noise_fitted:
         noise = noise.copy()
-        noise[: len(data.values)] += np.exp(theta[dimension + 3])
+        noise[: len(data.values)] += np.exp(psi[dimension + 3])
     result: Vector = noise
     return result
 
@@ -193,21 +193,21 @@ def log_posterior(data: Data) -> LogPosterior:
         changes = [*first, linear + quadratic]
         own = _noises(data, psi) - data.noise
         np.einsum("ii->i", matrix)[:] += own
-        if data.learnt:
+        if data.noise_fitted:
             of_values = np.zeros(len(matrix))
             of_values[:n] = np.exp(psi[dimension + 3])
             changes.append(np.diag(of_values))
         return matrix, Changes.of(changes)
 
-    prior = prior_of(dimension, data.learnt)
+    prior = prior_of(dimension, data.noise_fitted)
     return LogPosterior(gram, data.noise, data.residuals[:, None], prior, convention="known")
 
 
 def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector, float]:
     """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean).
 
-    And the log of that density times the evidence of what was observed, which compares data believed
-    differently. Gradients are thinned.
+    And the log of that density times the evidence of what was observed, which compares data
+    that are shaped differently. Gradients are thinned.
     """
     data = data.thinned
     objective = log_posterior(data)
@@ -218,21 +218,21 @@ def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector,
     return np.asarray(found.psi), data.log_slope + found.value
 
 
-def _bent(theta: Vector, data: Data) -> Vector:
+def _bent(psi: Vector, data: Data) -> Vector:
     """Hyperparameters by which the quadratic explains most of what was seen."""
     dimension = data.points.shape[1]
-    found = theta.copy()
+    found = psi.copy()
     spread = float(np.var(data.values))
     squares = max(float(np.median(np.einsum("nd,nd->n", data.points, data.points))), 1e-12)
     found[dimension + 2] = np.log(max(spread, 1.0) / (squares * (1.0 + 0.5 * squares)))
     return found
 
 
-def posterior_mean(data: Data, theta: Vector) -> AnovaSum:
+def posterior_mean(data: Data, psi: Vector) -> AnovaSum:
     """The posterior mean of the log joint alone, in a third of the time; LinAlgError as `Surrogate.of`."""
-    kernel = kernel_of(theta, data.points.shape[1])
+    kernel = kernel_of(psi, data.points.shape[1])
     matrix, _ = data.gram(kernel)
-    np.einsum("ii->i", matrix)[:] += _noises(data, theta)
+    np.einsum("ii->i", matrix)[:] += _noises(data, psi)
     factor = cholesky(matrix)
     weights = solve_lower(factor, solve_lower(factor, data.residuals), transposed=True)
     return _function(data, kernel, data.by_point(weights))
@@ -265,21 +265,21 @@ class Surrogate:
     """The Gaussian process given data and hyperparameters."""
 
     data: Data
-    theta: Vector
+    psi: Vector
     given: Conditioned
     """What is observed of f; its scale is known, s^2 = 1."""
 
     @classmethod
-    def of(cls, data: Data, theta: Vector) -> Surrogate:
+    def of(cls, data: Data, psi: Vector) -> Surrogate:
         """LinAlgError if rounding leaves the covariance without a factor."""
-        kernel = ObservedKernel(kernel_of(theta, data.points.shape[1]), data.gradients is not None)
-        targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, theta)).reshape(-1)
+        kernel = ObservedKernel(kernel_of(psi, data.points.shape[1]), data.gradients is not None)
+        targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, psi)).reshape(-1)
         for more in (0.0, 1e-9, 1e-7, 1e-5):
             if more:
                 places = kernel.at(data.points)
                 noise = noise + more * np.einsum("ii->i", kernel.covariance(places, places))
             try:
-                return cls(data, theta, Conditioned.of(kernel, data.points, targets, _Known(noise)))
+                return cls(data, psi, Conditioned.of(kernel, data.points, targets, _Known(noise)))
             except np.linalg.LinAlgError:
                 continue
         raise np.linalg.LinAlgError("no small jitter makes the covariance positive definite")
@@ -302,9 +302,9 @@ class Surrogate:
         return int(self.data.points.shape[1])
 
     @property
-    def learnt_noise(self) -> float:
-        """Variance of the noise that was learnt; 0 where none was."""
-        return float(np.exp(self.theta[self.dimension + 3])) if self.data.learnt else 0.0
+    def fitted_noise(self) -> float:
+        """Variance of the noise that was fitted; 0 where none was."""
+        return float(np.exp(self.psi[self.dimension + 3])) if self.data.noise_fitted else 0.0
 
     @cached_property
     def function(self) -> AnovaSum:

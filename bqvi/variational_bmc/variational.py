@@ -57,7 +57,7 @@ class Mixture:
         """The same with scales ``factor`` times as large."""
         return Mixture(self.weights, self.means, factor * self.scales)
 
-    def carried(self, cube: Vector) -> Vector:
+    def from_cube(self, cube: Vector) -> Vector:
         """Points (m, D) of the mixture for points (m, D + 1) of the unit cube; the first chooses."""
         edges = np.cumsum(self.weights) / self.weights.sum()
         index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), self.count - 1)

@@ -1,4 +1,4 @@
-"""VBMC as a run: evaluate, learn, look, until it has converged or the budget is spent."""
+"""VBMC as a run: evaluate, fit, choose the next points, until it has converged or the budget is spent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import Trace, VBMCResult
-from bqvi.variational_bmc.state import UNSETTLED, Known, Learnt, Row, Settings, State, evaluated, settled
+from bqvi.variational_bmc.state import UNSETTLED, Estimate, Known, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import UNIFORM, judge, verifies
 from bqvi.variational_bmc.variational import Mixture
@@ -139,26 +139,26 @@ class VBMCRun:
         return state
 
     def step(self, state: State) -> State:
-        """Evaluate the points that are due, learn from all, and look where to evaluate next."""
+        """Evaluate the points that are due, fit to all, and choose where to evaluate next."""
         self.clock.starts(state.seconds)
         if not len(state.pending):
-            state = state.unlearned()  # what was learned is made again, to look from
+            state = state.before_last_record()  # the last estimate is made again, to choose points from it
         before = self._evaluated(state)
         require_good(before.evaluations, _NEEDED)
         if len(before) >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
         seed = self._seed_at(before)
-        learned, learnt = learn(before, self.settings, seed)
-        row = record(before, learned, learnt)
+        fitted, estimate = learn(before, self.settings, seed)
+        row = record(before, fitted, estimate)
         if self._explores(before, row):
-            before = self._explored(state, before, learned, learnt)
+            before = self._explored(state, before, fitted, estimate)
             seed = self._seed_at(before)
-            learned, learnt = learn(before, self.settings, seed)
-            row = record(before, learned, learnt)
-        reached = replace(learned, rows=(*before.rows, row), before=before.known)
+            fitted, estimate = learn(before, self.settings, seed)
+            row = record(before, fitted, estimate)
+        reached = replace(fitted, rows=(*before.rows, row), before=before.known)
         if self.finished(reached) is None:
             size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
-            reached = with_next(reached, learnt, size, seed, self.settings.variational)
+            reached = with_next(reached, estimate, size, seed, self.settings.variational)
         return replace(reached, seconds=self.clock.ends())
 
     def budget(self, state: State) -> Budget:
@@ -191,24 +191,24 @@ class VBMCRun:
         late = 2 * len(before) >= self.limits.budget and settled(before)
         return not before.explored and (late or judge((*before.rows, row), tolerance).awaits_exploration)
 
-    def _explored(self, state: State, before: State, learned: State, learnt: Learnt) -> State:
+    def _explored(self, state: State, before: State, fitted: State, estimate: Estimate) -> State:
         """The state with the evaluations of an exploration; ``explored`` where it was complete.
 
         Parameters
         ----------
-        state : from before the step. before : with the step's evaluations. learned, learnt : what followed of
-            them.
+        state : from before the step. before : with the step's evaluations. fitted, estimate : what followed
+            from these.
         """
-        dimension, volume = self.target.dimension, learned.frame.log_volume
-        modes = Modes.of(learnt.surrogate, learnt.q, learned.frame, learnt.found.log_evidence + volume)
+        dimension, volume = self.target.dimension, fitted.frame.log_volume
+        modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, estimate.found.log_evidence + volume)
         run = _Exploring(self, state, before)
         sequence = design(dimension, Exploration().count(dimension, len(modes)), self.seed)
-        found = explore(run, modes, sequence, math.sqrt(observation_noise(before, learnt)))
-        if not found.complete or found.new_mode or not self._predicted_in_all(modes, run, learned, learnt):
+        found = explore(run, modes, sequence, math.sqrt(observation_noise(before, estimate)))
+        if not found.complete or found.new_mode or not self._predicted_in_all(modes, run, fitted, estimate):
             return run.reached
         return replace(run.reached, explored=found.count)
 
-    def _predicted_in_all(self, modes: Modes, run: _Exploring, learned: State, learnt: Learnt) -> bool:
+    def _predicted_in_all(self, modes: Modes, run: _Exploring, fitted: State, estimate: Estimate) -> bool:
         """Whether the surrogate predicts draws of the posterior in each of several modes.
 
         The hyperparameters are those that suit most evaluations, and most evaluations are in one mode: in
@@ -216,15 +216,15 @@ class VBMCRun:
         """
         if len(modes) < 2:
             return True
-        weights = learnt.found.weights
-        nearest = modes.squares(learned.frame.out(learnt.found.u)).argmin(1)
+        weights = estimate.found.weights
+        nearest = modes.squares(fitted.frame.out(estimate.found.u)).argmin(1)
         seed = self._seed_at(run.reached)
         inside = [weights * (nearest == r) for r in range(len(modes)) if (weights * (nearest == r)).any()]
         chosen = np.concatenate([resampled(share, _DRAWS_EACH, seed) for share in inside])
-        u = learnt.found.u[chosen]
-        mean, variance = learnt.surrogate.moments(u)
-        predicted = np.stack([mean, variance + observation_noise(learned, learnt)], axis=1)
-        if not run.evaluate(learned.frame.out(u), predicted):
+        u = estimate.found.u[chosen]
+        mean, variance = estimate.surrogate.moments(u)
+        predicted = np.stack([mean, variance + observation_noise(fitted, estimate)], axis=1)
+        if not run.evaluate(fitted.frame.out(u), predicted):
             return False
         errors = (run.values[-len(u) :] - mean).reshape(len(inside), -1).mean(1)
         return float(np.array([share.sum() for share in inside]) @ np.abs(errors)) < _MISSED
@@ -237,7 +237,7 @@ class VBMCRun:
         """'converged', 'budget' or 'seconds'; converged only if the thorough estimate says so too."""
         if len(state) >= self.limits.budget:
             return "budget"
-        if not state.learned:
+        if not state.recorded:
             return None
         tolerance = self.limits.tolerance
         if tolerance is not None and verifies(state.rows, tolerance) and self._final(state).converged:
@@ -260,17 +260,17 @@ class VBMCRun:
         return found
 
     def _thorough(self, state: State) -> VBMCResult:
-        """From the state before it learned; the run's own state stays as it is."""
-        before = state.unlearned()
+        """From the state before its last record; the run's own state stays as it is."""
+        before = state.before_last_record()
         require_good(before.evaluations, _NEEDED)
-        reached, learnt = learn(before, self.settings, self._seed_at(before), final=True)
-        row = record(before, reached, learnt)
-        found, frame = learnt.found, reached.frame
+        reached, estimate = learn(before, self.settings, self._seed_at(before), final=True)
+        row = record(before, reached, estimate)
+        found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)
         share = found.effective / len(found.u)
         corrected = found.effective > _CORRECTED and (found.shape < _USABLE or share > UNIFORM)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
-        posterior = Posterior(frame.measure(learnt.q), self.coordinates, draws)
+        posterior = Posterior(frame.measure(estimate.q), self.coordinates, draws)
         evidence, sd = row.log_evidence, row.log_evidence_sd
         if not corrected:
             gap = abs(evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
@@ -289,7 +289,7 @@ class VBMCRun:
                 posterior,
                 made,
                 None if corrected else found.shape,
-                not self.settings.learnt_noise,
+                not self.settings.noise_unknown,
                 row.divergence < UNSETTLED and sd < _LOCATED,
             ),
             n_evaluations=len(state),
@@ -297,7 +297,7 @@ class VBMCRun:
             theta=self.coordinates.to_user(made.points),
             trace=Trace((*before.rows, row)),
             checkpoint=self.checkpoint(state),
-            learnt=learnt,
+            estimate=estimate,
             frame=frame,
         )
 
@@ -315,8 +315,8 @@ class VBMCRun:
 
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, and the evidence."""
-        told = ""
+        message = ""
         if state.rows:
             row = state.rows[-1]
-            told = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
-        return Standing(len(state), self.limits.budget, "evaluations", told)
+            message = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
+        return Standing(len(state), self.limits.budget, "evaluations", message)

@@ -80,7 +80,7 @@ def _surrogate(found: bqvi.VBMCResult, theta: np.ndarray) -> np.ndarray:
     """The surrogate's mean of the log joint at theta (n, 2), in the user's units."""
     coordinates = found.posterior.coordinates
     points = coordinates.from_user(theta)
-    mean, _ = found.learnt.surrogate.moments(found.frame.into(points))
+    mean, _ = found.estimate.surrogate.moments(found.frame.into(points))
     out: np.ndarray = mean - coordinates.log_jacobian(points)
     return out
 

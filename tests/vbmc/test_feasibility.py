@@ -31,17 +31,17 @@ def test_a_failure_among_good_points_is_an_accident_until_another_joins_it():
     alone = Feasibility.of(points, failed)
     near = place + 0.05
     assert alone(near[None]) == 1.0
-    assert alone.doubting(near[None]) < 0.01
+    assert alone.pessimistic(near[None]) < 0.01
     points, failed = np.concatenate([points, [near]]), np.append(failed, True)
     assert Feasibility.of(points, failed)(near[None]) < 0.01
     failed[-1] = False  # the point beside it was good: little is left in doubt
-    assert Feasibility.of(points, failed).doubting(near[None] + 0.05) > 0.9
+    assert Feasibility.of(points, failed).pessimistic(near[None] + 0.05) > 0.9
 
 
 def test_a_failure_beyond_the_good_points_is_an_edge():
     points = np.concatenate([GRID, [[3.0, 0.0]]])
     phi = Feasibility.of(points, np.arange(len(points)) == len(GRID))
-    np.testing.assert_array_equal(phi(points), phi.doubting(points))
+    np.testing.assert_array_equal(phi(points), phi.pessimistic(points))
     assert phi(points[-1:]) < 0.01
 
 

@@ -10,10 +10,10 @@ from bqvi.variational_bmc.surrogate import (
     TOP_VARIANCE,
     Surrogate,
     _noises,
-    believed,
     fit,
     kernel_of,
     log_posterior,
+    noise_shaped,
     posterior_mean,
     prior_of,
 )
@@ -34,31 +34,31 @@ def slopes(x):
     return found
 
 
-def surrogate(gradients, n=20, learnt=False):
+def surrogate(gradients, n=20, noise_fitted=False):
     x = np.random.default_rng(1).standard_normal((n, 3))
-    data = believed(x, log_joint(x), slopes(x) if gradients else None, None, 30.0, learnt)
-    return Surrogate.of(data, prior_of(3, learnt).lower)
+    data = noise_shaped(x, log_joint(x), slopes(x) if gradients else None, None, 30.0, noise_fitted)
+    return Surrogate.of(data, prior_of(3, noise_fitted).lower)
 
 
 @pytest.mark.parametrize("with_slopes", [False, True])
 def test_pullbacks_are_finite_differences(with_slopes):
-    theta = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6])
-    data = believed(POINTS, log_joint(POINTS), slopes(POINTS) if with_slopes else None, None, 30.0)
-    matrix, pullback = data.gram(kernel_of(theta, 3))
+    psi = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6])
+    data = noise_shaped(POINTS, log_joint(POINTS), slopes(POINTS) if with_slopes else None, None, 30.0)
+    matrix, pullback = data.gram(kernel_of(psi, 3))
     weights = RNG.standard_normal(matrix.shape)
     weights = weights + weights.T
 
     def total(at):
         return np.vdot(weights, data.gram(kernel_of(at, 3))[0])
 
-    numeric = [(total(theta + e) - total(theta - e)) / 2e-5 for e in 1e-5 * np.eye(6)]
+    numeric = [(total(psi + e) - total(psi - e)) / 2e-5 for e in 1e-5 * np.eye(6)]
     *first, linear, quadratic, _ = pullback(weights)
     np.testing.assert_allclose([*first, linear + quadratic], numeric, rtol=1e-6, atol=1e-6)
 
 
 def test_thinned_data_are_the_best_rows_and_give_a_fit_its_gradient():
     x = np.random.default_rng(3).standard_normal((90, 3)) * np.linspace(0.5, 4.0, 90)[:, None]
-    data = believed(x, log_joint(x), slopes(x), np.linspace(0.1, 0.2, 90), 10.0)
+    data = noise_shaped(x, log_joint(x), slopes(x), np.linspace(0.1, 0.2, 90), 10.0)
     few = data.thinned
     m = len(few.gradients)
     assert len(few.residuals) == len(few.noise)
@@ -83,9 +83,9 @@ def test_thinned_data_are_the_best_rows_and_give_a_fit_its_gradient():
 
 def test_with_all_interactions_it_is_the_process_of_gp():
     x, u = RNG.standard_normal((15, 2)), RNG.standard_normal((6, 2))
-    data = believed(x, log_joint(x), None, np.full(15, 0.01), 30.0)
-    theta = np.array([np.log(1.1), np.log(0.7), np.log(1e9), np.log(2.5), -80.0])
-    mine = Surrogate.of(data, theta)
+    data = noise_shaped(x, log_joint(x), None, np.full(15, 0.01), 30.0)
+    psi = np.array([np.log(1.1), np.log(0.7), np.log(1e9), np.log(2.5), -80.0])
+    mine = Surrogate.of(data, psi)
     process = gp.GaussianProcess(
         gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(TOP_VARIANCE),
         mean=gp.means.NegativeQuadratic(data.top, 0.0, 1.0),
@@ -94,7 +94,7 @@ def test_with_all_interactions_it_is_the_process_of_gp():
     mean, variance = mine.moments(u)
     np.testing.assert_allclose(mean, process.mean(u), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(variance, process.variance(u), rtol=1e-5, atol=1e-6)
-    value = log_posterior(data).value(theta) - prior_of(2, False).log_density(theta)[0]
+    value = log_posterior(data).value(psi) - prior_of(2, False).log_density(psi)[0]
     assert value == pytest.approx(process.log_marginal_likelihood, abs=1e-5)
     # The expectation under a diagonal Gaussian, against the general embedding.
     m, v = np.array([[0.3, -0.2]]), np.array([[0.5, 1.5]])
@@ -103,13 +103,13 @@ def test_with_all_interactions_it_is_the_process_of_gp():
 
 
 @pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("learnt", [False, True])
-def test_evidence_gradient_is_a_finite_difference(gradients, learnt):
-    data = surrogate(gradients, 8, learnt).data
-    objective, centre = log_posterior(data), prior_of(3, learnt).lower
-    theta = centre + 0.3 * np.random.default_rng(2).standard_normal(len(centre))
-    gradient, value = objective.expanded(theta).gradient, objective.value
-    numeric = [(value(theta + e) - value(theta - e)) / 2e-5 for e in 1e-5 * np.eye(len(theta))]
+@pytest.mark.parametrize("noise_fitted", [False, True])
+def test_evidence_gradient_is_a_finite_difference(gradients, noise_fitted):
+    data = surrogate(gradients, 8, noise_fitted).data
+    objective, centre = log_posterior(data), prior_of(3, noise_fitted).lower
+    psi = centre + 0.3 * np.random.default_rng(2).standard_normal(len(centre))
+    gradient, value = objective.expanded(psi).gradient, objective.value
+    numeric = [(value(psi + e) - value(psi - e)) / 2e-5 for e in 1e-5 * np.eye(len(psi))]
     # exact data make an ill-conditioned covariance: differences of 1e-5 are rounded to 1e-5 of the largest
     np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=2e-5 * np.abs(gradient).max())
 
@@ -145,14 +145,14 @@ def test_it_interpolates_and_knows_its_slopes(gradients):
     np.testing.assert_allclose(mean, log_joint(made.data.points), atol=0.02)
     assert variance.max() < 1e-4
     u, e = OTHERS, 1e-5 * np.eye(3)
-    np.testing.assert_allclose(posterior_mean(made.data, made.theta)(u), made.mean(u), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(posterior_mean(made.data, made.psi)(u), made.mean(u), rtol=1e-6, atol=1e-6)
     numeric = np.stack([(made.mean(u + d) - made.mean(u - d)) / 2e-5 for d in e], axis=1)
     np.testing.assert_allclose(made.mean_gradient(u), numeric, rtol=1e-4, atol=2e-4)
 
 
 def test_depths_beyond_reach_grow_with_their_logarithm_and_are_vague():
     x = np.array([[0.0], [1.0], [2.0]])
-    data = believed(x, np.array([0.0, -5.0, -80.0]), np.array([[0.0], [-8.0], [-16.0]]), None, 10.0)
+    data = noise_shaped(x, np.array([0.0, -5.0, -80.0]), np.array([[0.0], [-8.0], [-16.0]]), None, 10.0)
     np.testing.assert_allclose(data.values, [0.0, -5.0, -10.0 * (1.0 + np.log(8.0))])
     np.testing.assert_allclose(data.gradients[:, 0], [0.0, -8.0, -2.0])
     assert data.noise[1] < 1e-5 < 1.0 < data.noise[2]
@@ -166,7 +166,7 @@ def test_laplace_of_a_thin_quadratic_is_exact():
     precision, mode = np.linalg.inv(covariance), np.array([0.3, -0.2, 0.5])
     x = rng.standard_normal((25, 3))
     values = -0.5 * np.einsum("ni,ij,nj->n", x - mode, precision, x - mode)
-    data = believed(x, values, None, None, 1e5)
+    data = noise_shaped(x, values, None, None, 1e5)
     made = Surrogate.of(data, fit(data, None, 60)[0])
     found = laplace(made, x[np.argmax(values)], x.min(0) - 1, x.max(0) + 1)
     assert found is not None

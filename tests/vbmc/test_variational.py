@@ -7,13 +7,20 @@ import pytest
 import scipy.stats
 
 from bqvi.variational_bmc.annealing import annealed
-from bqvi.variational_bmc.belief import hull
-from bqvi.variational_bmc.correction import ANYWHERE, cautious, correct, polished, resampled, weighed
+from bqvi.variational_bmc.correction import (
+    ANYWHERE,
+    correct,
+    polished,
+    resampled,
+    variance_penalised,
+    weighed,
+)
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
+from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.hyperuncertainty import spread
-from bqvi.variational_bmc.looking import look
-from bqvi.variational_bmc.surrogate import Surrogate, believed, fit, log_posterior, prior_of
+from bqvi.variational_bmc.next_points import next_points
+from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior, noise_shaped, prior_of
 from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
 
 MIXTURE = Mixture(
@@ -32,13 +39,13 @@ LOG_Z = 0.5 * np.log(2 * np.pi) + 0.5 * np.log(np.pi)
 def surrogate():
     x = 4.0 * scipy.stats.qmc.Sobol(2, rng=np.random.default_rng(0)).random(64) - 2.0
     x = np.concatenate([x, 2.0 * x[:32]])
-    data = believed(x, banana(x), None, np.full(96, 1e-4), 1e4)
+    data = noise_shaped(x, banana(x), None, np.full(96, 1e-4), 1e4)
     return Surrogate.of(data, fit(data, None, 100)[0])
 
 
 def test_elbo_gradient_is_a_finite_difference():
     x = np.random.default_rng(0).standard_normal((12, 2))
-    data = believed(x, banana(x), None, np.full(12, 1e-2), 1e3)
+    data = noise_shaped(x, banana(x), None, np.full(12, 1e-2), 1e3)
     surrogate = Surrogate.of(data, np.array([0.3, 0.3, 1.0, 1.0, -1.0]))
     base = base_points(2, 16, 2, 0)
 
@@ -75,7 +82,7 @@ def test_base_points_of_each_component_are_balanced(count):
 
 def test_moments_and_draws_of_a_mixture():
     cube = scipy.stats.qmc.Sobol(3, rng=np.random.default_rng(0)).random(2**14)
-    draws = MIXTURE.carried(cube)
+    draws = MIXTURE.from_cube(cube)
     np.testing.assert_allclose(draws.mean(0), MIXTURE.mean, atol=5e-3)
     np.testing.assert_allclose(np.cov(draws.T), MIXTURE.covariance, atol=1e-2)
 
@@ -83,7 +90,7 @@ def test_moments_and_draws_of_a_mixture():
 def test_climbing_a_gaussian_finds_it():
     """A surrogate that is -|u|^2 / 2 up to a constant: the ELBO is the evidence, q is N(0, I)."""
     x = np.random.default_rng(0).standard_normal((30, 2))
-    data = believed(x, 1.0 - 0.5 * (x**2).sum(1), None, None, 1e3)
+    data = noise_shaped(x, 1.0 - 0.5 * (x**2).sum(1), None, None, 1e3)
     made = Surrogate.of(data, fit(data, None)[0])
     q = Mixture(np.ones(1), np.array([[0.7, -0.5]]), np.array([[0.4, 2.0]]))
     found = climb(made, q, Box(np.full(2, -5.0), np.full(2, 5.0)), 0, 256, 100)
@@ -117,7 +124,7 @@ def test_the_correction_finds_the_evidence_past_q(surrogate, weigh):
 def test_sd_of_the_evidence_is_that_of_joint_draws():
     """To first order, against 2000 joint draws at 256 points: their sd is within 12 % with p > .999."""
     x = np.random.default_rng(0).standard_normal((12, 2))
-    data = believed(x, banana(x), None, None, 1e3)
+    data = noise_shaped(x, banana(x), None, None, 1e3)
     made = Surrogate.of(data, np.array([0.3, 0.3, 1.0, -2.0, -3.0]))
     q = Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]]))
     found = correct(made, q, 1024, 0)
@@ -131,20 +138,20 @@ def test_sd_of_the_evidence_is_that_of_joint_draws():
 def test_nodes_leave_least_uncertainty_by_brute_force(surrogate):
     """Refitting with each candidate in turn, the one chosen leaves nearly the least interquantile range."""
     x = np.random.default_rng(0).standard_normal((10, 2))
-    data = believed(x, banana(x), None, None, 1e3)
+    data = noise_shaped(x, banana(x), None, None, 1e3)
     made = Surrogate.of(data, np.array([0.3, 0.3, 1.0, 1.0, -1.0]))
     q = Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[1.0, 0.8]]))
     found = correct(made, q, 128, 0)
-    chosen = look(made, found, 2, 0.0, 0, np.ones(128, bool))
+    chosen = next_points(made, found, 2, 0.0, 0, np.ones(128, bool))
     assert len(np.unique(chosen, axis=0)) == 2
     spread = 0.6744897501960817 * np.sqrt(found.variance)
     weights = np.exp(0.75 * (found.mean - found.mean.max()) - found.log_proposal)
 
     def left(node):
-        more = believed(
+        more = noise_shaped(
             np.concatenate([x, node[None]]), np.append(data.values, made.mean(node[None])), None, None, 1e3
         )
-        variance = Surrogate.of(more, made.theta).moments(found.u)[1]
+        variance = Surrogate.of(more, made.psi).moments(found.u)[1]
         return weights @ np.sinh(0.6744897501960817 * np.sqrt(variance))
 
     scores = np.array([left(node) for node in found.u])
@@ -197,17 +204,17 @@ def test_a_gaussian_is_led_to_where_a_surrogate_knows_of_mass_and_no_farther():
     """Known: the log density of N((1, -1), diag(1, .09)); beyond the evaluations its process rises."""
     mean, sd = np.array([1.0, -1.0]), np.array([1.0, 0.3])
     x = mean + sd * np.random.default_rng(0).uniform(-3.5, 3.5, (60, 2))
-    data = believed(x, -0.5 * (((x - mean) / sd) ** 2).sum(1), None, None, 100.0)
-    theta = np.log([1.5, 1.5, 1.0, 100.0, 30.0])
-    m, c = annealed(Surrogate.of(data, theta), np.zeros(2), 0.01 * np.eye(2), 1, ANYWHERE)
+    data = noise_shaped(x, -0.5 * (((x - mean) / sd) ** 2).sum(1), None, None, 100.0)
+    psi = np.log([1.5, 1.5, 1.0, 100.0, 30.0])
+    m, c = annealed(Surrogate.of(data, psi), np.zeros(2), 0.01 * np.eye(2), 1, ANYWHERE)
     np.testing.assert_allclose(m, mean, atol=0.3)
     assert np.all((np.sqrt(np.diag(c)) > 0.5 * sd) & (np.sqrt(np.diag(c)) < 1.5 * sd))
     flat = np.array([[1.0, 1.0 + 1e-9], [1.0 + 1e-9, 1.0]])  # rounding has made it indefinite
-    m, c = annealed(Surrogate.of(data, theta), mean, flat, 1, ANYWHERE)
+    m, c = annealed(Surrogate.of(data, psi), mean, flat, 1, ANYWHERE)
     np.testing.assert_allclose(m, mean, atol=0.3)
     assert np.linalg.eigvalsh(c).min() > 0.0
-    here = believed(np.zeros((1, 2)), np.zeros(1), None, None, 100.0)
-    m, c = annealed(Surrogate.of(here, theta), np.zeros(2), np.eye(2), 1, ANYWHERE)
+    here = noise_shaped(np.zeros((1, 2)), np.zeros(1), None, None, 100.0)
+    m, c = annealed(Surrogate.of(here, psi), np.zeros(2), np.eye(2), 1, ANYWHERE)
     assert np.linalg.norm(m) < 1.0  # one value: a prior variance of nats to the fourth power keeps it there
     assert np.linalg.eigvalsh(c).max() < 2.0
 
@@ -222,19 +229,19 @@ def test_the_elite_lead_uphill():
 def test_spread_over_hyperparameters_is_that_of_many_weighted_draws():
     """Eight sets against 2000, from a wide normal proposal; within a factor of two."""
     x = np.random.default_rng(0).standard_normal((9, 2))
-    data = believed(x, banana(x), None, np.full(9, 1e-2), 1e3)
-    theta, _ = fit(data, None, 200)
-    made, objective = Surrogate.of(data, theta), log_posterior(data)
+    data = noise_shaped(x, banana(x), None, np.full(9, 1e-2), 1e3)
+    psi, _ = fit(data, None, 200)
+    made, objective = Surrogate.of(data, psi), log_posterior(data)
     found = correct(made, Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]])), 1024, 0)
     rng = np.random.default_rng(1)
     u = found.u[resampled(found.weights, 256, 1)]
     normal = rng.standard_normal((2000, 5))
     steps = 1.5 * normal
-    scores = np.array([objective.value(theta + step) for step in steps])
+    scores = np.array([objective.value(psi + step) for step in steps])
     scores += 0.5 * (normal**2).sum(1)
     kept = np.argsort(-scores)[:300]
     shifts = [
-        np.log(np.mean(np.exp(Surrogate.of(data, theta + steps[i]).mean(u) - made.mean(u)))) for i in kept
+        np.log(np.mean(np.exp(Surrogate.of(data, psi + steps[i]).mean(u) - made.mean(u)))) for i in kept
     ]
     weights = np.exp(scores[kept] - scores.max())
     exact = np.sqrt(weights @ np.square(shifts) / weights.sum())
@@ -243,7 +250,7 @@ def test_spread_over_hyperparameters_is_that_of_many_weighted_draws():
 
 def test_one_evaluation_gone_astray_does_not_widen_where_it_is_looked():
     x = np.concatenate([np.random.default_rng(0).standard_normal((20, 2)), [[1e6, 0.0]]])
-    near = hull(believed(x, banana(x), None, None, 20.0))
+    near = evaluated_box(noise_shaped(x, banana(x), None, None, 20.0))
     assert np.abs([near.lower, near.upper]).max() < 5.0
 
 
@@ -253,14 +260,14 @@ def test_variational_targets_are_where_q_is():
         [np.random.default_rng(2).standard_normal((8, 2)) * 0.5 + [c, 0.0] for c in (-3.0, 3.0)]
     )
     values = np.logaddexp(*(-((x - [c, 0.0]) ** 2).sum(1) for c in (3.0, -3.0)))
-    made = Surrogate.of(believed(x, values, None, None, 1e3), np.array([0.3, 0.3, 1.0, 2.0, -3.0]))
+    made = Surrogate.of(noise_shaped(x, values, None, None, 1e3), np.array([0.3, 0.3, 1.0, 2.0, -3.0]))
     q = Mixture(np.ones(1), np.array([[3.0, 0.0]]), np.array([[0.6, 0.6]]))
     wide = Mixture(np.full(2, 0.5), np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full((2, 2), 0.8))
     found = correct(made, wide, 512, 0)
     found = replace(found, log_q=q.log_density(found.u))
     allowed = np.ones(512, bool)
-    by_q = look(made, found, 6, 1.0, 0, allowed, variational=True)
-    by_density = look(made, found, 6, 1.0, 0, allowed)
+    by_q = next_points(made, found, 6, 1.0, 0, allowed, variational=True)
+    by_density = next_points(made, found, 6, 1.0, 0, allowed)
     assert (by_q[:, 0] > 0.0).all()
     assert 0 < (by_density[:, 0] > 0.0).sum() < 6
 
@@ -269,7 +276,7 @@ def test_variational_targets_are_where_q_is():
 def test_the_elbo_of_the_draws_is_a_lower_bound_and_that_of_the_feasible_part_of_q(edge):
     """Against E_q[mean - log q] of q cut off at the edge, on a grid."""
     x = np.random.default_rng(0).standard_normal((30, 2))
-    made = Surrogate.of(believed(x, banana(x), None, None, 1e3), prior_of(2, False).lower)
+    made = Surrogate.of(noise_shaped(x, banana(x), None, None, 1e3), prior_of(2, False).lower)
     q = Mixture(np.array([0.6, 0.4]), np.array([[0.2, 0.3], [-0.5, 0.2]]), np.array([[0.6, 0.7], [0.5, 0.9]]))
 
     def left(u):
@@ -295,7 +302,7 @@ def test_the_elbo_of_the_draws_is_a_lower_bound_and_that_of_the_feasible_part_of
 
 def test_a_variance_that_is_the_same_everywhere_lowers_no_evidence():
     mean = np.random.default_rng(0).standard_normal(1000)
-    np.testing.assert_allclose(cautious(mean, np.full(1000, 184.0)), mean + 0.5)
-    known = cautious(mean, np.append(np.full(500, 0.1), np.full(500, 184.0)))
+    np.testing.assert_allclose(variance_penalised(mean, np.full(1000, 184.0)), mean + 0.5)
+    known = variance_penalised(mean, np.append(np.full(500, 0.1), np.full(500, 184.0)))
     np.testing.assert_allclose(known[:500], mean[:500] + 0.05)
     np.testing.assert_allclose(known[500:], mean[500:] + 1.0 - 92.0)

@@ -3,8 +3,8 @@
 Targets are draws that stand for the integral of the interquantile range (IMIQR,
 :class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights
 times the range itself, so that they carry equal weights. The density is tempered for it, the more the worse
-the surrogate has predicted: where it is wrong about the tails, its own density would never send anyone to
-look. Candidates are draws of q and of q widened. Scores of all candidates need their covariances with all
+the surrogate has predicted: where it is wrong about the tails, its own density would never lead to a point
+there. Candidates are draws of q and of q widened. Scores of all candidates need their covariances with all
 targets, one matrix product. After each choice of a batch the variances and covariances are conditioned on it,
 exactly, by a rank-one update: values do not matter.
 
@@ -48,7 +48,7 @@ class SieveMoments:
     signals: Vector | None
 
 
-def look(
+def next_points(
     surrogate: Surrogate,
     found: Correction,
     count: int,
@@ -56,7 +56,7 @@ def look(
     seed: int,
     allowed: Vector,
     first: Vector | None = None,
-    surprise: float = 1.0,
+    prediction_error: float = 1.0,
     variational: bool = False,
 ) -> Vector:
     """Return ``count`` points (count, D) of the frame.
@@ -66,12 +66,12 @@ def look(
     noise : variance of the next values.
     allowed : (M,), which of the correction's draws may be evaluated.
     first : (D,), a point to begin the batch with.
-    surprise : mean squared standardised error of the surrogate's recent predictions.
+    prediction_error : mean squared standardised error of the surrogate's recent predictions.
     variational : the range is integrated against q (VIQR), not against the surrogate's density (IMIQR).
     """
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
-    temper = float(np.clip(_TEMPERS[1] / np.sqrt(surprise), *_TEMPERS))
+    temper = float(np.clip(_TEMPERS[1] / np.sqrt(prediction_error), *_TEMPERS))
     log_density = found.log_q if variational else temper * (found.mean - found.mean.max())
     log_range = log_density - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
     share = np.exp(log_range - log_range.max())

@@ -1,0 +1,126 @@
+"""The surrogate's frame and the threshold of noise shaping, chosen by evidence.
+
+    candidates frame x threshold  ->  noise-shaped data  ->  hyperparameters  ->  the largest evidence
+
+Values far below the best say little about the posterior and bend a stationary kernel, so those deeper than a
+threshold are given noise (Acerbi 2020, "noise shaping"). The threshold, and the axes along which the kernel's
+lengthscales lie, are hyperparameters like the others: candidates are fitted, and the evidence decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bqvi.variational_bmc.frame import Frame, alternative
+from bqvi.variational_bmc.state import Settings, State
+from bqvi.variational_bmc.surrogate import Data, fit, noise_shaped
+from bqvi.variational_bmc.variational import Box
+
+Vector = np.ndarray
+
+_DEEP, _DEEPEST = 10.0, 1000.0
+"""Nats below the best, for each dimension, to which values are left as they are: at first, and at most.
+
+What lies deeper than the first has no say in where the posterior may be.
+"""
+_SHALLOWEST = 15.0
+"""Nats beyond D / 2, the mean depth of a Gaussian's draws, to which values are always left as they are."""
+_MANY, _OFTEN = 100, 1.08
+"""Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
+
+
+def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
+    """The evaluations that did not fail, as a surrogate takes them."""
+    made = state.evaluations[~state.evaluations.failed]
+    gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
+    points = frame.into(made.points)
+    noise = made.noise_variance
+    if noise is not None and np.isnan(noise).any():
+        # handed in without: they come from the same function, and are as noisy as the others
+        noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
+    return noise_shaped(points, made.values, gradients, noise, threshold, settings.noise_unknown)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A frame, a threshold of noise shaping in nats below the best value, and what has been fitted so."""
+
+    frame: Frame
+    threshold: float
+    data: Data
+    psi: Vector
+    evidence: float
+    """Of the data as `fit` gives it; their gradients are in the frame's units."""
+
+    @property
+    def comparable(self) -> float:
+        """The evidence of the gradients as they were observed."""
+        slopes = self.data.thinned.gradients
+        return self.evidence + (0 if slopes is None else len(slopes)) * self.frame.log_volume
+
+    def __lt__(self, other: Candidate) -> bool:
+        return self.comparable < other.comparable
+
+
+def selected(
+    state: State, frame: Frame, psi: Vector | None, settings: Settings, final: bool, restarted: bool
+) -> Candidate:
+    """The best of the candidates that are tried at this step.
+
+    Now and then the other thresholds and the other frame are tried too; with gradients one of them in turn,
+    but all at first and at the end. With gradients a restart keeps what has been fitted to the same
+    evaluations just before.
+    """
+    n, dimension = len(state), len(frame.shift)
+    iterations = settings.fits * (3 if psi is None else 1)
+    threshold = state.threshold or _DEEP * dimension
+    data = shaped_data(state, frame, threshold, settings)
+    many = len(data.residuals) > _MANY
+    restarted = restarted and data.gradients is not None
+    if psi is not None and not final and (restarted or (many and n < _OFTEN * state.fitted_at)):
+        return Candidate(frame, threshold, data, psi, 0.0)
+    best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
+    if settings.noise_unknown and psi is not None and (final or n // settings.batch % 4 == 0):
+        # noise and short lengthscales explain the same few values: the other explanation is tried anew
+        best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
+    turn, rest = divmod(n // settings.batch, 2 if n < 80 else 4)
+    warm = psi is not None and not final
+    if restarted or (warm and rest and not many):
+        return best
+    others = alternatives(state, frame, threshold)
+    if data.gradients is not None and psi is not None:  # a fit takes long
+        others = [other for other in others if other[0] is frame or other[1] == threshold]
+        if not final:
+            others = [others[(len(state.rows) if many else turn) % len(others)]]
+    for other_frame, other_threshold in others:
+        trial = shaped_data(state, other_frame, other_threshold, settings)
+        if other_frame is frame and np.array_equal(trial.values, data.values):
+            continue
+        start = psi if other_frame is frame else None
+        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, 2 * iterations))
+        best = max(best, found)
+    return best
+
+
+def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:
+    """All other pairs of a frame that the correlations allow and a threshold."""
+    frames, dimension = [frame], len(frame.shift)
+    if state.mean is not None and state.covariance is not None:
+        kind = alternative(state.mean, state.covariance, frame)
+        frames += [kind] if kind is not None else []
+    thresholds = (_SHALLOWEST + 0.5 * dimension, _DEEP * dimension, _DEEPEST * dimension)
+    return [(one, r) for one in frames for r in thresholds if one is not frame or r != threshold]
+
+
+def evaluated_box(data: Data) -> Box:
+    """The box around the evaluations that are not hopelessly deep, or else around the 2 D + 2 best.
+
+    One that went astray must not be what the next may be twice as far away as.
+    """
+    dimension = data.points.shape[1]
+    depth = data.top - data.values
+    best = np.sort(depth)[: 2 * dimension + 2][-1]
+    near = data.points[depth <= max(best, _DEEP * dimension)]
+    return Box(near.min(0), near.max(0))
