@@ -23,7 +23,7 @@ from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import UNSETTLED, Estimate, Known, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next
-from bqvi.variational_bmc.stopping import UNIFORM, judge, verifies
+from bqvi.variational_bmc.stopping import judge, verifies
 from bqvi.variational_bmc.variational import Mixture
 
 DOOR = "vbmc"
@@ -38,7 +38,9 @@ _MISSED = 0.1
 _CORRECTED = 100.0
 """Effective draws from which the posterior is corrected by its weights."""
 _USABLE = 1.0
-"""Pareto k above which it is not, unless weights are nearly the same: they have no mean."""
+"""Pareto k above which it is not: the weights have no mean."""
+_EVEN = 0.5
+"""Effective share of the draws above which it is all the same: none of 4096 has more than 1.6 % then."""
 _LOCATED = 1.0
 """Sd of the log evidence, in nats, below which the posterior may say where plausible intervals should be."""
 
@@ -268,7 +270,7 @@ class VBMCRun:
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)
         share = found.effective / len(found.u)
-        corrected = found.effective > _CORRECTED and (found.shape < _USABLE or share > UNIFORM)
+        corrected = found.effective > _CORRECTED and (found.shape < _USABLE or share > _EVEN)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
         posterior = Posterior(frame.measure(estimate.q), self.coordinates, draws)
         evidence, sd = row.log_evidence, row.log_evidence_sd
