@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -287,8 +288,7 @@ class Surrogate:
     @property
     def kernel(self) -> Sum:
         """With the hyperparameters."""
-        kernel: Sum = self._observed.kernel
-        return kernel
+        return cast(Sum, self._observed.kernel)  # made by `kernel_of`
 
     @property
     def _observed(self) -> ObservedKernel:
