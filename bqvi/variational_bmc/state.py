@@ -42,7 +42,7 @@ class Settings:
     batch: int = 5
     few: int | None = None
     draws: int = 1024
-    final_draws: int = 4096
+    final_draws: int = 8192
     samples: int = 1000
     climbs: int = 16
     fits: int = 15

@@ -40,7 +40,7 @@ _CORRECTED = 100.0
 _USABLE = 1.0
 """Pareto k above which it is not: the weights have no mean."""
 _EVEN = 0.5
-"""Effective share of the draws above which it is all the same: none of 4096 has more than 1.6 % then."""
+"""Effective share of the draws above which it is all the same: none of 8192 has more than 1.1 % then."""
 _LOCATED = 1.0
 """Sd of the log evidence, in nats, below which the posterior may say where plausible intervals should be."""
 
