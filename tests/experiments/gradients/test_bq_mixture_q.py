@@ -70,7 +70,7 @@ def test_costs_are_told():
     )  # fmt: skip
     (frame,) = (made.frame for made in study.tables(results))
     line = frame.iloc[0]
-    assert line["evaluations to 0.1 nats"].startswith("20 ")
-    assert line["evaluations to 0.01 nats"].startswith("inf")
-    assert line["ms an evaluation"].startswith("100 ")
+    assert line["evaluations to 0.1 nats"].split()[0] == "20"
+    assert line["evaluations to 0.01 nats"] == "∞"
+    assert line["ms an evaluation"].split()[0] == "100"
     assert line["worst gap"] == "0.04"
