@@ -101,7 +101,8 @@ class Monitor:
             return self._sampled(q, self.samples, account or Account())
         if is_of_one_function(self.model, q, memory):
             return self._remembered(q, memory)
-        return self._of_steps(np.empty(0) if values is None else values)
+        values = np.empty(0) if values is None else values
+        return self._of_steps(values) if memory is None else self._of_surrogate(values)
 
     def _of_steps(self, values: np.ndarray) -> Value:
         """The mean of estimates (t,) by the latest steps."""
@@ -109,6 +110,17 @@ class Monitor:
             return Value(math.nan, math.inf, 0)
         error = math.inf if len(values) < 2 else float(values.std(ddof=1) / np.sqrt(len(values)))
         return Value(float(values.mean()) + self.base, error, 0)
+
+    def _of_surrogate(self, values: np.ndarray) -> Value:
+        """The mean of estimates (t,) from the same evaluations: their errors do not average out.
+
+        The standard error is that of one of them, with the difference between the halves, as q moves.
+        """
+        found = self._of_steps(values)
+        if len(values) < 4:
+            return found._replace(standard_error=math.inf)
+        drift = values[: len(values) // 2].mean() - values[len(values) // 2 :].mean()
+        return found._replace(standard_error=float(np.hypot(values.std(ddof=1), drift)))
 
     def _remembered(self, q: Any, memory: Memory) -> Value:
         """NaN with an infinite error where too little is known near q."""
