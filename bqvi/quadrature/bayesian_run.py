@@ -108,11 +108,11 @@ class BayesianRun:
 
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, and the estimate."""
-        told = ""
+        message = ""
         if state.rows:
             row = state.rows[-1]
-            told = f"{np.max(np.abs(row.mean)):.4g} +- {np.max(row.sd):.2g}"
-        return Standing(len(state), self.problem.budget, "evaluations", told)
+            message = f"{np.max(np.abs(row.mean)):.4g} +- {np.max(row.sd):.2g}"
+        return Standing(len(state), self.problem.budget, "evaluations", message)
 
 
 _LEAST = 4
