@@ -26,7 +26,7 @@ from bqvi.families import Dirichlet, Gamma
 from bqvi.models.components import Components
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
-from bqvi.models.mixture import lifted
+from bqvi.models.mixture import Affine, lifted
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Emissions(Protocol):
     def log_base_measure(self, values: np.ndarray) -> float:
         """sum of ln h over the ``values`` that are not missing."""
 
-    def at(self, theta: np.ndarray) -> Any:
-        """Parameters at the point ``theta``, in the place of q."""
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """ln p of values that are ``arranged`` at the point ``theta`` of K = ``n_states``, less ln h."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,9 @@ class CategoricalEmissions:
         """Symbols (c, C) as integers, V for a missing one."""
         return np.where(shown & ~np.isnan(values), values, self.n_symbols).astype(np.intp)
 
-    def _table(self, q: Any) -> np.ndarray:
-        log_symbols = np.maximum(q.expected_statistics[0], -1e30)
-        return np.column_stack([log_symbols, np.zeros(len(log_symbols))])
-
     def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
         """From a table of V + 1 symbols."""
-        table = self._table(q)
+        table = _with_missing(q.expected_statistics[0])
         top = table.max(axis=0)
         relative = np.exp(np.maximum(table - top, FLOOR))
         taken = np.take(relative, arranged, axis=1).transpose(1, 0, 2)
@@ -147,7 +143,13 @@ class CategoricalEmissions:
 
     def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
         """E ln of each symbol's probability."""
-        return np.take(self._table(q), arranged, axis=1).transpose(1, 0, 2)
+        return np.take(_with_missing(q.expected_statistics[0]), arranged, axis=1).transpose(1, 0, 2)
+
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """Of probabilities (K, V)."""
+        del n_states
+        log_symbols = np.log(np.maximum(theta, 1e-300))
+        return np.take(_with_missing(log_symbols), arranged, axis=1).transpose(1, 0, 2)
 
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
         """(K, V + 1), how often each state emitted each symbol."""
@@ -166,49 +168,25 @@ class CategoricalEmissions:
         del values
         return 0.0
 
-    def at(self, theta: np.ndarray) -> Any:
-        """Of probabilities (K, V)."""
-        return _Point((np.log(np.maximum(theta, 1e-300)),))
+
+def _with_missing(log_symbols: np.ndarray) -> np.ndarray:
+    """(K, V + 1), the last column for a missing symbol; minus infinity counts as -1e30."""
+    return np.column_stack([np.maximum(log_symbols, -1e30), np.zeros(len(log_symbols))])
+
+
+def _relative(logs: np.ndarray) -> Likelihoods:
+    """exp of ``logs`` (c, K, C), which are overwritten, relative to the largest of each time."""
+    top = logs.max(axis=1)
+    logs -= top[:, None, :]
+    floored = logs < FLOOR
+    if not floored.any():
+        floored = np.zeros((1, 1, 1), bool)
+    np.maximum(logs, FLOOR, out=logs)
+    return Likelihoods(np.exp(logs, out=logs), top.sum(axis=0), floored)
 
 
 @dataclass(frozen=True)
-class _Point:
-    """What a point has in common with a distribution: E[t]."""
-
-    expected_statistics: Values
-
-
-class _Affine:
-    """Emissions whose log likelihood is affine in T(x): ``arranged`` is (c, P + 1, C), T and then 1."""
-
-    def weights(self, q: Any) -> np.ndarray:
-        """(K, P + 1), under ``q``."""
-        raise NotImplementedError
-
-    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
-        """Relative to the largest of each time."""
-        logs = self.logarithms(q, arranged)
-        top = logs.max(axis=1)
-        logs -= top[:, None, :]
-        floored = logs < FLOOR
-        if not floored.any():
-            floored = np.zeros((1, 1, 1), bool)
-        np.maximum(logs, FLOOR, out=logs)
-        return Likelihoods(np.exp(logs, out=logs), top.sum(axis=0), floored)
-
-    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
-        """One product."""
-        logs: np.ndarray = np.matmul(self.weights(q), arranged)
-        return logs
-
-    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
-        """The posterior itself."""
-        del arranged
-        return posterior
-
-
-@dataclass(frozen=True)
-class PoissonEmissions(_Affine):
+class PoissonEmissions:
     """Counts.
 
     Parameters
@@ -263,10 +241,23 @@ class PoissonEmissions(_Affine):
         """(c, D + 1, C)."""
         return _with_ones(values, shown)
 
-    def weights(self, q: Any) -> np.ndarray:
-        """E ln of the rates, and minus the sum of the rates, under ``q``."""
-        log_rates, negative = q.expected_statistics
-        return np.column_stack([np.maximum(log_rates, -1e30), negative.sum(axis=1)])
+    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+        """Relative to the largest of each time."""
+        return _relative(self.logarithms(q, arranged))
+
+    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+        """One product."""
+        return np.asarray(_rate_weights(*q.expected_statistics) @ arranged)
+
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """Of rates (K, D)."""
+        del n_states
+        return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """The posterior itself."""
+        del arranged
+        return posterior
 
     def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """sum r x, and sum r for each column."""
@@ -278,13 +269,14 @@ class PoissonEmissions(_Affine):
         known = values[~np.isnan(values).any(axis=1)]
         return -float(scipy.special.gammaln(known + 1.0).sum())
 
-    def at(self, theta: np.ndarray) -> Any:
-        """Of rates (K, D)."""
-        return _Point((np.log(np.maximum(theta, 1e-300)), -np.asarray(theta)))
+
+def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """(K, D + 1), of counts and of 1: ln of the rates, and minus their sum."""
+    return np.column_stack([np.maximum(log_rates, -1e30), negative.sum(axis=1)])
 
 
 @dataclass(frozen=True)
-class ComponentEmissions(_Affine):
+class ComponentEmissions:
     """What the components of a mixture are, each state emits.
 
     Parameters
@@ -307,8 +299,23 @@ class ComponentEmissions(_Affine):
         return values
 
     def for_data(self, values: np.ndarray) -> Self:
-        """With the components' prior settled."""
-        return replace(self, components=self.components.for_data(values[~np.isnan(values).any(axis=1)]))
+        """With the components' prior settled.
+
+        Raises
+        ------
+        ValueError
+            Components whose expected log density is about another place than their centre, with products of
+            the columns among their statistics: these are taken about the centre once for all iterations.
+        """
+        settled = self.components.for_data(values[~np.isnan(values).any(axis=1)])
+        other = self if settled is self.components else replace(self, components=settled)
+        prior = settled.prior(1)
+        if settled.lift() is not None and np.any(other._gap(other._affine(getattr(prior, "family", prior)))):
+            raise ValueError(
+                f"emissions are {type(settled).__name__}, whose `affine` has another shift than their "
+                "`centre`; with statistics T(x) besides the datum itself the two must be the same"
+            )
+        return other
 
     def prior(self, n_states: int) -> Any:
         """The components'."""
@@ -324,18 +331,39 @@ class ComponentEmissions(_Affine):
         table = lifted(flat, self.components.lift())
         return _with_ones(table.reshape(*shown.shape, -1), shown)
 
-    def weights(self, q: Any) -> np.ndarray:
-        """Of the affine function under ``q``, about the components' centre."""
-        affine = self.components.affine(q, np.zeros(_states_of(q, len(self.components.centre))))
+    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+        """Relative to the largest of each time."""
+        return _relative(self.logarithms(q, arranged))
+
+    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+        """One product."""
+        return np.asarray(self._weights(self._affine(q)) @ arranged)
+
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """Of a point of the components' family."""
+        affine = self.components.affine_at(theta, np.zeros(n_states))
+        return np.asarray(self._weights(affine) @ arranged)
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """The posterior itself."""
+        del arranged
+        return posterior
+
+    def _affine(self, q: Any) -> Affine:
+        return self.components.affine(q, np.zeros(_states_of(q, len(self.components.centre))))
+
+    def _weights(self, affine: Affine) -> np.ndarray:
+        """(K, P + 1), of T about the components' centre, and of 1."""
         slope, offset = affine.slope, affine.offset + affine.level
         if affine.tilt is not None:
             slope = slope + affine.tilt
-        gap = self.components.centre - (0.0 if affine.shift is None else affine.shift)
+        gap = self._gap(affine)
         if np.any(gap):
-            if self.components.lift() is not None:
-                raise NotImplementedError("components whose centre moves need statistics without a lift")
             offset = offset + slope @ gap
         return np.column_stack([slope, offset])
+
+    def _gap(self, affine: Affine) -> np.ndarray:
+        return np.asarray(self.components.centre - (0.0 if affine.shift is None else affine.shift))
 
     def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """As the components'."""
@@ -345,10 +373,6 @@ class ComponentEmissions(_Affine):
     def log_base_measure(self, values: np.ndarray) -> float:
         """Of the rows that are not missing."""
         return float(np.sum(self.components.log_base_measure(values[~np.isnan(values).any(axis=1)])))
-
-    def at(self, theta: np.ndarray) -> Any:
-        """A point of the components' family is what their own methods take."""
-        raise NotImplementedError("log_likelihood at a point needs categorical or Poisson emissions")
 
 
 def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> ComponentEmissions:

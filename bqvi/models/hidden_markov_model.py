@@ -175,7 +175,8 @@ class HiddenMarkovModel:
         with np.errstate(divide="ignore"):
             chain = Chain(np.log(theta["initial"]), np.log(theta["transitions"]))
         arranged = self._arranged(rows, rows.whole, "whole")
-        logs = self.emissions.logarithms(self.emissions.at(theta[self.emissions.name]), arranged)
+        point = np.asarray(theta[self.emissions.name])
+        logs = self.emissions.logarithms_at(point, arranged, len(theta["initial"]))
         return float(in_logarithms(chain, logs, rows.whole).log_evidence.sum()) + self.log_base_measure(rows)
 
     def log_evidence_bounds(self, q: Product, data: Data) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Hidden Markov models against enumeration of all paths, Monte Carlo, and recursions in logarithms."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -14,6 +15,7 @@ import bqvi
 from bqvi.families import Dirichlet, Product
 from bqvi.models import (
     CategoricalEmissions,
+    ComponentEmissions,
     HiddenMarkovModel,
     PoissonEmissions,
     Sequences,
@@ -21,6 +23,8 @@ from bqvi.models import (
     gaussian_emissions,
 )
 from bqvi.models import forward_backward as fb
+from bqvi.models.covariances import COVARIANCES
+from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.hidden_markov_model import simulate_states
 from bqvi.models.sequences import Layout
 
@@ -382,3 +386,33 @@ def test_other_bad_input_is_named():
         HiddenMarkovModel(2, "categorical")
     with pytest.raises(ValueError, match="n_states is 0"):
         HiddenMarkovModel(0, CategoricalEmissions(2))
+
+
+@pytest.mark.parametrize("shape", ["full", "tied", "diagonal", "spherical", "known"])
+def test_log_likelihood_of_gaussian_emissions_is_a_sum_over_all_paths(shape):
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(5, 2)) + 1e3
+    covariance = np.array([[1.0, 0.3], [0.3, 0.5]]) if shape == "known" else shape
+    emissions = gaussian_emissions(covariance, **({"prior_mean": [1e3, 1e3]} if shape == "known" else {}))
+    model = HiddenMarkovModel(2, emissions).for_data(values)
+    q = model.initial(model.check(values), "random", rng)
+    theta = {**q.mean, "initial": np.array([0.3, 0.7]), "transitions": np.array([[0.9, 0.1], [0.4, 0.6]])}
+    mixture = bqvi.models.GaussianMixture(2, covariance)
+    mixture.components = model.emissions.components
+    means, covariances = bqvi.models.component_estimates(mixture, q)
+    densities = [
+        scipy.stats.multivariate_normal(m, c).pdf(values) for m, c in zip(means, covariances, strict=True)
+    ]
+    expected = enumerated(theta["initial"], theta["transitions"], np.stack(densities, axis=1))[2]
+    assert model.log_likelihood(values, theta) == pytest.approx(expected, rel=1e-9)
+
+
+def test_emissions_about_another_place_than_their_centre_are_refused_before_work():
+    class Moved(GaussianComponents):
+        def affine(self, q, log_weights):
+            return dataclasses.replace(super().affine(q, log_weights), shift=self.centre + 1.0)
+
+    with pytest.raises(ValueError, match="emissions are Moved"):
+        bqvi.fit(
+            HiddenMarkovModel(2, ComponentEmissions(Moved(COVARIANCES["full"]))), np.random.default_rng(0).normal(size=(9, 2))
+        )
