@@ -36,6 +36,7 @@ from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
 from bqvi.models.mixture_of_experts import MixtureOfExperts
 from bqvi.models.multinomial_mixture import MultinomialMixture
+from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 from bqvi.models.sequences import Sequences
 
@@ -65,6 +66,7 @@ __all__ = [
     "MultinomialMixture",
     "PoissonEmissions",
     "ProbabilisticLatentSemanticAnalysis",
+    "RegressionPrior",
     "Relaxed",
     "Sequences",
     "SoftmaxMixture",

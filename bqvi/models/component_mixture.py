@@ -28,7 +28,7 @@ from bqvi.models.components import Components
 from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, is_sparse, n_rows
 from bqvi.models.mixing import Mixing, expected_weights
-from bqvi.models.mixture import Affine, mixture_pass
+from bqvi.models.mixture import AffineLogJoint, mixture_pass
 from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
 from bqvi.models.starts import STARTS
 from gp.arrays import Array, to_numpy
@@ -93,7 +93,7 @@ class Mixture:
     def _weights(self, q: Product) -> Any:
         return q.factors.get(self.mixing.name)
 
-    def expected_affine(self, q: Product) -> Affine:
+    def expected_affine(self, q: Product) -> AffineLogJoint:
         """rho_nk under q, as a function of x_n; with a last column for the tail, if that is tied."""
         log_weights = self.mixing.log_weights(self._weights(q))
         return self.components.affine(self._with_tail(q[self.components.name]), log_weights)

@@ -18,7 +18,7 @@ import scipy.spatial.distance
 
 from bqvi.arrays import Values, add
 from bqvi.models.data import Data, is_sparse, n_rows, take
-from bqvi.models.mixture import Affine, Lift, lifted
+from bqvi.models.mixture import AffineLogJoint, Lift, lifted
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, to_numpy
 
@@ -46,10 +46,10 @@ class Components(Protocol):
     def centre(self) -> np.ndarray:
         """(D,), about which row-by-row statistics are taken."""
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """E ln p(x | theta_k) - ln h(x) + log_weights_k under q(theta), also a point mass."""
 
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """The same at a point, as ``log_likelihood`` takes it."""
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:

@@ -34,7 +34,7 @@ from bqvi.families import Dirichlet, FromNormaliser, Gamma
 from bqvi.models.components import start_from_clusters
 from bqvi.models.data import Data, n_rows
 from bqvi.models.gaussian_components import require_table
-from bqvi.models.mixture import Affine, lifted
+from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
 
 LEAST = -1e30
@@ -116,17 +116,17 @@ class ConjugateComponents:
         """0: T is of the data as they are."""
         return np.zeros(1)
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """<T(x), E t>."""
         return self._affine(q.expected_statistics, log_weights)
 
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """<T(x), t(theta)>."""
         return self._affine(self._prior.statistics(theta), log_weights)
 
-    def _affine(self, statistics: Values, log_weights: np.ndarray) -> Affine:
+    def _affine(self, statistics: Values, log_weights: np.ndarray) -> AffineLogJoint:
         slope = _flat(statistics, len(log_weights))
-        return Affine(np.maximum(slope, LEAST), log_weights, lift=self)
+        return AffineLogJoint(np.maximum(slope, LEAST), log_weights, lift=self)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """sum r T(x), in the shapes of the prior's natural parameters."""

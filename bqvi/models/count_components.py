@@ -20,7 +20,7 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
 from bqvi.families import Dirichlet
 from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
-from bqvi.models.mixture import Affine
+from bqvi.models.mixture import AffineLogJoint
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -69,14 +69,14 @@ class Multinomial:
         """0."""
         return np.zeros(self.n_words)
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """<x, E ln beta_k>."""
         # at a point mass with a flat prior an unseen word has ln beta = -inf, and 0 of it must count 0
-        return Affine(np.maximum(q.expected_statistics[0], -1e30), log_weights)
+        return AffineLogJoint(np.maximum(q.expected_statistics[0], -1e30), log_weights)
 
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """Of beta (K, V); a word of probability zero counts as 1e-300 of one: impossible enough."""
-        return Affine(np.log(np.maximum(theta, _TINY)), log_weights)
+        return AffineLogJoint(np.log(np.maximum(theta, _TINY)), log_weights)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """sum r x."""

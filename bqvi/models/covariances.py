@@ -46,7 +46,7 @@ class GaussianPrior:
     """(D,), what the families' coordinates are taken about."""
 
 
-class Moments(NamedTuple):
+class GaussianExpectations(NamedTuple):
     """What the expected log density is made of; the leading axes are (K,), or (L, K) for L points."""
 
     means: Array
@@ -74,13 +74,13 @@ class Covariance(Protocol):
     def prior(self, prior: GaussianPrior, n_components: int) -> Any:
         """The prior of all components."""
 
-    def moments(self, q: Any) -> Moments:
+    def moments(self, q: Any) -> GaussianExpectations:
         """Under q, one of the shape's family."""
 
-    def moments_at(self, q: Any, theta: Array) -> Moments:
+    def moments_at(self, q: Any, theta: Array) -> GaussianExpectations:
         """At points theta of q's kind."""
 
-    def slope(self, moments: Moments) -> tuple[Array, Array]:
+    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
         """Slopes (..., K, P), and m^T L m (..., K)."""
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
@@ -165,19 +165,19 @@ def _matrices(upper: np.ndarray, dimension: int) -> np.ndarray:
     return full
 
 
-def _matrix_slope(moments: Moments) -> tuple[Array, Array]:
+def _matrix_slope(moments: GaussianExpectations) -> tuple[Array, Array]:
     linear = (moments.precision @ moments.means[..., None])[..., 0]
     slope = namespace(linear).concat([linear, _upper(moments.precision)], axis=-1)
     return slope, (linear * moments.means).sum(-1)
 
 
-def _matrix_moments_at(q: NormalInverseWishart, theta: Array) -> Moments:
+def _matrix_moments_at(q: NormalInverseWishart, theta: Array) -> GaussianExpectations:
     means, covariance = q.unpacked(theta)
     xp = namespace(theta)
     factor = xp.linalg.cholesky(covariance)
     half = xp.linalg.inv(factor)
     log_determinant = -2.0 * xp.log(diagonal(factor)).sum(-1)
-    return Moments(means, transpose(half) @ half, log_determinant, 0.0 * log_determinant)
+    return GaussianExpectations(means, transpose(half) @ half, log_determinant, 0.0 * log_determinant)
 
 
 @dataclass(frozen=True)
@@ -207,17 +207,19 @@ class Full:
             prior.origin,
         )
 
-    def moments(self, q: NormalInverseWishart) -> Moments:
+    def moments(self, q: NormalInverseWishart) -> GaussianExpectations:
         """Under q."""
         spread = q.dimension / q.strength[:, 0]
-        return Moments(q.centred_mean[:, 0], q.expected_precision, q.expected_log_determinant, spread)
+        return GaussianExpectations(
+            q.centred_mean[:, 0], q.expected_precision, q.expected_log_determinant, spread
+        )
 
-    def moments_at(self, q: NormalInverseWishart, theta: Array) -> Moments:
+    def moments_at(self, q: NormalInverseWishart, theta: Array) -> GaussianExpectations:
         """At points (..., K, 1 + D, D)."""
         found = _matrix_moments_at(q, theta)
         return found._replace(means=found.means[..., 0, :])
 
-    def slope(self, moments: Moments) -> tuple[Array, Array]:
+    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and all products."""
         return _matrix_slope(moments)
 
@@ -257,18 +259,18 @@ class Tied:
             prior.origin,
         )
 
-    def moments(self, q: NormalInverseWishart) -> Moments:
+    def moments(self, q: NormalInverseWishart) -> GaussianExpectations:
         """Under q."""
         return _shared(q, q.centred_mean, q.expected_precision, q.expected_log_determinant)
 
-    def moments_at(self, q: NormalInverseWishart, theta: Array) -> Moments:
+    def moments_at(self, q: NormalInverseWishart, theta: Array) -> GaussianExpectations:
         """At points (..., K + D, D)."""
         found = _matrix_moments_at(q, theta)
         shared = found.precision[..., None, :, :] + 0.0 * found.means[..., None]
         level = found.log_determinant[..., None] + 0.0 * found.means[..., 0]
-        return Moments(found.means, shared, level, 0.0 * level)
+        return GaussianExpectations(found.means, shared, level, 0.0 * level)
 
-    def slope(self, moments: Moments) -> tuple[Array, Array]:
+    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and all products."""
         return _matrix_slope(moments)
 
@@ -283,10 +285,14 @@ class Tied:
         return np.tile(theta[k:], (k, 1, 1))
 
 
-def _shared(q: NormalInverseWishart, means: Array, precision: Array, log_determinant: Array) -> Moments:
+def _shared(
+    q: NormalInverseWishart, means: Array, precision: Array, log_determinant: Array
+) -> GaussianExpectations:
     k = q.n_means
     every = np.broadcast_to(precision, (k, *precision.shape))
-    return Moments(means, every, np.broadcast_to(log_determinant, (k,)), q.dimension / q.strength)
+    return GaussianExpectations(
+        means, every, np.broadcast_to(log_determinant, (k,)), q.dimension / q.strength
+    )
 
 
 @dataclass(frozen=True)
@@ -317,19 +323,21 @@ class Diagonal:
             prior.origin[:, None],
         )
 
-    def moments(self, q: NormalInverseGamma) -> Moments:
+    def moments(self, q: NormalInverseGamma) -> GaussianExpectations:
         """Under q."""
         logs = q.expected_log_precision.sum(-1)
-        return Moments(q.centred_mean[..., 0], q.expected_precision, logs, (1.0 / q.strength).sum(-1))
+        return GaussianExpectations(
+            q.centred_mean[..., 0], q.expected_precision, logs, (1.0 / q.strength).sum(-1)
+        )
 
-    def moments_at(self, q: NormalInverseGamma, theta: Array) -> Moments:
+    def moments_at(self, q: NormalInverseGamma, theta: Array) -> GaussianExpectations:
         """At points (..., K, D, 2)."""
         linear, _, halved, log_half = q.statistics(theta)
         precision = -2.0 * halved
         logs = 2.0 * log_half.sum(-1)
-        return Moments(linear[..., 0] / precision, precision, logs, 0.0 * logs)
+        return GaussianExpectations(linear[..., 0] / precision, precision, logs, 0.0 * logs)
 
-    def slope(self, moments: Moments) -> tuple[Array, Array]:
+    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and its squares."""
         linear = moments.precision * moments.means
         slope = namespace(linear).concat([linear, -0.5 * moments.precision], axis=-1)
@@ -372,19 +380,19 @@ class Spherical:
             prior.origin,
         )
 
-    def moments(self, q: NormalInverseGamma) -> Moments:
+    def moments(self, q: NormalInverseGamma) -> GaussianExpectations:
         """Under q."""
         logs = q.dimension * q.expected_log_precision
-        return Moments(q.centred_mean, q.expected_precision, logs, q.dimension / q.strength)
+        return GaussianExpectations(q.centred_mean, q.expected_precision, logs, q.dimension / q.strength)
 
-    def moments_at(self, q: NormalInverseGamma, theta: Array) -> Moments:
+    def moments_at(self, q: NormalInverseGamma, theta: Array) -> GaussianExpectations:
         """At points (..., K, D + 1)."""
         linear, _, halved, log_half = q.statistics(theta)
         precision = -2.0 * halved
         logs = 2.0 * q.dimension * log_half
-        return Moments(linear / precision[..., None], precision, logs, 0.0 * logs)
+        return GaussianExpectations(linear / precision[..., None], precision, logs, 0.0 * logs)
 
-    def slope(self, moments: Moments) -> tuple[Array, Array]:
+    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and its square length."""
         linear = moments.precision[..., None] * moments.means
         slope = namespace(linear).concat([linear, -0.5 * moments.precision[..., None]], axis=-1)

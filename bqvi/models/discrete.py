@@ -21,11 +21,11 @@ from bqvi.checks import require_above
 from bqvi.families import Categorical, Product
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.data import Data, is_sparse, n_rows
-from bqvi.models.mixture import Affine
+from bqvi.models.mixture import AffineLogJoint
 from gp.arrays import Array, to_numpy
 
 
-class Mixture(ConjugateModel, Protocol):
+class SummableMixture(ConjugateModel, Protocol):
     """What the wrappers need of a mixture."""
 
     @property
@@ -38,7 +38,7 @@ class Mixture(ConjugateModel, Protocol):
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:
         """r, (N, K)."""
 
-    def expected_affine(self, q: Product) -> Affine:
+    def expected_affine(self, q: Product) -> AffineLogJoint:
         """rho_nk under q."""
 
 
@@ -50,7 +50,7 @@ class Marginal:
     mixture : a mixture model
     """
 
-    def __init__(self, mixture: Mixture) -> None:
+    def __init__(self, mixture: SummableMixture) -> None:
         self.mixture = mixture
 
     def check(self, data: Data) -> Data:
@@ -87,7 +87,7 @@ class Relaxed:
     full_batch = True
     """q(z) has parameters for each datum, so a mini-batch has no place here."""
 
-    def __init__(self, mixture: Mixture, temperature: float = 0.5) -> None:
+    def __init__(self, mixture: SummableMixture, temperature: float = 0.5) -> None:
         require_above("temperature", temperature, 0.0)
         self.mixture = mixture
         self.temperature = temperature
@@ -142,7 +142,7 @@ def _as_tensor(data: Data) -> Data:
     return data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(data, float))
 
 
-def _prior_like(mixture: Mixture, theta: Mapping[str, Array]) -> Any:
+def _prior_like(mixture: SummableMixture, theta: Mapping[str, Array]) -> Any:
     """The prior in the kind of arrays that theta has."""
     like = theta["weights"]
     natural: Values = tuple(like.new_tensor(e) for e in mixture.prior.natural)

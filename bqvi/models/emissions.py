@@ -26,7 +26,7 @@ from bqvi.families import Dirichlet, Gamma
 from bqvi.models.components import Components
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
-from bqvi.models.mixture import Affine, lifted
+from bqvi.models.mixture import AffineLogJoint, lifted
 
 
 @dataclass(frozen=True)
@@ -349,10 +349,10 @@ class ComponentEmissions:
         del arranged
         return posterior
 
-    def _affine(self, q: Any) -> Affine:
+    def _affine(self, q: Any) -> AffineLogJoint:
         return self.components.affine(q, np.zeros(_states_of(q, len(self.components.centre))))
 
-    def _weights(self, affine: Affine) -> np.ndarray:
+    def _weights(self, affine: AffineLogJoint) -> np.ndarray:
         """(K, P + 1), of T about the components' centre, and of 1."""
         slope, offset = affine.slope, affine.offset + affine.level
         if affine.tilt is not None:
@@ -362,7 +362,7 @@ class ComponentEmissions:
             offset = offset + slope @ gap
         return np.column_stack([slope, offset])
 
-    def _gap(self, affine: Affine) -> np.ndarray:
+    def _gap(self, affine: AffineLogJoint) -> np.ndarray:
         return np.asarray(self.components.centre - (0.0 if affine.shift is None else affine.shift))
 
     def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:

@@ -26,12 +26,12 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.arrays import Values, add
-from bqvi.checks import require_above, require_integer, require_one_of
+from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, PointMass, Product, RegressionGamma
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers
-from bqvi.models.gaussian_components import EMPIRICAL
+from bqvi.models.regression_prior import DEFAULT, RegressionPrior
 from gp.arrays import Array, to_numpy
 
 NOISES = ("diagonal", "spherical")
@@ -45,10 +45,8 @@ class FactorAnalysis:
     n_factors : Q >= 1
     noise : 'diagonal', a variance for each column (factor analysis), or 'spherical' (probabilistic principal
         components)
-    prior_strength : > 0; a loading has standard deviation sqrt(v / strength); default 0.01
-    prior_scale : > 0, of noise variances: (D,), or a number; default a tenth of the columns' variances
-    prior_dof : > 0, of the same; default 3, then the scale is what is expected
-    flat : True for a flat prior: with family='point', maximum likelihood
+    prior : of each column's regression on the factors, see `RegressionPrior`: loadings, centre and noise
+        variance. Its scale is (D,) or a number
 
     Raises
     ------
@@ -61,20 +59,11 @@ class FactorAnalysis:
         n_factors: int,
         noise: str = "diagonal",
         *,
-        prior_strength: float = EMPIRICAL.strength,
-        prior_scale: np.ndarray | float | None = None,
-        prior_dof: float = 3.0,
-        flat: bool = False,
+        prior: RegressionPrior = DEFAULT,
     ) -> None:
         self.n_factors = require_integer("n_factors", n_factors, 1)
         require_one_of("noise", noise, NOISES)
-        require_above("prior_strength", prior_strength, 0.0)
-        require_above("prior_dof", prior_dof, 0.0)
-        if prior_scale is not None:
-            require_above("prior_scale", float(np.min(prior_scale)), 0.0)
-        self.noise, self.flat = noise, bool(flat)
-        self.prior_strength, self.prior_dof = prior_strength, prior_dof
-        self.prior_scale = prior_scale
+        self.noise, self.regression_prior = noise, prior
         self.dimension: int | None = None
         self.origin: np.ndarray = np.zeros(1)
 
@@ -86,35 +75,18 @@ class FactorAnalysis:
         other = copy.copy(self)
         other.__dict__.pop("prior", None)
         other.dimension, other.origin = x.shape[1], np.nanmean(x, axis=0)
-        variances = np.nanvar(x, axis=0)
-        varied = variances[variances > 0.0]
-        variances = np.where(variances > 0.0, variances, varied.min() if varied.size else 1.0)
-        scale = (
-            EMPIRICAL.spread * variances if self.prior_scale is None else np.asarray(self.prior_scale, float)
-        )
-        other.prior_scale = np.broadcast_to(
-            scale if self.noise == "diagonal" else scale.mean(), self._batch(x)
+        other.regression_prior = self.regression_prior.for_outputs(
+            np.nanvar(x, axis=0), shared=self.noise == "spherical"
         )
         return other
-
-    def _batch(self, x: np.ndarray) -> tuple[int, ...]:
-        return (x.shape[1],) if self.noise == "diagonal" else ()
 
     @cached_property
     def prior(self) -> Product:
         """p(W, c, v), as the factor "columns"."""
         if self.dimension is None:
             raise ValueError("the number of columns is not known; use model.for_data(data), as fit does")
-        p = self.n_factors + 1
-        scale = np.asarray(self.prior_scale, float)
         outputs = 1 if self.noise == "diagonal" else self.dimension
-        proper = RegressionGamma(
-            np.zeros((*scale.shape, outputs, p)),
-            np.broadcast_to(self.prior_strength * np.eye(p), (*scale.shape, p, p)).copy(),
-            scale.copy(),
-            np.full(scale.shape, self.prior_dof),
-        )
-        return Product({"columns": Flat(proper) if self.flat else proper})
+        return Product({"columns": self.regression_prior.of(outputs, self.n_factors + 1)})
 
     def check(self, data: Data) -> np.ndarray:
         """(N, D), N >= 1, NaN where missing; an entry of each row and of each column is there."""

@@ -54,7 +54,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Smoothed:
+class SmoothedStates:
     """What the recursions find."""
 
     posterior: np.ndarray
@@ -71,7 +71,7 @@ def smooth(
     layout: Layout,
     weights: np.ndarray | None = None,
     scratch: dict[str, np.ndarray] | None = None,
-) -> Smoothed | None:
+) -> SmoothedStates | None:
     """Posteriors of the states; None where transitions had to go through the floor.
 
     Parameters
@@ -97,7 +97,7 @@ def smooth(
     floored += float(gamma[0][:, ~later][chain.initial < FLOOR].sum())
     if floored > TOLERANCE:
         return None
-    return Smoothed(gamma, a * pairs, forward.log_evidence)
+    return SmoothedStates(gamma, a * pairs, forward.log_evidence)
 
 
 def _zeros(scratch: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -311,7 +311,7 @@ class _Backward:
 
 def in_logarithms(
     chain: Chain, log_likelihood: np.ndarray, layout: Layout, weights: np.ndarray | None = None
-) -> Smoothed:
+) -> SmoothedStates:
     """The same for sequences that are not cut, some twenty times slower; ``log_likelihood`` is (c, K, C)."""
     pi, a = np.maximum(chain.initial, IMPOSSIBLE), np.maximum(chain.transitions, IMPOSSIBLE)
     log_b = np.maximum(log_likelihood, IMPOSSIBLE)
@@ -331,7 +331,7 @@ def in_logarithms(
         beta[t, :, :n] = logsumexp(np.moveaxis(ahead, 1, -1))
         pairs += _normalised(alpha[t, :, None, :n] + ahead, (0, 1)) @ w[:n]
     gamma = _normalised(alpha + beta, (1,)) * layout.shown[:, None, :]
-    return Smoothed(gamma, pairs, log_evidence)
+    return SmoothedStates(gamma, pairs, log_evidence)
 
 
 def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

@@ -26,9 +26,9 @@ from bqvi.checks import (
 from bqvi.families import Flat, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
-from bqvi.models.covariances import Covariance, GaussianPrior, Moments
+from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior
 from bqvi.models.data import Data, as_numbers, n_rows
-from bqvi.models.mixture import Affine, Lift, blocks, lifted, short_mantissa
+from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import Array, is_torch, to_numpy
 
 
@@ -126,21 +126,21 @@ class GaussianComponents:
         """The prior mean, in few digits."""
         return self._prior.origin
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """Under q, or at the point that q is."""
         if isinstance(q, PointMass):
             return self._affine(_finite(self.covariance.moments_at(_family(q), q.mode)), log_weights)
         return self._affine(self.covariance.moments(q), log_weights)
 
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """At a point of the family."""
         prior = self.covariance.prior(self._prior, len(log_weights))
         return self._affine(self.covariance.moments_at(prior, theta), log_weights)
 
-    def _affine(self, moments: Moments, log_weights: np.ndarray) -> Affine:
+    def _affine(self, moments: GaussianExpectations, log_weights: np.ndarray) -> AffineLogJoint:
         slope, squares = self.covariance.slope(moments)
         offset = log_weights + 0.5 * (moments.log_determinant - moments.spread - squares)
-        return Affine(slope, offset, self._prior.origin, lift=self.lift())
+        return AffineLogJoint(slope, offset, self._prior.origin, lift=self.lift())
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """About the prior's origin, which ``shift`` is."""
@@ -188,7 +188,7 @@ def _family(q: Any) -> Any:
     return q.family if isinstance(q, PointMass | Flat) else q
 
 
-def _finite(moments: Moments) -> Moments:
+def _finite(moments: GaussianExpectations) -> GaussianExpectations:
     """Raises where a component has no place or no spread left, which only a flat prior allows."""
     if np.isfinite(moments.log_determinant).all() and np.isfinite(moments.means).all():
         return moments

@@ -31,7 +31,7 @@ from bqvi.models.emissions import Emissions, Likelihoods
 from bqvi.models.forward_backward import (
     TOLERANCE,
     Chain,
-    Smoothed,
+    SmoothedStates,
     in_logarithms,
     most_likely_paths,
     smooth,
@@ -133,7 +133,7 @@ class HiddenMarkovModel:
 
     def _smoothed(
         self, q: Product, rows: Sequences, weights: Array | None = None
-    ) -> tuple[Layout, np.ndarray, Smoothed, np.ndarray]:
+    ) -> tuple[Layout, np.ndarray, SmoothedStates, np.ndarray]:
         """Layout, arranged values, posterior, and what the pieces' log evidence is less of, (C,)."""
         chain, emitted = _chain(q), q[self.emissions.name]
         layout = rows.layout
@@ -149,7 +149,7 @@ class HiddenMarkovModel:
         found = in_logarithms(chain, logs, layout, _of_pieces(weights, layout))
         return layout, arranged, found, np.zeros(len(layout.lengths))
 
-    def _floor_mattered(self, arranged: np.ndarray, found: Smoothed, likelihoods: Likelihoods) -> bool:
+    def _floor_mattered(self, arranged: np.ndarray, found: SmoothedStates, likelihoods: Likelihoods) -> bool:
         if not likelihoods.floored.any():
             return False
         visits = self.emissions.visits(arranged, found.posterior)

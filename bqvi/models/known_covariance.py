@@ -27,7 +27,7 @@ from bqvi.families import Gaussian
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.gaussian_components import require_table
-from bqvi.models.mixture import Affine, blocks, short_mantissa
+from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -91,19 +91,19 @@ class KnownCovariance:
         """m_0."""
         return self.prior_mean
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> Affine:
+    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """rho relative to the centre of the means."""
         spread = (self.precision * q.covariance).sum((-2, -1))
         return self.affine_at(q.mean, log_weights - 0.5 * spread)
 
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> Affine:
+    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """rho relative to the centre of the means, where float32 data keep most digits."""
         shares = np.exp(log_weights - log_weights.max())
         centre = short_mantissa(shares @ theta / shares.sum())
         slope, squares = self._slope(theta, centre)
         tilt = self.precision @ (centre - self.prior_mean)
         level = 0.5 * float(tilt @ (centre - self.prior_mean))
-        return Affine(slope, log_weights - 0.5 * squares, centre, tilt, level)
+        return AffineLogJoint(slope, log_weights - 0.5 * squares, centre, tilt, level)
 
     def _slope(self, means: Array, centre: np.ndarray) -> tuple[Array, Array]:
         gap = means - _like(centre, means)

@@ -1,10 +1,8 @@
 """Bayesian linear regression with unknown noise: y_n = W x_n + e_n, e_n ~ N(0, v I).
 
-    v ~ InverseGamma(nu_0 / 2, s_0 / 2),   w_j | v ~ N(0, (v / strength) I)
-
-The prior is conjugate and nothing is latent, so one step of coordinate ascent lands on the posterior, and the
-ELBO is there the log evidence. A mini-batch strategy makes it stochastic. Predictions are Student t
-densities.
+The prior, `regression_prior.RegressionPrior`, is conjugate and nothing is latent, so one step of coordinate
+ascent lands on the posterior, and the ELBO is there the log evidence. A mini-batch strategy makes it
+stochastic. Predictions are Student t densities.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from bqvi.arrays import inner
-from bqvi.checks import require_above, require_finite, require_integer
-from bqvi.families import Flat, PointMass, RegressionGamma
+from bqvi.checks import require_finite, require_integer
+from bqvi.families import PointMass, RegressionGamma
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers
-from bqvi.models.gaussian_components import EMPIRICAL
+from bqvi.models.regression_prior import DEFAULT, RegressionPrior
 from gp.arrays import Array, to_numpy
 
 
@@ -34,11 +32,8 @@ class LinearRegression:
     ----------
     dimension : P >= 1
     n_outputs : J >= 1, outputs with coefficients of their own and one noise variance
-    prior_strength : > 0; a coefficient has standard deviation sqrt(v / strength); default 0.01, for
-        columns of X of order 1
-    prior_scale : s_0 > 0; default a tenth of the variance of y
-    prior_dof : nu_0 > 0; default 3: then E[v] = s_0
-    flat : True for a flat prior: with family='point', least squares
+    prior : of coefficients and noise variance, see `RegressionPrior`; flat, with family='point', it gives
+        least squares
 
     Raises
     ------
@@ -51,42 +46,26 @@ class LinearRegression:
         dimension: int,
         *,
         n_outputs: int = 1,
-        prior_strength: float = EMPIRICAL.strength,
-        prior_scale: float | None = None,
-        prior_dof: float = 3.0,
-        flat: bool = False,
+        prior: RegressionPrior = DEFAULT,
     ) -> None:
         self.dimension = require_integer("dimension", dimension, 1)
         self.n_outputs = require_integer("n_outputs", n_outputs, 1)
-        require_above("prior_strength", prior_strength, 0.0)
-        require_above("prior_dof", prior_dof, 0.0)
-        if prior_scale is not None:
-            require_above("prior_scale", prior_scale, 0.0)
-        self.prior_strength, self.prior_scale, self.prior_dof = prior_strength, prior_scale, prior_dof
-        self.flat = bool(flat)
+        self.regression_prior = prior
 
     def for_data(self, data: Data) -> Self:
         """The same model, with a scale of the noise that was not given taken from ``data``."""
-        if self.prior_scale is not None:
+        if self.regression_prior.scale is not None:
             return self
         other = copy.copy(self)
         other.__dict__.pop("prior", None)
-        variance = float(self.check(data)[1].var(axis=0).mean())
-        other.prior_scale = EMPIRICAL.spread * variance if variance > 0.0 else 1.0
+        variances = self.check(data)[1].var(axis=0)
+        other.regression_prior = self.regression_prior.for_outputs(variances, shared=True)
         return other
 
     @cached_property
     def prior(self) -> Any:
         """p(W, v)."""
-        if self.prior_scale is None:
-            raise ValueError("prior_scale is to be taken from data; use model.for_data(data), as fit does")
-        proper = RegressionGamma(
-            np.zeros((self.n_outputs, self.dimension)),
-            self.prior_strength * np.eye(self.dimension),
-            np.asarray(self.prior_scale),
-            np.asarray(self.prior_dof),
-        )
-        return Flat(proper) if self.flat else proper
+        return self.regression_prior.of(self.n_outputs, self.dimension)
 
     def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
         """(X (N, P), y (N, J)), finite."""

@@ -56,7 +56,7 @@ class Lift(Protocol):
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineLogJoint:
     """rho_nk = <T(x_n - shift), slope_k + tilt> + offset_k + level.
 
     What all components share (tilt, level) changes no responsibility; it is added to the sums, where it
@@ -112,7 +112,7 @@ class MixtureSums:
     data. Zeros elsewhere."""
 
 
-def mixture_pass(x: Data, affine: Affine, weights: Array | None = None) -> MixtureSums:
+def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) -> MixtureSums:
     """Responsibilities of all rows of ``x`` (N, D), summed up; weights (N,) default to one."""
     if is_torch(x):
         with as_the_user_has_it():
@@ -127,7 +127,7 @@ def mixture_pass(x: Data, affine: Affine, weights: Array | None = None) -> Mixtu
     return MixtureSums(sums.counts, sums.sums, sums.log_normaliser + shared, sums.total)
 
 
-def responsibilities(x: Data, affine: Affine) -> np.ndarray:
+def responsibilities(x: Data, affine: AffineLogJoint) -> np.ndarray:
     """r, (N, K)."""
     return np.asarray(scipy.special.softmax(affine.rho(x), axis=1))
 
@@ -140,7 +140,7 @@ def blocks(n: int, n_components: int) -> Iterator[slice]:
 
 
 def short_mantissa(x: np.ndarray) -> np.ndarray:
-    """``x`` rounded to the 24 bits that float32 has, at any exponent: what `Affine.shift` is made of."""
+    """``x`` rounded to the 24 bits that float32 has, at any exponent: for `AffineLogJoint.shift`."""
     fraction, exponent = np.frexp(x)
     rounded: np.ndarray = np.ldexp(np.round(fraction * 2.0**24), exponent - 24)
     return rounded
@@ -151,9 +151,9 @@ def working_dtype(x: Data) -> np.dtype:
     return np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
 
 
-def _dense_pass(x: np.ndarray, affine: Affine, weights: Array | None) -> MixtureSums:
+def _dense_pass(x: np.ndarray, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
     dtype = working_dtype(x)
-    block = _Block(affine, dtype, x.shape[1], len(x))
+    block = _RowBlock(affine, dtype, x.shape[1], len(x))
     n_components, width = affine.slope.shape
     totals = np.zeros((n_components, width + 1))
     log_normaliser = 0.0
@@ -185,10 +185,10 @@ def _dense_pass(x: np.ndarray, affine: Affine, weights: Array | None) -> Mixture
     return MixtureSums(totals[:, width], totals[:, :width], log_normaliser, total)
 
 
-class _Block:
+class _RowBlock:
     """Buffers of one block of rows, and what fills them."""
 
-    def __init__(self, affine: Affine, dtype: np.dtype, dimension: int, n: int) -> None:
+    def __init__(self, affine: AffineLogJoint, dtype: np.dtype, dimension: int, n: int) -> None:
         n_components, width = affine.slope.shape
         # the offset rides along as the weight of a column of ones, and that column returns N_k
         self.slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
@@ -234,7 +234,7 @@ def _exp_in_place(x: np.ndarray) -> None:
     torch.exp(torch.from_numpy(x), out=torch.from_numpy(x))
 
 
-def _sparse_pass(x: Data, affine: Affine, weights: Array | None) -> MixtureSums:
+def _sparse_pass(x: Data, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
     counts = np.zeros(len(affine.offset))
     sums = np.zeros(affine.slope.shape)
     log_normaliser = 0.0
@@ -249,7 +249,7 @@ def _sparse_pass(x: Data, affine: Affine, weights: Array | None) -> MixtureSums:
     return MixtureSums(counts, sums, log_normaliser, sums.sum(0))
 
 
-def _torch_pass(x: Array, affine: Affine, weights: Array | None) -> MixtureSums:
+def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
     """On the tensor's own device, in one piece: the parameters travel, the data do not."""
     slope, offset = x.new_tensor(affine.slope), x.new_tensor(affine.offset)
     shifted = x if affine.shift is None else x - x.new_tensor(affine.shift)

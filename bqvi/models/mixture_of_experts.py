@@ -36,6 +36,7 @@ from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
 from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.linear_regression import check_regression
+from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, to_numpy
 
@@ -61,17 +62,13 @@ class Experts(Protocol):
 class _Linear:
     """N(w_k x, v_k)."""
 
-    def __init__(self, strength: float, scale: float, dof: float) -> None:
-        self.strength, self.scale, self.dof = strength, scale, dof
+    def __init__(self, regression: RegressionPrior) -> None:
+        self.regression = regression
 
     def prior(self, n_experts: int, dimension: int) -> RegressionGamma:
         """A batch of K, one output each."""
-        return RegressionGamma(
-            np.zeros((n_experts, 1, dimension)),
-            np.tile(self.strength * np.eye(dimension), (n_experts, 1, 1)),
-            np.full(n_experts, self.scale),
-            np.full(n_experts, self.dof),
-        )
+        of_each: RegressionGamma = self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
+        return of_each
 
     def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(E ln lambda_k - E lambda_k (y - w_k x)^2) / 2."""
@@ -202,7 +199,7 @@ class MixtureOfExperts:
         if self.prior_scale is None:
             raise ValueError("prior_scale is to be taken from data; use model.for_data(data), as fit does")
         if self.kind == "linear":
-            return _Linear(self.prior_strength, self.prior_scale, 3.0)
+            return _Linear(RegressionPrior(self.prior_strength, self.prior_scale))
         return _Logistic(self.prior_scale)
 
     @cached_property

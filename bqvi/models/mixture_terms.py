@@ -17,7 +17,7 @@ import numpy as np
 
 from bqvi.models.conjugate import LocalTerms
 from bqvi.models.data import Data, is_sparse, n_rows
-from bqvi.models.mixture import Affine, Lift, blocks, lifted
+from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted
 from gp.arrays import to_numpy
 
 
@@ -66,7 +66,7 @@ def _edges(data: Data) -> tuple[Data, Data]:
     return data.amin(0), data.amax(0)
 
 
-def mixture_terms(x: np.ndarray, affine: Affine, centre: np.ndarray) -> LocalTerms:
+def mixture_terms(x: np.ndarray, affine: AffineLogJoint, centre: np.ndarray) -> LocalTerms:
     """Terms of the rows of ``x`` (S, D): statistics (S, K + K P), bounds logsumexp_k rho_nk."""
     rho = affine.rho(x)
     top = rho.max(axis=1)

@@ -414,5 +414,6 @@ def test_emissions_about_another_place_than_their_centre_are_refused_before_work
 
     with pytest.raises(ValueError, match="emissions are Moved"):
         bqvi.fit(
-            HiddenMarkovModel(2, ComponentEmissions(Moved(COVARIANCES["full"]))), np.random.default_rng(0).normal(size=(9, 2))
+            HiddenMarkovModel(2, ComponentEmissions(Moved(COVARIANCES["full"]))),
+            np.random.default_rng(0).normal(size=(9, 2)),
         )

@@ -8,7 +8,7 @@ from sklearn import decomposition
 
 import bqvi
 from bqvi.families import RegressionGamma
-from bqvi.models import FactorAnalysis, LinearRegression
+from bqvi.models import FactorAnalysis, LinearRegression, RegressionPrior
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=(30, 2)), np.ones(30)])
@@ -74,7 +74,7 @@ def test_draws_have_the_moments():
 
 
 def test_one_step_reaches_the_evidence():
-    model = LinearRegression(3, prior_strength=0.5, prior_scale=2.0, prior_dof=5.0)
+    model = LinearRegression(3, prior=RegressionPrior(0.5, 2.0, 5.0))
     fit = bqvi.fit(model, (X, Y))
     # y is multivariate t: s_0 / nu_0 (I + X X^T / strength), nu_0 degrees of freedom
     shape = 2.0 / 5.0 * (np.eye(30) + X @ X.T / 0.5)
@@ -86,14 +86,14 @@ def test_one_step_reaches_the_evidence():
 
 
 def test_predictions_are_the_ratio_of_evidences():
-    model = LinearRegression(3, prior_strength=0.5, prior_scale=2.0, prior_dof=5.0)
+    model = LinearRegression(3, prior=RegressionPrior(0.5, 2.0, 5.0))
     rest, one = (X[:-1], Y[:-1]), (X[-1:], Y[-1:])
     both, part = bqvi.fit(model, (X, Y)), bqvi.fit(model, rest)
     assert model.log_predictive(part.q, one)[0] == pytest.approx(both.elbo - part.elbo, rel=1e-9)
 
 
 def test_a_flat_prior_gives_least_squares_and_a_mini_batch_comes_near():
-    fit = bqvi.fit(LinearRegression(3, flat=True), (X, Y), family="point")
+    fit = bqvi.fit(LinearRegression(3, prior=RegressionPrior(flat=True)), (X, Y), family="point")
     model = fit.problem.model
     beta, (residual,), _, _ = np.linalg.lstsq(X, Y, rcond=None)
     assert model.coefficients(fit.q)[0] == pytest.approx(beta)
@@ -107,7 +107,13 @@ def test_a_flat_prior_gives_least_squares_and_a_mini_batch_comes_near():
 
 @pytest.mark.parametrize("noise", ["diagonal", "spherical"])
 def test_em_reaches_the_likelihood_of_scikit_learn(noise):
-    fit = bqvi.fit(FactorAnalysis(2, noise, flat=True), DATA, family="point", steps=3000, tolerance=1e-10)
+    fit = bqvi.fit(
+        FactorAnalysis(2, noise, prior=RegressionPrior(flat=True)),
+        DATA,
+        family="point",
+        steps=3000,
+        tolerance=1e-10,
+    )
     peer = decomposition.FactorAnalysis(2, tol=1e-10, max_iter=20_000, svd_method="lapack")
     if noise == "spherical":
         peer = decomposition.PCA(2)
@@ -148,7 +154,7 @@ def _log_likelihood(model, q, point):
 
 
 def test_the_local_step_is_the_posterior_of_the_factors():
-    fit = bqvi.fit(FactorAnalysis(2, flat=True), DATA, family="point", steps=50)
+    fit = bqvi.fit(FactorAnalysis(2, prior=RegressionPrior(flat=True)), DATA, family="point", steps=50)
     model = fit.problem.model
     theta = model.parameters(fit.q)
     w, precision = theta["loadings"], 1.0 / theta["variances"]
@@ -161,7 +167,7 @@ def test_missing_entries_are_integrated_out():
     holes = DATA.copy()
     holes[RNG.random(DATA.shape) < 0.2] = np.nan
     holes = holes[~np.isnan(holes).all(axis=1)]
-    fit = bqvi.fit(FactorAnalysis(2, flat=True), holes, family="point", steps=300)
+    fit = bqvi.fit(FactorAnalysis(2, prior=RegressionPrior(flat=True)), holes, family="point", steps=300)
     model = fit.problem.model
     theta = model.parameters(fit.q)
     covariance = theta["loadings"] @ theta["loadings"].T + np.diag(theta["variances"])
@@ -202,6 +208,8 @@ def test_the_number_of_factors_by_the_bound():
 def test_bad_input():
     with pytest.raises(ValueError, match="data has shapes"):
         bqvi.fit(LinearRegression(2), (X, Y))
+    with pytest.raises(ValueError, match=r"prior.strength is -1"):
+        RegressionPrior(strength=-1.0)
     with pytest.raises(ValueError, match="noise"):
         FactorAnalysis(2, "full")
     with pytest.raises(ValueError, match="row 1 all NaN"):

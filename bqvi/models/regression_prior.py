@@ -1,0 +1,76 @@
+"""The conjugate prior of linear regressions whose noise variance v is unknown, as a user states it.
+
+    v ~ InverseGamma(nu_0 / 2, s_0 / 2),   w | v ~ N(0, (v / strength) I),
+
+which is `families.RegressionGamma` about 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from bqvi.checks import require_above
+from bqvi.families import Flat, RegressionGamma
+from bqvi.models.gaussian_components import EMPIRICAL
+
+
+@dataclass(frozen=True)
+class RegressionPrior:
+    """Prior of coefficients and noise variance.
+
+    Parameters
+    ----------
+    strength : > 0; a coefficient has standard deviation sqrt(v / strength); default 0.01, for inputs of
+        order 1
+    scale : s_0 > 0, a number, or (D,) where each of D outputs has a noise variance of its own; default a
+        tenth of the outputs' variances
+    dof : nu_0 > 0; default 3: then E[v] = s_0
+    flat : True for a flat prior: with family='point', maximum likelihood
+
+    Raises
+    ------
+    ValueError
+        A number out of its range, named with the prefix ``prior.``.
+    """
+
+    strength: float = EMPIRICAL.strength
+    scale: np.ndarray | float | None = None
+    dof: float = 3.0
+    flat: bool = False
+
+    def __post_init__(self) -> None:
+        require_above("prior.strength", self.strength, 0.0)
+        require_above("prior.dof", self.dof, 0.0)
+        if self.scale is not None:
+            require_above("prior.scale", float(np.min(self.scale)), 0.0)
+
+    def for_outputs(self, variances: np.ndarray, shared: bool = False) -> Self:
+        """With a scale for each of D outputs, or with one that is ``shared``: their mean.
+
+        What was not given is a tenth of the outputs' ``variances`` (D,), of one that does not vary the least
+        of another, or of 1.
+        """
+        varied = variances[variances > 0.0]
+        least = varied.min() if varied.size else 1.0
+        default = EMPIRICAL.spread * np.where(variances > 0.0, variances, least)
+        scale = np.broadcast_to(default if self.scale is None else self.scale, variances.shape)
+        return replace(self, scale=scale.mean() if shared else scale)
+
+    def of(self, n_outputs: int, dimension: int) -> Any:
+        """Regressions of ``n_outputs`` J with ``dimension`` P inputs each: a batch as large as the scale."""
+        if self.scale is None:
+            raise ValueError("prior.scale is to be taken from data; use model.for_data(data), as fit does")
+        scale = np.array(self.scale, float)
+        proper = RegressionGamma(
+            np.zeros((*scale.shape, n_outputs, dimension)),
+            np.broadcast_to(self.strength * np.eye(dimension), (*scale.shape, dimension, dimension)).copy(),
+            scale,
+            np.full(scale.shape, self.dof),
+        )
+        return Flat(proper) if self.flat else proper
+
+
+DEFAULT = RegressionPrior()
