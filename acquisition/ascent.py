@@ -68,11 +68,11 @@ def ascend(
     for evaluations in range(1, max_evaluations):
         trial = np.minimum(np.maximum(state.points + length * direction, lower), upper)
         step = trial - state.points
-        promised = _dot(state.gradients, step)
-        if not promised.max() > tolerance:
+        expected = _dot(state.gradients, step)
+        if not expected.max() > tolerance:
             return Ascent(state.points, state.values, evaluations)
         values, gradients = function(trial)
-        gained = (values >= state.values + _SUFFICIENT * promised) & (promised > 0)
+        gained = (values >= state.values + _SUFFICIENT * expected) & (expected > 0)
         _learn(state, gained, step, state.gradients - gradients)
         if gained.all():
             state.points, state.values, state.gradients = trial, values, gradients

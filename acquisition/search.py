@@ -122,7 +122,7 @@ class ContinuousSearch:
     near_nodes : the share of them around nodes.
     ascents : how many are climbed from.
     max_evaluations : of the acquisition and its gradient, all ascents at once counted as one.
-    tolerance : an ascent ends when it promises less gain in score than this: a relative gain, as
+    tolerance : an ascent ends when its expected gain in score is less than this: a relative gain, as
         scores are logarithms, or for a score that is none, a share of its range over the candidates.
     radius : how many standard deviations of the measure are searched.
     first_step : length of an ascent's first step, in the standard deviations of the measure.

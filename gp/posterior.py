@@ -228,7 +228,7 @@ class Posterior:
         """Return the posterior with m more observations, in O(n^2 m): equal to a refit.
 
         Where the old factor cannot be extended, because all rows need more jitter than it has,
-        everything is factorised again, in O((n + m)^3): the result's ``jitter`` tells.
+        everything is factorised again, in O((n + m)^3): the result's ``jitter`` says what was added.
 
         Parameters
         ----------

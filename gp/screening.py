@@ -35,7 +35,7 @@ tell it to a hundredth of what a lengthscale is known to."""
 _STEPS = (1e-3, 1e-2, 3e-2, 0.1)
 """Of the differences that give curvatures."""
 _SMOOTH, _ROUGH = 0.01, 0.05
-"""Differences of gradients are trusted that are off by less than the first, as a fraction of the
+"""Differences of gradients are used that are off by less than the first, as a fraction of the
 curvature; more than the second is not rounding alone."""
 _RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
 """Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""

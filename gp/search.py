@@ -64,7 +64,7 @@ class Search:
     tempered : how far below its first value, in nats, an objective falls as it does; below it falls as a
         logarithm. A first step may go as far as the bounds, where the value is 1e9 lower, and the cubic that
         L-BFGS-B draws through both ends of a step has its maximum beside the start then.
-    settled : a Newton step that promises no more nats than this is not made.
+    settled : a Newton step whose expected gain in nats is no more than this is not made.
     gained : after a Newton step that gained less there is no other.
     longest : the most that a Newton step changes an entry of psi. halvings : of a Newton step, at most.
     """

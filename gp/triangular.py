@@ -74,7 +74,7 @@ def lower_product(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
         return product
     if right.flags.f_contiguous:
         return np.asarray(scipy.linalg.blas.dtrmm(1.0, lower.T, right, lower=0, trans_a=1, overwrite_b=1))
-    # transposes are in the order that BLAS wants: R^T L^T
+    # transposes are in the order that BLAS takes: R^T L^T
     turned: np.ndarray = scipy.linalg.blas.dtrmm(1.0, lower.T, right.T, side=1, lower=0, overwrite_b=1)
     return turned.T
 

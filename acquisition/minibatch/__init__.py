@@ -5,7 +5,7 @@
                               unbiased over            needs          weights
     Uniform                   the draw                                equal
     Reshuffled                the permutation                         equal
-    Balanced                  the split, or each draw  features       equal      the default to trust
+    Balanced                  the split, or each draw  features       equal      recommended default
     Stratified                the draw                 features       sizes of strata
     HorvitzThompson           the draw                 a bound        1 / pi
     GradientNorms             the draw, given the past gradients      1 / pi

@@ -1,4 +1,4 @@
-"""Balanced mini-batches: a partition into batches that each look like the whole. The default to trust.
+"""Balanced mini-batches: a partition into batches that each resemble the whole. The recommended default.
 
 The data are split once into B = N // S batches whose mean features are close to those of all the data
 (`partition`), and the batches are read off in random order, each once an epoch, weights N / S. Two things

@@ -188,7 +188,7 @@ def pivoted_cholesky(
     residual = np.array(kernel.diagonal(x), dtype=float)
     trace, used = residual.sum(), 0
     if not trace > 0.0:
-        raise ValueError("the kernel is zero on the diagonal: it tells no row from another")
+        raise ValueError("the kernel is zero on the diagonal: all rows are alike under it")
     while used < rank and residual.sum() > _EXHAUSTED * trace:
         proposed = rng.choice(n, min(_BLOCK, rank - used), p=residual / residual.sum())
         columns = _new_columns(x, kernel, phi[:, :used], residual, proposed, rng)

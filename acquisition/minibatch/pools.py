@@ -9,7 +9,7 @@ the rows chosen so far, the next row maximises
     MaxVariance      C_ii                                   thesis Section 7.3.4
 
 and the weights are equal, or those of Bayesian quadrature. All are *biased*: what is chosen depends on
-where it lies. Greatest variance is a poor rule and here to show it: it seeks outliers, and equal weights
+where it lies. Greatest variance is a poor rule, kept for comparison: it selects outliers, and equal weights
 then count them N / S times each.
 
 Cost a step O(pool (S M + S^2)), and S^3 for quadrature weights; O(N M^2) once for the features. Memory N x M.

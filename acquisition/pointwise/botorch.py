@@ -1,7 +1,7 @@
 """An acquisition as a BoTorch ``AcquisitionFunction``, which ``optimize_acqf`` maximises.
 
 With a torch posterior, autodiff goes through the formulas; with a NumPy posterior the closed-form
-gradient is handed to autograd (once: it cannot be differentiated again). What BoTorch sees is the
+gradient is handed to autograd (once: it cannot be differentiated again). What BoTorch gets is the
 score, the logarithm where the criterion is positive, as its own ``Log...`` functions do.
 
 One point at a time (q = 1). For batches, ``optimize_acqf(..., q=q, sequential=True)`` sets pending
@@ -34,7 +34,7 @@ class PointwiseAcquisitionFunction(AcquisitionFunction):
         self._log = acquisition.criterion.logarithmic
 
     def set_X_pending(self, X_pending: torch.Tensor | None = None) -> None:
-        """Condition on points (m, D) whose values are on their way; ``None`` forgets them."""
+        """Condition on points (m, D) whose values are pending; ``None`` removes them."""
         super().set_X_pending(X_pending)
         if X_pending is None or X_pending.shape[0] == 0:
             self._given_all = self.acquisition

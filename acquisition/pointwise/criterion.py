@@ -5,8 +5,8 @@ An acquisition function factorises into three parts, each of which varies alone:
     x  --predictor-->  moments of f(x)  --criterion-->  score  --search-->  the next x
 
 - The *moments* at x are those of f(x) under the Gaussian process before it is evaluated: its mean m, its
-  variance v, its covariances s with what one wants to know (integrals, as a rule), and log p(x).
-- A *criterion* is a formula in these, and its partial derivatives. It knows no kernel, no measure
+  variance v, its covariances s with the targets (integrals, as a rule), and log p(x).
+- A *criterion* is a formula in these, and its partial derivatives. It depends on no kernel, no measure
   and no array library, so one formula serves NumPy and torch, points of a domain and of a pool.
 - A *search* (:mod:`acquisition.search`, :mod:`acquisition.pool`) maximises the score.
 
@@ -93,7 +93,7 @@ class Criterion(Protocol):
 
 
 class Targets(Protocol):
-    """What one wants to know: J linear functionals of f, given the observations."""
+    """The targets: J linear functionals of f, given the observations."""
 
     def __len__(self) -> int:
         """Return J."""
@@ -112,11 +112,11 @@ class Targets(Protocol):
 
 @runtime_checkable
 class Informative(Criterion, Protocol):
-    """A criterion of what f(x) tells about targets."""
+    """A criterion of the information in f(x) about targets."""
 
     @property
     def targets(self) -> Functional | None:
-        """What one wants to know; ``None`` for the integral against the measure."""
+        """The targets; ``None`` for the integral against the measure."""
         ...
 
     @property

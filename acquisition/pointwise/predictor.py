@@ -41,14 +41,14 @@ _ROUNDING = 100
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A posterior, what one wants to know of it, and the measure, ready for many points.
+    """A posterior, the targets, and the measure, ready for many points.
 
     Attributes
     ----------
     posterior : the Gaussian process given what has been observed.
     measure : whose density p(x) is.
     noise : the noise variance of the next observation.
-    targets : what one wants to know; ``None`` where a criterion does not ask.
+    targets : linear functionals of f; ``None`` where a criterion does not ask.
     combination : (J, r), R; the signals are covariances with R^T targets.
     """
 

@@ -1,9 +1,9 @@
-"""What one wants to know of f, as a search needs it: covariances with f(x), and their gradient.
+"""Targets, linear functionals of f, as a search needs them: covariances with f(x), and their gradient.
 
     cov(f(x), T_j)          prior, (m, J): for an integral the kernel mean z_j(x)
     d cov(f(x), T_j)/dx     (m, D, J)
 
-Every functional that gp knows will do. Integrals against measures, which are searched with most,
+Every functional of `gp.observations` will do. Integrals against measures, which are searched with most,
 keep their embeddings between the steps of a search.
 """
 

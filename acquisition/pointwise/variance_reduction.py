@@ -1,4 +1,4 @@
-"""What seeing f(x) tells about integrals: variance reduction, correlation, information.
+"""The information of an observation of f(x) about integrals: variance reduction, correlation, information.
 
 Let T be J targets, linear functionals of f such as its integral against a measure, with posterior
 covariance S and posterior covariances c(x) with f(x). An observation of f(x) with noise changes S
@@ -101,7 +101,7 @@ class SquaredCorrelation:
 
 @dataclass(frozen=True, eq=False)
 class MutualInformation:
-    """-log(1 - squared correlation) / 2: what f(x) tells about the targets, in nats.
+    """-log(1 - squared correlation) / 2: the information of f(x) about the targets, in nats.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class Unfinished:
         return replace(rows, n_evaluations=paid + made.n_evaluations)
 
     def left(self) -> Evaluations:
-        """Those that nobody asked for, with all that was spent and is not yet counted."""
+        """Those not asked for when the step was made again, and all that was spent and is not counted yet."""
         rows = self._rows[sorted(i for waiting in self._waiting.values() for i in waiting)]
         return replace(rows, n_evaluations=self._rows.n_evaluations - self._counted)
 

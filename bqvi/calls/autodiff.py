@@ -20,7 +20,7 @@ class Differentiated(NamedTuple):
     gradients: np.ndarray
     """(m, o, P); zero where nothing depends on theta."""
     graph: bool
-    """Whether it depends on theta, as far as torch knows."""
+    """Whether it depends on theta, by torch's graph."""
     tensor: bool
     """Whether it is a tensor, or (tensor, standard deviation)."""
 

@@ -28,7 +28,7 @@ class Answers:
     kept : rows that are evaluations, good or infeasible, (m,) bool or True for all; the others are what
         ``error`` is about.
     error : what the value or the gradient raised, or an EvaluationError about what they returned; or None.
-    graph : whether torch knows how the values depend on theta; False for "autodiff" where it does not.
+    graph : whether the values depend on theta in torch's graph; False for "autodiff" where it does not.
     raised : whether the value itself raised, so that there is none.
     """
 

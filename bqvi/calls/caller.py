@@ -40,7 +40,7 @@ from gp.threads import as_the_user_has_it
 
 @dataclass(frozen=True, eq=False)
 class Caller:
-    """A function, the coordinates in which an engine sees it, and who makes the calls.
+    """A function, the coordinates in which an engine takes it, and who makes the calls.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Caller:
 
     @property
     def noise_unknown(self) -> bool:
-        """Whether values are noisy and nobody knows how much."""
+        """Whether values are noisy with an unknown sd."""
         return self.function.noise_sd == UNKNOWN
 
     def evaluate(

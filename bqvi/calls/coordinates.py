@@ -316,7 +316,7 @@ def make_coordinates(
         moved in by 1 % of the interval.
     periodic : indices of the periodic parameters, or P booleans; their period is upper - lower.
     names : P different names; x0, x1, ... if not given.
-    dimension : P, where no vector tells it.
+    dimension : P, where no vector of that length is given.
 
     Raises
     ------

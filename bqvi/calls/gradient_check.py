@@ -17,7 +17,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 _FEWEST = 6
-"""Pairs from which a median tells; with fewer a single rough place could speak for all."""
+"""Least number of pairs of which a median is taken; with fewer a single rough place could decide it."""
 _CONSISTENT = 0.9
 """Share of the pairs whose difference lies between the slopes. It was .98 to 1 for the right gradients of
 funnels, both forms of eight schools, a Rosenbrock function and a logistic regression, and .1 to .7 with a

@@ -67,7 +67,7 @@ class Dirichlet:
         if not (np.exp(target).sum(-1) < 1.0).all():
             raise ValueError(
                 f"expected statistics E[ln pi] have sum of exponentials "
-                f"{np.exp(target).sum(-1).max():.6g}; Jensen's inequality wants it below 1"
+                f"{np.exp(target).sum(-1).max():.6g}; by Jensen's inequality it must be below 1"
             )
         return cls(_invert_mean(target))
 

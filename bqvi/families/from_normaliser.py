@@ -1,4 +1,4 @@
-"""An exponential family given by its log normaliser alone, for conjugate priors that nobody has written.
+"""An exponential family given by its log normaliser alone, for conjugate priors without a class of their own.
 
     eta any arrays,   mu = grad A(eta) by automatic differentiation,   KL = the Bregman divergence of A
 

@@ -126,7 +126,7 @@ class Optimised:
     ----------
     lengthscale : of the kernel, in units of sqrt(D); the weak prior's centre by default
     blur : >= 0, standard deviation of what is added to each node; 0 has the smallest errors, and for n = 2 D
-        error bars that need not be honest
+        standard errors that need not cover
     """
 
     lengthscale: float = 2.0

@@ -13,7 +13,7 @@ of its points is N(0, I) alone, so the mean stays unbiased, and smooth integrand
 variance. Such points depend on one another: their spread says nothing of the error of their mean. Standard
 errors come from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000): R designs of L / R
 points, each scrambled or rotated by itself, whose means are independent and equally distributed. Their spread
-over sqrt(R) is honest however little is known of the design, on R - 1 degrees of freedom (a 95 % interval at
+over sqrt(R) is valid however little is known of the design, on R - 1 degrees of freedom (a 95 % interval at
 R = 4 is +- 3.2 of it). The price: R small designs average smooth integrands less well than one large one.
 Antithetic-orthogonal frames are independent as they are: at L = 2 D R nothing is lost.
 

@@ -47,7 +47,7 @@ class SearchSettings:
     """Most Newton steps. Fits are repeated as data come in, each from where the last one ended; even so,
     with 3 steps four runs in forty on a hierarchical model diverge."""
     settled: float = 0.15
-    """Nats that the next step must promise."""
+    """Least expected gain in nats of the next step."""
     gained: float = 0.3
     """Nats that a step must have gained for another one."""
     longest: float = 1.0

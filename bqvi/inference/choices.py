@@ -26,7 +26,7 @@ from bqvi.models.log_joint import LogJointModel
 from bqvi.models.representation import representation
 
 _SIZE = 100
-"""S where nobody said."""
+"""S where none is given."""
 
 
 def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> None:
@@ -160,7 +160,7 @@ def _made(given: object) -> str:
 
 
 def _balanced(model: Any, data: Data, batch: str, method: str | Estimator) -> Strategy | str:
-    """The default to trust; the name itself where a mini-batch has no place, for the error to show."""
+    """The default; the name itself where a mini-batch has no place, for the error to show."""
     n = n_rows(data)
     if batch == "all" or n == 0:
         return "balanced"

@@ -84,7 +84,7 @@ def fit(
         estimator such as ``Pathwise(5, entropy="sticking-the-landing")``, with 'pathwise's geometry, schedule
         and steps by default; a ``BayesianQuadrature`` has those of 'bq'
     minibatch : strategy of `acquisition.minibatch`; or S, for uniform without replacement; or 'balanced':
-        batches that each look like the data, S = min(100, N). That one can be trusted on an unknown
+        batches that each look like the data, S = min(100, N). That one is the safest choice on an unknown
         problem: it is unbiased, has positive weights and nothing to tune, and is random reshuffling where
         its kernel is of no use. It takes about 40 microseconds a datum once (``trace['setup_seconds']``),
         which pays over many epochs, or where a datum is expensive. The stochastic methods default to

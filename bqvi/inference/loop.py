@@ -204,7 +204,7 @@ class Drawn:
 
 
 def gives_none(problem: Problem) -> str:
-    """What is wrong with a strategy that learns from gradients that nobody makes."""
+    """What is wrong with a strategy that learns from gradients datum by datum, without them."""
     return (
         f"minibatch is a {type(problem.minibatch).__name__}, which needs per-datum gradients, but "
         f"{type(problem.estimator).__name__} gives none for a {type(problem.model).__name__}; use "
@@ -213,7 +213,7 @@ def gives_none(problem: Problem) -> str:
 
 
 def gradient_at(problem: Problem, state: State, account: Account = _FREE) -> tuple[Gradient, Drawn]:
-    """The gradient of the next mini-batch, and what `advance` wants of that; ``account`` is the step's."""
+    """The gradient of the next mini-batch, and what `advance` needs of it; ``account`` is the step's."""
     drawn = _next_batch(problem, state, account)
     return _estimated(problem, state, drawn.batch), drawn
 

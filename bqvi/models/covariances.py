@@ -30,7 +30,7 @@ from gp.arrays import Array
 
 @dataclass(frozen=True)
 class GaussianPrior:
-    """What is believed of each component's mean and covariance before the data.
+    """The prior of each component's mean and covariance.
 
     mu_k | Sigma_k ~ N(mean, Sigma_k / strength);  E[Sigma_k] is ``scale`` where ``dof`` is the least that
     has an expectation plus one: D + 2 for a matrix, 3 for a variance.

@@ -11,9 +11,9 @@ matrix product. Rows of A need not sum to one: variational inference has exp(E[l
 
 Sequences are cut into pieces (`sequences.Layout`). All pieces run forward from a guess of what enters them;
 then each that was entered by something else than the end of the piece before is run again, until its state
-agrees with that of the run before, from where on the two are the same. A chain forgets where it began, so
-that the second run is short; one that does not forget takes as many runs as a sequence has pieces, and ends
-with the same numbers.
+agrees with that of the run before, from where on the two are the same. The distribution of a
+chain that mixes converges whatever its start, so that the second run is short; one that does not mix takes as
+many runs as a sequence has pieces, and ends with the same numbers.
 
 Nothing underflows: ln A and ln b are floored at -70, and alpha is normalised at each eighth step, so that
 no state has less than exp(-9 * 70) of the weight. The floors add weight to paths that have almost none. If

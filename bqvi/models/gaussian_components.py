@@ -34,7 +34,7 @@ from gp.arrays import Array, is_torch, to_numpy
 
 @dataclass(frozen=True)
 class EmpiricalPrior:
-    """What a prior that nobody gave takes from the data; it does not depend on K.
+    """The default prior's parameters, taken from the data; it does not depend on K.
 
     The mean is the data's. A component's covariance is expected to be a part ``spread`` of the data's
     variances, with as few degrees of freedom as have an expectation, and its mean to be anywhere among the

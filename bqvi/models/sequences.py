@@ -22,7 +22,7 @@ PIECES = 500
 """Pieces side by side where sequences are long enough: 300, 500 and 1,000 tried at 100,000 values, K = 5
 and 8."""
 SHORTEST = 128
-"""Longest piece that is never cut: shorter ones forget too little of where they began."""
+"""Longest piece that is never cut: in shorter ones the start still matters at the end."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from bqvi.checks import require_one_of
 
 STARTS = ("k-means++", "random")
 MOST_ROWS = 20_000
-"""k-means++ looks at no more rows than this, drawn at random: its cost stays bounded at any N."""
+"""k-means++ uses no more rows than this, drawn at random: its cost stays bounded at any N."""
 
 
 def starting_centres(points: np.ndarray, n_components: int, how: str, rng: np.random.Generator) -> np.ndarray:

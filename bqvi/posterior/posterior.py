@@ -81,7 +81,7 @@ class Posterior:
     ----------
     q : a mixture of Gaussians on R^D, in the coordinates.
     coordinates : what the coordinates mean.
-    draws : draws with importance weights under the surrogate, where these are to be trusted.
+    draws : draws with importance weights under the surrogate, where these can be used.
     """
 
     q: GaussianMixture

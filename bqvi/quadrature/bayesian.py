@@ -134,7 +134,7 @@ class State:
     ----------
     u : (n, D), nodes in standard coordinates. values : (n, o). slopes : df/dx, (n, D, o), or ``None``.
     sobol : (n,), which nodes come from the Sobol sequence.
-    noise_variance : (n,), of the values, where a function tells it; otherwise ``None``.
+    noise_variance : (n,), of the values, where a function gives it; otherwise ``None``.
     pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), the
         same in standard coordinates. pending_sobol : (m,), which of them are of the sequence.
     fits : hyperparameters. fitted_at : the number of nodes they were found from.

@@ -73,7 +73,7 @@ class Integral:
     trace : the estimate along the way.
     method : what was used. stopped : 'budget', 'tolerance', 'seconds' or 'exhausted' (a finite measure).
     covariance : (o, o), of the outputs; ``None`` for a number.
-    credible : whether mean and sd are to be believed. With a surrogate: whether its own estimate is given as
+    credible : whether mean and sd can be relied on. With a surrogate: whether its own estimate is given as
         it is; sampling methods: whether no point carries most of the sum, and the largest values have no
         Pareto tail of a shape above .7.
     reason : a sentence saying why, or why not.

@@ -19,8 +19,8 @@ class DesignSettings:
     """Which nodes are evaluated."""
 
     checks: float = 0.25
-    """At least this share of the nodes is of the Sobol sequence, which nobody chose: they are what tells
-    whether a surrogate that chooses the other nodes overlooks something."""
+    """At least this share of the nodes is of the Sobol sequence, which does not depend on the surrogate: they
+    show whether a surrogate that chooses the other nodes overlooks something."""
     growth: float = 1.3
     """Nodes are added, and hyperparameters refitted, when there are 30 % more."""
     pool: int = 512
@@ -91,7 +91,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class CredibilitySettings:
-    """Whether a surrogate is believed (:mod:`credibility`)."""
+    """Whether a surrogate's estimate is used (:mod:`credibility`)."""
 
     explained: float = 0.5
     """Share of the variance at the Sobol nodes that has to be predicted from the other nodes."""
@@ -102,7 +102,7 @@ class CredibilitySettings:
     resolved: float = 0.99
     """Share explained from which the exponent of the growth is looked at."""
     most_reassured: float = 10.0
-    """Nodes that are predicted better than promised count as at most so many."""
+    """Nodes that are predicted better than their sd says count as at most so many."""
     well_known: float = 3.0
     """Nodes for each hyperparameter; with fewer a share of the jackknife is added."""
     unchosen: float = 0.9

@@ -25,7 +25,7 @@ share of the measure (1 + c)^(-D/2) is below 3 / n, and u* is no farther from th
 from one another (the largest distance from a node to its nearest neighbour). The squared distance to the k-th
 nearest of evenly spread nodes grows as k^(2/D), so with s the mean step between the logarithms of the largest
 six values, ln h is usually 5 s / (6^(2/D) - 1) above the largest, at least s, and no more than ``most_rise``
-times that is believed. A peak of another shape is taken for a Gaussian: of those three times as long as wide,
+times that is used. A peak of another shape is taken for a Gaussian: of those three times as long as wide,
 sd .02 x .06, two standard deviations hold 88 in 100 in D = 2 at n = 60, and of those exp(-r / .02) 99, where
 a Pareto tail held 86 and 85.
 
@@ -102,7 +102,7 @@ def largest_share(values: Any) -> float:
 
 
 def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
-    """Return k, whether an average of draws is to be believed, and a sentence if it is not.
+    """Return k, whether an average of draws can be used, and a sentence if it is not.
 
     Parameters
     ----------

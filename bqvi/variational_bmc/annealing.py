@@ -1,4 +1,4 @@
-"""A Gaussian led to where the surrogate has its mass *and* knows of it: annealed population Monte Carlo.
+"""A Gaussian led to where the surrogate has its mass *and* little variance: annealed population Monte Carlo.
 
 Early on, and with gradients above all, the surrogate's mean is highest where nothing was evaluated, and a
 mixture that climbs it runs away. Here draws of a Gaussian are weighted by the density of

@@ -12,15 +12,15 @@ What the surrogate does not know moves log Z by E_P[f - mean] to first order: a 
 
 computed at ``_RESAMPLED`` draws that stand for the rest. The expectation of the density itself is that of a
 log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared.
-Beyond it the surrogate knows nothing, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
+Beyond it the surrogate is at its prior, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
 mass is not invented where nothing was evaluated. Where the variance exceeds a squared nat even at the draws
 that are known best, only the excess over these counts: it compares regions, and is no estimate of the level.
 
 The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
 
-    ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(mean c_s),     c_s = phi(u_s) q(u_s) / g(u_s),
+    ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(mean c_s),     c_s = p_s q(u_s) / g(u_s),
 
-with phi the probability that u_s is feasible. By Jensen's inequality it is at most the log evidence of the
+with p_s the probability that u_s is feasible. By Jensen's inequality it is at most the log evidence of the
 mean from these draws, whatever they are; a sample of its own, or the sample that an optimiser has seen, can
 exceed it.
 """
@@ -169,7 +169,7 @@ def variance_penalised(mean: Vector, variance: Vector) -> Vector:
 def correct(
     surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
-    """Weigh ``count`` draws of q by the surrogate, and tell how well the surrogate knows the evidence."""
+    """Weigh ``count`` draws of q by the surrogate, and return the evidence with its sd."""
     found = weighed(surrogate, q, count, seed, feasible)
     return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 

@@ -1,4 +1,4 @@
-"""Whether a posterior is to be believed, and what to do if not.
+"""Whether a posterior can be relied on, and what to do if not.
 
 *Importance weights.* With draws v_s of q and log weights l_s = log p(v_s) - log q(v_s), the tail of the
 weights is fitted by a generalised Pareto distribution; its shape k says how many moments they have (Yao et
@@ -112,7 +112,7 @@ class Check:
     total_variation : 1/2 E|p - q|, estimated: the share of mass that q has in the wrong place. It is that of
         the mixture, without the correction by weights that a posterior may have.
     effective_sample_size : of the smoothed weights.
-    log_evidence, log_evidence_sd : by importance sampling; to be believed where the shape is small.
+    log_evidence, log_evidence_sd : by importance sampling; valid where the Pareto shape is small.
     evaluations : what was spent.
     posterior : the posterior corrected by the weights.
     """
@@ -127,7 +127,7 @@ class Check:
 
     @property
     def believed(self) -> bool:
-        """Whether the weights are to be trusted, and with them `log_evidence` and `posterior`."""
+        """Whether the weights can be used, and with them `log_evidence` and `posterior`."""
         return self.shape < UNUSABLE
 
     def __str__(self) -> str:
@@ -316,7 +316,7 @@ def _about_weights(shape: float | None) -> list[str]:
     if shape is None or shape < UNUSABLE:
         return []
     return [
-        f"The mixture does not cover what the surrogate sees (Pareto k = {shape:.2f}, above {UNUSABLE}): "
+        f"The mixture does not cover the surrogate's mass (Pareto k = {shape:.2f}, above {UNUSABLE}): "
         "continue the run with a larger budget."
     ]
 

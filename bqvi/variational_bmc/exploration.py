@@ -1,6 +1,6 @@
 """Exploration: Sobol points of the plausible box, and climbs of the log joint from some of them.
 
-The acquisition refines the modes that the surrogate has, and nothing in it asks for a further one. A run that
+The acquisition refines the modes that the surrogate has, and does not look for a further one. A run that
 would otherwise have converged therefore explores first:
 
     Sobol points of the plausible box  ->  those that the known modes do not explain  ->  climbs from there

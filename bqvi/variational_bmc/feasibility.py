@@ -1,21 +1,21 @@
 """Where the log joint can be evaluated at all, estimated from where it failed.
 
-A log joint that is -inf beyond an edge has no surrogate there: a Gaussian process that knows nothing of the
+A log joint that is -inf beyond an edge has no surrogate there: a Gaussian process that has no data beyond the
 edge would put mass behind it. So the probability that a point is feasible is estimated beside it, from the
 distances to the nearest good and the nearest failed evaluation,
 
-    logit phi = -p max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
+    logit p(feasible) = -p max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
 
 which is 0 halfway between them and sharpens as evaluations close in on the edge. h is what lies between a
 failed evaluation and the nearest good one. Beyond it the nearest evaluation decides the more the farther it
-is: from afar all of them are equally near, and everything would be as feasible as not. phi multiplies the
-surrogate's density.
+is: from afar all of them are equally near, and everything would be as feasible as not. p(feasible)
+multiplies the surrogate's density.
 
 *Accidents.* Not every failure is an edge: a solver that did not converge, a machine that went away. A failed
 evaluation among good ones, inside their convex hull and much nearer to them than to any other failed one, is
-taken for an accident and does not speak against the points around it. It leaves them in doubt, though. So the
-mass that hangs on feasibility, E_P[1 - phi with accidents], is part of the evidence's standard deviation and
-where the next evaluation goes: which then settles what it was.
+taken for an accident and does not speak against the points around it. It does raise their uncertainty. So the
+mass that depends on feasibility, E_P[1 - p(feasible), accidents counted], is part of the evidence's
+standard deviation, and the next evaluation is made where it is large, which decides what the failure was.
 """
 
 from __future__ import annotations

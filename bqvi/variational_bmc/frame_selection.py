@@ -23,7 +23,7 @@ Vector = np.ndarray
 _DEEP, _DEEPEST = 10.0, 1000.0
 """Nats below the best, for each dimension, to which values are left as they are: at first, and at most.
 
-What lies deeper than the first has no say in where the posterior may be.
+Values below the first are not used to locate the posterior.
 """
 _SHALLOWEST = 15.0
 """Nats beyond D / 2, the mean depth of a Gaussian's draws, to which values are always left as they are."""

@@ -35,7 +35,7 @@ class Settings:
     batch : evaluations a step. few : until the posterior has been found; by default 2, with gradients 1.
     draws : of the correction. final_draws : of the last one.
     samples : base points of the entropy, in all. climbs, fits : iterations of L-BFGS a step.
-    noise_unknown : whether values are noisy and nobody knows how much.
+    noise_unknown : whether values are noisy with an unknown sd.
     variational : whether nodes are sought by q (VIQR), not by the surrogate's density (IMIQR).
     """
 
@@ -136,7 +136,7 @@ class State:
 
     @property
     def known(self) -> Known:
-        """What it knows."""
+        """What was learned from the evaluations."""
         return Known(**{name: getattr(self, name) for name in _KNOWN})
 
     def before_last_record(self) -> State:
@@ -152,7 +152,7 @@ _KNOWN = tuple(part.name for part in fields(Known))
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What a state knows: the surrogate, q, and the correction."""
+    """What was learned from the evaluations: the surrogate, q, and the correction."""
 
     surrogate: Surrogate
     q: Mixture

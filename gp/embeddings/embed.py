@@ -107,7 +107,7 @@ class KernelEmbedding:
 
         Each is a named tuple like ``measure.parameters()``, its entries with the leading dimensions
         (n,) and (n, D). The gradient in a covariance is the symmetric G with
-        d z = sum_ij G_ij dS_ij; a pair that knows diagonal covariances only has it on the diagonal,
+        d z = sum_ij G_ij dS_ij; a pair defined for diagonal covariances only has it on the diagonal,
         and zero elsewhere. Weights are free (their sum is not held at one).
         """
         x = self._points(x)
@@ -161,7 +161,7 @@ class KernelEmbedding:
             try:
                 return self._analytic_double_gradient(other)
             except UnknownPairError:
-                pass  # the analytic gradient knows fewer partners than the double integral
+                pass  # the analytic gradient exists for fewer partners than the double integral
         return autodiff.jacobian_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
 
     def _analytic_double_gradient(self, other: Measure | None) -> Parameters:

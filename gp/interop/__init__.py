@@ -62,7 +62,7 @@ def from_gpytorch(model: Any) -> Posterior:
     Parameters
     ----------
     model : ``gpytorch.models.ExactGP`` with its training data, a ``mean_module`` (zero, constant or
-        linear), a ``covar_module`` that :func:`from_gpytorch_kernel` knows and a Gaussian
+        linear), a ``covar_module`` that :func:`from_gpytorch_kernel` converts and a Gaussian
         likelihood with one noise variance or one for each observation.
 
     Returns
@@ -87,7 +87,7 @@ def from_gpytorch(model: Any) -> Posterior:
 def from_botorch(model: Any) -> Posterior:
     """Return a fitted BoTorch model as a posterior with the same mean and covariance.
 
-    ``gp.from_botorch(model).integral(measure)`` is the integral of what the model believes.
+    ``gp.from_botorch(model).integral(measure)`` is the integral under the model's posterior.
 
     Parameters
     ----------

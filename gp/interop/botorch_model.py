@@ -3,7 +3,7 @@
 BoTorch asks a model for the joint distribution of its output at points X (batch x q x D), and the
 acquisition functions that look ahead ask it for itself given imagined observations. Most want means
 and variances only, some of thousands of points at once: the joint covariance is computed when
-somebody asks for it.
+it is needed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The formulas are the same but for two things. GPyTorch's kernels have no varianc
 around them brings it. And its periodic kernel divides sin^2 by the lengthscale, ours by the square
 of the lengthscale (Rasmussen & Williams 2006, Eq. 4.31), so ours is the root of theirs.
 
-A kernel with ``active_dims`` sees those columns only. A ``ScaleKernel`` takes over the active
+A kernel with ``active_dims`` uses those columns only. A ``ScaleKernel`` takes over the active
 dimensions of the kernel it scales, which then count once, not twice.
 """
 

@@ -139,7 +139,7 @@ class Product(Algebra):
 
 @dataclass(frozen=True, eq=False)
 class Columns(Algebra):
-    """``kernel`` on the input columns ``columns``, distinct and counted from 0; blind to others."""
+    """``kernel`` on the input columns ``columns``, distinct and counted from 0; constant in the others."""
 
     kernel: Kernel
     columns: tuple[int, ...]
