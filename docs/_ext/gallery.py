@@ -1,11 +1,13 @@
-"""The gallery: every registered experiment with its title, question, command and figure, from the registry.
+"""The gallery: every registered experiment with its title, question, figure, claims and command.
 
-A figure is one of docs/images that has the experiment's name, written by `bqvi report --figures`. An
-experiment that is added to the catalogue appears here; one that cannot be imported breaks the build.
+Title and question are the registry's. Figure and verdicts are those of docs/images/gallery, written from
+results by `bqvi report --gallery docs/images/gallery`. An experiment that is added to the catalogue appears
+here; one that cannot be imported breaks the build, and so does a picture of an experiment that is no more.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +25,33 @@ THEMES = {
 }
 
 
-def card(name: str, experiment: Any, folder: Path) -> list[str]:
-    """One experiment: its figure where there is one, the first paragraph of its summary, its command."""
+def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) -> list[str]:
+    """One experiment: its figure where there is one, the first paragraph of its summary, claims, command."""
     needs = "".join(f" --{need} DIR" for need in experiment.needs)
     question = " ".join(experiment.summary.split("\n\n")[0].split())
-    pictures = [
-        path for ending in ("svg", "png") if (path := folder / "images" / f"{name}.{ending}").is_file()
-    ]
-    image = [f":img-top: ../images/{path.name}" for path in pictures[:1]]
-    image += [f":img-alt: {experiment.title}"] if image else []
+    shown = results.get(name, {})
+    image: list[str] = []
+    if (pictures / f"{name}.png").is_file():
+        alt = f"{experiment.title} {shown['caption']}".replace("\n", " ")
+        image = [f":img-top: ../images/gallery/{name}.png", f":img-alt: {alt}"]
     seeds = f"{experiment.seeds} seed{'s' * (experiment.seeds > 1)} by default"
     return [
         f":::{{grid-item-card}} {experiment.title}", *image, "",
-        question, "", f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "",
+        question, "", *claims(shown),
+        f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "",
     ]  # fmt: skip
+
+
+def claims(shown: dict[str, Any]) -> list[str]:
+    """The verdicts of an experiment's claims, as a list; nothing where it claims nothing."""
+    found = shown.get("claims", ())
+    if not found:
+        return []
+    lines = [f"Claims, over {shown['seeds']} seed{'s' * (shown['seeds'] > 1)}:", ""]
+    for claim in found:
+        conditions = f": {'; '.join(claim['conditions'])}" if claim["conditions"] else ""
+        lines.append(f"- {claim['statement']} **{claim['verdict']}{conditions}**")
+    return [*lines, ""]
 
 
 def write(app: Sphinx, config: Any) -> None:
@@ -45,6 +60,11 @@ def write(app: Sphinx, config: Any) -> None:
     from experiments.harness import registry
 
     source = Path(app.srcdir)
+    pictures = source / "images" / "gallery"
+    results = json.loads((pictures / "cards.json").read_text(encoding="utf-8"))
+    unknown = sorted({*results, *(path.stem for path in pictures.glob("*.png"))} - set(catalogue.EXPERIMENTS))
+    if unknown:
+        raise ValueError(f"{pictures} has pictures or verdicts of no experiment: {', '.join(unknown)}")
     lines = [
         "# Gallery of experiments", "",
         "Each card is an experiment of the registry (`bqvi list`). Run one with its command; "
@@ -54,7 +74,7 @@ def write(app: Sphinx, config: Any) -> None:
         lines += [f"## {title}", "", "::::{grid} 1 1 2 2", ":gutter: 3", ""]
         for name, module in catalogue.EXPERIMENTS.items():
             if module.split(".")[1] == theme:
-                lines += card(name, registry.load(name), source)
+                lines += card(name, registry.load(name), pictures, results)
         lines += ["::::", ""]
     path = source / "gallery" / "index.md"
     path.parent.mkdir(exist_ok=True)

@@ -134,6 +134,10 @@ def report(
         Path | None,
         typer.Option(file_okay=False, help="Also write each figure as a file into this folder."),
     ] = None,
+    gallery: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Also write pictures and verdicts for the site's gallery."),
+    ] = None,
     jobs: JobsOption = None,
     module: ModuleOption = None,
 ) -> None:
@@ -159,6 +163,10 @@ def report(
     console.print(f"{escape(str(target))}: {len(names)} experiments, {len(made.html) / 1e6:.2g} MB")
     if figures is not None:
         console.print(f"{escape(str(figures))}: {len(page.write_pictures(made, figures))} figures")
+    if gallery is not None:
+        from experiments.harness import gallery as cards
+
+        console.print(f"{escape(str(gallery))}: {len(cards.write(experiments, results, gallery))} cards")
     if made.broken:
         console.print(f"[red]Failed to draw:[/] {', '.join(made.broken)} (the page holds the tracebacks)")
         raise typer.Exit(1)

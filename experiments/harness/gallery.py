@@ -1,0 +1,121 @@
+"""Small pictures and verdicts of results, as files that the gallery of the documentation shows.
+
+`write` puts two things into a folder: NAME.png, the experiment's first figure in the size of a card, and
+cards.json, with what the results behind it say: caption, seeds, and the verdict of each claim. Both are made
+from results of a full run; an experiment without such results keeps the files that it had.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from experiments.harness import drawing
+from experiments.harness import results as results_module
+from experiments.harness.experiment import Drawing, Experiment, Gif
+from experiments.harness.results import Results
+
+WIDTH = 640
+"""Pixels: twice a card's, for screens of high density."""
+COLOURS = 64
+INDEX = "cards.json"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim as a card states it.
+
+    Attributes
+    ----------
+    statement, verdict : str
+    conditions : tuple of str
+        The settings in which it holds, where those are some and not all.
+    """
+
+    statement: str
+    verdict: str
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the results of one experiment say.
+
+    Attributes
+    ----------
+    caption : str
+        The caption of its first figure; empty without a figure.
+    seeds : int
+    claims : tuple of Verdict
+    """
+
+    caption: str
+    seeds: int
+    claims: tuple[Verdict, ...]
+
+
+def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[str]:
+    """Write pictures and cards.json.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+    root : Path
+        Folder of the results.
+    folder : Path
+        Made where it does not exist. Cards of other experiments in it are kept.
+
+    Returns
+    -------
+    list of str
+        Names of the experiments that were written: those with results of a full run, no run missing.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    index = folder / INDEX
+    cards = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
+    written: list[str] = []
+    for experiment in experiments:
+        results = results_module.read(root, experiment.name)
+        if results is None or results.manifest.quick or results.missing:
+            continue
+        cards[experiment.name] = asdict(_card(experiment, results, folder))
+        written.append(experiment.name)
+    index.write_text(json.dumps(cards, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    return written
+
+
+def _card(experiment: Experiment, results: Results, folder: Path) -> Card:
+    with drawing.style():
+        drawn = next(iter(experiment.draw(results.frame)), None)
+        if drawn is not None:
+            (folder / f"{experiment.name}.png").write_bytes(thumbnail(drawn))
+    claims = tuple(
+        Verdict(claim.statement, claim.verdict, claim.conditions)
+        for claim in experiment.claims(results.frame)
+    )
+    return Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), claims)
+
+
+def thumbnail(drawn: Drawing) -> bytes:
+    """Return a drawing as a PNG of `WIDTH` pixels and `COLOURS` colours; of an animation, its last frame."""
+    with Image.open(io.BytesIO(_raster(drawn.figure))) as image:
+        image.seek(getattr(image, "n_frames", 1) - 1)
+        height = round(image.height * WIDTH / image.width)
+        small = image.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS).quantize(COLOURS)
+    buffer = io.BytesIO()
+    small.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def _raster(figure: Figure | Gif) -> bytes:
+    if isinstance(figure, Gif):
+        return figure.data
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=2 * WIDTH / figure.get_figwidth())
+    return buffer.getvalue()

@@ -1,0 +1,53 @@
+"""Cards of the gallery say what the report says of the same results, and quick results write none."""
+
+import json
+
+import pytest
+import toy_experiment
+from PIL import Image
+
+from experiments.harness import gallery, runner, store
+from experiments.harness.claims import Check, Claim
+
+
+def claims(results):
+    seeds = results["seed"].nunique()
+    checks = [Check("always", True, "1 > 0", wins=seeds, seeds=seeds), Check("never", False, "0 > 1")]
+    return [Claim("1", "One is more than nothing.", "it is", checks)]
+
+
+def computed(experiment, root, **options):
+    made = runner.plan(experiment, root, **options)
+    store.write_text(store.manifest_path(root, experiment.name), made.manifest.to_json())
+    list(runner.execute(made.pending))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root, folder = tmp_path_factory.mktemp("results"), tmp_path_factory.mktemp("gallery")
+    (folder / gallery.INDEX).write_text(json.dumps({"kept": {"caption": "Old.", "seeds": 1, "claims": []}}))
+    toys = [
+        toy_experiment.make(claims=claims),
+        toy_experiment.make(name="quick"),
+        toy_experiment.make(name="no"),
+    ]
+    computed(toys[0], root)
+    computed(toys[1], root, quick=True)
+    assert gallery.write(toys, root, folder) == ["toy"]
+    return folder
+
+
+def test_verdicts_are_those_of_the_claims(folder):
+    cards = json.loads((folder / gallery.INDEX).read_text())
+    assert set(cards) == {"kept", "toy"}  # a quick run writes no card, and takes none away
+    claim = {"statement": "One is more than nothing.", "verdict": "holds only if", "conditions": ["always"]}
+    assert cards["toy"]["claims"] == [claim]
+    assert cards["toy"]["seeds"] == 3
+    assert cards["toy"]["caption"].startswith("Errors <by> rate.")
+
+
+def test_the_picture_has_the_size_of_a_card(folder):
+    assert [path.name for path in folder.glob("*.png")] == ["toy.png"]
+    with Image.open(folder / "toy.png") as image:
+        assert image.width == gallery.WIDTH
+        assert len(image.convert("RGB").getcolors()) <= gallery.COLOURS
