@@ -15,7 +15,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: run test lint bench docs clean
+.PHONY: run test lint bench docs docs-check clean
 
 run: $(READY)        ## four studies in short and the comparison of VI methods, then the report page
 	$(BIN)/bqvi run $(RUN) --jobs $(JOBS)
@@ -36,6 +36,10 @@ bench: $(READY)      ## speed and memory figures, paired with the peers
 docs: $(READY)       ## the site, its notebooks executed; warnings are errors
 	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+docs-check: docs     ## every page of the site in a Chromium, at two widths: layout, search, accessibility
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs-check]"
+	$(BIN)/python docs/check_in_browser.py
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
