@@ -20,6 +20,7 @@ from bqvi.variational_bmc.frame import Frame, elite, fitting
 from bqvi.variational_bmc.frame_selection import evaluated_box, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
+from bqvi.variational_bmc.moments import moments_of
 from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, Mixture, climb, grown, pruned
@@ -114,9 +115,14 @@ def _learn(
         found = replace(found, sd=float(np.hypot(found.sd, spread(surrogate, found, seed))))
     else:
         found = correct(surrogate, q, settings.draws, seed, feasible)
-    mean, covariance = _moments(frame, found, q)
+    moments = moments_of(found, q)
+    mean = frame.out(moments.mean[None])[0]
+    covariance = frame.scale @ moments.covariance @ frame.scale.T
     estimate = Estimate(surrogate, q, found)
-    state = replace(state, frame=frame, psi=psi, q=q, mean=mean, covariance=covariance, threshold=threshold)
+    state = replace(
+        state, frame=frame, psi=psi, q=q, mean=mean, covariance=covariance, floor=moments.floor,
+        threshold=threshold,
+    )  # fmt: skip
     return (state if psi is known else replace(state, fitted_at=len(state))), estimate
 
 
@@ -175,14 +181,3 @@ def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
         best = frame.into(made.points[[np.argmax(made.values)]])
         means = np.concatenate([best, best * 0.5])
     return psi, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
-
-
-def _moments(frame: Frame, found: Correction, q: Mixture) -> tuple[Vector, Vector]:
-    """Of the weighted draws, blended with those of q where few draws carry the weight."""
-    trust = min(1.0, found.effective / 200.0)
-    weights = trust * found.weights + (1.0 - trust) * np.exp(found.log_q - found.log_proposal) / len(found.u)
-    weights = weights / weights.sum()
-    mean = weights @ found.u
-    centred = found.u - mean
-    covariance = (centred.T * weights) @ centred
-    return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T

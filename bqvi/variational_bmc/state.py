@@ -67,6 +67,8 @@ class Row:
     """Gaussianised symmetric KL between successive posteriors."""
     prediction_error: float
     """Mean squared standardised error of the last batch's predictions."""
+    divergence_floor: float = 0.0
+    """What it would be, were both posteriors the same: they are known from draws."""
     explored: int = 0
     """Points of the plausible box that the known modes explain, once exploration is complete; before, 0."""
 
@@ -86,6 +88,7 @@ class Known:
     threshold: float | None
     mean: Vector | None
     covariance: Vector | None
+    floor: float
     fitted_at: int
 
 
@@ -100,7 +103,7 @@ class State:
     pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
         nats below the best value from which values are given noise.
-    mean, covariance : moments of the posterior, in the coordinates.
+    mean, covariance : moments of the posterior, in the coordinates. floor : see `moments.Moments`.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     rows : what was reached.
     before : what was known before the last row: the thorough estimate of the end starts from it.
@@ -119,6 +122,7 @@ class State:
     threshold: float | None = None
     mean: Vector | None = None
     covariance: Vector | None = None
+    floor: float = 0.0
     fitted_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0

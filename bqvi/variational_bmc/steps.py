@@ -107,6 +107,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         components=estimate.q.count,
         divergence=_divergence(before, state),
         prediction_error=prediction_error(state),
+        divergence_floor=0.5 * (before.floor + state.floor),
         explored=state.explored,
     )
 

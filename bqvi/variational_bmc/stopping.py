@@ -2,7 +2,8 @@
 
 Six questions, of the last ``STEADY`` records. All have to be answered with yes.
 
-- *Is it settled?* Successive posteriors differ by a Gaussianised divergence below ``DIVERGENCE``.
+- *Is it settled?* Successive posteriors differ by a Gaussianised divergence below ``DIVERGENCE``, beside what
+  they would differ by were they the same, as both are known from draws (:mod:`moments`).
 - *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each
   other.
 - *Is it known?* Its sd, which contains what the surrogate leaves open, is below the tolerance.
@@ -55,7 +56,7 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
     evidences = np.array([row.log_evidence for row in last])
     spread = float(np.ptp(evidences))
     allowed = max(tolerance, 2.0 * float(np.median(sds)))
-    divergence = max(row.divergence for row in last)
+    divergence = max(row.divergence - row.divergence_floor for row in last)
     reasons = []
     if not divergence < DIVERGENCE:
         reasons.append(f"successive posteriors still differ (divergence {divergence:.2g}, not {DIVERGENCE})")

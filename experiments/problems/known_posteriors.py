@@ -113,7 +113,7 @@ class Problem:
         return dataclasses.replace(self, plausible_lower=low, plausible_upper=high)
 
 
-def _unbounded(dimension: int) -> tuple[np.ndarray, np.ndarray]:
+def unbounded(dimension: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full(dimension, -np.inf), np.full(dimension, np.inf)
 
 
@@ -225,12 +225,12 @@ def rosenbrock(dimension: int, step: float = 0.02) -> Problem:
         return out
 
     return Problem(
-        f"Rosenbrock {dimension}", log_density, gradient, *_unbounded(dimension),
+        f"Rosenbrock {dimension}", log_density, gradient, *unbounded(dimension),
         np.full(dimension, -3.0), np.full(dimension, 3.0), log_evidence, mean, covariance, chain.sample,
     )  # fmt: skip
 
 
-def _of_mixture(
+def of_mixture(
     name: str, mixture: GaussianMixture, plausible_lower: np.ndarray, plausible_upper: np.ndarray
 ) -> Problem:
     """A normalised mixture of Gaussians."""
@@ -244,7 +244,7 @@ def _of_mixture(
         return slope
 
     return Problem(
-        name, mixture.log_density, gradient, *_unbounded(mixture.dimension), plausible_lower, plausible_upper,
+        name, mixture.log_density, gradient, *unbounded(mixture.dimension), plausible_lower, plausible_upper,
         0.0, mixture.mean, mixture.covariance, mixture.sample,
     )  # fmt: skip
 
@@ -261,7 +261,7 @@ def cigar(dimension: int, seed: int = 0, length: float = 100.0) -> Problem:
     covariance = (turn.T * spectrum) @ turn
     mixture = GaussianMixture(np.ones(1), np.linspace(-1, 1, dimension)[None], covariance[None])
     box = 2.0 * np.sqrt(np.diag(covariance)) + 1.0
-    return _of_mixture(f"cigar {dimension}", mixture, -box, box)
+    return of_mixture(f"cigar {dimension}", mixture, -box, box)
 
 
 @cache
@@ -276,7 +276,7 @@ def lumpy(dimension: int, seed: int = 0) -> Problem:
     weights = rng.exponential(size=12)
     mixture = GaussianMixture(weights / weights.sum(), means, variances)
     reach = 3.0 * np.sqrt(np.diag(mixture.covariance))
-    return _of_mixture(f"lumpy {dimension}", mixture, mixture.mean - reach, mixture.mean + reach)
+    return of_mixture(f"lumpy {dimension}", mixture, mixture.mean - reach, mixture.mean + reach)
 
 
 @cache
@@ -421,7 +421,7 @@ def logistic() -> Problem:
         "logistic 5",
         _logistic_density,
         _logistic_gradient,
-        *_unbounded(5),
+        *unbounded(5),
         np.full(5, -2.5),
         np.full(5, 2.5),
         LOGISTIC_LOG_EVIDENCE,
