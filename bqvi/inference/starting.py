@@ -49,7 +49,7 @@ def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.ran
             raise ValueError("family is 'point' with a tied tail, which is not a point; use tail='truncated'")
     elif _has_point(q):
         _check_score(problem, "start_from has a PointMass")
-    return _in_family(q, family)
+    return in_family(q, family)
 
 
 def _check_flat(model: Any, q: Any, family: str) -> None:
@@ -100,7 +100,7 @@ def _check_score(problem: Problem, what: str) -> None:
 def _check_mode(problem: Problem) -> None:
     """A mode is only where the prior's concentrations are at least 1."""
     if isinstance(problem.model, ConjugateModel):
-        _in_family(problem.model.prior, "point")
+        in_family(problem.model.prior, "point")
 
 
 def _has_point(q: Any) -> bool:
@@ -131,7 +131,7 @@ def _described(q: Any) -> str:
     return f"a {kind} of shape {_shape(q)}"
 
 
-def _in_family(q: Any, family: str) -> Any:
+def in_family(q: Any, family: str) -> Any:
     """q with the asked-for family in place of its Gaussian, or of every factor for a point mass."""
     if family == "full":
         return q

@@ -60,7 +60,7 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
         counts = r.sum(0)
         parents = [int(j) for j in np.argsort(-counts) if counts[j] > 2.0 * LEAST and int(j) not in hopeless]
         if counts.min() > LEAST or not parents:
-            ordered = largest_first(model, q, r)
+            ordered = largest_first(model, q, counts)
             return ordered if elbo(model, ordered, data) >= best else q
         tried = [_divided(model, q, data, r, parents[0], parts, rng) for parts in PARTS]
         others = [_settled(model, other, data, steps) for other in tried if other is not None]
@@ -107,4 +107,4 @@ def _divided(
     factors[model.components.name] = posterior_of(model.components, data, moved)
     if model.mixing.name:
         factors[model.mixing.name] = model.mixing.start(moved.sum(0))
-    return largest_first(model, Product(factors), moved)
+    return largest_first(model, Product(factors), moved.sum(0))

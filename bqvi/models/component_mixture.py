@@ -57,9 +57,15 @@ class Mixture:
         """K; T of a Dirichlet process."""
         return self.mixing.n_components
 
-    def for_data(self, data: Data) -> Self:
-        """The same model, with what its prior takes from ``data`` settled; `fit` asks for it."""
-        settled = self.components.for_data(self.components.check(data))
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
+        """The same model, with what its prior takes from ``data`` settled; `fit` asks for it.
+
+        Parameters
+        ----------
+        data : as the model takes them
+        weights : (N,), what each row counts; default 1
+        """
+        settled = self.components.for_data(self.components.check(data), weights)
         if settled is self.components:
             return self
         other = copy.copy(self)
@@ -82,12 +88,18 @@ class Mixture:
         """``data`` as the components take them."""
         return self.components.check(data)
 
-    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
-        """q(theta) of the components' start, with equal weights."""
+    def initial(
+        self, data: Data, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
+    ) -> Product:
+        """q(theta) of the components' start ``how`` from ``data``, with equal weights of the components.
+
+        Numbers come of ``rng``; row n counts ``weights`` (N,), positive, default 1.
+        """
         require_one_of("start", how, STARTS)
-        components = self.components.start(data, self.n_components, how, rng)
-        weights = self.mixing.start(np.full(self.n_components, n_rows(data) / self.n_components))
-        factors = {} if weights is None else {self.mixing.name: weights}
+        components = self.components.start(data, self.n_components, how, rng, weights)
+        total = n_rows(data) if weights is None else weights.sum()
+        shares = self.mixing.start(np.full(self.n_components, total / self.n_components))
+        factors = {} if shares is None else {self.mixing.name: shares}
         return Product({**factors, self.components.name: components})
 
     def _weights(self, q: Product) -> Any:
@@ -145,7 +157,11 @@ class Mixture:
 
     def log_base_measure(self, data: Data) -> float:
         """sum_n ln h(x_n)."""
-        return float(self.components.log_base_measure(data).sum())
+        return float(self.log_base_measures(data).sum())
+
+    def log_base_measures(self, data: Data) -> np.ndarray:
+        """ln h(x_n) of each row of ``data``, (N,)."""
+        return self.components.log_base_measure(data)
 
     def expected_weights(self, q: Product) -> np.ndarray:
         """E pi, (K,), or (K + 1,) with a tied tail."""

@@ -30,8 +30,8 @@ class Components(Protocol):
     def name(self) -> str:
         """Of the factor of theta that has the components' parameters."""
 
-    def for_data(self, data: Data) -> Self:
-        """The same components, with what they take from ``data`` (checked) settled."""
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
+        """The same components, with what they take from ``data`` (checked) settled; ``weights`` (N,)."""
 
     def check(self, data: Data) -> Data:
         """``data`` in the form that the components work with; ValueError names what is wrong with it."""
@@ -67,22 +67,38 @@ class Components(Protocol):
     def representation(self, data: Data) -> np.ndarray:
         """Rows (N, R) whose distances mean something: for starts, and for kernels over data."""
 
-    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Any:
-        """A starting q(theta) for K components."""
+    def start(
+        self,
+        data: Data,
+        n_components: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Any:
+        """A starting q(theta) for K components; ``weights`` (N,), positive."""
 
 
 def start_from_clusters(
-    components: Components, data: Data, n_components: int, how: str, rng: np.random.Generator
+    components: Components,
+    data: Data,
+    n_components: int,
+    how: str,
+    rng: np.random.Generator,
+    weights: np.ndarray | None = None,
 ) -> Any:
     """What the prior becomes if each row belongs to the nearest of K starting centres.
 
-    Of many rows a sample is clustered, and counts for all. ``how`` as in `starts`.
+    Of many rows a sample is clustered, and counts for all. ``how`` as in `starts`; ``weights`` (N,).
     """
-    sampled = take(data, sample_rows(n_rows(data), rng))
+    chosen = sample_rows(n_rows(data), rng)
+    sampled, part = take(data, chosen), None if weights is None else weights[chosen]
     points = components.representation(sampled)
-    centres = starting_centres(points, n_components, how, rng)
+    centres = starting_centres(points, n_components, how, rng, part)
     labels = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
-    return posterior_of(components, sampled, _one_hot(labels, n_components), n_rows(data) / len(points))
+    r = _one_hot(labels, n_components)
+    if weights is None or part is None:
+        return posterior_of(components, sampled, r, n_rows(data) / len(points))
+    return posterior_of(components, sampled, part[:, None] * r, weights.sum() / part.sum())
 
 
 def _one_hot(labels: np.ndarray, n_components: int) -> np.ndarray:

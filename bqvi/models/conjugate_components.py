@@ -61,8 +61,9 @@ class ConjugateComponents:
     validate: Callable[[np.ndarray], None] | None = None
     name: str = "components"
 
-    def for_data(self, data: Data) -> Self:
-        """With a prior that is a function of the data settled."""
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
+        """With a prior that is a function of the data settled: of the rows, whatever their weights."""
+        del weights
         if not callable(self.component_prior):
             return self
         return replace(self, component_prior=self.component_prior(data))
@@ -165,9 +166,16 @@ class ConjugateComponents:
         spread = table.std(axis=0)
         return np.asarray((table - table.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
-    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Any:
+    def start(
+        self,
+        data: Data,
+        n_components: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Any:
         """From clusters of T."""
-        return start_from_clusters(self, data, n_components, how, rng)
+        return start_from_clusters(self, data, n_components, how, rng, weights)
 
 
 def _flat(values: Values, n: int) -> np.ndarray:

@@ -42,9 +42,9 @@ class Multinomial:
         self.n_words = require_integer("n_words", n_words, 1)
         self.concentration = positive_vector("word_concentration", concentration, self.n_words)
 
-    def for_data(self, data: Data) -> Self:
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """Nothing is taken from data."""
-        del data
+        del data, weights
         return self
 
     def check(self, data: Data) -> Data:
@@ -107,12 +107,21 @@ class Multinomial:
         counts = to_numpy(data.toarray() if is_sparse(data) else data)
         return np.asarray(np.sqrt(counts.astype(float)))
 
-    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Dirichlet:
+    def start(
+        self,
+        data: Data,
+        n_components: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Dirichlet:
         """Centred on the smoothed word frequencies of K documents."""
-        sampled = take(data, sample_rows(n_rows(data), rng))
+        chosen = sample_rows(n_rows(data), rng)
+        sampled, part = take(data, chosen), np.ones(len(chosen)) if weights is None else weights[chosen]
         counts = to_numpy(sampled.toarray() if is_sparse(sampled) else sampled).astype(float)
         smoothed = counts + self.concentration / self.n_words
         frequencies = smoothed / smoothed.sum(1, keepdims=True)
-        centres = starting_centres(frequencies, n_components, how, rng)
-        words = n_rows(data) / len(counts) * counts.sum() / n_components
+        centres = starting_centres(frequencies, n_components, how, rng, None if weights is None else part)
+        total = n_rows(data) if weights is None else weights.sum()
+        words = total / part.sum() * (part @ counts.sum(1)) / n_components
         return Dirichlet(self.concentration + words * centres)

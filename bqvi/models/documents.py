@@ -95,11 +95,11 @@ def _block(counts: scipy.sparse.csr_array, rows: np.ndarray, lengths: np.ndarray
     return Block(rows, words, np.where(shown, counts.data[entries], 0.0), entries, shown)
 
 
-def log_multinomial_coefficients(counts: scipy.sparse.csr_array) -> float:
-    """sum over documents of ln (n! / prod_w n_w!), nats."""
-    totals = counts.sum(axis=1)
-    coefficients = scipy.special.gammaln(totals + 1.0).sum() - scipy.special.gammaln(counts.data + 1.0).sum()
-    return float(coefficients)
+def log_multinomial_coefficients(counts: scipy.sparse.csr_array) -> np.ndarray:
+    """ln (n! / prod_w n_w!) of each document, nats, (N,)."""
+    logs = counts.copy()
+    logs.data = scipy.special.gammaln(counts.data + 1.0)
+    return np.asarray(scipy.special.gammaln(counts.sum(axis=1) + 1.0) - logs.sum(axis=1))
 
 
 def split_words(

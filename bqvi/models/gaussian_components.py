@@ -71,11 +71,11 @@ class GaussianComponents:
 
     name = "components"
 
-    def for_data(self, data: Data) -> Self:
-        """With the prior settled: what was not given, from moments of ``data``."""
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
+        """With the prior settled: what was not given, from moments of ``data`` with ``weights`` (N,)."""
         if self.settled is not None:
             return self
-        mean, variances = _column_moments(data)
+        mean, variances = _column_moments(data, weights)
         mean = mean if self.mean is None else np.asarray(self.mean, float)
         require_shape("prior_mean", mean, variances.shape)
         require_finite("prior_mean", mean)
@@ -179,9 +179,16 @@ class GaussianComponents:
         spread = x.std(axis=0)
         return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
-    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Any:
+    def start(
+        self,
+        data: Data,
+        n_components: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Any:
         """From clusters; under a flat prior a proper one is used in its stead."""
-        return start_from_clusters(replace(self, flat=False), data, n_components, how, rng)
+        return start_from_clusters(replace(self, flat=False), data, n_components, how, rng, weights)
 
 
 def _family(q: Any) -> Any:
@@ -211,17 +218,18 @@ def _nonnegative(excess: np.ndarray, dimension: int) -> np.ndarray:
     return np.asarray(raised[:, rows, columns])
 
 
-def _column_moments(data: Data) -> tuple[np.ndarray, np.ndarray]:
+def _column_moments(data: Data, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (D,) of the columns; a constant one has the least variance of another, or 1."""
     first = to_numpy(data[:1]).astype(float)[0]
     sums, squares = np.zeros(len(first)), np.zeros(len(first))
     for rows in blocks(n_rows(data), len(first)):
         gap = to_numpy(data[rows]).astype(float, copy=False) - first
-        sums += gap.sum(axis=0)
-        squares += (gap * gap).sum(axis=0)
-    gap = sums / n_rows(data)
-    variances = squares / n_rows(data) - gap * gap
-    varied = variances > 1e-14 * (gap * gap + squares / n_rows(data))
+        sums += gap.sum(axis=0) if weights is None else weights[rows] @ gap
+        squares += (gap * gap).sum(axis=0) if weights is None else weights[rows] @ (gap * gap)
+    total = n_rows(data) if weights is None else float(weights.sum())
+    gap = sums / total
+    variances = squares / total - gap * gap
+    varied = variances > 1e-14 * (gap * gap + squares / total)
     least = variances[varied].min() if varied.any() else 1.0
     return first + gap, np.where(varied, variances, least)
 

@@ -68,9 +68,9 @@ class KnownCovariance:
         require_covariance("prior_covariance", self.prior_covariance)
         self.precision = np.linalg.inv(self.covariance)
 
-    def for_data(self, data: Data) -> Self:
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """Nothing is taken from data."""
-        del data
+        del data, weights
         return self
 
     def check(self, data: Data) -> Data:
@@ -145,12 +145,22 @@ class KnownCovariance:
     def _whitener(self) -> np.ndarray:
         return np.linalg.cholesky(self.precision)
 
-    def start(self, data: Data, n_components: int, how: str, rng: np.random.Generator) -> Gaussian:
+    def start(
+        self,
+        data: Data,
+        n_components: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Gaussian:
         """Centred on K rows, as sharp as if each component had N / K data."""
-        points = to_numpy(take(data, sample_rows(n_rows(data), rng))).astype(float)
+        chosen = sample_rows(n_rows(data), rng)
+        points = to_numpy(take(data, chosen)).astype(float)
+        part = None if weights is None else weights[chosen]
+        total = n_rows(data) if weights is None else weights.sum()
         whitener = scipy.linalg.cholesky(self.precision)  # (x @ whitener.T) has unit covariance
-        centres = starting_centres(points @ whitener.T, n_components, how, rng)
-        precision = np.linalg.inv(self.prior_covariance) + n_rows(data) / n_components * self.precision
+        centres = starting_centres(points @ whitener.T, n_components, how, rng, part)
+        precision = np.linalg.inv(self.prior_covariance) + total / n_components * self.precision
         covariances = np.broadcast_to(np.linalg.inv(precision), (n_components, *self.covariance.shape))
         means = scipy.linalg.solve_triangular(whitener, centres.T).T
         return Gaussian(means, covariances.copy())

@@ -109,28 +109,43 @@ class LatentDirichletAllocation:
         """(N, V) counts, as CSR."""
         return check_counts(data, self.n_words, self.fractional)
 
-    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
-        """q's topics at noise ('random'), or leaning towards the words of K documents ('k-means++')."""
-        words = float(data.sum()) / self.n_topics
+    def initial(
+        self, data: Data, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
+    ) -> Product:
+        """q's topics at noise ('random'), or leaning towards the words of K documents ('k-means++').
+
+        That is ``how``; ``rng`` makes the noise. Document n of ``data`` counts ``weights`` (N,), default 1.
+        """
+        part = np.ones(n_rows(data)) if weights is None else weights
+        totals = np.asarray(data.T @ part)
+        words = float(totals.sum()) / self.n_topics
         noise = rng.gamma(100.0, 0.01, (self.n_topics, self.n_words))
         if how == "random":
             lean = noise / self.n_words
         else:
-            sampled = take(data, sample_rows(n_rows(data), rng)).toarray()
-            overall = np.asarray(data.sum(axis=0)) + 1.0
+            chosen = sample_rows(n_rows(data), rng)
+            sampled = take(data, chosen).toarray()
+            overall = totals + 1.0
             smoothed = sampled + 10.0 * overall / overall.sum()
-            centres = starting_centres(smoothed / smoothed.sum(1, keepdims=True), self.n_topics, how, rng)
+            frequencies = smoothed / smoothed.sum(1, keepdims=True)
+            own = None if weights is None else weights[chosen]
+            centres = starting_centres(frequencies, self.n_topics, how, rng, own)
             lean = 0.5 * noise * (centres + overall / overall.sum())
         topics = Dirichlet(self.word_concentration + words * lean + 1e-3 * noise)
-        return self._with_learnt(topics, float(n_rows(data)), float(self.n_topics))
+        return self._with_learnt(topics, float(part.sum()), float(self.n_topics))
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
         """Proportions of topics of ``rows`` (S, V), and their statistics."""
         return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), weights))
 
-    def refined_step(self, q: Product, rows: Data, local: np.ndarray) -> LocalStep:
-        """As `local_step` of ``rows`` under ``q``, also from gamma = ``local``; the better end is kept."""
-        return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), start=local))
+    def refined_step(
+        self, q: Product, rows: Data, local: np.ndarray, weights: Array | None = None
+    ) -> LocalStep:
+        """As `local_step` of ``rows`` under ``q``, also from gamma = ``local``; the better end is kept.
+
+        Documents count ``weights`` (S,), default 1.
+        """
+        return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), weights, local))
 
     def _step(self, q: Product, sums: DocumentSums) -> LocalStep:
         statistics: list[Values] = [(sums.words,)]
@@ -163,6 +178,10 @@ class LatentDirichletAllocation:
 
     def log_base_measure(self, data: Data) -> float:
         """sum_d of the log multinomial coefficients."""
+        return float(self.log_base_measures(data).sum())
+
+    def log_base_measures(self, data: Data) -> np.ndarray:
+        """The log multinomial coefficient of each document of ``data``, (N,)."""
         return log_multinomial_coefficients(data)
 
     def representation(self, data: Data) -> np.ndarray:

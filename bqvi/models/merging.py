@@ -12,6 +12,7 @@ what data make of it. A merge is kept if the bound is higher after that step: th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from bqvi.families import Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.conjugate import elbo, update_target
 from bqvi.models.data import Data
+from bqvi.models.weighted import Weighted
 
 NEIGHBOURS = 3
 """Merges are tried between a component and as many of those that share most of its data."""
@@ -27,7 +29,7 @@ LEAST = 0.5
 """Components with fewer data than this are empty, and not tried."""
 
 
-def merged(model: Mixture, q: Product, data: Data) -> Product:
+def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = None) -> Product:
     """``q`` after all merges that raise the bound, with the largest components first.
 
     Parameters
@@ -36,6 +38,7 @@ def merged(model: Mixture, q: Product, data: Data) -> Product:
     merged
     q : a posterior of it, in the prior's family
     data : what ``q`` was fitted to, checked
+    weights : (N,), what each row counts; default 1
 
     Returns
     -------
@@ -43,16 +46,17 @@ def merged(model: Mixture, q: Product, data: Data) -> Product:
         For `fit` to go on from (``start_from``); ``q`` in another order where no merge helps.
     """
     require_own_parameters(model, q)
-    r = model.responsibilities(q, data)[:, : model.n_components]
-    q = largest_first(model, q, r)
-    best = elbo(model, q, data)
+    of_rows: Any = model if weights is None else Weighted(model)
+    rows = data if weights is None else (data, weights)
+    q = largest_first(model, q, _shared(model, q, data, weights)[1])
+    best = elbo(of_rows, q, rows)
     found = True
     while found:
         found = False
-        r = model.responsibilities(q, data)[:, : model.n_components]
-        for j, k in _pairs(r):
-            joined = stepped(model, _joined(model, q, r, j, k), data)
-            value = elbo(model, joined, data)
+        shared, counts = _shared(model, q, data, weights)
+        for j, k in _pairs(shared, counts):
+            joined = stepped(of_rows, _joined(model, q, counts, j, k), rows)
+            value = elbo(of_rows, joined, rows)
             if value > best:
                 q, best, found = joined, value, True
                 break
@@ -68,13 +72,21 @@ def require_own_parameters(model: Mixture, q: Product) -> None:
         )
 
 
-def _pairs(r: np.ndarray) -> Iterator[tuple[int, int]]:
+def _shared(
+    model: Mixture, q: Product, data: Data, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """sum_n w_n r_nj r_nk, (K, K), and N_k, (K,)."""
+    r = model.responsibilities(q, data)[:, : model.n_components]
+    weighed = r if weights is None else weights[:, None] * r
+    return weighed.T @ r, weighed.sum(0)
+
+
+def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
     """Components that share data, those that share most first."""
-    counts = r.sum(0)
     alive = np.flatnonzero(counts > LEAST)
     if len(alive) < 2:
         return
-    shared = r[:, alive].T @ r[:, alive] / np.sqrt(np.outer(counts[alive], counts[alive]))
+    shared = shared[np.ix_(alive, alive)] / np.sqrt(np.outer(counts[alive], counts[alive]))
     np.fill_diagonal(shared, -1.0)
     neighbours = np.argsort(-shared, axis=1)[:, :NEIGHBOURS]
     pairs = {(min(i, j), max(i, j)) for i in range(len(alive)) for j in neighbours[i] if i != j}
@@ -82,7 +94,7 @@ def _pairs(r: np.ndarray) -> Iterator[tuple[int, int]]:
         yield int(alive[i]), int(alive[j])
 
 
-def _joined(model: Mixture, q: Product, r: np.ndarray, j: int, k: int) -> Product:
+def _joined(model: Mixture, q: Product, counts: np.ndarray, j: int, k: int) -> Product:
     name = model.components.name
     prior = model.prior[name].natural
     learnt = subtract(q[name].natural, prior)
@@ -90,17 +102,17 @@ def _joined(model: Mixture, q: Product, r: np.ndarray, j: int, k: int) -> Produc
     for part in moved:
         part[j] += part[k]
         part[k] = 0.0
-    counts = r.sum(0)
+    counts = counts.copy()
     counts[j] += counts[k]
     counts[k] = 0.0
     return _with(model, q, add(prior, moved), counts)
 
 
-def largest_first(model: Mixture, q: Product, r: np.ndarray) -> Product:
-    """``q`` with the components largest first by ``r`` (N, K), which the bound of sticks is highest for."""
-    order = np.argsort(-r.sum(0), kind="stable")
+def largest_first(model: Mixture, q: Product, counts: np.ndarray) -> Product:
+    """``q`` with the largest components first by ``counts`` (K,): the bound of sticks is highest then."""
+    order = np.argsort(-counts, kind="stable")
     natural = tuple(eta[order] for eta in q[model.components.name].natural)
-    other = _with(model, q, natural, r.sum(0)[order])
+    other = _with(model, q, natural, counts[order])
     return other if model.mixing.name == "sticks" else q
 
 
@@ -112,6 +124,6 @@ def _with(model: Mixture, q: Product, natural: Values, counts: np.ndarray) -> Pr
     return Product(factors)
 
 
-def stepped(model: Mixture, q: Product, data: Data) -> Product:
+def stepped(model: Any, q: Product, data: Data) -> Product:
     """``q`` after a step of coordinate ascent."""
     return q.from_natural(update_target(model, model.local_step(q, data)))

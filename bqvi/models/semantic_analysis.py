@@ -142,7 +142,7 @@ class ProbabilisticLatentSemanticAnalysis:
     def log_base_measure(self, data: Data) -> float:
         """The log multinomial coefficient of all cells (kind 1), or the sum of the documents' (kind 2)."""
         if self.kind == 2:
-            return log_multinomial_coefficients(data)
+            return float(log_multinomial_coefficients(data).sum())
         total = scipy.special.gammaln(data.sum() + 1.0)
         return float(total - scipy.special.gammaln(data.data + 1.0).sum())
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
-from scipy.cluster.vq import kmeans2
+import scipy.spatial.distance
 
 from bqvi.checks import require_one_of
 
@@ -14,31 +12,53 @@ MOST_ROWS = 20_000
 """k-means++ uses no more rows than this, drawn at random: its cost stays bounded at any N."""
 
 
-def starting_centres(points: np.ndarray, n_components: int, how: str, rng: np.random.Generator) -> np.ndarray:
+def starting_centres(
+    points: np.ndarray,
+    n_components: int,
+    how: str,
+    rng: np.random.Generator,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
     """(K, D) centres among ``points`` (N, D); with fewer than K points, rows repeat.
 
-    'k-means++' (Arthur and Vassilvitskii 2007, and one Lloyd step) or 'random' rows.
+    'k-means++' (Arthur and Vassilvitskii 2007, and one Lloyd step) or 'random' rows. A row of ``weights``
+    (N,), positive, is drawn as often as so many copies of it.
     """
     require_one_of("start", how, STARTS)
     if how == "random" or len(points) <= n_components:
-        return points[rng.choice(len(points), n_components, replace=len(points) < n_components)]
-    seeds = _spread(points, n_components, rng)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty cluster keeps its centre: fine here
-        centres, _ = kmeans2(points, seeds, iter=1, minit="matrix")
-    return np.asarray(centres)
+        shares = None if weights is None else weights / weights.sum()
+        return points[rng.choice(len(points), n_components, replace=len(points) < n_components, p=shares)]
+    return _lloyd_step(points, _spread(points, n_components, rng, weights), weights)
 
 
-def _spread(points: np.ndarray, n_components: int, rng: np.random.Generator) -> np.ndarray:
+def _lloyd_step(points: np.ndarray, centres: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Each centre at the mean of the points nearest to it; an empty one stays."""
+    nearest = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
+    member = (nearest[:, None] == np.arange(len(centres))).astype(float)
+    if weights is not None:
+        member *= weights[:, None]
+    counts = member.sum(0)[:, None]
+    return np.asarray(
+        np.where(counts > 0.0, (member.T @ points) / np.where(counts > 0.0, counts, 1.0), centres)
+    )
+
+
+def _spread(
+    points: np.ndarray, n_components: int, rng: np.random.Generator, weights: np.ndarray | None
+) -> np.ndarray:
     """Rows drawn in turn with probabilities proportional to the squared distance to the nearest so far."""
-    chosen = [int(rng.integers(len(points)))]
+    first = (
+        rng.integers(len(points)) if weights is None else rng.choice(len(points), p=weights / weights.sum())
+    )
+    chosen = [int(first)]
     nearest = np.full(len(points), np.inf)
     for _ in range(n_components - 1):
         gap = points - points[chosen[-1]]
         nearest = np.minimum(nearest, np.einsum("nd,nd->n", gap, gap))
-        total = nearest.sum()
+        odds = nearest if weights is None else nearest * weights
+        total = odds.sum()
         # every row may already be a centre (repeated rows): then any row is as good as another
-        chosen.append(int(rng.choice(len(points), p=nearest / total if total > 0.0 else None)))
+        chosen.append(int(rng.choice(len(points), p=odds / total if total > 0.0 else None)))
     return points[chosen]
 
 

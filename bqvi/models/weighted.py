@@ -1,45 +1,78 @@
-"""A mixture of weighted rows: data are (X, w), and row n enters as w_n copies of itself."""
+"""A model of weighted rows: data are (X, w), and row n enters as w_n copies of itself.
+
+That holds for everything: for the statistics and the bound, for what a prior takes from the data, and for the
+start, which is drawn from the distinct rows, each as likely as all its copies, in an order that does not
+depend on theirs. So whole weights give what repeated rows give, to rounding (up to `starts.MOST_ROWS` rows:
+of more a sample is drawn, which is another one then).
+"""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+import hashlib
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from bqvi.checks import require_finite, require_shape
-from bqvi.models.component_mixture import Mixture
 from bqvi.models.conjugate import LocalStep
-from bqvi.models.data import Data, n_rows
-from gp.arrays import Array
+from bqvi.models.data import Data, is_sparse, n_rows, take
+from bqvi.models.starts import MOST_ROWS
+from gp.arrays import Array, to_numpy
 
 
-class Weighted:
-    """A mixture of weighted rows; its data are a tuple (X, w), w (N,) nonnegative.
-
-    Parameters
-    ----------
-    mixture : the model of X
-    """
-
-    def __init__(self, mixture: Mixture) -> None:
-        self.mixture = mixture
+class WeighableModel(Protocol):
+    """A conjugate model whose start can weigh rows, and whose ln h is known for each: a mixture, topics."""
 
     @property
     def prior(self) -> Any:
-        """The mixture's."""
-        return self.mixture.prior
+        """p(theta)."""
+
+    def check(self, data: Data) -> Data:
+        """``data`` as the model takes them."""
+
+    def initial(
+        self, data: Data, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
+    ) -> Any:
+        """A starting q(theta) from rows with ``weights``."""
+
+    def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """Optimal q(z) of ``rows``."""
+
+    def log_base_measures(self, data: Data) -> np.ndarray:
+        """ln h(x_n), (N,)."""
+
+    def log_likelihood(self, data: Data, theta: Any) -> float:
+        """ln p(X | theta)."""
+
+
+class Weighted:
+    """A model of weighted rows; its data are a tuple (X, w), w (N,) nonnegative. Made by `weighted`.
+
+    Parameters
+    ----------
+    model : the model of X
+    """
+
+    def __init__(self, model: WeighableModel) -> None:
+        self.model: Any = model
+
+    @property
+    def prior(self) -> Any:
+        """The model's."""
+        return self.model.prior
 
     def for_data(self, data: Data) -> Self:
-        """With what the mixture's prior takes from X settled; weights do not enter it."""
+        """With what the model's prior takes from the weighted rows settled."""
         other = copy.copy(self)
-        other.mixture = self.mixture.for_data(self.check(data)[0])
+        if hasattr(self.model, "for_data"):
+            other.model = self.model.for_data(*self.check(data))
         return other
 
     def check(self, data: Data) -> tuple[Data, np.ndarray]:
-        """X as the mixture takes it, and w (N,): finite, nonnegative, some of it positive."""
+        """X as the model takes it, and w (N,): finite, nonnegative, some of it positive."""
         x, weights = data
-        x = self.mixture.check(x)
+        x = self.model.check(x)
         weights = np.asarray(weights, float)
         require_shape("weights", weights, (n_rows(x),))
         require_finite("weights", weights)
@@ -48,20 +81,59 @@ class Weighted:
         return x, weights
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
-        """The mixture's start on the rows that count."""
+        """The model's start on the rows that count."""
         x, weights = data
-        return self.mixture.initial(x[weights > 0.0], how, rng)
+        counted = np.flatnonzero(weights > 0.0)
+        rows, own = take(x, counted), weights[counted]
+        if len(counted) <= MOST_ROWS:
+            rows, own = _distinct(rows, own)
+        return self.model.initial(rows, how, rng, own)
 
     def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
-        """The mixture's, with both weights."""
+        """The model's, with both weights."""
         x, own = rows
-        return self.mixture.local_step(q, x, own if weights is None else own * weights)
+        step: LocalStep = self.model.local_step(q, x, own if weights is None else own * weights)
+        return step
 
     def log_base_measure(self, data: Data) -> float:
         """sum_n w_n ln h(x_n)."""
         x, weights = data
-        return float(weights @ self.mixture.components.log_base_measure(x))
+        return float(weights @ self.model.log_base_measures(x))
 
     def log_likelihood(self, data: Data, theta: Any) -> float:
         """ln p of every row, times its weight, is not asked for here: of X without weights."""
-        return self.mixture.log_likelihood(data[0], theta)
+        return float(self.model.log_likelihood(data[0], theta))
+
+
+class WeightedRefinable(Weighted):
+    """The same of a model whose local step is an ascent that can go on (`gradients.refined`)."""
+
+    @property
+    def local_size(self) -> int:
+        """The model's."""
+        return int(self.model.local_size)
+
+    def refined_step(self, q: Any, rows: Data, local: np.ndarray) -> LocalStep:
+        """The model's."""
+        x, own = rows
+        step: LocalStep = self.model.refined_step(q, x, local, own)
+        return step
+
+
+def weighted(model: Any) -> Weighted:
+    """``model`` of weighted rows."""
+    return WeightedRefinable(model) if hasattr(model, "refined_step") else Weighted(model)
+
+
+def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:
+    """Rows of ``x`` that differ, in an order that depends on nothing but them, and their weights."""
+    keys = np.array([hashlib.blake2b(row, digest_size=16).hexdigest() for row in _as_bytes(x)])
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    return take(x, first), np.bincount(which, weights)
+
+
+def _as_bytes(x: Data) -> list[bytes]:
+    if not is_sparse(x):
+        return [np.ascontiguousarray(row).tobytes() for row in to_numpy(x)]
+    ends = zip(x.indptr[:-1], x.indptr[1:], strict=True)
+    return [x.indices[a:b].tobytes() + x.data[a:b].tobytes() for a, b in ends]

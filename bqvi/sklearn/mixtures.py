@@ -2,11 +2,16 @@
 
 ``lower_bound_`` is the bound with all its constants, in nats for all the data (for `GaussianMixture` ln p(X,
 theta)): it can be compared over numbers of components, shapes of covariance and models.
+
+``partial_fit`` takes a natural step on each batch: stochastic variational inference, and of a point the
+online EM of Cappe and Moulines (2009).
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
@@ -14,7 +19,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bqvi.checks import require_one_of
 from bqvi.inference.fit import fit
-from bqvi.inference.result import Fit
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.dirichlet_process import DirichletProcessMixture as ProcessModel
 from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
@@ -22,23 +26,37 @@ from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.models.merging import merged
 from bqvi.models.predictive import log_predictive
 from bqvi.models.weighted import Weighted
-from bqvi.sklearn.shared import SHAPES, generator_of, require_enough, warn_unsettled
+from bqvi.sklearn.shared import (
+    SHAPES,
+    Seen,
+    first_seen,
+    generator_of,
+    natural_step,
+    require_enough,
+    warn_unsettled,
+)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
-    """What the three share: they differ in the model, and in whether q is a point."""
+    """What the three share; they differ in ``_model``, and in whether q is a point."""
 
-    _family = "full"
-    n_components: int
-    covariance_type: str
-    max_iter: int
-    tol: float
-    n_init: int
-    init_params: str
-    random_state: Any
+    covariance_type: str = "full"
+    max_iter: int = 500
+    tol: float = 1e-3
+    n_init: int = 1
+    init_params: str = "k-means++"
+    total_samples: float | None = None
+    random_state: Any = None
 
-    def _model(self, n: int) -> Mixture:
-        raise NotImplementedError
+    _family: ClassVar[str] = "full"
+    _model: ClassVar[Callable[..., Mixture]]
+    """Of the estimator and the number of rows."""
+
+    def _weighted(self, X: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        X = validate_data(self, X, reset=reset, dtype=np.float64)
+        require_one_of("covariance_type", self.covariance_type, SHAPES)
+        return X, _check_sample_weight(sample_weight, X, dtype=np.float64)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to X (N, D).
@@ -47,27 +65,46 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : (N, D), finite
         y : ignored
-        sample_weight : (N,) nonnegative, what each row counts; default 1
+        sample_weight : (N,) nonnegative: a row counts as so many copies of it; default 1
         """
         del y
-        X = validate_data(self, X, dtype=np.float64)
-        require_one_of("covariance_type", self.covariance_type, SHAPES)
-        model: Any = self._model(len(X))
-        data: Any = X
-        if sample_weight is not None:
-            data = (X, _check_sample_weight(sample_weight, X, dtype=np.float64))
-            model = Weighted(model)
-        found = self._fitted(model, data)
+        data = self._weighted(X, sample_weight, reset=True)
+        model: Any = Weighted(self._model(len(data[0])))
+        found = self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
+        if getattr(self, "merge", False) and self.covariance_type != "tied":
+            settled = found.problem.model
+            found = self._run(settled, data, start_from=merged(settled.model, found.q, *data))
         self.converged_ = found.converged
         warn_unsettled(found.converged, self.tol, self.max_iter)
-        self._keep(found)
+        self.lower_bound_ = found.elbo
+        self.lower_bounds_ = [row.elbo for row in found.trace.rows]
+        self.n_iter_ = max(found.state.iteration, 1)
+        self._keep(Seen(found.problem.model.model, found.q, 0, float(data[1].sum())))
         return self
 
-    def _fitted(self, model: Any, data: Any) -> Fit:
-        return self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """A natural step on the rows X (S, D), which stand for ``total_samples``.
 
-    def _run(self, model: Any, data: Any, **start: Any) -> Fit:
-        start = {"start_from": self.init_params, **start}
+        The first batch has at least K rows: the prior, where it is taken from data, and the start are its.
+
+        Parameters
+        ----------
+        X : (S, D), finite
+        y : ignored
+        sample_weight : (S,) nonnegative: a row counts as so many copies of it; default 1
+        """
+        del y
+        first = not hasattr(self, "_seen")
+        data = self._weighted(X, sample_weight, reset=first)
+        if first:
+            model = Weighted(self._model(len(data[0])))
+            rng = generator_of(self.random_state)
+            self._seen = first_seen(model, data, self._family, self.init_params, rng)
+        rows, weights = Weighted(self._seen.model).check(data)
+        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
+        return self
+
+    def _run(self, model: Any, data: Any, **start: Any) -> Any:
         return fit(
             model,
             data,
@@ -76,18 +113,15 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             steps=self.max_iter,
             tolerance=self.tol,
             record=1,
-            **start,
+            **{"start_from": self.init_params, **start},
         )
 
-    def _keep(self, found: Fit) -> None:
-        model = found.problem.model
-        self.model_ = model.mixture if isinstance(model, Weighted) else model
-        self.posterior_ = found.q
-        self.lower_bound_ = found.elbo
-        self.lower_bounds_ = [row.elbo for row in found.trace.rows]
-        self.n_iter_ = max(found.state.iteration, 1)
-        self.weights_ = self.model_.expected_weights(found.q)
-        self.means_, self.covariances_ = component_estimates(self.model_, found.q)
+    def _keep(self, seen: Seen) -> None:
+        self._seen = seen
+        self.model_, self.posterior_ = seen.model, seen.q
+        self.n_samples_seen_ = seen.rows
+        self.weights_ = self.model_.expected_weights(seen.q)
+        self.means_, self.covariances_ = component_estimates(self.model_, seen.q)
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -96,7 +130,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Responsibilities, (N, K)."""
         X = self._checked(X)
-        return self.model_.responsibilities(self.posterior_, X)
+        return np.asarray(self.model_.responsibilities(self.posterior_, X))
 
     def predict(self, X: Any) -> np.ndarray:
         """The component most responsible, (N,)."""
@@ -126,6 +160,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self.means_[labels] + np.einsum("nij,nj->ni", roots[labels], noise), labels
 
 
+@dataclass(eq=False, repr=False)
 class GaussianMixture(_Mixture):
     """A Gaussian mixture by EM: maximum a posteriori, or maximum likelihood.
 
@@ -139,32 +174,16 @@ class GaussianMixture(_Mixture):
     max_iter, tol : most iterations; change of the bound that ends them, nats
     n_init : starts, of which the best is kept
     init_params : 'k-means++' or 'random'
+    total_samples : rows that there are in all, for ``partial_fit``; default those of all calls so far
     random_state : an integer or a generator; None for other numbers each time, without NumPy's global
     generator
     """
 
     _family = "point"
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: str = "full",
-        flat: bool = False,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        n_init: int = 1,
-        init_params: str = "k-means++",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.flat = flat
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.init_params = init_params
-        self.random_state = random_state
+    n_components: int = 1
+    _: KW_ONLY
+    flat: bool = False
 
     def _model(self, n: int) -> Mixture:
         require_enough(self.n_components, n)
@@ -173,6 +192,7 @@ class GaussianMixture(_Mixture):
         )
 
 
+@dataclass(eq=False, repr=False)
 class BayesianGaussianMixture(_Mixture):
     """A Gaussian mixture by variational Bayes; priors are those of `models.GaussianMixture`.
 
@@ -183,37 +203,16 @@ class BayesianGaussianMixture(_Mixture):
     concentration : alpha_0 of the weights; default 1 / K, which empties superfluous components
     prior_mean, prior_strength, prior_scale, prior_dof : of the components; what is None is taken from the
     data
-    max_iter, tol, n_init, init_params, random_state : as of `GaussianMixture`
+    max_iter, tol, n_init, init_params, total_samples, random_state : as of `GaussianMixture`
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: str = "full",
-        concentration: float | None = None,
-        prior_mean: Any = None,
-        prior_strength: float | None = None,
-        prior_scale: Any = None,
-        prior_dof: float | None = None,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        n_init: int = 1,
-        init_params: str = "k-means++",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.concentration = concentration
-        self.prior_mean = prior_mean
-        self.prior_strength = prior_strength
-        self.prior_scale = prior_scale
-        self.prior_dof = prior_dof
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.init_params = init_params
-        self.random_state = random_state
+    n_components: int = 1
+    _: KW_ONLY
+    concentration: float | None = None
+    prior_mean: Any = None
+    prior_strength: float | None = None
+    prior_scale: Any = None
+    prior_dof: float | None = None
 
     def _model(self, n: int) -> Mixture:
         require_enough(self.n_components, n)
@@ -228,6 +227,7 @@ class BayesianGaussianMixture(_Mixture):
         )
 
 
+@dataclass(eq=False, repr=False)
 class DirichletProcessMixture(_Mixture):
     """A Dirichlet process mixture of Gaussians: the number of components is found.
 
@@ -237,39 +237,14 @@ class DirichletProcessMixture(_Mixture):
     covariance_type : 'full', 'diag' or 'spherical'; 'tied' without merges
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
     merge : whether components that share one cluster are joined, where that raises the bound
-    max_iter, tol, n_init, init_params, random_state : as of `GaussianMixture`
+    max_iter, tol, n_init, init_params, total_samples, random_state : as of `GaussianMixture`
     """
 
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        covariance_type: str = "full",
-        concentration: Any = (1.0, 1.0),
-        merge: bool = True,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        n_init: int = 1,
-        init_params: str = "k-means++",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.concentration = concentration
-        self.merge = merge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.init_params = init_params
-        self.random_state = random_state
+    n_components: int = 20
+    _: KW_ONLY
+    concentration: Any = (1.0, 1.0)
+    merge: bool = True
 
     def _model(self, n: int) -> Mixture:
         del n
         return ProcessModel(SHAPES[self.covariance_type], self.n_components, concentration=self.concentration)
-
-    def _fitted(self, model: Any, data: Any) -> Fit:
-        first = super()._fitted(model, data)
-        settled = first.problem.model
-        if not self.merge or self.covariance_type == "tied" or isinstance(settled, Weighted):
-            return first
-        return self._run(settled, data, start_from=merged(settled, first.q, data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,11 +14,20 @@ from bqvi.inference.fit import fit
 from bqvi.models.emissions import CategoricalEmissions, Emissions, PoissonEmissions, gaussian_emissions
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
-from bqvi.sklearn.shared import SHAPES, generator_of, require_enough, warn_unsettled
+from bqvi.sklearn.shared import (
+    SHAPES,
+    Seen,
+    first_seen,
+    generator_of,
+    natural_step,
+    require_enough,
+    warn_unsettled,
+)
 
 _EMISSIONS = ("gaussian", "categorical", "poisson")
 
 
+@dataclass(eq=False, repr=False)
 class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     """States of sequences, by variational Bayes or Baum and Welch's EM; rows of X (T, D) are times.
 
@@ -30,30 +40,20 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     covariance_type : of Gaussian emissions: 'full', 'tied', 'diag' or 'spherical'
     bayesian : True for variational Bayes; False for a point, maximum a posteriori
     max_iter, tol, n_init, init_params, random_state : as of `GaussianMixture`
+    total_samples : sequences that there are in all, for ``partial_fit``; default those of all calls so far
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        emissions: str = "gaussian",
-        covariance_type: str = "full",
-        bayesian: bool = True,
-        max_iter: int = 500,
-        tol: float = 1e-3,
-        n_init: int = 1,
-        init_params: str = "k-means++",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.emissions = emissions
-        self.covariance_type = covariance_type
-        self.bayesian = bayesian
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.init_params = init_params
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    emissions: str = "gaussian"
+    covariance_type: str = "full"
+    bayesian: bool = True
+    max_iter: int = 500
+    tol: float = 1e-3
+    n_init: int = 1
+    init_params: str = "k-means++"
+    total_samples: float | None = None
+    random_state: Any = None
 
     def _sequences(self, X: Any, lengths: Any, reset: bool) -> Sequences:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
@@ -84,7 +84,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         found = fit(
             Model(self.n_components, self._emissions(rows)),
             rows,
-            family="full" if self.bayesian else "point",
+            family=self._family,
             steps=self.max_iter,
             tolerance=self.tol,
             starts=self.n_init,
@@ -92,14 +92,47 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
             seed=generator_of(self.random_state),
         )
         warn_unsettled(found.converged, self.tol, self.max_iter)
-        self.model_, self.posterior_ = found.problem.model, found.q
         self.converged_ = found.converged
         self.lower_bound_ = found.elbo
         self.lower_bounds_ = [row.elbo for row in found.trace.rows]
         self.n_iter_ = max(found.state.iteration, 1)
-        self.startprob_ = np.asarray(found.q["initial"].mean)
-        self.transmat_ = np.asarray(found.q["transitions"].mean)
+        self._keep(Seen(found.problem.model, found.q, 0, float(len(rows))))
         return self
+
+    def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
+        """A natural step on the sequences in X, which stand for ``total_samples``.
+
+        The prior, where it is taken from data, the number of symbols and the start are those of the first
+        call.
+
+        Parameters
+        ----------
+        X : (T, D)
+        y : ignored
+        lengths : (S,), summing to T; default one sequence
+        """
+        del y
+        first = not hasattr(self, "_seen")
+        rows = self._sequences(X, lengths, reset=first)
+        if first:
+            require_enough(self.n_components, len(rows.values))
+            model = Model(self.n_components, self._emissions(rows))
+            rng = generator_of(self.random_state)
+            self._seen = first_seen(model, rows, self._family, self.init_params, rng)
+        rows = self._seen.model.check(rows)
+        self._keep(natural_step(self._seen, rows, np.ones(len(rows)), self.total_samples))
+        return self
+
+    @property
+    def _family(self) -> str:
+        return "full" if self.bayesian else "point"
+
+    def _keep(self, seen: Seen) -> None:
+        self._seen = seen
+        self.model_, self.posterior_ = seen.model, seen.q
+        self.n_samples_seen_ = seen.rows
+        self.startprob_ = np.asarray(seen.q["initial"].mean)
+        self.transmat_ = np.asarray(seen.q["transitions"].mean)
 
     def _checked(self, X: Any, lengths: Any) -> Sequences:
         check_is_fitted(self)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+
+from bqvi.arrays import add, scale, subtract
+from bqvi.inference.schedules import RobbinsMonro
+from bqvi.inference.starting import in_family
+from bqvi.models.conjugate import settled, update_target
+from bqvi.models.weighted import Weighted
 
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
 """scikit-learn's names of covariances, and those of `bqvi.models`."""
@@ -35,3 +42,38 @@ def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+STREAM = RobbinsMonro(0.7, tau=10.0)
+"""Step sizes of ``partial_fit``."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What calls of ``partial_fit`` have come to."""
+
+    model: Any
+    """Its prior settled."""
+    q: Any
+    steps: int = 0
+    rows: float = 0.0
+    """By their weights."""
+
+
+def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> Seen:
+    """Before the first step: the prior and the start are those of the first batch.
+
+    ``model`` is that of the rows, or `Weighted`, with weights in ``data``.
+    """
+    model = settled(model, data)
+    q = in_family(model.initial(model.check(data), how, rng), family)
+    return Seen(model.model if isinstance(model, Weighted) else model, q)
+
+
+def natural_step(seen: Seen, rows: Any, weights: np.ndarray, total: float | None) -> Seen:
+    """After a natural step on ``rows`` with ``weights`` (S,), which stand for ``total``, or all seen."""
+    count = seen.rows + float(weights.sum())
+    scaled = weights * ((count if total is None else total) / weights.sum())
+    target = update_target(seen.model, seen.model.local_step(seen.q, rows, scaled))
+    step = scale(subtract(target, seen.q.natural), STREAM(seen.steps))
+    return Seen(seen.model, seen.q.from_natural(add(seen.q.natural, step)), seen.steps + 1, count)

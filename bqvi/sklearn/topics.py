@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bqvi.arrays import add, scale, subtract
 from bqvi.checks import require_integer, require_one_of
 from bqvi.inference.fit import fit
-from bqvi.inference.schedules import RobbinsMonro
-from bqvi.models.conjugate import update_target
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
-from bqvi.sklearn.shared import generator_of, warn_unsettled
+from bqvi.models.weighted import weighted
+from bqvi.sklearn.shared import Seen, first_seen, generator_of, natural_step, warn_unsettled
 
 _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
 
 
+@dataclass(eq=False, repr=False)
 class LatentDirichletAllocation(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -35,38 +35,24 @@ class LatentDirichletAllocation(
     method : 'batch', coordinate ascent; 'online', natural gradients on mini-batches; 'memoised', mini-batches
         with an exact bound
     batch_size : documents in a mini-batch, of 'online' and 'memoised'
-    total_samples : documents that there are in all, for ``partial_fit``
+    total_samples : documents that there are in all, for ``partial_fit``; default those of all calls so far
     max_iter, tol : most passes; change of the bound that ends them ('batch' and 'memoised'), nats
     init_params : 'k-means++' or 'random'
     random_state : as of `GaussianMixture`
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        concentration: Any = None,
-        word_concentration: float = 0.1,
-        learn_concentration: str | None = None,
-        method: str = "batch",
-        batch_size: int = 128,
-        total_samples: int = 1_000_000,
-        max_iter: int = 100,
-        tol: float = 1e-2,
-        init_params: str = "k-means++",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.concentration = concentration
-        self.word_concentration = word_concentration
-        self.learn_concentration = learn_concentration
-        self.method = method
-        self.batch_size = batch_size
-        self.total_samples = total_samples
-        self.max_iter = max_iter
-        self.tol = tol
-        self.init_params = init_params
-        self.random_state = random_state
+    n_components: int = 10
+    _: KW_ONLY
+    concentration: Any = None
+    word_concentration: float = 0.1
+    learn_concentration: str | None = None
+    method: str = "batch"
+    batch_size: int = 128
+    total_samples: float | None = None
+    max_iter: int = 100
+    tol: float = 1e-2
+    init_params: str = "k-means++"
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -89,17 +75,25 @@ class LatentDirichletAllocation(
             fractional=True,
         )
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to counts X (N, V), nonnegative; y is ignored."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to documents.
+
+        Parameters
+        ----------
+        X : (N, V) counts, nonnegative, dense or sparse
+        y : ignored
+        sample_weight : (N,) nonnegative: a document counts as so many copies of it; default 1
+        """
         del y
         X = self._counts(X, reset=True)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         require_one_of("method", self.method, _METHODS)
         n = X.shape[0]
         size = min(require_integer("batch_size", self.batch_size, 1), n)
         batch = self.method == "batch"
         found = fit(
-            self._model(),
-            X,
+            weighted(self._model()),
+            (X, weights),
             _METHODS[self.method],
             minibatch=None if batch else size,
             steps=self.max_iter * (1 if batch else -(-n // size)),
@@ -111,38 +105,41 @@ class LatentDirichletAllocation(
             warn_unsettled(found.converged, self.tol, self.max_iter)
         self.lower_bound_ = found.elbo
         self.lower_bounds_ = [row.elbo for row in found.trace.rows]
-        self.n_iter_, self.n_batch_iter_ = max(found.state.iteration, 1), 0
-        self._keep(found.problem.model, found.q)
+        self.n_iter_ = max(found.state.iteration, 1)
+        self._keep(Seen(found.problem.model.model, found.q, 0, float(weights.sum())))
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """One natural step on the documents X (S, V), which stand for ``total_samples``; y is ignored."""
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """A natural step on the documents X (S, V), which stand for ``total_samples``.
+
+        Parameters
+        ----------
+        X : (S, V) counts, nonnegative, dense or sparse
+        y : ignored
+        sample_weight : (S,) nonnegative: a document counts as so many copies of it; default 1
+        """
         del y
-        first = not hasattr(self, "posterior_")
+        first = not hasattr(self, "_seen")
         X = self._counts(X, reset=first)
+        data = X, _check_sample_weight(sample_weight, X, dtype=np.float64)
         if first:
-            model = self._model()
-            q = model.initial(model.check(X), self.init_params, generator_of(self.random_state))
-            self.n_batch_iter_ = 0
-        else:
-            model, q = self.model_, self.posterior_
-        rows = model.check(X)
-        weights = np.full(X.shape[0], self.total_samples / X.shape[0])
-        target = update_target(model, model.local_step(q, rows, weights))
-        rho = RobbinsMonro(0.7, tau=10.0)(self.n_batch_iter_)
-        self.n_batch_iter_ += 1
-        self._keep(model, q.from_natural(add(q.natural, scale(subtract(target, q.natural), rho))))
+            rng = generator_of(self.random_state)
+            self._seen = first_seen(weighted(self._model()), data, "full", self.init_params, rng)
+        rows, weights = weighted(self._seen.model).check(data)
+        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
         return self
 
-    def _keep(self, model: Model, q: Any) -> None:
-        self.model_, self.posterior_ = model, q
-        self.components_ = np.asarray(q["topics"].concentration)
+    def _keep(self, seen: Seen) -> None:
+        self._seen = seen
+        self.model_, self.posterior_ = seen.model, seen.q
+        self.n_batch_iter_, self.n_samples_seen_ = seen.steps, seen.rows
+        self.components_ = np.asarray(seen.q["topics"].concentration)
         self._n_features_out = self.n_components
 
     def transform(self, X: Any) -> np.ndarray:
         """E[pi_d] of each document given the topics, (N, K)."""
         check_is_fitted(self)
-        return self.model_.transform(self.posterior_, self._counts(X, reset=False))
+        return np.asarray(self.model_.transform(self.posterior_, self._counts(X, reset=False)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """A lower bound on ln p(X | E[topics]), nats; y is ignored."""
