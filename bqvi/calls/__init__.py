@@ -1,12 +1,12 @@
 """The user's function: how it is called, what it may do, what was paid for, and how much may be spent."""
 
 from bqvi.calls.account import Account, Unfinished
-from bqvi.calls.batches import Executor
 from bqvi.calls.budget import Budget, BudgetError
 from bqvi.calls.caller import Caller
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.errors import EvaluationError, require_good
 from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.executors import Executor, RayExecutor
 from bqvi.calls.function import Function, Range
 from bqvi.calls.ledger import Ledger
 
@@ -22,6 +22,7 @@ __all__ = [
     "Function",
     "Ledger",
     "Range",
+    "RayExecutor",
     "Unfinished",
     "make_coordinates",
     "require_good",

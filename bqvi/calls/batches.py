@@ -1,48 +1,18 @@
-"""Calls one after the other, or through an executor, each handed on as it returns.
-
-An executor is anything with `submit` that gives futures (concurrent.futures, loky, MPI, Parsl, submitit), or
-else with `map` (pools of multiprocessing, schwimmbad). A Dask client is asked for its ``get_executor()``.
-"""
+"""Calls one after the other, or through an executor (:mod:`executors`), each handed on as it returns."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from bqvi.calls.call import Answers
+from bqvi.calls.call import Answers, nothing
 from bqvi.calls.errors import EvaluationError
-from bqvi.checks import require_integer
-
-
-class Executor(Protocol):
-    """Whatever has a `map`, or a `submit` that gives futures: it is asked for the second first."""
-
-    def map(self, function: Callable[[Any], Any], items: Any, /) -> Any:
-        """``function`` of each of the ``items``, in order."""
-
-
-def require_workers(executor: Any, n_jobs: int) -> Any:
-    """The executor to use, or None; TypeError or ValueError where one is not what it must be."""
-    if executor is not None and callable(getattr(executor, "get_executor", None)):
-        executor = executor.get_executor()  # a Dask client, whose `map` gives futures
-    if executor is not None and not any(
-        callable(getattr(executor, name, None)) for name in ("submit", "map")
-    ):
-        raise TypeError(f"executor is {executor!r}; it must have a method submit(function, item) or map(...)")
-    if require_integer("n_jobs", n_jobs, 1) > 1:
-        if executor is not None:
-            raise ValueError(f"n_jobs is {n_jobs} and executor is given; give one of the two")
-        try:
-            import joblib  # noqa: F401
-        except ImportError:
-            message = f"n_jobs is {n_jobs}, which needs joblib: pip install joblib, or give executor"
-            raise ValueError(message) from None
-    return executor
-
+from bqvi.calls.executors import answer, require_future, returned
+from bqvi.calls.faults import LostError
 
 Enter = Callable[[int, Answers], None]
 """What is told of each answer and its index as it returns; it may raise EvaluationError to end the batch."""
@@ -65,19 +35,26 @@ def collect(
         return
     try:
         if executor is None:
-            _mapped(_of_joblib(call, rows, n_jobs), len(rows), enter)
+            _mapped(_of_joblib(call, rows, n_jobs), rows, enter)
         elif callable(getattr(executor, "submit", None)):
             _submitted(call, rows, executor, enter)
         else:
             several = getattr(executor, "imap", None)  # of pools whose `map` waits for the last
-            _mapped((several if callable(several) else executor.map)(call, rows), len(rows), enter)
+            _mapped((several if callable(several) else executor.map)(call, rows), rows, enter)
     except EvaluationError:
         raise
     except Exception as failure:  # not the user's function, whose exceptions are in its answers
-        raise EvaluationError(
-            f"evaluating in parallel failed ({type(failure).__name__}: {failure}); processes need functions "
-            "that can be pickled, defined at the top of a module"
-        ) from failure
+        raise executor_failed(failure) from failure
+
+
+def executor_failed(failure: Exception) -> EvaluationError:
+    """What to tell of a ``failure`` of the executor."""
+    told = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
+    if isinstance(failure, concurrent.futures.BrokenExecutor):
+        return EvaluationError(f"{told}: a worker died, and the executor with it; resume with a new one")
+    return EvaluationError(
+        f"{told}; processes need functions that can be pickled, defined at the top of a module"
+    )
 
 
 def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs: int) -> Any:
@@ -87,12 +64,13 @@ def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs:
     return parallel(joblib.delayed(call)(row) for row in rows)
 
 
-def _mapped(results: Any, n: int, enter: Enter) -> None:
+def _mapped(results: Any, rows: Sequence[np.ndarray], enter: Enter) -> None:
     """Results of a `map`, in order: as many as points, and nothing but answers."""
-    count = 0
+    count, n = 0, len(rows)
     for result in results:
         if count < n:
-            enter(count, _answers(result))
+            future = not isinstance(result, Answers) and callable(getattr(result, "result", None))
+            enter(count, answers_of(result, rows[count]) if future else _answers(result))
         count += 1
     if count != n:
         raise EvaluationError(
@@ -100,9 +78,15 @@ def _mapped(results: Any, n: int, enter: Enter) -> None:
         )
 
 
+def answers_of(future: Any, row: np.ndarray) -> Answers:
+    """Of the call at the point ``row`` (P,) that ``future`` stands for."""
+    try:
+        return _answers(answer(future))
+    except LostError as lost:
+        return nothing(row[None], lost)
+
+
 def _answers(result: Any) -> Answers:
-    if not isinstance(result, Answers) and callable(getattr(result, "result", None)):
-        result = result.result()  # of a `map` that gives futures
     if not isinstance(result, Answers):
         raise EvaluationError(
             f"the executor returned {result!r:.80}; it must return what the function that it is given returns"
@@ -115,30 +99,36 @@ def _submitted(call: Callable[..., Answers], rows: Sequence[np.ndarray], executo
     futures: dict[Any, int] = {}
     try:
         for i, row in enumerate(rows):
-            futures[executor.submit(call, row)] = i
-        for future in _in_order_of_return(futures):
-            enter(futures.pop(future), _answers(future.result()))
+            futures[require_future(executor.submit(call, row))] = i
+        if len(futures) != len(rows):
+            raise EvaluationError(
+                f"the executor's submit returned {len(futures)} futures for {len(rows)} points; it must "
+                "return another one for each"
+            )
+        while futures:
+            for future in returned(list(futures)):
+                i = futures.pop(future)
+                enter(i, answers_of(future, rows[i]))
     except Exception:
-        _swept(futures, enter, wait=True)
+        _swept(futures, rows, enter, wait=True)
         raise
     except BaseException:
-        _swept(futures, enter, wait=False)
+        _swept(futures, rows, enter, wait=False)
         raise
 
 
-def _in_order_of_return(futures: dict[Any, int]) -> Iterator[Any]:
-    if all(isinstance(future, concurrent.futures.Future) for future in futures):
-        yield from concurrent.futures.as_completed(list(futures))
-    else:
-        yield from list(futures)
+def _swept(futures: dict[Any, int], rows: Sequence[np.ndarray], enter: Enter, wait: bool) -> None:
+    """Enter what has returned, or returns if it is under way and there is time to ``wait``.
 
-
-def _swept(futures: dict[Any, int], enter: Enter, wait: bool) -> None:
-    """Enter what has returned, or returns if it is under way and there is time to ``wait``."""
+    What has not begun is cancelled, where the futures tell: those of concurrent.futures do.
+    """
     begun = [
-        future for future in futures if not (callable(getattr(future, "cancel", None)) and future.cancel())
+        future
+        for future in futures
+        if not (isinstance(future, concurrent.futures.Future) and future.cancel())
     ]
     for future in begun:
-        if wait or future.done():
+        done = getattr(future, "done", None)
+        if wait or (callable(done) and done()):
             with contextlib.suppress(Exception):  # the first failure is the one to tell of
-                enter(futures[future], _answers(future.result()))
+                enter(futures[future], answers_of(future, rows[futures[future]]))

@@ -60,16 +60,16 @@ class Call:
         try:
             answers = _answers(self.function, points)
         except EvaluationError as error:
-            answers = _nothing(points, error, kept=False)
+            answers = nothing(points, error, kept=False)
         except Exception as error:
-            answers = _nothing(points, error)
+            answers = nothing(points, error)
         if self.elsewhere and answers.error is not None:
             answers = replace(answers, error=_fit_for_travel(answers.error))
         return answers
 
 
-def _nothing(points: np.ndarray, error: Exception, kept: bool = True) -> Answers:
-    """Of a value that was not returned, or is no number."""
+def nothing(points: np.ndarray, error: Exception, kept: bool = True) -> Answers:
+    """Of values at points (m, P) that were not returned, or are no numbers."""
     values = np.full((len(points), 1), np.nan)
     return Answers(values, failed=True, reasons=described(error), kept=kept, error=error, raised=True)
 

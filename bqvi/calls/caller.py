@@ -13,6 +13,8 @@ What a function may do, and what becomes of it:
     another shape                before the next)
     an error of its code or of   `EvaluationError`, likewise (:mod:`bqvi.calls.faults` says which these are)
     the system
+    no answer: the executor      a failed row, with its reason
+    lost the worker or the time
     Ctrl-C, SystemExit           pass through unchanged
 
 Whatever ends a batch, what had returned is in the ledger. A vectorised function that raises a numerical
@@ -27,12 +29,13 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.assembly import Batch
-from bqvi.calls.batches import Executor, collect, require_workers
+from bqvi.calls.batches import collect
 from bqvi.calls.budget import Budget
 from bqvi.calls.call import Call
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.executors import Executor, require_workers
 from bqvi.calls.function import UNKNOWN, Function
 from bqvi.calls.ledger import Ledger
 from gp.threads import as_the_user_has_it

@@ -2,9 +2,11 @@
 
     an error of the code or of the system     NameError, TypeError, AttributeError, ImportError, KeyError,
                                               MemoryError, OSError, ...: the run stops at the first
-    a numerical one                           ArithmeticError, LinAlgError, ValueError, RuntimeError, an
-                                              exception class of a simulator: an infeasible point, with its
-                                              reason; at every point of a first batch, the run stops too
+    a numerical one                           ArithmeticError, LinAlgError, ValueError, RuntimeError,
+                                              TimeoutError, an exception class of a simulator: an infeasible
+                                              point, with its reason; at every point of a first batch, the
+                                              run stops too
+    no answer, as of a lost worker            as a numerical one
     Ctrl-C, SystemExit                        pass through unchanged
 
 ``errors="raise"`` stops at numerical ones and at values that are not finite, too; ``errors="infeasible"``
@@ -47,8 +49,14 @@ _WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
 _WITHOUT_GRAPH = "does not require grad and does not have a grad_fn"
 
 
+class LostError(RuntimeError):
+    """A call without an answer: the executor lost its worker, cancelled it or ran out of time for it."""
+
+
 def is_numerical(error: Exception) -> bool:
     """Whether ``error`` may be a matter of the point, not of the function's code or of the system."""
+    if isinstance(error, TimeoutError):  # an OSError by its class
+        return True
     if isinstance(error, _OF_THE_CODE + _OF_THE_SYSTEM) or type(error).__name__ in _NAMED:
         return False
     return not any(told in str(error) for told in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
@@ -63,6 +71,8 @@ def stops(error: Exception, errors: str | None) -> bool:
 
 def described(error: Exception) -> str:
     """The reason of a failed row."""
+    if isinstance(error, LostError):
+        return f"has no answer ({error})"
     return f"raised {type(error).__name__}: {error}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from bqvi.calls import make_coordinates
-from bqvi.calls.batches import require_workers
+from bqvi.calls.executors import require_workers
 from bqvi.calls.bounds import Bound
 from bqvi.calls.given import made_before
 from bqvi.gradients import Estimator, RememberingEstimator

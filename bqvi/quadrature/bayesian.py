@@ -63,6 +63,10 @@ __all__ = [
 ]
 
 
+_LEAST = 4
+"""Nodes that a surrogate can be fitted to."""
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
@@ -135,6 +139,7 @@ class State:
     u : (n, D), nodes in standard coordinates. values : (n, o). slopes : df/dx, (n, D, o), or ``None``.
     sobol : (n,), which nodes come from the Sobol sequence.
     noise_variance : (n,), of the values, where a function gives it; otherwise ``None``.
+    without_node : evaluations that gave no node: of batches that failed and were called again point by point.
     pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), the
         same in standard coordinates. pending_sobol : (m,), which of them are of the sequence.
     fits : hyperparameters. fitted_at : the number of nodes they were found from.
@@ -150,6 +155,7 @@ class State:
     pending_u: Any
     pending_sobol: Any
     noise_variance: Any = None
+    without_node: int = 0
     fits: Fits | None = None
     fitted_at: int = 0
     past: tuple[Past, ...] = ()
@@ -160,7 +166,12 @@ class State:
     @property
     def estimated(self) -> bool:
         """Whether the last record is of all nodes there are."""
-        return bool(self.rows) and self.rows[-1].n_evaluations == len(self)
+        return bool(self.rows) and self.rows[-1].n_evaluations == self.n_evaluations
+
+    @property
+    def n_evaluations(self) -> int:
+        """All that count in the budget."""
+        return len(self) + self.without_node
 
     def __len__(self) -> int:
         return len(self.u)
@@ -189,10 +200,20 @@ def step(problem: Problem, state: State, ledger: Ledger) -> State:
     """Evaluate the nodes that are due, as far as the budget goes, and learn from all."""
     began = time.perf_counter()
     if len(state.pending):
-        budget = Budget(problem.budget, len(state))
+        budget = Budget(problem.budget, state.n_evaluations)
         made = problem.integrand.evaluate(state.pending, ledger, budget, first=len(state) == 0)
         state = with_evaluations(problem, state, made)
+    require_nodes(state)
     return _with_estimate(problem, state, began)
+
+
+def require_nodes(state: State) -> None:
+    """ValueError unless there are as many nodes as a surrogate can be fitted to."""
+    if len(state) < _LEAST:
+        raise ValueError(
+            f"{len(state)} nodes have values after {state.n_evaluations} evaluations; an estimate needs "
+            f"{_LEAST}: raise the budget, or give vectorised=False where f fails at some points of a batch"
+        )
 
 
 def with_estimate(problem: Problem, state: State) -> State:
@@ -204,7 +225,7 @@ def with_next(problem: Problem, state: State) -> State:
     """Return the state with the nodes to be evaluated next."""
     began = time.perf_counter()
     state = prepared(problem, state)
-    count = min(_batch(problem, state), problem.budget - len(state))
+    count = min(_batch(problem, state), problem.budget - state.n_evaluations)
     u, from_sobol = _chosen(problem, state, count)
     seconds = state.seconds + time.perf_counter() - began
     x = _points(problem, u)
@@ -213,7 +234,7 @@ def with_next(problem: Problem, state: State) -> State:
 
 def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State:
     """Return the state with evaluations, in the user's coordinates, of nodes that were due."""
-    made = with_zeros(problem.integrand.function, made)
+    made, spent = with_zeros(problem.integrand.function, made), made.n_evaluations
     made = made[made.good]  # a value without its gradient is none here
     rows, left = matched(state.pending, made.points)
     slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)
@@ -224,6 +245,7 @@ def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State
         values=made.values if first else np.concatenate([state.values, made.values]),
         slopes=slopes if first or slopes is None else np.concatenate([state.slopes, slopes]),
         noise_variance=_joined(state.noise_variance, made.noise_variance),
+        without_node=state.without_node + spent - len(made),
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
         pending=state.pending[left],
         pending_u=state.pending_u[left],
@@ -242,7 +264,7 @@ def finished(problem: Problem, state: State) -> str | None:
         return None
     if isinstance(problem.measure, Empirical) and _exhausted(problem, state):
         return "exhausted"
-    return "budget" if len(state) >= problem.budget else None
+    return "budget" if state.n_evaluations >= problem.budget else None
 
 
 def _exhausted(problem: Problem, state: State) -> bool:
@@ -292,9 +314,9 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
 
 def _with_estimate(problem: Problem, state: State, began: float) -> State:
     data = data_of(problem, state)
-    due = state.fits is None or len(state) >= DESIGN.growth * state.fitted_at or len(state) >= problem.budget
+    due = state.fits is None or len(state) >= DESIGN.growth * state.fitted_at or state.n_evaluations >= problem.budget
     if due or state.fits is None:
-        effort = PRECISE if len(state) >= problem.budget else ROUGHLY
+        effort = PRECISE if state.n_evaluations >= problem.budget else ROUGHLY
         found = ensembles.fit(problem.standard.measure, data, state.fits, effort)
         state = replace(state, fits=found.fits(state.fits), fitted_at=len(state))
     else:
@@ -313,7 +335,7 @@ def _with_estimate(problem: Problem, state: State, began: float) -> State:
     seconds = state.seconds + time.perf_counter() - began
     scale = np.exp(units.shift)
     sd = scale * np.sqrt(np.diag(covariance))
-    row = Row(len(state), seconds, number(scale * mean), number(sd))
+    row = Row(state.n_evaluations, seconds, number(scale * mean), number(sd))
     return replace(state, seconds=seconds, rows=(*state.rows, row))
 
 

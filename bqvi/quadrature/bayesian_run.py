@@ -68,9 +68,9 @@ class BayesianRun:
                 f"resume has nodes of dimension {state.u.shape[1]}, the measure "
                 f"{self.problem.measure.dimension}"
             )
-        if len(state) > self.problem.budget:
+        if state.n_evaluations > self.problem.budget:
             raise ValueError(
-                f"budget is {self.problem.budget}; {len(state)} evaluations have been made: raise it"
+                f"budget is {self.problem.budget}; {state.n_evaluations} evaluations have been made: raise it"
             )
         return self._with_next(state) if state.estimated and not len(state.pending) else state
 
@@ -88,8 +88,7 @@ class BayesianRun:
 
     def result(self, state: State, reason: str) -> Integral:
         """The integral, its hyperparameters marginalised."""
-        if len(state) < _LEAST:
-            raise ValueError(f"{len(state)} evaluations have been made; an estimate needs {_LEAST}")
+        bayesian.require_nodes(state)
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
         return _integral_of(self.problem, whole, self.checkpoint(state), reason)
 
@@ -100,11 +99,11 @@ class BayesianRun:
     def checkpoint(self, state: State) -> Checkpoint:
         """The state without its surrogates, which follow from the rest."""
         settings = {"method": self.method, "dimension": self.problem.measure.dimension}
-        return Checkpoint(DOOR, settings, replace(state, ensemble=None), len(state))
+        return Checkpoint(DOOR, settings, replace(state, ensemble=None), state.n_evaluations)
 
     def place(self, state: State) -> str:
         """After how many evaluations."""
-        return f"after {len(state)} evaluations"
+        return f"after {state.n_evaluations} evaluations"
 
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, and the estimate."""
@@ -112,11 +111,7 @@ class BayesianRun:
         if state.rows:
             row = state.rows[-1]
             message = f"{np.max(np.abs(row.mean)):.4g} +- {np.max(row.sd):.2g}"
-        return Standing(len(state), self.problem.budget, "evaluations", message)
-
-
-_LEAST = 4
-"""Nodes that a surrogate can be fitted to."""
+        return Standing(state.n_evaluations, self.problem.budget, "evaluations", message)
 
 
 def _integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
@@ -153,7 +148,7 @@ def _described(problem: Problem, state: State, checkpoint: Checkpoint, reason: s
     return Integral(
         mean=math.nan,
         sd=math.nan,
-        n_evaluations=len(state),
+        n_evaluations=state.n_evaluations,
         nodes=as_like(x, like) if is_torch(like) else x,
         values=as_like(values, like) if is_torch(like) else values,
         trace=Trace(state.rows),

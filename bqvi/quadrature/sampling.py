@@ -32,12 +32,19 @@ class Sampled:
     ----------
     nodes : (n, D), all. values : (n, o), NaN where the integrand has not been evaluated.
     known : (n,), where it has. seconds : time spent.
+    without_node : evaluations that gave no node: of batches that failed and were called again point by point.
     """
 
     nodes: Any
     values: Any
     known: Any
     seconds: float = 0.0
+    without_node: int = 0
+
+    @property
+    def n_evaluations(self) -> int:
+        """All that count in the budget."""
+        return int(self.known.sum()) + self.without_node
 
 
 RECORDS = named(Sampled)
@@ -72,14 +79,14 @@ class SamplingRun:
     def step(self, state: Sampled) -> Sampled:
         """Evaluate what has not been."""
         began = time.perf_counter()
-        budget, first = Budget(self.budget, int(state.known.sum())), not state.known.any()
+        budget, first = Budget(self.budget, state.n_evaluations), not state.known.any()
         made = self.integrand.evaluate(state.nodes[~state.known], self.ledger, budget, first=first)
         reached = self.with_evaluations(state, made)
         return replace(reached, seconds=state.seconds + time.perf_counter() - began)
 
     def finished(self, state: Sampled) -> str | None:
-        """'budget', once all nodes are evaluated."""
-        return "budget" if state.known.all() else None
+        """'budget', once all nodes are evaluated, or all that may be."""
+        return "budget" if state.known.all() or state.n_evaluations >= self.budget else None
 
     def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
         """The state with some of its nodes evaluated."""
@@ -90,27 +97,31 @@ class SamplingRun:
         values[at] = evaluations.values
         known = state.known.copy()
         known[at] = True
-        return replace(state, values=values, known=known)
+        spent = state.without_node + evaluations.n_evaluations - len(evaluations)
+        return replace(state, values=values, known=known, without_node=spent)
 
     def checkpoint(self, state: Sampled) -> Checkpoint:
         """The state, and what its nodes follow from."""
         settings = {"method": self.method, "budget": self.budget, "seed": self.seed}
         settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
-        return Checkpoint(DOOR, settings, state, int(state.known.sum()))
+        return Checkpoint(DOOR, settings, state, state.n_evaluations)
 
     def place(self, state: Sampled) -> str:
         """After how many evaluations."""
-        return f"after {int(state.known.sum())} evaluations"
+        return f"after {state.n_evaluations} evaluations"
 
     def standing(self, state: Sampled) -> Standing:
         """Evaluations out of the budget."""
-        return Standing(int(state.known.sum()), self.budget, "evaluations")
+        return Standing(state.n_evaluations, self.budget, "evaluations")
 
     def result(self, state: Sampled, reason: str) -> Integral:
         """The average; of 'qmc', once all nodes are evaluated."""
         n = int(state.known.sum())
         if n < 2 or (self.method == "qmc" and n < len(state.nodes)):
-            raise ValueError(f"{n} of {len(state.nodes)} nodes have been evaluated: too few for an estimate")
+            raise ValueError(
+                f"{n} of {len(state.nodes)} nodes have been evaluated, too few for an estimate; give "
+                "vectorised=False where f fails at some points of a batch, whose call is then lost"
+            )
         raw, x = state.values[state.known], state.nodes[state.known]
         function = self.integrand.function
         values, shift = unlogged(raw) if function.logarithmic else in_range(raw)
@@ -129,10 +140,10 @@ class SamplingRun:
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
         like, torch = function.like, is_torch(function.like)
         return Integral(
-            n_evaluations=n,
+            n_evaluations=state.n_evaluations,
             nodes=as_like(x, like) if torch else x,
             values=as_like(returned, like) if torch else returned,
-            trace=Trace((Row(n, state.seconds, numbers["mean"], numbers["sd"]),)),
+            trace=Trace((Row(state.n_evaluations, state.seconds, numbers["mean"], numbers["sd"]),)),
             method=self.method,
             stopped=reason,
             credible=credible,

@@ -1,0 +1,136 @@
+"""Who makes calls in parallel: executors of other packages, each brought to futures or to a `map`.
+
+    has `submit`                       concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
+    has `imap` or `map` only           pools of multiprocessing, of Ray, of schwimmbad
+    has `get_executor`                 a Dask client, whose own `map` gives futures and whose own `submit`
+                                       gives equal calls one answer; its executor does neither
+
+A future is whatever has ``result()``. Where an executor's futures are those of concurrent.futures they are
+waited for together; others are asked in turn whether they are ``done()``.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from bqvi.calls.faults import LostError
+from bqvi.checks import require_integer
+
+_LOST = (
+    "TimeoutError",
+    "CancelledError",
+    "KilledWorker",  # Dask
+    "WorkerCrashedError",  # Ray
+    "RayActorError",
+    "NodeDiedError",
+    "OutOfMemoryError",
+    "ObjectLostError",
+    "TaskCancelledError",
+    "UncompletedJobError",  # submitit
+    "ManagerLost",  # Parsl
+    "WorkerLost",
+)
+"""Classes of exceptions by which an executor says that one call has no answer and others may have one."""
+_SHORTEST, _LONGEST = 0.001, 0.5
+"""Seconds between two questions whether a future is done."""
+
+
+class Executor(Protocol):
+    """Whatever has a `map`, or a `submit` that gives futures: it is asked for the second first."""
+
+    def map(self, function: Callable[[Any], Any], items: Any, /) -> Any:
+        """``function`` of each of the ``items``, in order."""
+
+
+class RayExecutor:
+    """Tasks of Ray as futures, on the cluster that ``ray.init(address=...)`` joined.
+
+    Parameters
+    ----------
+    options : of each task, as of Ray's ``options``: ``num_cpus``, ``max_retries``, ...
+
+    Raises
+    ------
+    ImportError
+        Ray is not installed.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        import ray
+
+        self._ray, self._task = ray, ray.remote(_applied).options(**options)
+        self._function: Any = None
+        self._stored: Any = None
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A future of ``function(*arguments)``; a function is sent to the nodes once."""
+        if self._stored is None or function != self._function:
+            self._function, self._stored = function, self._ray.put(function)
+        return self._task.remote(self._stored, *arguments).future()
+
+
+def _applied(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def require_workers(executor: Any, n_jobs: int) -> Any:
+    """The executor to use, or None; TypeError or ValueError where one is not what it must be."""
+    if executor is not None and callable(getattr(executor, "get_executor", None)):
+        executor = executor.get_executor(pure=False)  # the same noisy call twice is two calls
+    if executor is not None and not any(
+        callable(getattr(executor, name, None)) for name in ("submit", "map")
+    ):
+        raise TypeError(f"executor is {executor!r}; it must have a method submit(function, item) or map(...)")
+    if require_integer("n_jobs", n_jobs, 1) > 1:
+        if executor is not None:
+            raise ValueError(f"n_jobs is {n_jobs} and executor is given; give one of the two")
+        try:
+            import joblib  # noqa: F401
+        except ImportError:
+            message = f"n_jobs is {n_jobs}, which needs joblib: pip install joblib, or give executor"
+            raise ValueError(message) from None
+    return executor
+
+
+def require_future(future: Any) -> Any:
+    """What an executor's ``submit`` gave, if it is a future; TypeError otherwise."""
+    if not callable(getattr(future, "result", None)):
+        raise TypeError(f"submit returned {future!r:.80}; it must return a future, which has result()")
+    return future
+
+
+def returned(futures: Sequence[Any]) -> list[Any]:
+    """Those of the futures that are done, at least one of them, in their order; waits for the first."""
+    if all(isinstance(future, concurrent.futures.Future) for future in futures):
+        done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done
+        return [future for future in futures if future in done]
+    if not all(callable(getattr(future, "done", None)) for future in futures):
+        return list(futures[:1])
+    pause = _SHORTEST
+    while not (found := [future for future in futures if future.done()]):
+        time.sleep(pause)
+        pause = min(2.0 * pause, _LONGEST)
+    return found
+
+
+def answer(future: Any) -> Any:
+    """What the future's call returned.
+
+    Raises
+    ------
+    LostError
+        The executor says that this call has no answer; others may have one.
+    Exception
+        The executor failed.
+    """
+    try:
+        return future.result()
+    except Exception as failure:
+        if isinstance(failure, concurrent.futures.BrokenExecutor):
+            raise
+        if any(kind.__name__ in _LOST for kind in type(failure).__mro__):
+            raise LostError(f"{type(failure).__name__}: {failure}") from failure
+        raise

@@ -1,0 +1,205 @@
+"""Executors of several packages: the values are those of direct calls; lost workers cost no other evaluation.
+
+Those of packages that are not installed are skipped.
+"""
+
+import os
+import signal
+import warnings
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from bqvi.calls import Caller, EvaluationError, Function, Ledger, RayExecutor
+
+POINTS = np.random.default_rng(0).standard_normal((6, 2))
+
+
+@pytest.fixture(autouse=True)
+def global_state_is_left_alone():
+    """Not asked of these: Dask draws from random's global generator."""
+
+
+def value(x):
+    return -0.5 * (x[0] - 1.0) ** 2 - x[1] ** 4
+
+
+class Killing:
+    """Kills its process at one point: the first time, or each time."""
+
+    def __init__(self, point, once=None):
+        self.point, self.once = point, once
+
+    def __call__(self, x):
+        if np.array_equal(x, self.point) and not (self.once and os.path.exists(self.once)):
+            if self.once:
+                open(self.once, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value(x)
+
+
+def processes():
+    return ProcessPoolExecutor(2)
+
+
+@pytest.fixture(scope="module")
+def dask_client():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ray_executor():
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        yield RayExecutor(max_retries=2)
+        ray.shutdown()
+
+
+@pytest.fixture(params=["processes", "loky", "dask", "ray", "submitit"])
+def cluster(request, tmp_path):
+    if request.param == "processes":
+        with processes() as executor:
+            yield executor
+    elif request.param == "loky":
+        loky = pytest.importorskip("loky")
+        with loky.ProcessPoolExecutor(2) as executor:
+            yield executor
+    elif request.param == "submitit":
+        submitit = pytest.importorskip("submitit")
+        yield submitit.LocalExecutor(tmp_path)
+    else:
+        yield request.getfixturevalue({"dask": "dask_client", "ray": "ray_executor"}[request.param])
+
+
+def test_values_are_those_of_direct_calls(cluster):
+    ledger = Ledger(2)
+    found = Caller(Function(value), executor=cluster).evaluate(POINTS, ledger)
+    np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
+    np.testing.assert_array_equal(ledger.take().points, POINTS)
+
+
+def test_equal_points_are_called_once_each(cluster):
+    """A noisy function has several values at one point: here random bits."""
+    noisy = Caller(Function(lambda x: float(int.from_bytes(os.urandom(6), "big"))), executor=cluster)
+    if isinstance(cluster, ProcessPoolExecutor) and cluster.__class__.__module__.startswith("concurrent"):
+        pytest.skip("these processes take no function that is not at the top of a module")
+    found = noisy.evaluate(np.zeros((3, 2)))
+    assert len(set(found.values)) == 3
+
+
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_a_worker_that_is_killed_costs_nothing(kind, request, tmp_path):
+    executor = request.getfixturevalue({"dask": "dask_client", "ray": "ray_executor"}[kind])
+    function = Killing(POINTS[2], str(tmp_path / "killed"))
+    found = Caller(Function(function), executor=executor).evaluate(POINTS)
+    np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
+    assert (tmp_path / "killed").exists()
+
+
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_a_point_that_kills_each_worker_is_a_row_with_a_reason(kind, request):
+    executor = request.getfixturevalue({"dask": "dask_client", "ray": "ray_executor"}[kind])
+    found = Caller(Function(Killing(POINTS[2])), executor=executor).evaluate(POINTS)
+    assert found.failed.tolist() == [False, False, True, False, False, False]
+    assert found.reasons[2].startswith("has no answer (")
+    np.testing.assert_array_equal(found.values[[0, 1, 3, 4, 5]], [value(x) for x in POINTS[[0, 1, 3, 4, 5]]])
+
+
+def test_processes_that_break_keep_what_has_returned():
+    with processes() as executor, pytest.raises(EvaluationError, match="resume with a new one") as caught:
+        Caller(Function(Killing(POINTS[5])), executor=executor).evaluate(POINTS)
+    kept = caught.value.evaluations
+    np.testing.assert_array_equal(kept.values, [value(x) for x in kept.points])
+
+
+class Losing:
+    """Futures of calls made at once, but for those at two points: one cancelled, one out of time."""
+
+    def submit(self, function, x):
+        future = Future()
+        if np.array_equal(x, POINTS[1]):
+            future.set_exception(CancelledError())
+        elif np.array_equal(x, POINTS[4]):
+            future.set_exception(TimeoutError("more than 10 s"))
+        else:
+            future.set_result(function(x))
+        return future
+
+
+def test_calls_without_an_answer_are_rows_with_a_reason():
+    found = Caller(Function(value), executor=Losing()).evaluate(POINTS)
+    assert np.flatnonzero(found.failed).tolist() == [1, 4]
+    assert "CancelledError" in found.reasons[1]
+    assert found.reasons[4] == "has no answer (TimeoutError: more than 10 s)"
+    with pytest.raises(EvaluationError, match="has no answer"):
+        Caller(Function(value, errors="raise"), executor=Losing()).evaluate(POINTS)
+
+
+class Polled:
+    """A future of another package: done after it was asked ``often`` times."""
+
+    def __init__(self, answer, often):
+        self.answer, self.often = answer, often
+
+    def done(self):
+        self.often -= 1
+        return self.often <= 0
+
+    def result(self):
+        return self.answer
+
+
+class OfAnotherPackage:
+    def __init__(self):
+        self.often = 20
+
+    def submit(self, function, x):
+        self.often -= 3
+        return Polled(function(x), self.often)
+
+
+def test_futures_of_other_packages_are_taken_as_they_return():
+    """The later ones here return first."""
+    order = []
+    ledger = Ledger(2, lambda: order.append(len(ledger.entries())))
+    found = Caller(Function(value), executor=OfAnotherPackage()).evaluate(POINTS, ledger)
+    np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
+    assert order == [1, 2, 3, 4, 5, 6]
+
+
+class Same:
+    def __init__(self, what):
+        self.what = what
+
+    def submit(self, function, x):
+        return self.what
+
+
+@pytest.mark.parametrize(
+    ("what", "message"), [(1.0, "submit returned 1.0; it must return a future"), (Future(), "1 futures for 6")]
+)
+def test_an_executor_that_gives_no_future_for_each_point_is_named(what, message):
+    with pytest.raises(EvaluationError, match=message):
+        if isinstance(what, Future):
+            what.set_result(None)
+        Caller(Function(value), executor=Same(what)).evaluate(POINTS)
+
+
+def test_a_time_limit_of_the_function_is_a_matter_of_the_point():
+    def limited(x):
+        if x[0] > 0.5:
+            raise TimeoutError("10 s")
+        return value(x)
+
+    with ThreadPoolExecutor(2) as executor:
+        found = Caller(Function(limited), executor=executor).evaluate(POINTS)
+    np.testing.assert_array_equal(found.failed, POINTS[:, 0] > 0.5)
+    assert "raised TimeoutError: 10 s" in found.reasons
