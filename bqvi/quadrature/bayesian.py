@@ -314,7 +314,11 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
 
 def _with_estimate(problem: Problem, state: State, began: float) -> State:
     data = data_of(problem, state)
-    due = state.fits is None or len(state) >= DESIGN.growth * state.fitted_at or state.n_evaluations >= problem.budget
+    due = (
+        state.fits is None
+        or len(state) >= DESIGN.growth * state.fitted_at
+        or state.n_evaluations >= problem.budget
+    )
     if due or state.fits is None:
         effort = PRECISE if state.n_evaluations >= problem.budget else ROUGHLY
         found = ensembles.fit(problem.standard.measure, data, state.fits, effort)

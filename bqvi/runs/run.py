@@ -172,7 +172,7 @@ class Run(Generic[S, R]):
         """The state with what a step that is under way, or was cut short, has evaluated so far."""
         state, whole = self._held
         made = self._engine.ledger.entries()
-        return state if whole or not len(made) else self._engine.with_evaluations(state, made)
+        return state if whole or not made.n_evaluations else self._engine.with_evaluations(state, made)
 
     def _on_return(self) -> None:
         reached = self._collected()

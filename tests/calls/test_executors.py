@@ -184,12 +184,13 @@ class Same:
 
 
 @pytest.mark.parametrize(
-    ("what", "message"), [(1.0, "submit returned 1.0; it must return a future"), (Future(), "1 futures for 6")]
+    ("what", "message"),
+    [(1.0, "submit returned 1.0; it must return a future"), (Future(), "1 futures for 6")],
 )
 def test_an_executor_that_gives_no_future_for_each_point_is_named(what, message):
+    if isinstance(what, Future):
+        what.set_result(None)
     with pytest.raises(EvaluationError, match=message):
-        if isinstance(what, Future):
-            what.set_result(None)
         Caller(Function(value), executor=Same(what)).evaluate(POINTS)
 
 

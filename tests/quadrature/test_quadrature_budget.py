@@ -1,4 +1,4 @@
-"""Evaluations that gave no node count: the oracle is the integrand, which counts the points it is called at."""
+"""Evaluations that gave no node count; the oracle is the integrand, which counts its points."""
 
 import numpy as np
 import pytest
