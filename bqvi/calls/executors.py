@@ -1,9 +1,9 @@
 """Who makes calls in parallel: executors of other packages, each brought to futures or to a `map`.
 
-    has `submit`                       concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
-    has `imap` or `map` only           pools of multiprocessing, of Ray, of schwimmbad
-    has `get_executor`                 a Dask client, whose own `map` gives futures and whose own `submit`
-                                       gives equal calls one answer; its executor does neither
+    has `submit`                concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
+    has `imap` or `map` only    pools of multiprocessing, of Ray, of schwimmbad
+    has `get_executor`          a Dask client, whose own `map` gives futures and whose own `submit`
+                                gives equal calls one answer; its executor does neither
 
 A future is whatever has ``result()``. Where an executor's futures are those of concurrent.futures they are
 waited for together; others are asked in turn whether they are ``done()``.

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from bqvi.calls import make_coordinates
-from bqvi.calls.executors import require_workers
 from bqvi.calls.bounds import Bound
+from bqvi.calls.executors import require_workers
 from bqvi.calls.given import made_before
 from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference.loop import State
