@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
+from bqvi.calls.by_products import Products, chosen
 from bqvi.calls.call import Answers
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.errors import EvaluationError
@@ -42,6 +43,7 @@ class Batch:
         self._gradients: np.ndarray | None = None
         self._sds: np.ndarray | None = None
         self._reasons = np.full(n, "", dtype=object)
+        self._by_products: list[Any] = [None] * n
         self._kept, self._failed, self._raised, self._no_graph = np.zeros((4, n), bool)
         self._called, self._dropped, self._cost = 0, 0, cost
         self._failure: Exception | None = None
@@ -96,6 +98,8 @@ class Batch:
                 if self._sds is None:
                     self._sds = np.full(n, np.nan)
                 self._sds[at] = answers.sds
+        for i, products in zip(at, answers.by_products, strict=False):
+            self._by_products[i] = products
         self._failed[at], self._raised[at] = answers.failed, answers.raised
         self._no_graph[at], self._reasons[at] = not answers.graph, answers.reasons
         self._kept[at] = answers.kept & (self._is_kept(answers))
@@ -191,6 +195,7 @@ class Batch:
             failed,
             tuple(self._reasons[kept]),
             n_evaluations=self._cost * self._called,
+            by_products=self._products_of_rows(kept),
         )
 
     def _gradients_of_rows(self, kept: np.ndarray) -> np.ndarray:
@@ -208,6 +213,11 @@ class Batch:
         if self.function.range.density:
             slopes = slopes + self.coordinates.log_jacobian_gradient(points)[:, None, :]
         return slopes
+
+    def _products_of_rows(self, kept: np.ndarray) -> Products:
+        if all(products is None for products in self._by_products):
+            return ()
+        return chosen(tuple(self._by_products), np.flatnonzero(kept).tolist())
 
     def _noise_of_rows(self, kept: np.ndarray, failed: np.ndarray) -> np.ndarray | None:
         sds, known = self._sds, self.function.noise_sd

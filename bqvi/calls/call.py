@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.calls.by_products import Products
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.faults import described
 from bqvi.calls.function import AUTODIFF, LARGEST, Function
-from bqvi.calls.returned import gradients_of, log_weights_of, reasons_of, refused, sds_of, values_of
+from bqvi.calls.returned import gradients_of, log_weights_of, parted, reasons_of, refused, sds_of, values_of
 from bqvi.calls.user_code import run_user_code
 
 
@@ -30,6 +31,7 @@ class Answers:
     error : what the value or the gradient raised, or an EvaluationError about what they returned; or None.
     graph : whether the values depend on theta in torch's graph; False for "autodiff" where it does not.
     raised : whether the value itself raised, so that there is none.
+    by_products : of each row what was returned beside its value; () for none.
     """
 
     values: np.ndarray
@@ -41,6 +43,7 @@ class Answers:
     error: Exception | None = None
     graph: bool = True
     raised: bool = False
+    by_products: Products = ()
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,18 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
         from bqvi.calls.autodiff import differentiated
 
         found = differentiated(function.value, points, function.like, function.vectorised)
-        values, sds = values_of(function, found.returned, points)
+        returned, products = parted(function, found.returned, points)
+        values, sds = values_of(function, returned, points)
         if not found.tensor and np.isfinite(values).any():
             raise _no_tensor(function, points)
         answers = Answers(values, sds, found.gradients, graph=found.graph)
     else:
-        values, sds = values_of(function, run_user_code(function.value, _handed(function, points)), points)
+        returned = run_user_code(function.value, _handed(function, points))
+        returned, products = parted(function, returned, points)
+        values, sds = values_of(function, returned, points)
         answers = Answers(values, sds)
+    if products is not None:
+        answers = replace(answers, by_products=(products,))
     if callable(function.noise_sd) and sds is None:
         returned = run_user_code(function.noise_sd, _handed(function, points))
         answers = replace(answers, sds=sds_of(function, returned, points))

@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from bqvi.calls.by_products import Products, chosen, joined
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluations:
@@ -24,6 +26,7 @@ class Evaluations:
     reasons : for each row what went wrong there, or "".
     n_evaluations : points at which the function was called to get these rows. More than n where a batch
         that failed was called again point by point.
+    by_products : for each row the dict that was returned beside the value, or None; () where there is none.
     """
 
     points: np.ndarray
@@ -33,6 +36,7 @@ class Evaluations:
     failed: np.ndarray
     reasons: tuple[str, ...]
     n_evaluations: int = -1
+    by_products: Products = ()
 
     def __post_init__(self) -> None:
         if self.n_evaluations < 0:
@@ -64,6 +68,7 @@ class Evaluations:
             None if self.noise_variance is None else self.noise_variance[index],
             self.failed[index],
             tuple(self.reasons[i] for i in index),
+            by_products=chosen(self.by_products, index.tolist()),
         )
 
     def joined(self, more: Evaluations) -> Evaluations:
@@ -78,6 +83,7 @@ class Evaluations:
             np.concatenate([self.failed, more.failed]),
             self.reasons + more.reasons,
             self.n_evaluations + more.n_evaluations,
+            joined(self.by_products, len(self), more.by_products, len(more)),
         )
 
     def _like(self, other: Evaluations) -> Evaluations:

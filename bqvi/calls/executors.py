@@ -1,7 +1,7 @@
 """Who makes calls in parallel: executors of other packages, each brought to futures or to a `map`.
 
     has `submit`                concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
-    has ``imap`` or `map` only pools of multiprocessing, of Ray, of schwimmbad
+    has ``imap`` or `map` only  pools of multiprocessing, of Ray, of schwimmbad
     has `get_executor`          a Dask client, whose own `map` gives futures and whose own `submit`
                                 gives equal calls one answer; its executor does neither
 

@@ -54,7 +54,8 @@ class Function:
     Attributes
     ----------
     value : (P,) -> a number, or (o,) where the range allows several; if ``vectorised``, (n, P) -> (n,) or
-        (n, o). A log joint may return (value, standard deviation of its noise).
+        (n, o). A log joint may return (value, standard deviation of its noise). One of one point may return
+        a dict after these, of numbers, text and arrays, which is kept with the evaluation.
     gradient : None; "autodiff": ``value`` takes and returns torch tensors; or a function (P,) -> (P,) or
         (o, P); if ``vectorised``, (n, P) -> (n, P) or (n, o, P).
     vectorised : whether ``value`` and its like take many points at once.

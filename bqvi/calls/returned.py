@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,44 @@ import numpy as np
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.function import LARGEST, Function
 from gp.arrays import is_torch, to_numpy
+
+
+def parted(function: Function, returned: Any, points: np.ndarray) -> tuple[Any, Mapping[str, Any] | None]:
+    """What was returned at points (m, P) without the dict at its end, and that dict.
+
+    Raises
+    ------
+    EvaluationError
+        The function takes many points at once, or the dict holds something that cannot be saved.
+    """
+    if not (isinstance(returned, tuple) and returned and isinstance(returned[-1], Mapping)):
+        return returned, None
+    if function.vectorised:
+        raise EvaluationError(
+            f"the {function.range.title} returned a dict at {function.places(points)}; only a function of "
+            "one point has by-products: give vectorised=False",
+            points[0],
+        )
+    products = {name: _kept(function, name, value, points) for name, value in returned[-1].items()}
+    rest = returned[:-1]
+    return (rest[0] if len(rest) == 1 else rest), products
+
+
+def _kept(function: Function, name: Any, value: Any, points: np.ndarray) -> Any:
+    """A copy of a by-product, as arrays of NumPy, numbers and text."""
+    if is_torch(value):
+        value = to_numpy(value)
+    if isinstance(name, str):
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        array = np.array(value)
+        if array.dtype.kind in "biufcU":
+            return array.item() if array.ndim == 0 else array
+    raise EvaluationError(
+        f"the {function.range.title} returned the by-product {name!r} = {value!r:.80} at "
+        f"{function.places(points)}; by-products are numbers, text and arrays, by names",
+        points[0],
+    )
 
 
 def values_of(function: Function, returned: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

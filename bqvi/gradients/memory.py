@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
+from bqvi.calls.by_products import Products, joined
 from bqvi.gradients.whitened import Frame
 
 PATIENCE = 5
@@ -62,6 +63,8 @@ class Memory:
     """Evaluations that raised or were not finite."""
     fruitless: int = 0
     """Rounds in a row, up to now, without a good evaluation."""
+    by_products: Products = ()
+    """Of each evaluation the dict that was returned with it, or None; () where there is none."""
     process: Any = field(default=None, metadata=_DERIVED)
     """The one that is kept, which the rest determines."""
 
@@ -115,6 +118,7 @@ class Memory:
             values=np.concatenate([self.values, good.values]),
             gradients=np.concatenate([self.gradients, slopes]),
             faults=self.faults + len(found) - len(good),
+            by_products=joined(self.by_products, len(self), good.by_products, len(good)),
             failed=np.concatenate([self.failed, found.points[~found.good]]),
         )
 

@@ -58,7 +58,8 @@ def vbmc(
     Parameters
     ----------
     log_joint : theta (P,) to the log of prior times likelihood, -inf where that vanishes. It may
-        return (value, sd) where it is noisy.
+        return (value, sd) where it is noisy, and a dict after these, of numbers, text and arrays: it is kept
+        with the row, in ``result.evaluations.by_products``, saved and resumed.
     lower, upper : (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter.
     plausible_lower, plausible_upper : (P,), likely to hold most of the posterior.
     start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
