@@ -32,9 +32,9 @@ class Fault:
     what: str
 
 
-def pages(site: Path) -> list[Path]:
+def pages(site: Path, pattern: str) -> list[Path]:
     """HTML pages of the site, in order."""
-    return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+    return sorted(path for path in site.rglob(pattern) if "_static" not in path.parts)
 
 
 def scrolls_sideways(page: Any) -> str | None:
@@ -78,7 +78,7 @@ def search_faults(page: Any, site: Path) -> Iterator[Fault]:
             yield Fault("search.html", 1280, f"a search for {word!r} found {'some' if found else 'no'} pages")
 
 
-def faults(site: Path, browser: str) -> Iterator[Fault]:
+def faults(site: Path, pattern: str, browser: str) -> Iterator[Fault]:
     """All that is wrong, page by page."""
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import sync_playwright
@@ -92,7 +92,7 @@ def faults(site: Path, browser: str) -> Iterator[Fault]:
             "request", lambda r: outside.append(r.url) if not r.url.startswith(("file:", "data:")) else None
         )
         page.on("pageerror", lambda error: errors.append(str(error)))
-        for path in pages(site):
+        for path in pages(site, pattern):
             name = str(path.relative_to(site))
             for width in WIDTHS:
                 opened(page, path, width)
@@ -110,16 +110,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--site", type=Path, default=Path(__file__).parent / "_build" / "html")
     parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))
+    parser.add_argument("--pages", default="*.html", help="Pattern of the files, such as 'tutorials/*.html'.")
     given = parser.parse_args()
     if not given.browser:
         parser.error("no Chromium on the path: give one with --browser PATH")
     if not (given.site / "index.html").is_file():
         parser.error(f"no site in {given.site}: run `make docs` first")
     found = 0
-    for fault in faults(given.site, given.browser):
+    for fault in faults(given.site, given.pages, given.browser):
         found += 1
         print(f"{fault.page} at {fault.width}: {fault.what}", flush=True)
-    print(f"{len(pages(given.site))} pages at {len(WIDTHS)} widths: {found} faults")
+    print(f"{len(pages(given.site, given.pages))} pages at {len(WIDTHS)} widths: {found} faults")
     return int(found > 0)
 
 

@@ -36,6 +36,7 @@ extensions = [
     "api_pages",
     "gallery",
     "llms",
+    "accessible",
 ]
 exclude_patterns = ["_build", "acceptance.md"]
 templates_path = ["_templates"]
@@ -68,8 +69,9 @@ html_theme = "furo"
 html_title = f"bqvi {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["focus.js"]
 html_show_sourcelink = False
 html_copy_source = False
-pygments_style = "friendly"
-pygments_dark_style = "monokai"
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 html_theme_options = {"navigation_with_keys": True}
