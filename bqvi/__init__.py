@@ -1,7 +1,7 @@
 """Bayesian quadrature and Gaussian processes for estimating ELBOs and their gradients."""
 
 import bqvi._siblings  # before whatever may stand in the place of a sibling  # noqa: F401
-from bqvi import families, gradients, inference, models, quadrature
+from bqvi import adapters, families, gradients, inference, models, quadrature
 from bqvi.calls import EvaluationError
 from bqvi.inference import (
     Adam,
@@ -43,6 +43,7 @@ __all__ = [
     "RunStopped",
     "TrustRegion",
     "VBMCResult",
+    "adapters",
     "families",
     "fit",
     "gradients",

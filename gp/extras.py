@@ -10,7 +10,10 @@ __all__ = ["needing"]
 _PACKAGES = {
     "arviz": ("h5netcdf", "h5py", "xarray"),
     "botorch": ("botorch", "gpytorch", "linear_operator"),
+    "numpyro": ("jax", "numpyro"),
     "plot": ("matplotlib",),
+    "pymc": ("pymc",),
+    "stan": ("bridgestan", "httpstan"),
 }
 
 
@@ -20,7 +23,7 @@ def needing(extra: str) -> Iterator[None]:
 
     Parameters
     ----------
-    extra : 'arviz', 'botorch' or 'plot', as in ``pip install "bqvi[plot]"``.
+    extra : 'arviz', 'botorch', 'numpyro', 'plot', 'pymc' or 'stan', as in ``pip install "bqvi[plot]"``.
 
     Raises
     ------

@@ -45,8 +45,9 @@ def test_the_check_sees_an_upward_import():
 ENGINES = ("quadrature", "gradients", "variational_bmc", "inference")
 THEMES = ("short", "thesis", "models", "minibatch", "gradients", "quadrature", "vbmc", "gp", "problems")
 ROOMS = {
-    "bqvi/calls": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate")),
-    "bqvi/runs": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate")),
+    "bqvi/calls": tuple(f"bqvi.{name}" for name in (*ENGINES, "adapters", "surrogate")),
+    "bqvi/runs": tuple(f"bqvi.{name}" for name in (*ENGINES, "adapters", "surrogate")),
+    "bqvi/adapters": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate", "models", "runs", "posterior")),
     "bqvi/posterior": tuple(f"bqvi.{name}" for name in (*ENGINES, "surrogate", "runs")),
     "bqvi/surrogate": tuple(f"bqvi.{name}" for name in ENGINES),
     "experiments/problems": ("experiments",),

@@ -9,6 +9,7 @@ from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import Executor, RayExecutor
 from bqvi.calls.function import Function, Range
 from bqvi.calls.ledger import Ledger
+from bqvi.calls.target_model import TargetModel
 
 __all__ = [
     "Account",
@@ -23,6 +24,7 @@ __all__ = [
     "Ledger",
     "Range",
     "RayExecutor",
+    "TargetModel",
     "Unfinished",
     "make_coordinates",
     "require_good",

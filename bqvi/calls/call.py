@@ -12,7 +12,7 @@ import numpy as np
 from bqvi.calls.by_products import Products
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.faults import described
-from bqvi.calls.function import AUTODIFF, LARGEST, Function
+from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue
 from bqvi.calls.returned import gradients_of, log_weights_of, parted, reasons_of, refused, sds_of, values_of
 from bqvi.calls.user_code import run_user_code
 
@@ -87,6 +87,10 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
         if not found.tensor and np.isfinite(values).any():
             raise _no_tensor(function, points)
         answers = Answers(values, sds, found.gradients, graph=found.graph)
+    elif isinstance(function.gradient, GradientWithValue):
+        returned, told = run_user_code(function.gradient.both, _handed(function, points))
+        values, sds = values_of(function, returned, points)
+        answers = Answers(values, sds, gradients_of(function, told, points, values.shape[1]))
     else:
         returned = run_user_code(function.value, _handed(function, points))
         returned, products = parted(function, returned, points)
@@ -113,7 +117,7 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
     if function.gradient is None:
         return answers
     gradients, outputs = answers.gradients, answers.values.shape[1]
-    if callable(function.gradient):
+    if callable(function.gradient) and gradients is None:
         missing = np.full((len(points), outputs, points.shape[1]), np.nan)
         if np.all(answers.failed):
             return replace(answers, gradients=missing)
@@ -124,7 +128,7 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
             reasons = tuple(known or reason for known in answers.reasons)
             return replace(answers, gradients=missing, reasons=reasons, error=error)
         gradients = gradients_of(function, told, points, outputs)
-    assert gradients is not None  # those of autodiff
+    assert gradients is not None  # those of autodiff or of one call
     largest = LARGEST if function.range.density else np.inf
     finite = (np.abs(gradients) < largest).all(axis=(1, 2))
     if not finite.all():

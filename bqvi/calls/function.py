@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bqvi.calls.faults import ERRORS
 from bqvi.checks import require_above, require_one_of
 from gp.arrays import Array, as_like, is_torch
+
+if TYPE_CHECKING:
+    from bqvi.calls.target_model import TargetModel
 
 AUTODIFF = "autodiff"
 UNKNOWN = "unknown"
@@ -47,6 +50,22 @@ class Range:
 LOG_JOINT = Range("log joint", density=True)
 
 
+@dataclass(frozen=True)
+class GradientWithValue:
+    """A gradient that is computed together with the value, in one call.
+
+    Attributes
+    ----------
+    both : (P,) -> (a number, (P,)); of a vectorised function, (n, P) -> ((n,), (n, P)).
+    """
+
+    both: Callable[[Any], Any]
+
+    def __call__(self, theta: Any) -> Any:
+        """The gradient alone."""
+        return self.both(theta)[1]
+
+
 @dataclass(frozen=True, eq=False)
 class Function:
     """A function of points theta in P dimensions, and how it is called.
@@ -57,7 +76,8 @@ class Function:
         (n, o). A log joint may return (value, standard deviation of its noise). One of one point may return
         a dict after these, of numbers, text and arrays, which is kept with the evaluation.
     gradient : None; "autodiff": ``value`` takes and returns torch tensors; or a function (P,) -> (P,) or
-        (o, P); if ``vectorised``, (n, P) -> (n, P) or (n, o, P).
+        (o, P); if ``vectorised``, (n, P) -> (n, P) or (n, o, P). A `GradientWithValue` is called in the place
+        of ``value``.
     vectorised : whether ``value`` and its like take many points at once.
     noise_sd : of the values: None, exact unless ``value`` returns a standard deviation; a number; "unknown";
         or a function (P,) -> a number, if ``vectorised`` (n, P) -> (n,). Called once at each point.
@@ -67,6 +87,7 @@ class Function:
     range : which values may be returned.
     errors : "raise", "infeasible" or None: see :mod:`bqvi.calls.faults`.
     names : of the P parameters, for messages.
+    model : the `bqvi.calls.TargetModel` whose log joint it is, if it is one's.
 
     Raises
     ------
@@ -83,6 +104,7 @@ class Function:
     range: Range = LOG_JOINT
     errors: str | None = None
     names: tuple[str, ...] = ()
+    model: TargetModel | None = None
 
     def __post_init__(self) -> None:
         value: object = self.value

@@ -14,7 +14,7 @@ import numpy as np
 
 from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
-from bqvi.calls import Executor
+from bqvi.calls import Executor, TargetModel
 from bqvi.calls.bounds import Bound
 from bqvi.checks import require_integer, require_one_of, require_seed
 from bqvi.gradients import Estimator, RememberingEstimator
@@ -77,7 +77,8 @@ def fit(
 
     Parameters
     ----------
-    model : a `ConjugateModel` or a `LogJointModel`
+    model : a `ConjugateModel` or a `LogJointModel`; or a `TargetModel` of `bqvi.adapters`, which stands for a
+        `LogJoint` with its names and plausible box
     data : what the model takes, N rows; None for a `LogJoint`
     method : 'cavi', 'memoised', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae',
         'dreg' (any model), 'bq' (a `LogJointModel` with a Gaussian q: the fewest evaluations), or an
@@ -158,7 +159,7 @@ def fit(
     require_seed("seed", seed)
     require_metrics(metrics or {})
     choice = method_named(method) if isinstance(method, str) else None
-    model = settled(model, data)
+    model = settled(LogJoint.of(model) if isinstance(model, TargetModel) else model, data)
     check_model(model, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
     model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations)

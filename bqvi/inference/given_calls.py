@@ -13,6 +13,7 @@ from bqvi.calls import make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.executors import require_workers
 from bqvi.calls.given import made_before
+from bqvi.calls.target_model import require_alone
 from bqvi.gradients import Estimator, RememberingEstimator
 from bqvi.inference.loop import State
 from bqvi.inference.methods import Method
@@ -43,6 +44,13 @@ def with_calls(
     TypeError, ValueError
         One of them is something else, or the model or the method has no place for it.
     """
+    estimator = method if choice is None else choice.estimator(None)
+    keeps = isinstance(estimator, RememberingEstimator)
+    target = model.target if isinstance(model, LogJoint) else None
+    if target is not None:
+        require_alone(target, lower=bounds[0], upper=bounds[1], periodic=periodic, names=names)
+        if keeps:  # the others begin at N(0, I), as for any log joint
+            bounds, names = (None, None, *target.box(*bounds[2:])), target.names
     given = dict(zip(("lower", "upper", "plausible_lower", "plausible_upper"), bounds, strict=True))
     given |= {"names": names, "executor": executor, "evaluations": evaluations}
     said = [name for name, value in given.items() if value is not None]
@@ -55,8 +63,7 @@ def with_calls(
         return model
     if not isinstance(model, LogJoint) or type(model).log_prior is not LogJoint.log_prior:
         raise TypeError(f"{said[0]} was given, but model is a {type(model).__name__}; it is for a LogJoint")
-    estimator = method if choice is None else choice.estimator(None)
-    if not isinstance(estimator, RememberingEstimator):
+    if not keeps:
         raise ValueError(
             f"{said[0]} was given with method {method!r}, which draws from q; it is for methods that keep "
             "their evaluations, such as 'bq'"

@@ -50,7 +50,9 @@ class Fit:
         TypeError
             q is another distribution.
         """
-        return Posterior.of(self.q, getattr(self.problem.model, "coordinates", None))
+        model = self.problem.model
+        target = getattr(model, "target", None)
+        return Posterior.of(self.q, getattr(model, "coordinates", None), model=target)
 
     @property
     def warnings(self) -> tuple[str, ...]:

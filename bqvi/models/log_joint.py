@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.calls import Coordinates, EvaluationError, Executor, Function
+from bqvi.calls import Coordinates, EvaluationError, Executor, Function, TargetModel
 from bqvi.calls.faults import advice, described
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
@@ -100,6 +100,20 @@ class LogJoint:
             from bqvi.models.from_numpy import torch_function
 
             self._log_prob = torch_function(log_prob, gradient if callable(gradient) else None)
+
+    @classmethod
+    def of(cls, model: TargetModel) -> LogJoint:
+        """The log joint of a ``model`` that `bqvi.adapters` made, in its unconstrained parameters."""
+        found = cls(
+            model.log_joint, model.dimension, vectorised=model.vectorised, gradient=model.function().gradient
+        )
+        found.function = model.function()
+        return found
+
+    @property
+    def target(self) -> TargetModel | None:
+        """The model of another package that it is the log joint of (`of`), if it is one's."""
+        return self.function.model
 
     def within(self, coordinates: Coordinates | None, executor: Executor | None, n_jobs: int) -> LogJoint:
         """The same log joint in other coordinates, with the log Jacobian added, evaluated in parallel.

@@ -31,6 +31,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtr
 
 from bqvi.calls.coordinates import Coordinates, make_coordinates
+from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer, require_seed
 from bqvi.files import write_arrays
 from gp.arrays import to_numpy
@@ -82,11 +83,14 @@ class Posterior:
     q : a mixture of Gaussians on R^D, in the coordinates.
     coordinates : what the coordinates mean.
     draws : draws with importance weights under the surrogate, where these can be used.
+    model : the `bqvi.calls.TargetModel` whose unconstrained parameters they are, if it was given one; it is
+        not saved.
     """
 
     q: GaussianMixture
     coordinates: Coordinates
     draws: WeightedDraws | None = None
+    model: TargetModel | None = None
 
     def __post_init__(self) -> None:
         if self.q.dimension != self.coordinates.dimension:
@@ -95,7 +99,13 @@ class Posterior:
             )
 
     @classmethod
-    def of(cls, q: Any, coordinates: Coordinates | None = None, names: Sequence[str] | None = None) -> Self:
+    def of(
+        cls,
+        q: Any,
+        coordinates: Coordinates | None = None,
+        names: Sequence[str] | None = None,
+        model: TargetModel | None = None,
+    ) -> Self:
         """The posterior that q is, with no weighted draws.
 
         Parameters
@@ -103,7 +113,8 @@ class Posterior:
         q : over R^D: a `Gaussian`, `DiagonalGaussian` or `GaussianMixture` of `bqvi.families`, or one of
             the measures of `gp.measures`.
         coordinates : what q's coordinates mean; ``None`` if they are the parameters themselves.
-        names : D different names, where ``coordinates`` is None; x0, x1, ... if not given.
+        names : D different names, where ``coordinates`` is None; by default the model's, or x0, x1, ...
+        model : whose unconstrained parameters they are, if any.
 
         Raises
         ------
@@ -122,10 +133,11 @@ class Posterior:
             )
         mixture = GaussianMixture(*parts)
         if coordinates is None:
+            names = model.names if names is None and model is not None else names
             coordinates = make_coordinates(
                 plausible_lower=-1.0, plausible_upper=1.0, names=names, dimension=mixture.dimension
             )  # the plausible box [-1, 1]^D is that of the coordinates: they are the parameters
-        return cls(mixture, coordinates)
+        return cls(mixture, coordinates, model=model)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,6 +159,16 @@ class Posterior:
         index = np.searchsorted(edges / edges[-1], (np.arange(n) + rng.random()) / n, side="right")
         points = self.draws.points[np.minimum(index, len(edges) - 1)]
         return self.coordinates.to_user(rng.permutation(points))
+
+    def variables(self, n: int, seed: int | np.random.Generator) -> dict[str, np.ndarray]:
+        """``n`` draws by the ``seed`` as the variables of the model by name, (n, ...) each.
+
+        Without a `model` they are the parameters by name, (n,) each.
+        """
+        draws = self.sample(n, seed)
+        if self.model is None:
+            return dict(zip(self.names, draws.T, strict=True))
+        return self.model.constrain(draws)
 
     def log_prob(self, theta: Any) -> np.ndarray:
         """Log density of q (n,) at theta (n, P), or a number at (P,), with the Jacobian.

@@ -13,8 +13,9 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, generator
-from bqvi.calls import Caller, Executor, Function, Range
+from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
+from bqvi.calls.target_model import require_alone
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import Problem, standardised
@@ -29,7 +30,7 @@ from gp.arrays import Array, to_numpy
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential
-from gp.measures import Measure
+from gp.measures import Gaussian, Measure
 
 __all__ = ["METHODS", "SAMPLING", "VALUES", "integrate"]
 
@@ -50,8 +51,8 @@ _WARPED = Range(
 
 @door(Integral)
 def integrate(
-    f: Callable[[Array], Array],
-    measure: Measure,
+    f: Callable[[Array], Array] | TargetModel,
+    measure: Measure | None = None,
     budget: int = 60,
     method: str = "bq",
     *,
@@ -84,8 +85,11 @@ def integrate(
     Parameters
     ----------
     f : points (n, D) to values (n,), or (n, o) for o outputs that share nodes and weights. Points are
-        arrays of the measure's kind (NumPy or torch).
-    measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite.
+        arrays of the measure's kind (NumPy or torch). Or a `TargetModel` of `bqvi.adapters`: then the
+        integral is its evidence, by its logarithm (``log_mean``), and ``measure`` is only where points are
+        proposed.
+    measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite. For a `TargetModel` by
+        default the Gaussian whose two standard deviations to either side are its plausible box.
     budget : n, evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (scrambled Sobol in replicates), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
@@ -135,6 +139,10 @@ def integrate(
 
     ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
+    if isinstance(f, TargetModel):
+        require_alone(f, gradient=gradient, log_density=log_density)
+        measure, log_density = _proposal(f) if measure is None else measure, _lebesgue
+        f, log, vectorised = f.value, True, True
     _check(f, measure, budget, method, tolerance=tolerance, max_seconds=max_seconds)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     require_seed("seed", seed)
@@ -184,6 +192,17 @@ def _sampling(engine: SamplingRun, resume: Any, watch: Watch) -> Run[Any, Integr
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
     require_same(before.settings, engine.checkpoint(engine.init()).settings)
     return Run(engine, before.state, watch)
+
+
+def _proposal(model: TargetModel) -> Gaussian:
+    """The Gaussian whose two standard deviations to either side are the plausible box of the model."""
+    low, high = model.box(None, None)
+    return Gaussian(0.5 * (low + high), np.diag((0.25 * (high - low)) ** 2))
+
+
+def _lebesgue(x: Array) -> np.ndarray:
+    """The logarithm of the density 1, against which a log joint integrates to the evidence."""
+    return np.zeros(len(x))
 
 
 def _log_ratio(log_density: Callable[[Array], Array], measure: Measure) -> Callable[[Array], Array]:

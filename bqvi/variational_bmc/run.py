@@ -13,9 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from bqvi.arrays import Seed, generator
-from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, make_coordinates
+from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.given import made_before, numbers
+from bqvi.calls.target_model import require_alone
 from bqvi.checks import require_above, require_integer, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.variational_bmc.result import VBMCResult
@@ -26,7 +27,7 @@ from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 
 @door(VBMCResult)
 def vbmc(
-    log_joint: Callable[[Any], Any],
+    log_joint: Callable[[Any], Any] | TargetModel,
     lower: Bound = None,
     upper: Bound = None,
     plausible_lower: Bound = None,
@@ -59,7 +60,9 @@ def vbmc(
     ----------
     log_joint : theta (P,) to the log of prior times likelihood, -inf where that vanishes. It may
         return (value, sd) where it is noisy, and a dict after these, of numbers, text and arrays: it is kept
-        with the row, in ``result.evaluations.by_products``, saved and resumed.
+        with the row, in ``result.evaluations.by_products``, saved and resumed. Or a `TargetModel` of
+        `bqvi.adapters`, which brings its gradient, names, start and plausible box; the last two may be given
+        beside it, unconstrained.
     lower, upper : (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter.
     plausible_lower, plausible_upper : (P,), likely to hold most of the posterior.
     start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
@@ -109,8 +112,17 @@ def vbmc(
     ``vbmc.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
     start, evaluations = _start(start), made_before(evaluations)
+    if isinstance(log_joint, TargetModel):
+        own = {"lower": lower, "upper": upper, "gradient": gradient, "noise_sd": noise_sd}
+        require_alone(log_joint, **own, periodic=periodic, names=names)
+        names = log_joint.names
+        start = _start(log_joint.start) if start is None else start
+        plausible_lower, plausible_upper = log_joint.box(plausible_lower, plausible_upper)
+        function = log_joint.function(errors)
+    else:
+        function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
-    function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors, names=coordinates.names)
+    function = replace(function, names=coordinates.names)
     target = Caller(function, coordinates, executor, n_jobs)
     watch = Watch(callback, progress, checkpoint)
     limits = _limits(target, budget, tolerance, max_seconds)

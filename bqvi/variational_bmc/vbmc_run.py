@@ -272,7 +272,8 @@ class VBMCRun:
         share = found.effective / len(found.u)
         corrected = found.effective > _CORRECTED and (found.shape < _USABLE or share > _EVEN)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
-        posterior = Posterior(frame.measure(estimate.q), self.coordinates, draws)
+        model = self.target.function.model
+        posterior = Posterior(frame.measure(estimate.q), self.coordinates, draws, model)
         evidence, sd = row.log_evidence, row.log_evidence_sd
         if not corrected:
             gap = abs(evidence - row.elbo) if math.isfinite(row.elbo) else math.inf

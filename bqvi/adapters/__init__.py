@@ -1,0 +1,23 @@
+"""Models of other packages, as the front doors take them: one file a package, which is imported only there.
+
+    model = bqvi.adapters.from_pymc(pymc_model)
+    bqvi.vbmc(model)        bqvi.fit(model, method="bq")        bqvi.integrate(model)
+
+Each function returns a `TargetModel`: the log joint over unconstrained parameters with the Jacobians of the
+package's own transforms, its gradient, and the way back to the variables of the model.
+
+    from_pymc       PyMC 5.28 and 6 (extra ``pymc``)
+    from_numpyro    NumPyro on JAX in float64 (extra ``numpyro``)
+    from_stan       Stan, through BridgeStan or httpstan (extra ``stan``)
+    from_torch      a torch module whose parameters are those of the model
+    from_function   any function of an unconstrained vector
+"""
+
+from bqvi.adapters.function import from_function
+from bqvi.adapters.numpyro_model import from_numpyro
+from bqvi.adapters.pymc_model import from_pymc
+from bqvi.adapters.stan_model import from_stan
+from bqvi.adapters.torch_module import from_torch
+from bqvi.calls.target_model import TargetModel
+
+__all__ = ["TargetModel", "from_function", "from_numpyro", "from_pymc", "from_stan", "from_torch"]

@@ -1,0 +1,92 @@
+"""`from_function`: a log joint over R^D that stands by itself, with whatever else is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls.target_model import TargetModel
+from bqvi.checks import require_integer
+
+
+def from_function(
+    log_joint: Callable[[Any], Any],
+    dimension: int,
+    *,
+    gradient: Callable[[Any], Any] | None = None,
+    log_joint_and_gradient: Callable[[Any], Any] | None = None,
+    vectorised: bool = False,
+    names: Sequence[str] | None = None,
+    start: Any = None,
+    plausible_lower: Any = None,
+    plausible_upper: Any = None,
+    constrain: Callable[[np.ndarray], Mapping[str, np.ndarray]] | None = None,
+    unconstrain: Callable[[Mapping[str, Any]], np.ndarray] | None = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    observed: Mapping[str, Any] | None = None,
+) -> TargetModel:
+    """A model of any other package, given by NumPy functions of its unconstrained parameters.
+
+    Parameters
+    ----------
+    log_joint : theta (D,) -> a number, with the Jacobians of the transforms and every constant; if
+        ``vectorised``, (n, D) -> (n,).
+    dimension : D.
+    gradient : (D,) -> (D,); if ``vectorised``, (n, D) -> (n, D).
+    log_joint_and_gradient : both in one call, in the place of ``gradient``: (D,) -> (a number, (D,)); if
+        ``vectorised``, (n, D) -> ((n,), (n, D)).
+    vectorised : whether the functions take many points at once.
+    names : D different names; x0, x1, ... if not given.
+    start : (D,), where a run begins; by default the middle of the plausible box.
+    plausible_lower, plausible_upper : (D,) or a number, likely to hold most of the posterior; by default 2 to
+        either side of ``start``.
+    constrain : (n, D) -> name -> array (n, ...), the variables of the model.
+    unconstrain : name -> array (...) -> (D,).
+    coords : dimension -> labels. dims : variable -> names of its dimensions.
+    observed : name -> array of data, for files.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+    """
+    count = require_integer("dimension", dimension, 1)
+    if gradient is not None and log_joint_and_gradient is not None:
+        raise ValueError("gradient and log_joint_and_gradient are given; give one of the two")
+    both = log_joint_and_gradient
+    if gradient is not None:
+        if not callable(gradient):
+            raise TypeError(
+                f"gradient is {gradient!r}; it must be a function of theta (of torch, see from_torch)"
+            )
+        both = _Both(log_joint, gradient)
+    titles = tuple(f"x{i}" for i in range(count)) if names is None else tuple(names)
+    if len(titles) != count:
+        raise ValueError(f"names has {len(titles)} entries; it must have {count}, one for each parameter")
+    return TargetModel(
+        log_joint=log_joint,
+        names=titles,
+        log_joint_and_gradient=both,
+        vectorised=vectorised,
+        start=start,
+        plausible_lower=plausible_lower,
+        plausible_upper=plausible_upper,
+        to_named=constrain,
+        from_named=unconstrain,
+        coords=dict(coords or {}),
+        dims=dict(dims or {}),
+        observed={name: np.asarray(x) for name, x in (observed or {}).items()},
+    )
+
+
+class _Both:
+    """Two functions called one after the other; picklable where they are."""
+
+    def __init__(self, value: Callable[[Any], Any], gradient: Callable[[Any], Any]) -> None:
+        self.value, self.gradient = value, gradient
+
+    def __call__(self, theta: Any) -> tuple[Any, Any]:
+        return self.value(theta.copy()), self.gradient(theta)

@@ -1,0 +1,239 @@
+"""`from_numpyro`: a NumPyro model. The unconstrained vector is that of NumPyro's own samplers.
+
+Density and gradient come from the potential function of `numpyro.infer.util.initialize_model`, compiled for
+batches. A batch is padded to a power of two, so that few sizes have to be compiled. The plausible box is the
+central 95 % of draws of the prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bqvi.adapters.variables import Layout, box_of_draws
+from bqvi.calls.target_model import TargetModel
+from gp.extras import needing
+
+_PRIOR_DRAWS = 200
+
+
+def from_numpyro(
+    model: Callable[..., Any],
+    *args: Any,
+    start: Any = None,
+    plausible_lower: Any = None,
+    plausible_upper: Any = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    seed: int = 0,
+    **kwargs: Any,
+) -> TargetModel:
+    """The log joint of a NumPyro model over its unconstrained parameters, with its gradient.
+
+    Parameters
+    ----------
+    model : a function of NumPyro statements, with continuous latent variables. JAX has to be in float64.
+    args, kwargs : of ``model``; one that is called like an argument here is bound by `functools.partial`.
+    start : (P,), unconstrained; by default the medians of the prior (`numpyro.infer.init_to_median`).
+    plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
+        of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from.
+    coords : dimension -> labels; NumPyro has none. dims : variable -> names of its dimensions; by default the
+        plates that it is in.
+    seed : of the draws.
+
+    Returns
+    -------
+    TargetModel
+        Parameters by site in the order of the model. NumPyro itself evaluates the log joint where it starts,
+        to see that it is finite.
+
+    Raises
+    ------
+    ImportError
+        NumPyro is not installed: the extra ``numpyro``.
+    TypeError, ValueError
+        ``model`` is no function, JAX is in float32, a latent variable is discrete, a plate draws a part of
+        its data, a site is a `numpyro.param`, or nothing is observed.
+    """
+    with needing("numpyro"):
+        import jax
+        import numpyro
+    if not callable(model):
+        raise TypeError(f"model is {model!r:.100}; it must be a function of NumPyro statements")
+    if not jax.config.jax_enable_x64:
+        raise ValueError(
+            "JAX computes in float32, in which a log density has errors of .001 to 1; set "
+            "numpyro.enable_x64(), or the environment variable JAX_ENABLE_X64=1, before JAX is first used"
+        )
+    key = jax.random.PRNGKey(seed)
+    sites = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs)
+    _check(sites)
+    made = numpyro.infer.util.initialize_model(
+        key, model, model_args=args, model_kwargs=kwargs, init_strategy=numpyro.infer.init_to_median
+    )
+    first = made.param_info.z
+    latent = [name for name in sites if name in first]
+    layout = Layout({name: tuple(np.shape(first[name])) for name in latent})
+    site_model = _Sites(model, args, kwargs, layout, made.potential_fn, made.postprocess_fn)
+    low, high = plausible_lower, plausible_upper
+    if low is None or high is None:
+        drawn = site_model.prior(_PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
+        box = (None, None) if drawn is None else box_of_draws(drawn)
+        low, high = box[0] if low is None else low, box[1] if high is None else high
+    observed = {
+        name: np.asarray(site["value"])
+        for name, site in sites.items()
+        if site["type"] == "sample" and site["is_observed"] and site["value"] is not None
+    }
+    return TargetModel(
+        log_joint=site_model.value,
+        names=layout.names,
+        log_joint_and_gradient=site_model.value_and_gradient,
+        vectorised=True,
+        start=layout.joined(first) if start is None else start,
+        plausible_lower=low,
+        plausible_upper=high,
+        to_named=site_model.constrained,
+        from_named=site_model.unconstrained,
+        coords=dict(coords or {}),
+        dims={**_plates(sites), **(dims or {})},
+        observed={name: x for name, x in observed.items() if x.size},
+        package=f"NumPyro {numpyro.__version__}",
+    )
+
+
+def _check(sites: Mapping[str, Any]) -> None:
+    """ValueError with the names of what is wrong with a model, and what to do."""
+    for name, site in sites.items():
+        if site["type"] == "plate" and site["args"][1] is not None and site["args"][1] < site["args"][0]:
+            size, part = site["args"]
+            raise ValueError(
+                f"the plate {name} draws {part} of {size} data anew at each call (subsample_size): its log "
+                "joint is no function of the parameters. Leave subsample_size out"
+            )
+        if site["type"] == "param":
+            raise ValueError(
+                f"{name} is a numpyro.param, which is optimised; give it a prior by numpyro.sample"
+            )
+    samples = {name: site for name, site in sites.items() if site["type"] == "sample"}
+    latent = {name: site for name, site in samples.items() if not site["is_observed"]}
+    discrete = [name for name, site in latent.items() if site["fn"].support.is_discrete]
+    if discrete:
+        raise ValueError(
+            f"the model has discrete latent variables: {', '.join(discrete)}. Sum them out, for instance by "
+            "numpyro.distributions.MixtureSameFamily"
+        )
+    if not latent:
+        raise ValueError("the model has no latent variables: there is nothing to infer")
+    if len(latent) == len(samples):
+        raise ValueError(
+            "the model has no observed site and no factor: its posterior is its prior, and its evidence 1. "
+            "Give obs=..., also in the arguments of the model"
+        )
+
+
+def _plates(sites: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Names of the dimensions of each variable that is in plates."""
+    found = {}
+    for name, site in sites.items():
+        frames = site.get("cond_indep_stack") or []
+        if site["type"] != "sample" or not frames:
+            continue
+        shape, events = np.shape(site["value"]), site["fn"].event_dim
+        titles = [f"{name}_dim_{i}" for i in range(len(shape))]
+        for frame in frames:
+            at = len(shape) - events + frame.dim
+            if 0 <= at < len(shape):
+                titles[at] = frame.name
+        found[name] = tuple(titles)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Sites:
+    """A model as functions of its unconstrained parameters theta (n, P), compiled when first called.
+
+    Attributes
+    ----------
+    model, args, kwargs : the function and its arguments. layout : of theta. potential, postprocess : of
+    NumPyro.
+    """
+
+    model: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    layout: Layout
+    potential: Callable[[Any], Any]
+    postprocess: Callable[[Any], Any]
+
+    def value(self, theta: np.ndarray) -> np.ndarray:
+        """The log joint at theta (n, P), (n,)."""
+        return np.asarray(self._value(_padded(theta)))[: len(theta)]
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The log joint (n,) and its gradients (n, P) at theta (n, P)."""
+        values, gradients = self._both(_padded(theta))
+        return np.asarray(values)[: len(theta)], np.asarray(gradients)[: len(theta)]
+
+    def constrained(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Latent and deterministic sites (n, ...) by name at theta (n, P)."""
+        found = self._constrain(_padded(theta))
+        return {name: np.asarray(x)[: len(theta)] for name, x in found.items()}
+
+    def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Theta (P,) of the latent variables by name."""
+        given = {name: values[name] for name in self.layout.shapes}
+        return self.layout.joined(self._unconstrain(given))
+
+    def prior(self, n: int, key: Any) -> np.ndarray | None:
+        """Draws of the prior (n, P), or None where it cannot be drawn from."""
+        import jax
+        import numpyro
+
+        def one(key: Any) -> Any:
+            seeded = numpyro.handlers.seed(self.model, key)
+            sites = numpyro.handlers.trace(seeded).get_trace(*self.args, **self.kwargs)
+            return {name: sites[name]["value"] for name in self.layout.shapes}
+
+        try:  # compiled, so that what no draw depends on is left out: likelihoods with their simulators
+            draws = jax.jit(jax.vmap(one))(jax.random.split(key, n))
+        except NotImplementedError:  # of an improper prior
+            return None
+        free = jax.jit(jax.vmap(self._unconstrain))(draws)
+        return np.concatenate([np.asarray(free[name]).reshape(n, -1) for name in self.layout.shapes], axis=1)
+
+    def _log_joint(self, theta: Any) -> Any:
+        return -self.potential(self.layout.parted(theta))
+
+    def _unconstrain(self, values: Mapping[str, Any]) -> Any:
+        import numpyro
+
+        return numpyro.infer.util.unconstrain_fn(self.model, self.args, self.kwargs, values)
+
+    @cached_property
+    def _value(self) -> Callable[[Any], Any]:
+        import jax
+
+        return jax.jit(jax.vmap(self._log_joint))
+
+    @cached_property
+    def _both(self) -> Callable[[Any], Any]:
+        import jax
+
+        return jax.jit(jax.vmap(jax.value_and_grad(self._log_joint)))
+
+    @cached_property
+    def _constrain(self) -> Callable[[Any], Any]:
+        import jax
+
+        return jax.jit(jax.vmap(lambda theta: self.postprocess(self.layout.parted(theta))))
+
+
+def _padded(theta: np.ndarray) -> np.ndarray:
+    """Theta (n, P) with its first row repeated until the number of rows is a power of two."""
+    more = (1 << (len(theta) - 1).bit_length()) - len(theta)
+    return np.concatenate([theta, np.repeat(theta[:1], more, axis=0)]) if more else theta

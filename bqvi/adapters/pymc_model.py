@@ -1,0 +1,214 @@
+"""`from_pymc`: a PyMC model. The unconstrained vector is PyMC's own, as its samplers see it.
+
+Density and gradient are `logp_dlogp_function`: priors, likelihoods, potentials and the Jacobians of every
+transform. What turns draws into variables, and back, is compiled when it is first asked for. The plausible
+box is the central 95 % of draws of the prior, which take no evaluation of the log joint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bqvi.adapters.variables import Layout, box_of_draws
+from bqvi.calls.target_model import TargetModel
+from gp.extras import needing
+
+_PRIOR_DRAWS = 200
+
+
+def from_pymc(
+    model: Any,
+    *,
+    start: Any = None,
+    plausible_lower: Any = None,
+    plausible_upper: Any = None,
+    seed: int = 0,
+) -> TargetModel:
+    """The log joint of a PyMC model over its unconstrained parameters, with its gradient.
+
+    Parameters
+    ----------
+    model : a `pymc.Model` whose free variables are continuous. Its data are those of the moment: after
+        ``pymc.set_data`` call this again.
+    start : (P,), unconstrained; by default PyMC's initial point.
+    plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
+        of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from (`Flat`).
+    seed : of these draws.
+
+    Returns
+    -------
+    TargetModel
+        Named by PyMC's value variables ("tau_log__"), with the model's coords and dims. Compiling takes
+        seconds, some twenty the first time.
+
+    Raises
+    ------
+    ImportError
+        PyMC is not installed: the extra ``pymc``.
+    TypeError, ValueError
+        ``model`` is no PyMC model, has discrete or no free variables, nothing observed, a data container that
+        nothing uses or that has missing values, or is not in float64.
+    """
+    with needing("pymc"):
+        import pymc
+    if not isinstance(model, pymc.Model):
+        raise TypeError(f"model is {model!r:.100}; it must be a pymc.Model")
+    _check(model)
+    density = model.logp_dlogp_function(ravel_inputs=True)
+    density.set_extra_values({})
+    first = model.initial_point(seed)
+    layout = Layout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
+    words = _Words(model, layout)
+    low, high = _prior_box(model, layout, seed, plausible_lower, plausible_upper)
+    return TargetModel(
+        log_joint=_Value(density),
+        names=layout.names,
+        log_joint_and_gradient=_Both(density),
+        start=layout.joined(first) if start is None else start,
+        plausible_lower=low,
+        plausible_upper=high,
+        to_named=words.constrained,
+        from_named=words.unconstrained,
+        coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
+        dims={name: tuple(map(str, dims)) for name, dims in model.named_vars_to_dims.items()},
+        observed=_observed(model),
+        constants={data.name: np.asarray(data.get_value()) for data in model.data_vars},
+        package=f"PyMC {pymc.__version__}",
+    )
+
+
+def _check(model: Any) -> None:
+    """ValueError with the names of what is wrong with a PyMC model, and what to do."""
+    discrete = [variable.name for variable in model.free_RVs if variable.dtype[:5] != "float"]
+    if discrete:
+        raise ValueError(
+            f"the model has discrete free variables: {', '.join(discrete)}. Sum them out, for instance by "
+            "pymc.Mixture or pymc.Categorical's probabilities in a pymc.Potential"
+        )
+    if not model.free_RVs:
+        raise ValueError("the model has no free variables: there is nothing to infer")
+    if not (model.observed_RVs or model.potentials):
+        raise ValueError(
+            "the model has no observed variable and no potential: its posterior is its prior, and its "
+            "evidence 1. Give a variable observed=..."
+        )
+    for data in model.data_vars:
+        values = np.asarray(data.get_value())
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise ValueError(
+                f"the data container {data.name} has missing values; give the masked array itself as "
+                "observed=..., so that PyMC makes free variables of them, or leave the rows out"
+            )
+    unused = _unused(model)
+    if unused:
+        raise ValueError(
+            f"no variable of the model uses the data container {', '.join(unused)}: give it as observed=..., "
+            "or take it out of the model"
+        )
+    single = [value for value in model.value_vars if value.dtype != "float64"]
+    if single:
+        raise ValueError(
+            f'{single[0].name} is {single[0].dtype}; set pytensor.config.floatX = "float64" before the model '
+            "is built"
+        )
+
+
+def _unused(model: Any) -> list[str]:
+    """Names of data containers that no variable, deterministic or potential depends on."""
+    from pytensor.graph.traversal import ancestors
+
+    used = set(ancestors([*model.basic_RVs, *model.deterministics, *model.potentials]))
+    return [data.name for data in model.data_vars if data not in used]
+
+
+def _observed(model: Any) -> dict[str, np.ndarray]:
+    """Observed values by name, where they are constants or data containers."""
+    found = {}
+    for variable in model.observed_RVs:
+        value = model.rvs_to_values[variable]
+        data = getattr(value, "data", None)
+        if data is None and callable(getattr(value, "get_value", None)):
+            data = value.get_value()
+        if data is not None:
+            found[variable.name] = np.asarray(data)
+    return found
+
+
+def _prior_box(model: Any, layout: Layout, seed: int, low: Any, high: Any) -> tuple[Any, Any]:
+    """The plausible box: what was given, else the central 95 % of draws of the prior, else None."""
+    if low is not None and high is not None:
+        return low, high
+    from pymc.initial_point import make_initial_point_fn
+
+    try:
+        drawn = make_initial_point_fn(model=model, overrides=dict.fromkeys(model.free_RVs, "prior"))
+        rng = np.random.default_rng(seed)
+        draws = [layout.joined(drawn(int(rng.integers(2**31)))) for _ in range(_PRIOR_DRAWS)]
+    except NotImplementedError:  # of a flat prior
+        return low, high
+    box = box_of_draws(np.array(draws))
+    return box[0] if low is None else low, box[1] if high is None else high
+
+
+class _Both:
+    """The compiled density with its gradient at theta (P,)."""
+
+    def __init__(self, density: Any) -> None:
+        self.density = density
+
+    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self.density(theta)
+        return float(value), np.asarray(gradient)
+
+
+class _Value(_Both):
+    """The value alone; PyMC computes both."""
+
+    def __call__(self, theta: np.ndarray) -> float:  # type: ignore[override]
+        return float(self.density(theta)[0])
+
+
+class _Words:
+    """What turns unconstrained vectors into the variables of the model and back, compiled when needed."""
+
+    def __init__(self, model: Any, layout: Layout) -> None:
+        self.model, self.layout = model, layout
+
+    def constrained(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Free variables and deterministics (n, ...) by name at theta (n, P)."""
+        rows = [self._constrain(self.layout.parted(point)) for point in theta]
+        wanted = {variable.name for variable in [*self.model.free_RVs, *self.model.deterministics]}
+        return {
+            variable.name: np.stack([np.asarray(row[i]) for row in rows])
+            for i, variable in enumerate(self.model.unobserved_value_vars)
+            if variable.name in wanted
+        }
+
+    def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Theta (P,) of the free variables by name."""
+        free = {variable.name: np.asarray(values[variable.name], float) for variable in self.model.free_RVs}
+        found = self._unconstrain(**free)
+        names = [self.model.rvs_to_values[variable].name for variable in self.model.free_RVs]
+        return self.layout.joined(dict(zip(names, found, strict=True)))
+
+    @cached_property
+    def _constrain(self) -> Any:
+        model = self.model
+        return model.compile_fn(inputs=model.value_vars, outs=model.unobserved_value_vars, point_fn=True)
+
+    @cached_property
+    def _unconstrain(self) -> Any:
+        import pytensor
+
+        model = self.model
+        given = {variable: variable.type(variable.name) for variable in model.free_RVs}
+        outputs = []
+        for variable, value in given.items():
+            transform = model.rvs_to_transforms[variable]
+            outputs.append(value if transform is None else transform.forward(value, *variable.owner.inputs))
+        outputs = pytensor.clone_replace(outputs, replace=given)
+        return pytensor.function(list(given.values()), outputs, on_unused_input="ignore")

@@ -1,0 +1,45 @@
+"""Stan's flat vectors of variables, last-index-slowest, as arrays by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which entries of a vector belong to which variable, and with what index.
+
+    Attributes
+    ----------
+    titles : of the entries, as Stan writes them: "mu", "z.1", "L.2.1".
+    """
+
+    titles: Sequence[str]
+
+    def parted(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Name -> array (n, shape) of rows (n, entries)."""
+        found: dict[str, np.ndarray] = {}
+        for name, places in self._places().items():
+            shape = tuple(np.max([index for _, index in places], axis=0) + 1) if places[0][1] else ()
+            array = np.empty((len(rows), *shape))
+            for column, index in places:
+                array[(slice(None), *index)] = rows[:, column]
+            found[name] = array
+        return found
+
+    def _places(self) -> dict[str, list[tuple[int, tuple[int, ...]]]]:
+        """Name -> columns with their indices, counted from 0."""
+        found: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+        for column, title in enumerate(self.titles):
+            name, *index = title.split(".")
+            found.setdefault(name, []).append((column, tuple(int(i) - 1 for i in index)))
+        return found
+
+
+def from_zero(title: str) -> str:
+    """A title as NumPy counts: "z.1" is "z[0]"."""
+    name, *index = title.split(".")
+    return f"{name}[{','.join(str(int(i) - 1) for i in index)}]" if index else name

@@ -1,0 +1,88 @@
+"""A Stan program through BridgeStan, with every constant of its density."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bqvi.adapters.stan_arrays import Columns, from_zero
+
+
+def is_ready() -> bool:
+    """Whether BridgeStan is installed together with its sources: its own download is not begun."""
+    if importlib.util.find_spec("bridgestan") is None:
+        return False
+    from bridgestan.compile import get_bridgestan_path, verify_bridgestan_path
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        path = get_bridgestan_path(download=False)
+    try:
+        verify_bridgestan_path(path or os.devnull)
+    except ValueError:
+        return False
+    return True
+
+
+def build_folder() -> Path:
+    """Where programs and their builds are kept: `bqvi/stan` in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache) / "bqvi" / "stan"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class BridgeProgram:
+    """A program and its data; see `bqvi.adapters.stan_model`.
+
+    Parameters
+    ----------
+    code : the program. folder : where it includes from. data : name -> array.
+    """
+
+    def __init__(self, code: str, folder: Path | None, data: Mapping[str, Any]) -> None:
+        import bridgestan
+
+        key = hashlib.sha256(f"{folder} {code}".encode()).hexdigest()[:16]
+        file = build_folder() / f"{key}.stan"
+        if not file.exists() or file.read_text() != code:
+            file.write_text(code)
+        arguments = [] if folder is None else [f"--include-paths={folder}"]
+        try:
+            library = bridgestan.compile_model(file, stanc_args=arguments)
+        except RuntimeError as error:
+            raise ValueError(f"the Stan program does not compile:\n{error}") from None
+        told = json.dumps({name: np.asarray(x).tolist() for name, x in data.items()})
+        try:
+            self._model = bridgestan.StanModel(library, told, warn=False)
+        except RuntimeError as error:
+            raise ValueError(f"the Stan program does not take the data: {error}") from None
+        self.package = f"Stan by BridgeStan {bridgestan.__version__}"
+        self.names = tuple(map(from_zero, self._model.param_unc_names()))
+        self.columns = Columns(self._model.param_names(include_tp=True, include_gq=False))
+
+    def value(self, theta: np.ndarray) -> float:
+        """The log density at theta (P,)."""
+        return float(self._model.log_density(theta, propto=False, jacobian=True))
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The log density and its gradient (P,) at theta (P,)."""
+        value, gradient = self._model.log_density_gradient(theta, propto=False, jacobian=True)
+        return float(value), np.array(gradient)
+
+    def constrained(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters and transformed parameters at theta (P,)."""
+        return np.asarray(self._model.param_constrain(theta, include_tp=True, include_gq=False))
+
+    def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Theta (P,) of the parameters ``values`` by name."""
+        told = json.dumps({name: np.asarray(x).tolist() for name, x in values.items()})
+        return np.asarray(self._model.param_unconstrain_json(told))

@@ -1,0 +1,163 @@
+"""`from_stan`: a Stan program and its data, through BridgeStan or else httpstan.
+
+BridgeStan keeps every constant of the density (``propto=False``). httpstan, whose wheel brings the compiler
+and the headers, drops those of ``~`` statements, which moves the evidence; a program that has such
+statements is warned of. Either builds a program once (minutes) and finds it again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from bqvi.adapters.stan_arrays import Columns
+from bqvi.calls.target_model import TargetModel
+
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"", re.DOTALL)
+
+
+class _Program(Protocol):
+    """A compiled program with its data, as functions of the unconstrained parameters theta (P,)."""
+
+    package: str
+    names: tuple[str, ...]
+    columns: Columns
+
+    def value(self, theta: np.ndarray) -> float:
+        """The log density with the Jacobians."""
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The same with its gradient (P,)."""
+
+    def constrained(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters and transformed parameters in one vector, in Stan's order."""
+
+    def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Theta (P,) of the parameters by name."""
+
+
+def from_stan(
+    code_or_file: str | Path,
+    data: Mapping[str, Any] | str | Path | None = None,
+    *,
+    start: Any = None,
+    plausible_lower: Any = None,
+    plausible_upper: Any = None,
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Any] | None = None,
+) -> TargetModel:
+    """The log joint of a Stan program over its unconstrained parameters, with its gradient.
+
+    Parameters
+    ----------
+    code_or_file : the program's text, or the path of a .stan file.
+    data : name -> number or array; or the path of a JSON file of them.
+    start : (P,), unconstrained; by default zeros.
+    plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default 2 to either side of
+        ``start``, the range in which Stan itself begins. Give what you know: Stan tells nothing of the prior.
+    coords : dimension -> labels. dims : variable -> names of its dimensions.
+
+    Returns
+    -------
+    TargetModel
+        Parameters by name, counted from 0; results hold parameters and transformed parameters.
+
+    Raises
+    ------
+    ImportError
+        Neither BridgeStan with its sources nor httpstan is installed: the extra ``stan``.
+    ValueError
+        The program does not compile (with the compiler's message), or does not take the data.
+    FileNotFoundError
+        There is no such file.
+
+    Warns
+    -----
+    UserWarning
+        httpstan is used and the program has ``~`` statements, whose constants it drops: the evidence is then
+        off by them. Write ``target += normal_lpdf(y | mu, sigma)`` in the place of ``y ~ normal(mu, sigma)``.
+    """
+    code, folder = _code(code_or_file)
+    program = _compiled(code, folder, _data(data))
+    count = len(program.names)
+    start = np.zeros(count) if start is None else start
+    return TargetModel(
+        log_joint=program.value,
+        names=program.names,
+        log_joint_and_gradient=program.value_and_gradient,
+        start=start,
+        plausible_lower=plausible_lower,
+        plausible_upper=plausible_upper,
+        to_named=_Words(program),
+        from_named=program.unconstrained,
+        coords=dict(coords or {}),
+        dims=dict(dims or {}),
+        constants={name: np.asarray(x) for name, x in _data(data).items() if np.size(x)},
+        package=program.package,
+    )
+
+
+class _Words:
+    """Draws theta (n, P) as the variables of the program."""
+
+    def __init__(self, program: _Program) -> None:
+        self.program = program
+
+    def __call__(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        rows = np.array([self.program.constrained(point) for point in theta])
+        return self.program.columns.parted(rows)
+
+
+def _code(code_or_file: str | Path) -> tuple[str, Path | None]:
+    """The program, and the folder that its includes are looked for in."""
+    is_path = isinstance(code_or_file, Path)
+    if not is_path and not isinstance(code_or_file, str):
+        raise TypeError(f"code_or_file is {code_or_file!r:.100}; it must be a program's text or a path")
+    text = str(code_or_file)
+    if is_path or (text.endswith(".stan") and "\n" not in text):
+        path = Path(text)
+        return path.read_text(), path.absolute().parent
+    return text, None
+
+
+def _data(data: Any) -> dict[str, Any]:
+    """Name -> number or array."""
+    if data is None:
+        return {}
+    if isinstance(data, str | Path):
+        data = json.loads(Path(data).read_text())
+    if not isinstance(data, Mapping):
+        raise TypeError(
+            f"data is {data!r:.100}; it must be a mapping of names to arrays, or a JSON file's path"
+        )
+    return {str(name): np.asarray(x) for name, x in data.items()}
+
+
+def _compiled(code: str, folder: Path | None, data: Mapping[str, Any]) -> _Program:
+    """By BridgeStan if it has its sources, else by httpstan."""
+    from bqvi.adapters import stan_bridge, stan_http
+
+    if stan_bridge.is_ready():
+        return stan_bridge.BridgeProgram(code, folder, data)
+    if not stan_http.is_ready():
+        raise ImportError(
+            "this needs httpstan, or bridgestan with its sources, which are not installed: "
+            'pip install "bqvi[stan]"',
+            name="httpstan",
+        )
+    plain = _COMMENTS.sub(" ", code)
+    if "~" in plain or re.search(r"\w_lup[dm]f\b", plain):
+        warnings.warn(
+            "httpstan drops the constants of `~` statements and of _lupdf, so that the log evidence is off "
+            "by them; write target += normal_lpdf(y | mu, sigma) and the like, or install "
+            "BridgeStan with its sources",
+            UserWarning,
+            stacklevel=3,
+        )
+    return stan_http.HttpProgram(code, data)

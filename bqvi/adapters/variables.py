@@ -1,0 +1,74 @@
+"""Named arrays in one vector: which entries belong to which variable, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Variables one after the other in a vector of P entries, each with its last index moving fastest.
+
+    Attributes
+    ----------
+    shapes : name -> shape, in the order of the vector.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def size(self) -> int:
+        """The number P of entries."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the entries: "mu" for a number, "z[0]", "z[1]", ... for an array."""
+        return tuple(title for name, shape in self.shapes.items() for title in entries(name, shape))
+
+    def parted(self, vectors: Any) -> dict[str, Any]:
+        """Name -> array (..., shape) of vectors (..., P); views, of the kind that went in."""
+        found, at = {}, 0
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape))
+            found[name] = vectors[..., at : at + size].reshape(vectors.shape[:-1] + shape)
+            at += size
+        return found
+
+    def joined(self, values: Mapping[str, Any]) -> np.ndarray:
+        """The vector (P,) of arrays by name.
+
+        Raises
+        ------
+        KeyError
+            One is missing.
+        ValueError
+            One has another shape.
+        """
+        parts = [np.asarray(values[name], float) for name in self.shapes]
+        for part, (name, shape) in zip(parts, self.shapes.items(), strict=True):
+            if part.shape != shape:
+                raise ValueError(f"{name} has shape {part.shape}; it must be {shape}")
+        return np.concatenate([part.reshape(-1) for part in parts])
+
+
+def entries(name: str, shape: Sequence[int]) -> list[str]:
+    """What the entries of an array of this name and shape are called."""
+    if not shape:
+        return [name]
+    return [f"{name}[{','.join(map(str, index))}]" for index in product(*(range(n) for n in shape))]
+
+
+def box_of_draws(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A plausible box (P,), (P,) of draws of a prior (n, P): its central 95 %.
+
+    Entries that are not finite are left out; a parameter that does not move keeps a width of 1.
+    """
+    low, high = np.nanquantile(np.where(np.isfinite(draws), draws, np.nan), [0.025, 0.975], axis=0)
+    narrow = ~(high - low > 1e-8 * (1.0 + np.abs(low)))
+    return np.where(narrow, low - 0.5, low), np.where(narrow, high + 0.5, high)

@@ -1,0 +1,220 @@
+"""A log joint over R^D as another package states it, with what is needed to tell the results in its words.
+
+The doors take a `TargetModel` in the place of a log joint. Its parameters theta are unconstrained: the
+package's own transforms, with their Jacobians in the log joint, stand between them and the named variables.
+
+    theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
+                  --log_joint, log_joint_and_gradient-->  what the engines see
+
+The plausible box is where a run begins, and what VBMC explores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls.bounds import names_of, vector_of
+from bqvi.calls.function import Function, GradientWithValue
+
+_REACH = 2.0
+"""Half the width of a plausible box of which nothing is known: Stan itself starts within 2 of 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class TargetModel:
+    """A log joint density of P unconstrained parameters, as the front doors take it.
+
+    Attributes
+    ----------
+    log_joint : theta (P,) -> a number; if ``vectorised``, (n, P) -> (n,). With the transforms' Jacobians.
+    names : of the P parameters.
+    log_joint_and_gradient : the same with its gradient, (P,) -> (a number, (P,)); if ``vectorised``,
+        (n, P) -> ((n,), (n, P)); None where there is no gradient.
+    vectorised : whether both take many points at once.
+    start : (P,), where a run begins; by default the middle of the plausible box.
+    plausible_lower, plausible_upper : (P,) or a number, likely to hold most of the posterior; by default 2 to
+        either side of ``start``.
+    to_named : (n, P) -> name -> array (n, ...): the variables of the model; by default the parameters.
+    from_named : name -> array (...) -> (P,); None where that is not known.
+    coords : dimension -> labels. dims : variable -> names of its dimensions, those of ``to_named`` less n.
+    observed, constants : name -> array, the data, for files.
+    package : whose model it is, with its version, for files.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An attribute is none of these.
+    """
+
+    log_joint: Callable[[Any], Any]
+    names: tuple[str, ...]
+    log_joint_and_gradient: Callable[[Any], Any] | None = None
+    vectorised: bool = False
+    start: np.ndarray | None = None
+    plausible_lower: np.ndarray | None = None
+    plausible_upper: np.ndarray | None = None
+    to_named: Callable[[np.ndarray], Mapping[str, np.ndarray]] | None = None
+    from_named: Callable[[Mapping[str, Any]], np.ndarray] | None = None
+    coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    dims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    observed: Mapping[str, np.ndarray] = field(default_factory=dict)
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    package: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("log_joint", "log_joint_and_gradient", "to_named", "from_named"):
+            given = getattr(self, name)
+            if not (callable(given) or (given is None and name != "log_joint")):
+                raise TypeError(f"{name} is {given!r}; it must be a function")
+        count = len(self.names)
+        if count < 1:
+            raise ValueError("names is empty; a model needs at least one parameter")
+        object.__setattr__(self, "names", names_of(self.names, count))
+        low = vector_of("plausible_lower", self.plausible_lower, count, np.nan)
+        high = vector_of("plausible_upper", self.plausible_upper, count, np.nan)
+        middle = np.where(np.isfinite(low + high), 0.5 * (low + high), 0.0)
+        start = middle if self.start is None else vector_of("start", self.start, count, np.nan)
+        low, high = (
+            np.where(np.isnan(end), start + side, end) for end, side in ((low, -_REACH), (high, _REACH))
+        )
+        if not np.isfinite(np.stack([start, low, high])).all():
+            raise ValueError("start, plausible_lower or plausible_upper has entries that are not finite")
+        if not (low < high).all():
+            i = int(np.argmin(low < high))
+            raise ValueError(
+                f"{self.names[i]} has plausible_lower = {low[i]:.6g} and plausible_upper = {high[i]:.6g}; "
+                "plausible_lower must be below plausible_upper"
+            )
+        for name, value in (("start", start), ("plausible_lower", low), ("plausible_upper", high)):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        package = f" of {self.package}" if self.package else ""
+        return f"TargetModel({self.dimension} parameters{package}: {', '.join(self.names[:6])}, ...)"
+
+    @property
+    def dimension(self) -> int:
+        """The number P of parameters, all of them free."""
+        return len(self.names)
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether there is a gradient."""
+        return self.log_joint_and_gradient is not None
+
+    def without_gradient(self) -> TargetModel:
+        """The same model, from its values alone."""
+        return dataclasses.replace(self, log_joint_and_gradient=None)
+
+    def value(self, theta: Any) -> Any:
+        """The log joint, a number at theta (P,), or (n,) at (n, P).
+
+        Raises
+        ------
+        ValueError
+            theta has another shape.
+        """
+        points, one = self._points(theta)
+        if self.vectorised:
+            values = np.asarray(self.log_joint(points), float)
+        else:
+            values = np.array([float(self.log_joint(point)) for point in points])
+        return float(values[0]) if one else values
+
+    def value_and_gradient(self, theta: Any) -> tuple[Any, np.ndarray]:
+        """The log joint and its gradient: a number and (P,) at theta (P,), or (n,) and (n, P) at (n, P).
+
+        Raises
+        ------
+        ValueError
+            theta has another shape, or there is no gradient.
+        """
+        points, one = self._points(theta)
+        both = self.log_joint_and_gradient
+        if both is None:
+            raise ValueError("the model has no gradient; `value` gives its log joint")
+        if self.vectorised:
+            values, gradients = (np.asarray(part, float) for part in both(points))
+        else:
+            pairs = [both(point) for point in points]
+            values = np.array([float(value) for value, _ in pairs])
+            gradients = np.array([np.asarray(slope, float) for _, slope in pairs])
+        return (float(values[0]), gradients[0]) if one else (values, gradients)
+
+    def constrain(self, theta: Any) -> dict[str, np.ndarray]:
+        """The model's variables at theta (P,) or (n, P), by name: arrays (...) or (n, ...).
+
+        Raises
+        ------
+        ValueError
+            theta has another shape.
+        """
+        points, one = self._points(theta)
+        if self.to_named is None:
+            found: Mapping[str, np.ndarray] = dict(zip(self.names, points.T, strict=True))
+        else:
+            found = self.to_named(points)
+        return {name: np.asarray(x)[0] if one else np.asarray(x) for name, x in found.items()}
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Theta (P,) of the model's free variables ``values`` by name.
+
+        Raises
+        ------
+        ValueError
+            A variable is missing, or the model's package does not say how.
+        """
+        if self.from_named is None and self.to_named is not None:
+            raise ValueError("this model does not say how its variables are unconstrained (from_named)")
+        try:
+            if self.from_named is None:
+                return np.array([float(values[name]) for name in self.names])
+            return np.asarray(self.from_named(values), float)
+        except KeyError as error:
+            raise ValueError(f"values has {', '.join(values)}; it lacks {error.args[0]}") from None
+
+    def box(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """The plausible box: ``lower`` and ``upper`` where they are given, the model's own where not."""
+        return (
+            self.plausible_lower if lower is None else lower,
+            self.plausible_upper if upper is None else upper,
+        )
+
+    def function(self, errors: str | None = None) -> Function:
+        """What the engines call; ``errors`` as of `bqvi.calls.Function`."""
+        both = self.log_joint_and_gradient
+        gradient = None if both is None else GradientWithValue(both)
+        return Function(
+            self.log_joint, gradient, self.vectorised, errors=errors, names=self.names, model=self
+        )
+
+    def _points(self, theta: Any) -> tuple[np.ndarray, bool]:
+        """Theta as (n, P), and whether it is one point (P,)."""
+        array = np.asarray(theta, float)
+        if array.ndim not in (1, 2) or array.shape[-1] != self.dimension:
+            count = self.dimension
+            raise ValueError(f"theta has shape {array.shape}; it must be ({count},) or (n, {count})")
+        return np.atleast_2d(array), array.ndim == 1
+
+
+def require_alone(model: TargetModel, **others: Any) -> None:
+    """ValueError where one of the ``others`` was given, which the model says itself.
+
+    Parameters
+    ----------
+    model : in the place of a log joint.
+    others : arguments of the door by name; None or empty where they were not given.
+    """
+    for name, value in others.items():
+        if value is not None and not (np.ndim(value) and np.size(value) == 0):
+            told = f"{name} is given beside a {type(model).__name__}, which has its own"
+            if name == "gradient":
+                told += "; to do without, give model.without_gradient()"
+            elif name in ("lower", "upper", "periodic"):
+                told += ": its parameters are unconstrained, by the model's own transforms"
+            raise ValueError(told)

@@ -1,0 +1,132 @@
+"""NumPyro's models: densities against formulas, variables there and back, bad models by name.
+
+JAX is put in float64 where it is first used, so these tests run in a process of their own (`python -m pytest
+tests/adapters/test_numpyro.py` with JAX_ENABLE_X64=1) and are skipped elsewhere.
+"""
+
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+from adapter_models import (
+    COUNTS,
+    EFFECTS,
+    ERRORS,
+    ETA,
+    POINTS,
+    X,
+    Y,
+    check,
+    regression,
+    regression_evidence,
+    schools,
+    shares,
+)
+
+import bqvi
+
+numpyro = pytest.importorskip("numpyro", reason="the extra numpyro is not installed", exc_type=ImportError)
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpyro.distributions as dist  # noqa: E402
+
+exact = pytest.mark.skipif(
+    os.environ.get("JAX_ENABLE_X64") != "1", reason="JAX is in float32: set JAX_ENABLE_X64=1"
+)
+
+
+def schools_model(errors, effects=None):
+    mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfCauchy(5))
+    with numpyro.plate("school", len(errors)):
+        z = numpyro.sample("z", dist.Normal(0, 1))
+        effect = numpyro.deterministic("effect", mu + tau * z)
+        numpyro.sample("y", dist.Normal(effect, errors), obs=effects)
+
+
+def regression_model(x, y):
+    a, b = numpyro.sample("a", dist.Normal(0, 2)), numpyro.sample("b", dist.Normal(0, 2))
+    numpyro.sample("y", dist.Normal(a + b * x, numpyro.sample("s", dist.LogNormal(0, 1))), obs=y)
+
+
+def shares_model():
+    """The multinomial stands in a factor."""
+    w = numpyro.sample("w", dist.Dirichlet(jnp.array([2.0, 3.0, 4.0])))
+    numpyro.factor("counts", dist.Multinomial(int(COUNTS.sum()), probs=w).log_prob(COUNTS))
+    s = numpyro.sample("s", dist.HalfNormal(jnp.ones(3)).to_event(1))
+    factor = numpyro.sample("L", dist.LKJCholesky(3, ETA))
+    numpyro.deterministic("R", factor @ factor.T)
+    numpyro.sample("y", dist.MultivariateNormal(jnp.zeros(3), scale_tril=s[:, None] * factor), obs=POINTS)
+
+
+@exact
+def test_eight_schools():
+    model = bqvi.adapters.from_numpyro(schools_model, ERRORS, effects=EFFECTS)
+    assert model.names[:3] == ("mu", "tau", "z[0]")
+    assert model.dims["z"] == ("school",)
+    check(model, schools, model.constrain, ["mu", "tau", "z"])
+    theta = np.linspace(-1, 1, 30).reshape(3, 10)
+    drawn = model.constrain(theta)
+    assert drawn["effect"].shape == (3, 8)
+    np.testing.assert_allclose(model.value(theta), [model.value(point) for point in theta], rtol=1e-12)
+    np.testing.assert_allclose(model.unconstrain({k: x[1] for k, x in drawn.items()}), theta[1], atol=1e-12)
+    np.testing.assert_array_equal(model.observed["y"], EFFECTS)
+    # mu is N(0, 5^2): 200 draws put the ends of the central 95 % within 3.5 of -9.8 and 9.8
+    assert abs(model.plausible_lower[0] + 9.8) < 3.5
+    assert abs(model.plausible_upper[0] - 9.8) < 3.5
+
+
+@exact
+def test_a_regression_and_its_evidence():
+    model = bqvi.adapters.from_numpyro(regression_model, X, Y)
+    check(model, regression, model.constrain, ["a", "b", "s"])
+    fit = bqvi.fit(model, method="bq", budget=40, seed=0)
+    assert abs(fit.log_evidence - regression_evidence()) < 2 * fit.log_evidence_sd
+
+
+@exact
+def test_a_simplex_a_correlation_and_a_factor():
+    model = bqvi.adapters.from_numpyro(shares_model)
+    assert model.dimension == 8
+    check(model, shares, model.constrain, ["w", "R", "s"], scale=0.3)
+
+
+def subsampled():
+    a = numpyro.sample("a", dist.Normal())
+    with numpyro.plate("rows", 12, subsample_size=4) as rows:
+        numpyro.sample("y", dist.Normal(a, 1.0), obs=Y[rows])
+
+
+def discrete():
+    numpyro.sample("y", dist.Normal(numpyro.sample("events", dist.Poisson(3.0)), 1.0), obs=1.0)
+
+
+def parameter():
+    numpyro.sample("y", dist.Normal(numpyro.param("shift", 0.0), 1.0), obs=1.0)
+
+
+def unobserved():
+    numpyro.sample("a", dist.Normal())
+
+
+@exact
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (subsampled, "the plate rows draws 4 of 12 data"),
+        (discrete, "discrete latent variables: events"),
+        (parameter, r"shift is a numpyro\.param"),
+        (unobserved, "no observed site"),
+        (partial(schools_model, ERRORS), "no observed site"),
+    ],
+)
+def test_bad_models_are_named(model, message):
+    with pytest.raises(ValueError, match=message):
+        bqvi.adapters.from_numpyro(model)
+
+
+def test_float32_is_refused():
+    if jax.config.jax_enable_x64:
+        pytest.skip("JAX is in float64")
+    with pytest.raises(ValueError, match=r"float32.*numpyro\.enable_x64"):
+        bqvi.adapters.from_numpyro(regression_model, X, Y)

@@ -1,0 +1,190 @@
+"""A `TargetModel` in the place of a log joint: doors find what they find of the function by itself."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from adapter_models import X, Y, check, regression, regression_evidence
+
+import bqvi
+from bqvi.adapters import TargetModel, from_function, from_torch
+from bqvi.calls import Caller
+
+LOG_NORMALISER = np.log(2 * np.pi)
+LOW, HIGH = np.array([-2.0, -1.5]), np.array([2.0, 2.5])
+
+
+def value(theta):
+    return -0.5 * float(theta @ theta) - LOG_NORMALISER
+
+
+def both(theta):
+    return value(theta), -theta
+
+
+def gaussian(**others):
+    """N(0, I) as the log joint of a model with one variable "pair" and one that follows from it."""
+    return TargetModel(
+        value,
+        ("pair[0]", "pair[1]"),
+        both,
+        plausible_lower=LOW,
+        plausible_upper=HIGH,
+        to_named=lambda theta: {"pair": theta, "total": theta.sum(axis=1)},
+        from_named=lambda values: np.asarray(values["pair"]),
+        coords={"side": ["left", "right"]},
+        dims={"pair": ("side",)},
+        observed={"y": np.arange(3.0)},
+        **others,
+    )
+
+
+def test_vbmc_finds_what_it_finds_of_the_function():
+    ours = bqvi.vbmc(gaussian(), budget=8, seed=3)
+    middle = 0.5 * (LOW + HIGH)
+    theirs = bqvi.vbmc(
+        value, None, None, LOW, HIGH, start=middle, gradient=lambda theta: -theta, budget=8, seed=3
+    )
+    assert ours.log_evidence == theirs.log_evidence
+    np.testing.assert_array_equal(ours.theta, theirs.theta)
+    assert ours.posterior.names == ("pair[0]", "pair[1]")
+    drawn = ours.posterior.variables(50, 0)
+    np.testing.assert_array_equal(drawn["total"], ours.posterior.sample(50, 0).sum(axis=1))
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_fit_and_integrate_find_the_evidence(vectorised):
+    model = gaussian()
+    if vectorised:
+        model = dataclasses.replace(
+            model,
+            log_joint=lambda theta: -0.5 * (theta**2).sum(axis=1) - LOG_NORMALISER,
+            log_joint_and_gradient=lambda theta: (-0.5 * (theta**2).sum(axis=1) - LOG_NORMALISER, -theta),
+            vectorised=True,
+        )
+    fit = bqvi.fit(model, method="bq", budget=15, seed=0)
+    assert abs(fit.log_evidence) < 1e-3
+    assert fit.posterior.variables(4, 0)["pair"].shape == (4, 2)
+    fit = bqvi.fit(model, method="pathwise", steps=3, samples=2, seed=0)
+    assert fit.posterior.model is model
+    integral = bqvi.integrate(model, budget=16, seed=0)
+    assert abs(integral.log_mean) < 2 * integral.log_sd + 1e-6
+
+
+def test_value_and_gradient_are_one_call():
+    calls = []
+
+    def counted(theta):
+        calls.append(theta)
+        return both(theta)
+
+    model = dataclasses.replace(gaussian(), log_joint_and_gradient=counted)
+    made = Caller(model.function()).evaluate(np.array([[1.0, 2.0], [0.5, 0.0], [0.0, 0.0]]))
+    assert len(calls) == 3
+    np.testing.assert_array_equal(made.gradients, [[-1.0, -2.0], [-0.5, 0.0], [0.0, 0.0]])
+    assert made.values[0] == value(np.array([1.0, 2.0]))
+
+
+def test_points_alone_and_together():
+    model = gaussian()
+    theta = np.array([[1.0, 2.0], [0.5, 0.0]])
+    np.testing.assert_array_equal(model.value(theta), [model.value(point) for point in theta])
+    np.testing.assert_array_equal(model.value_and_gradient(theta)[1], -theta)
+    assert model.constrain(theta[0])["total"] == 3.0
+    np.testing.assert_array_equal(model.unconstrain(model.constrain(theta[1])), theta[1])
+    plain = from_function(value, 2, names=["a", "b"])
+    np.testing.assert_array_equal(plain.unconstrain({"b": 2.0, "a": 1.0}), [1.0, 2.0])
+    assert not plain.has_gradient
+    np.testing.assert_array_equal(plain.plausible_upper, [2.0, 2.0])
+
+
+def test_a_gradient_by_itself():
+    model = from_function(value, 2, gradient=lambda theta: -theta, start=[1.0, 0.0])
+    assert model.value_and_gradient([1.0, 2.0])[0] == value(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(model.plausible_lower, [-1.0, -2.0])
+    assert not model.without_gradient().has_gradient
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"lower": [0, 0]}, "lower is given beside a TargetModel.*unconstrained"),
+        ({"gradient": "autodiff"}, r"gradient is given beside.*without_gradient\(\)"),
+        ({"names": ["a", "b"]}, "names is given beside"),
+        ({"noise_sd": 1.0}, "noise_sd is given beside"),
+        ({"periodic": [0]}, "periodic is given beside"),
+    ],
+)
+def test_what_a_model_says_itself_is_not_given_beside_it(others, message):
+    with pytest.raises(ValueError, match=message):
+        bqvi.vbmc(gaussian(), **others)
+    if "lower" in others:
+        with pytest.raises(ValueError, match=message):
+            bqvi.fit(gaussian(), method="bq", **others)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: TargetModel("f", ("a",)), TypeError, "log_joint is 'f'"),
+        (lambda: TargetModel(value, ()), ValueError, "names is empty"),
+        (lambda: TargetModel(value, ("a", "a")), ValueError, "must differ"),
+        (lambda: from_function(value, 2, names=["a"]), ValueError, "names has 1 entries; it must have 2"),
+        (lambda: from_function(value, 2, start=[0, 0, 0]), ValueError, r"start has shape \(3,\)"),
+        (lambda: from_function(value, 2, start=[0, np.nan]), ValueError, "not finite"),
+        (lambda: from_function(value, 1, plausible_lower=1, plausible_upper=0), ValueError, "must be below"),
+        (lambda: from_function(value, 1, gradient="autodiff"), TypeError, "see from_torch"),
+        (lambda: gaussian().value([1.0]), ValueError, r"theta has shape \(1,\)"),
+        (lambda: gaussian().unconstrain({"total": 1.0}), ValueError, "it lacks pair"),
+        (lambda: gaussian().without_gradient().value_and_gradient([0, 0]), ValueError, "no gradient"),
+        (lambda: from_torch(value), TypeError, "must be a torch.nn.Module"),
+        (lambda: from_torch(torch.nn.Identity()), ValueError, "no parameters"),
+        (
+            lambda: from_torch(linear(1)),
+            ValueError,
+            r"module.double\(\)",
+        ),
+    ],
+)
+def test_bad_models_are_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def linear(n):
+    """Weights (n, n) and n offsets that nobody has set: torch's generator is left alone."""
+    return torch.nn.utils.skip_init(torch.nn.Linear, n, n)
+
+
+class Regression(torch.nn.Module):
+    """Its parameters are a, b and ln s."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.log_s = (
+            torch.nn.Parameter(torch.zeros((), dtype=torch.float64)) for _ in range(3)
+        )
+
+    def forward(self, x, y):
+        normal = torch.distributions.Normal
+        prior = normal(0.0, 2.0).log_prob(self.a) + normal(0.0, 2.0).log_prob(self.b)
+        prior = prior + normal(0.0, 1.0).log_prob(self.log_s)
+        return prior + normal(self.a + self.b * x, self.log_s.exp()).log_prob(y).sum()
+
+
+def test_a_torch_module():
+    module = Regression()
+    model = from_torch(module, torch.as_tensor(X), y=torch.as_tensor(Y))
+    assert model.names == ("a", "b", "log_s")
+
+    def variables(theta):
+        found = model.constrain(theta)
+        return {"a": found["a"], "b": found["b"], "s": np.exp(found["log_s"])}
+
+    check(model, regression, variables, ["a", "b", "s"])
+    fit = bqvi.fit(model, method="bq", budget=40, seed=0)
+    assert abs(fit.log_evidence - regression_evidence()) < 2 * fit.log_evidence_sd
+    assert module.a.item() == 0.0
+    with pytest.raises(TypeError, match="one number"):
+        from_torch(linear(2).double(), torch.zeros(3, 2).double()).value(np.zeros(6))
