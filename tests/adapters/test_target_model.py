@@ -153,8 +153,11 @@ def test_bad_models_are_named(make, error, message):
 
 
 def linear(n):
-    """Weights (n, n) and n offsets that nobody has set: torch's generator is left alone."""
-    return torch.nn.utils.skip_init(torch.nn.Linear, n, n)
+    """Weights (n, n) and n offsets, all zero: torch's generator is left alone."""
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, n, n)
+    for x in layer.parameters():
+        x.data.zero_()
+    return layer
 
 
 class Regression(torch.nn.Module):
