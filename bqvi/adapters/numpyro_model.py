@@ -1,6 +1,6 @@
 """`from_numpyro`: a NumPyro model. The unconstrained vector is that of NumPyro's own samplers.
 
-Density and gradient come from the potential function of `numpyro.infer.util.initialize_model`, compiled for
+Density and gradient come from the potential function of ``numpyro.infer.util.initialize_model``, compiled for
 batches. A batch is padded to a power of two, so that few sizes have to be compiled. The plausible box is the
 central 95 % of draws of the prior.
 """
@@ -37,8 +37,8 @@ def from_numpyro(
     Parameters
     ----------
     model : a function of NumPyro statements, with continuous latent variables. JAX has to be in float64.
-    args, kwargs : of ``model``; one that is called like an argument here is bound by `functools.partial`.
-    start : (P,), unconstrained; by default the medians of the prior (`numpyro.infer.init_to_median`).
+    args, kwargs : of ``model``; one that is called like an argument here is bound by ``functools.partial``.
+    start : (P,), unconstrained; by default the medians of the prior (``numpyro.infer.init_to_median``).
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
         of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from.
     coords : dimension -> labels; NumPyro has none. dims : variable -> names of its dimensions; by default the
@@ -57,7 +57,7 @@ def from_numpyro(
         NumPyro is not installed: the extra ``numpyro``.
     TypeError, ValueError
         ``model`` is no function, JAX is in float32, a latent variable is discrete, a plate draws a part of
-        its data, a site is a `numpyro.param`, or nothing is observed.
+        its data, a site is a ``numpyro.param``, or nothing is observed.
     """
     with needing("numpyro"):
         import jax

@@ -1,6 +1,6 @@
 """`from_pymc`: a PyMC model. The unconstrained vector is PyMC's own, as its samplers see it.
 
-Density and gradient are `logp_dlogp_function`: priors, likelihoods, potentials and the Jacobians of every
+Density and gradient are ``logp_dlogp_function``: priors, likelihoods, potentials and the Jacobians of every
 transform. What turns draws into variables, and back, is compiled when it is first asked for. The plausible
 box is the central 95 % of draws of the prior, which take no evaluation of the log joint.
 """
@@ -32,11 +32,11 @@ def from_pymc(
 
     Parameters
     ----------
-    model : a `pymc.Model` whose free variables are continuous. Its data are those of the moment: after
+    model : a ``pymc.Model`` whose free variables are continuous. Its data are those of the moment: after
         ``pymc.set_data`` call this again.
     start : (P,), unconstrained; by default PyMC's initial point.
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
-        of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from (`Flat`).
+        of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from (``Flat``).
     seed : of these draws.
 
     Returns
