@@ -89,6 +89,7 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
         answers = Answers(values, sds, found.gradients, graph=found.graph)
     elif isinstance(function.gradient, GradientWithValue):
         returned, told = run_user_code(function.gradient.both, _handed(function, points))
+        returned, products = parted(function, returned, points)
         values, sds = values_of(function, returned, points)
         answers = Answers(values, sds, gradients_of(function, told, points, values.shape[1]))
     else:
