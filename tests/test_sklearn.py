@@ -116,6 +116,7 @@ WEIGHED = [
     (GaussianMixture(3, flat=True, init_params="random", random_state=0), X),
     (BayesianGaussianMixture(4, covariance_type="diag", n_init=2, random_state=0), X),
     (BayesianGaussianMixture(3, covariance_type="tied", random_state=0), X),
+    (BayesianGaussianMixture(3, random_state=0), np.where(np.arange(240).reshape(120, 2) % 11, X, np.nan)),
     (DirichletProcessMixture(5, random_state=0), X),
     (LatentDirichletAllocation(3, random_state=0), COUNTS),
 ]

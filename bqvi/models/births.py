@@ -52,6 +52,8 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
         For `fit` to go on from (``start_from``); its bound is not below that of ``q``.
     """
     require_own_parameters(model, q)
+    if model.incomplete:
+        raise ValueError("data has NaN, with which no component is divided; leave births out, or impute")
     require_integer("steps", steps, 1)
     rng = generator(seed)
     best, hopeless = elbo(model, q, data), set[int]()

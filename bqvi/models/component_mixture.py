@@ -10,6 +10,8 @@
     ELBO = sum_n ln sum_k exp rho_nk + sum_n ln h(x_n) - KL(q(theta) || p(theta))
 
 The bound has all its constants: it is below ln p(X), and can be compared over K, components and weights.
+NaN in some columns of a row is integrated out, for Gaussians of unknown covariance (`incomplete`) and
+components that are independent over columns (`conjugate_components`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.special
@@ -26,7 +28,9 @@ from bqvi.checks import require_one_of
 from bqvi.families import Flat, Product
 from bqvi.models.components import Components
 from bqvi.models.conjugate import LocalStep, LocalTerms
-from bqvi.models.data import Data, is_sparse, n_rows
+from bqvi.models.data import Data, has_missing, is_sparse, n_rows
+from bqvi.models.gaussian_components import GaussianComponents
+from bqvi.models.incomplete import IncompletePass
 from bqvi.models.mixing import Mixing, expected_weights
 from bqvi.models.mixture import AffineLogJoint, mixture_pass
 from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
@@ -51,6 +55,8 @@ class Mixture:
     def __init__(self, mixing: Mixing, components: Components) -> None:
         self.mixing = mixing
         self.components = components
+        self.incomplete = False
+        """Whether the data that the prior was settled on have NaN, for which rows take another pass."""
 
     @property
     def n_components(self) -> int:
@@ -65,12 +71,14 @@ class Mixture:
         data : as the model takes them
         weights : (N,), what each row counts; default 1
         """
-        settled = self.components.for_data(self.components.check(data), weights)
-        if settled is self.components:
+        data = self.components.check(data)
+        settled = self.components.for_data(data, weights)
+        incomplete = isinstance(settled, GaussianComponents) and has_missing(data)
+        if settled is self.components and incomplete == self.incomplete:
             return self
         other = copy.copy(self)
         other.__dict__.pop("prior", None)
-        other.components = settled
+        other.components, other.incomplete = settled, incomplete
         return other
 
     @cached_property
@@ -121,12 +129,26 @@ class Mixture:
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
         """Responsibilities of ``rows`` (S, D) and their statistics; see the module's docstring."""
+        if self.incomplete:
+            return self._incomplete_step(q, rows, weights)
         affine = self.expected_affine(q)
         sums = mixture_pass(rows, affine, weights)
+        if np.isnan(sums.log_normaliser) and has_missing(rows):
+            raise ValueError("rows have NaN, and the data that the prior was settled on none; use `for_data`")
         factor, k = self._weights(q), self.n_components
         statistics = self.mixing.statistics(factor, sums.counts)
         found = self.components.statistics(sums.counts[:k], sums.sums[:k], affine.shift)
         return LocalStep((*statistics, *found), sums.log_normaliser + self.mixing.bound(factor))
+
+    def _incomplete_step(self, q: Product, rows: np.ndarray, weights: Array | None) -> LocalStep:
+        counts, found, bound = self._incomplete_pass(q).summed(rows, weights, self.n_components)
+        factor = self._weights(q)
+        return LocalStep((*self.mixing.statistics(factor, counts), *found), bound + self.mixing.bound(factor))
+
+    def _incomplete_pass(self, q: Product) -> IncompletePass:
+        components = cast(GaussianComponents, self.components)
+        moments = components.expectations(self._with_tail(q[components.name]))
+        return IncompletePass(components, moments, self.mixing.log_weights(self._weights(q)))
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data."""
@@ -138,7 +160,18 @@ class Mixture:
         return mixture_terms(x, self.expected_affine(q), self.components.centre)
 
     def term_limits(self, data: Data) -> MixtureLimits:
-        """N, and the range of each column of T(x - c)."""
+        """N, and the range of each column of T(x - c).
+
+        Raises
+        ------
+        ValueError
+            NaN in the data: their statistics are sums by pattern, not by row.
+        """
+        if self.incomplete:
+            raise ValueError(
+                "data has NaN, which a mini-batch strategy that learns from single data does not take; use "
+                "another strategy"
+            )
         return MixtureLimits.of(data, self.components.centre, self.components.lift())
 
     def local_total(self, total: np.ndarray, bound: float, limits: MixtureLimits) -> LocalStep:
@@ -153,7 +186,9 @@ class Mixture:
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:
         """r, (N, K), or (N, K + 1) with a tied tail (thesis Eq. 3.23, with the softmax it needs)."""
         rows = data if is_sparse(data) else to_numpy(data)
-        return np.asarray(scipy.special.softmax(self.expected_affine(q).rho(rows), axis=1))
+        missing = isinstance(self.components, GaussianComponents) and has_missing(rows)
+        rho = self._incomplete_pass(q).rho(rows) if missing else self.expected_affine(q).rho(rows)
+        return np.asarray(scipy.special.softmax(rho, axis=1))
 
     def log_base_measure(self, data: Data) -> float:
         """sum_n ln h(x_n)."""
@@ -175,7 +210,12 @@ class Mixture:
         """
         # a weight of zero counts as 1e-300, which changes no sum
         log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
-        affine = self.components.affine_at(np.asarray(theta[self.components.name]), log_weights)
+        point = np.asarray(theta[self.components.name])
+        if isinstance(self.components, GaussianComponents) and has_missing(data):
+            moments = self.components.expectations_at(point, len(log_weights))
+            rho = IncompletePass(self.components, moments, log_weights).rho(data)
+            return float(scipy.special.logsumexp(rho, axis=1).sum()) + self.log_base_measure(data)
+        affine = self.components.affine_at(point, log_weights)
         return mixture_pass(data, affine).log_normaliser + self.log_base_measure(data)
 
     def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:

@@ -16,7 +16,8 @@ t = (ln lambda, -lambda):
     )
 
 A prior that is no family here is given by its log normaliser, `families.FromNormaliser`. The functions below
-make the usual ones; their default priors are worth one datum that is like the data's mean.
+make the usual ones; their default priors are worth one datum that is like the data's mean. Their columns are
+independent, so that a missing value (NaN) drops out of the likelihood: it is integrated out.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, FromNormaliser, Gamma
 from bqvi.models.components import start_from_clusters
-from bqvi.models.data import Data, n_rows
+from bqvi.models.data import Data, has_missing, n_rows
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
@@ -53,6 +54,9 @@ class ConjugateComponents:
     log_base_measure : ln h, a function of rows (N, D): (N,)
     validate : a function of the data that raises a ValueError where there can be no such data; default none
     name : of the factor of theta
+    by_column : whether the columns are independent, and each array of T has an axis of columns behind that of
+        rows. NaN is then a missing value: T of it is 0, and ``log_base_measure`` must leave it out; the other
+        functions see 0 in its place, but a prior that is a function of the data sees NaN
     """
 
     component_prior: Any
@@ -60,6 +64,7 @@ class ConjugateComponents:
     log_base_measure_of: Callable[[np.ndarray], np.ndarray]
     validate: Callable[[np.ndarray], None] | None = None
     name: str = "components"
+    by_column: bool = False
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """With a prior that is a function of the data settled: of the rows, whatever their weights."""
@@ -69,12 +74,14 @@ class ConjugateComponents:
         return replace(self, component_prior=self.component_prior(data))
 
     def check(self, data: Data) -> np.ndarray:
-        """(N, D), finite, as float64, and T of a row beside the prior's natural parameters."""
-        x: np.ndarray = to_numpy(require_table(data, None)).astype(float, copy=False)
+        """(N, D), finite (or NaN), as float64, and T of a row beside the prior's natural parameters."""
+        x: np.ndarray = to_numpy(require_table(data, None, self.by_column)).astype(float, copy=False)
+        if has_missing(x) and np.isnan(x).all(axis=0).any():
+            raise ValueError(f"data has column {int(np.isnan(x).all(axis=0).argmax())} all NaN; leave it out")
         if self.validate is not None:
-            self.validate(x)
+            self.validate(np.where(np.isnan(x), 0.0, x))
         if not callable(self.component_prior):
-            found = tuple(np.shape(part)[1:] for part in self.statistics_of(x[:1]))
+            found = tuple(np.shape(part)[1:] for part in self.statistics_of(np.nan_to_num(x[:1])))
             wanted = tuple(np.shape(eta) for eta in self.component_prior.natural)
             if found != wanted:
                 raise ValueError(
@@ -110,7 +117,17 @@ class ConjugateComponents:
 
     def fill(self, columns: np.ndarray, out: np.ndarray) -> None:
         """Write T of ``columns`` (D, n) to ``out`` (P, n)."""
-        out[...] = _flat(self.statistics_of(columns.T), columns.shape[1]).T
+        out[...] = self._table(columns.T).T
+
+    def _table(self, x: np.ndarray) -> np.ndarray:
+        """T of rows, (N, P), 0 where a value is missing."""
+        if not (self.by_column and has_missing(x)):
+            return _flat(self.statistics_of(x), len(x))
+        shown = ~np.isnan(x)
+        parts = self.statistics_of(np.where(shown, x, 0.0))
+        return _flat(
+            tuple(part * shown.reshape(shown.shape + (1,) * (part.ndim - 2)) for part in parts), len(x)
+        )
 
     @property
     def centre(self) -> np.ndarray:
@@ -161,8 +178,11 @@ class ConjugateComponents:
         return sum(parts)
 
     def representation(self, data: Data) -> np.ndarray:
-        """T in units of its standard deviations."""
-        table = lifted(to_numpy(data), self)
+        """T in units of its standard deviations; what is missing is at the median."""
+        x = to_numpy(data)
+        if has_missing(x):
+            x = np.where(np.isnan(x), np.nanmedian(x, axis=0), x)
+        table = lifted(x, self)
         spread = table.std(axis=0)
         return np.asarray((table - table.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
@@ -200,11 +220,12 @@ def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponent
     """
     require_above("shape", shape, 0.0)
     return ConjugateComponents(
-        _gamma_prior(shape, rate, lambda x: shape / np.maximum(x.mean(0), 1.0 / n_rows(x))),
+        _gamma_prior(shape, rate, lambda x: shape / np.maximum(np.nanmean(x, axis=0), 1.0 / n_rows(x))),
         lambda x: (x, np.ones_like(x)),
-        lambda x: -scipy.special.gammaln(x + 1.0).sum(1),
+        lambda x: -np.nansum(scipy.special.gammaln(x + 1.0), axis=1),
         _require_counts,
         "rates",
+        by_column=True,
     )
 
 
@@ -222,12 +243,17 @@ def exponential(shape: float = 1.0, rate: float | None = None) -> ConjugateCompo
         if (x < 0.0).any():
             raise ValueError(f"data is {x.min():g} in row {int(x.min(1).argmin())}; it must not be negative")
 
+    def default(x: np.ndarray) -> np.ndarray:
+        means = np.nanmean(x, axis=0)
+        return np.asarray(shape * np.where(means > 0.0, means, 1.0))
+
     return ConjugateComponents(
-        _gamma_prior(shape, rate, lambda x: shape * np.where(x.mean(0) > 0.0, x.mean(0), 1.0)),
+        _gamma_prior(shape, rate, default),
         lambda x: (np.ones_like(x), x),
         lambda x: np.zeros(len(x)),
         validate,
         "rates",
+        by_column=True,
     )
 
 
@@ -266,6 +292,7 @@ def bernoulli(first: float = 0.5, second: float = 0.5) -> ConjugateComponents:
         lambda x: np.zeros(len(x)),
         validate,
         "probabilities",
+        by_column=True,
     )
 
 
@@ -293,6 +320,7 @@ def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateCompo
         lambda x: np.zeros(len(x)),
         validate,
         "probabilities",
+        by_column=True,
     )
 
 
@@ -317,8 +345,9 @@ def von_mises(concentration: float, prior_concentration: float = 0.0) -> Conjuga
     return ConjugateComponents(
         prior,
         lambda x: (concentration * np.stack([np.cos(x), np.sin(x)], axis=-1),),
-        lambda x: np.full(len(x), -x.shape[1] * level),
+        lambda x: -level * (~np.isnan(x)).sum(1),
         name="directions",
+        by_column=True,
     )
 
 

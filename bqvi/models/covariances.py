@@ -13,6 +13,14 @@ With y = x - origin, m_k the means about the origin, L_k the expected precisions
 
 s_k = D / kappa_k, which is affine in T(y): y and the products of its columns that the shape has a use for.
 A point estimate has s_k = 0 and its own precision.
+
+Of a row with missing columns m, observed ones o, the missing ones are integrated out. Diagonal: they are left
+out of both the likelihood and the statistics, which is exact. Otherwise they are latent variables with a
+factor of q of their own, whose optimum is N(m_m - L_mm^-1 L_mo (y_o - m_o), L_mm^-1) given z = k, so that
+
+    rho = (E ln|L| - ln|L_mm| - s - (y_o - m_o)^T S (y_o - m_o)) / 2,   S = L_oo - L_om L_mm^-1 L_mo,
+
+and the statistics are E[T] (Ghahramani and Jordan 1994, whose EM this is at a point: there rho is exact).
 """
 
 from __future__ import annotations
@@ -54,9 +62,9 @@ class GaussianExpectations(NamedTuple):
     precision: Array
     """(..., K, D, D), (..., K, D) or (..., K), by the shape."""
     log_determinant: Array
-    """E ln|L|, (..., K)."""
+    """E ln|L|, (..., K); of a diagonal each column's part of it, (..., K, D)."""
     spread: Array
-    """s, (..., K)."""
+    """s, of the same shape."""
 
 
 class Covariance(Protocol):
@@ -81,7 +89,15 @@ class Covariance(Protocol):
         """At points theta of q's kind."""
 
     def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
-        """Slopes (..., K, P), and m^T L m (..., K)."""
+        """Slopes (..., K, P), and offsets (E ln|L| - s - m^T L m) / 2, (..., K)."""
+
+    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+        """What is left for the columns ``shown`` (D,) once the others are integrated out."""
+
+    def completed(
+        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+    ) -> Values:
+        """``statistics`` of rows with the columns ``shown``, of sums (K, P) of T of those columns."""
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """What data add to the family's natural parameters, of sums (K, P) of T."""
@@ -168,7 +184,55 @@ def _matrices(upper: np.ndarray, dimension: int) -> np.ndarray:
 def _matrix_slope(moments: GaussianExpectations) -> tuple[Array, Array]:
     linear = (moments.precision @ moments.means[..., None])[..., 0]
     slope = namespace(linear).concat([linear, _upper(moments.precision)], axis=-1)
-    return slope, (linear * moments.means).sum(-1)
+    squares = (linear * moments.means).sum(-1)
+    return slope, 0.5 * (moments.log_determinant - moments.spread - squares)
+
+
+def _parted(moments: GaussianExpectations, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the other columns given those ``shown``: covariance L_mm^-1, slopes L_mm^-1 L_mo, and ln|L_mm|."""
+    rest = moments.precision[:, ~shown]
+    own = rest[:, :, ~shown]
+    covariance = np.linalg.inv(own)
+    return covariance, covariance @ rest[:, :, shown], np.linalg.slogdet(own)[1]
+
+
+def _matrix_marginal(moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+    """The Schur complement of the other columns' precision."""
+    _, slopes, level = _parted(moments, shown)
+    left = moments.precision[:, shown]
+    return GaussianExpectations(
+        moments.means[:, shown],
+        left[:, :, shown] - left[:, :, ~shown] @ slopes,
+        moments.log_determinant - level,
+        moments.spread,
+    )
+
+
+def _matrix_sums(
+    moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+) -> np.ndarray:
+    """Sums (K, P) of E[T] of all columns, of those of the columns ``shown``.
+
+    The others are y_m = c - B y_o + noise, B = L_mm^-1 L_mo and c = m_m + B m_o, the noise's covariance
+    L_mm^-1.
+    """
+    covariance, slopes, _ = _parted(moments, shown)
+    count = int(shown.sum())
+    d = len(shown)
+    own, seconds = sums[:, :count], _matrices(sums[:, count:], count)
+    centre = moments.means[:, ~shown] + (slopes @ moments.means[:, shown, None])[..., 0]
+    moved = (slopes @ own[..., None])[..., 0]
+    linear, full = np.empty((len(sums), d)), np.empty((len(sums), d, d))
+    linear[:, shown], linear[:, ~shown] = own, counts[:, None] * centre - moved
+    across = centre[..., None] * own[:, None, :] - slopes @ seconds
+    product = centre[..., None] * moved[:, None, :]
+    rest = counts[:, None, None] * (covariance + centre[..., None] * centre[:, None, :])
+    rest += slopes @ seconds @ transpose(slopes) - product - transpose(product)
+    o, m = np.flatnonzero(shown), np.flatnonzero(~shown)
+    full[:, o[:, None], o], full[:, m[:, None], m] = seconds, rest
+    full[:, m[:, None], o], full[:, o[:, None], m] = across, transpose(across)
+    rows, columns = np.triu_indices(d)
+    return np.column_stack([linear, full[:, rows, columns]])
 
 
 def _matrix_moments_at(q: NormalInverseWishart, theta: Array) -> GaussianExpectations:
@@ -223,6 +287,16 @@ class Full:
         """Of y and all products."""
         return _matrix_slope(moments)
 
+    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+        """By the Schur complement."""
+        return _matrix_marginal(moments, shown)
+
+    def completed(
+        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+    ) -> Values:
+        """With the expectations of the other columns given those shown."""
+        return self.statistics(counts, _matrix_sums(moments, shown, counts, sums), len(shown))
+
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """(sum r y, N, sum r y y^T, N)."""
         return sums[:, None, :dimension], counts[:, None], _matrices(sums[:, dimension:], dimension), counts
@@ -273,6 +347,16 @@ class Tied:
     def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and all products."""
         return _matrix_slope(moments)
+
+    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+        """By the Schur complement."""
+        return _matrix_marginal(moments, shown)
+
+    def completed(
+        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+    ) -> Values:
+        """With the expectations of the other columns given those shown."""
+        return self.statistics(counts, _matrix_sums(moments, shown, counts, sums), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """(sum r y, N_k, sum y y^T, N)."""
@@ -325,23 +409,37 @@ class Diagonal:
 
     def moments(self, q: NormalInverseGamma) -> GaussianExpectations:
         """Under q."""
-        logs = q.expected_log_precision.sum(-1)
-        return GaussianExpectations(
-            q.centred_mean[..., 0], q.expected_precision, logs, (1.0 / q.strength).sum(-1)
-        )
+        logs = q.expected_log_precision
+        return GaussianExpectations(q.centred_mean[..., 0], q.expected_precision, logs, 1.0 / q.strength)
 
     def moments_at(self, q: NormalInverseGamma, theta: Array) -> GaussianExpectations:
         """At points (..., K, D, 2)."""
         linear, _, halved, log_half = q.statistics(theta)
         precision = -2.0 * halved
-        logs = 2.0 * log_half.sum(-1)
+        logs = 2.0 * log_half
         return GaussianExpectations(linear[..., 0] / precision, precision, logs, 0.0 * logs)
 
     def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and its squares."""
         linear = moments.precision * moments.means
         slope = namespace(linear).concat([linear, -0.5 * moments.precision], axis=-1)
-        return slope, (linear * moments.means).sum(-1)
+        squares = linear * moments.means
+        return slope, 0.5 * (moments.log_determinant - moments.spread - squares).sum(-1)
+
+    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+        """The columns are independent: those shown."""
+        return GaussianExpectations(*(part[:, shown] for part in moments))
+
+    def completed(
+        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+    ) -> Values:
+        """Nothing for the other columns."""
+        del moments
+        found = self.statistics(counts, sums, int(shown.sum()))
+        filled = tuple(np.zeros((len(counts), len(shown), *part.shape[2:])) for part in found)
+        for all_columns, part in zip(filled, found, strict=True):
+            all_columns[:, shown] = part
+        return filled
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """(sum r y, N, sum r y^2, N), coordinate by coordinate."""
@@ -396,7 +494,23 @@ class Spherical:
         """Of y and its square length."""
         linear = moments.precision[..., None] * moments.means
         slope = namespace(linear).concat([linear, -0.5 * moments.precision[..., None]], axis=-1)
-        return slope, (linear * moments.means).sum(-1)
+        squares = (linear * moments.means).sum(-1)
+        return slope, 0.5 * (moments.log_determinant - moments.spread - squares)
+
+    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+        """The columns shown; the others keep the variance's share of what they are."""
+        logs = moments.log_determinant - (~shown).sum() * np.log(moments.precision)
+        return moments._replace(means=moments.means[:, shown], log_determinant=logs)
+
+    def completed(
+        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+    ) -> Values:
+        """With the other columns at their means, and their variance."""
+        rest = moments.means[:, ~shown]
+        linear = np.empty((len(counts), len(shown)))
+        linear[:, shown], linear[:, ~shown] = sums[:, :-1], counts[:, None] * rest
+        squares = (rest * rest).sum(-1) + rest.shape[1] / moments.precision
+        return self.statistics(counts, np.column_stack([linear, sums[:, -1] + counts * squares]), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """(sum r y, N, sum r |y|^2, N D)."""

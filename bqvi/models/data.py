@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -93,3 +94,23 @@ def _as_real_tensor(name: str, data: Any) -> Any:
         raise TypeError(f"{name} is a tensor of complex numbers; it must be real")
     data = data.detach()
     return data if data.is_floating_point() and data.element_size() >= 4 else data.double()
+
+
+def has_missing(data: Data) -> bool:
+    """Whether a dense NumPy table (N, D) has a NaN."""
+    dense = isinstance(data, np.ndarray) and data.dtype.kind == "f"
+    return dense and bool(np.isnan(data.sum()))
+
+
+def patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Rows of ``x`` (N, D) that have the same columns: indices, the rows, and which columns (D,)."""
+    shown = ~np.isnan(x)
+    if shown.all():
+        yield np.arange(len(x)), x, np.ones(x.shape[1], bool)
+        return
+    keys = np.packbits(shown, axis=1)
+    keys = keys.view(f"V{keys.shape[1]}").ravel()
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    for i, one in enumerate(first):
+        index = np.flatnonzero(which == i)
+        yield index, x[index], shown[one]

@@ -18,7 +18,7 @@ their means, about which c has its prior. NaN in a column with noise of its own 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
@@ -30,7 +30,7 @@ from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, PointMass, Product, RegressionGamma
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
-from bqvi.models.data import Data, as_numbers
+from bqvi.models.data import Data, as_numbers, patterns
 from bqvi.models.regression_prior import DEFAULT, RegressionPrior
 from gp.arrays import Array, to_numpy
 
@@ -132,7 +132,7 @@ class FactorAnalysis:
         part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
         total: Values | None = None
         bound = 0.0
-        for index, block, shown in _patterns(rows - self.origin):
+        for index, block, shown in patterns(rows - self.origin):
             mean, covariance, each = self._factors(q["columns"], block, shown)
             bound += float(part[index] @ each)
             found = self._sums(block, shown, mean, covariance, part[index])
@@ -183,7 +183,7 @@ class FactorAnalysis:
         x = self.check(data)
         w, centre, variances = (np.asarray(theta[key], float) for key in ("loadings", "centre", "variances"))
         total = 0.0
-        for _, block, shown in _patterns(x):
+        for _, block, shown in patterns(x):
             covariance = w[shown] @ w[shown].T + np.diag(variances[shown])
             factor = np.linalg.cholesky(covariance)
             white = scipy.linalg.solve_triangular(factor, (block[:, shown] - centre[shown]).T, lower=True)
@@ -207,22 +207,10 @@ class FactorAnalysis:
         """E[z_n] under ``q``, (N, Q)."""
         x = self.check(data)
         scores = np.empty((len(x), self.n_factors))
-        for index, block, shown in _patterns(x - self.origin):
+        for index, block, shown in patterns(x - self.origin):
             scores[index] = self._factors(q["columns"], block, shown)[0]
         return scores
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data, missing entries at their columns' means."""
         return np.asarray(np.where(np.isnan(data), np.nanmean(data, axis=0), data))
-
-
-def _patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Rows that have the same columns: their indices, themselves, and which columns (D,)."""
-    shown = ~np.isnan(x)
-    if shown.all():
-        yield np.arange(len(x)), x, np.ones(x.shape[1], bool)
-        return
-    patterns, which = np.unique(shown, axis=0, return_inverse=True)
-    for i, pattern in enumerate(patterns):
-        index = np.flatnonzero(which.ravel() == i)
-        yield index, x[index], pattern

@@ -27,7 +27,7 @@ from bqvi.families import Flat, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior
-from bqvi.models.data import Data, as_numbers, n_rows
+from bqvi.models.data import Data, as_numbers, has_missing, n_rows
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -109,8 +109,11 @@ class GaussianComponents:
         return self.settled
 
     def check(self, data: Data) -> Data:
-        """(N, D), finite; lists and data frames become arrays, memory maps and tensors stay what they are."""
-        return require_table(data, None if self.settled is None else len(self.settled.mean))
+        """(N, D), finite, or NaN in a NumPy array where missing; lists and data frames become arrays.
+
+        Memory maps and tensors stay what they are.
+        """
+        return require_table(data, None if self.settled is None else len(self.settled.mean), missing=True)
 
     def prior(self, n_components: int) -> Any:
         """Of K components."""
@@ -128,19 +131,31 @@ class GaussianComponents:
 
     def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """Under q, or at the point that q is."""
-        if isinstance(q, PointMass):
-            return self._affine(_finite(self.covariance.moments_at(_family(q), q.mode)), log_weights)
-        return self._affine(self.covariance.moments(q), log_weights)
+        return self.affine_of(self.expectations(q), log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """At a point of the family."""
-        prior = self.covariance.prior(self._prior, len(log_weights))
-        return self._affine(self.covariance.moments_at(prior, theta), log_weights)
+        return self.affine_of(self.expectations_at(theta, len(log_weights)), log_weights)
 
-    def _affine(self, moments: GaussianExpectations, log_weights: np.ndarray) -> AffineLogJoint:
-        slope, squares = self.covariance.slope(moments)
-        offset = log_weights + 0.5 * (moments.log_determinant - moments.spread - squares)
-        return AffineLogJoint(slope, offset, self._prior.origin, lift=self.lift())
+    def expectations(self, q: Any) -> GaussianExpectations:
+        """What the expected log density is made of, under q or at the point that q is."""
+        if isinstance(q, PointMass):
+            return _finite(self.covariance.moments_at(_family(q), q.mode))
+        return self.covariance.moments(q)
+
+    def expectations_at(self, theta: Array, n_components: int) -> GaussianExpectations:
+        """The same at a point of the family, K = ``n_components``."""
+        return self.covariance.moments_at(self.covariance.prior(self._prior, n_components), theta)
+
+    def affine_of(
+        self, moments: GaussianExpectations, log_weights: np.ndarray, shown: np.ndarray | None = None
+    ) -> AffineLogJoint:
+        """With ``moments``; of rows whose columns ``shown`` (D,) are there, default all."""
+        origin = self._prior.origin
+        if shown is not None and not shown.all():
+            moments, origin = self.covariance.marginal(moments, shown), origin[shown]
+        slope, offset = self.covariance.slope(moments)
+        return AffineLogJoint(slope, log_weights + offset, origin, lift=self.covariance.lift(len(origin)))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """About the prior's origin, which ``shift`` is."""
@@ -156,26 +171,27 @@ class GaussianComponents:
         return np.column_stack([sums[:, :d], least + excess])
 
     def log_base_measure(self, data: Data) -> np.ndarray:
-        """-(D / 2) ln(2 pi), (N,)."""
+        """-(D / 2) ln(2 pi), (N,), D the columns that a row has."""
+        if has_missing(data):
+            return np.asarray(-0.5 * LOG_2PI * (~np.isnan(data)).sum(1))
         return np.full(n_rows(data), -0.5 * data.shape[1] * LOG_2PI)
 
     def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
         """(L, S, K)."""
         moments = self.covariance.moments_at(_family(prior), theta)
-        slope, squares = self.covariance.slope(moments)
+        slope, offset = self.covariance.slope(moments)
         columns = rows - (rows.new_tensor(self.centre) if is_torch(rows) else self.centre)
         lift = self.lift()
         out = (
             columns.new_empty((lift.size, len(rows))) if is_torch(rows) else np.empty((lift.size, len(rows)))
         )
         lift.fill(columns.T, out)
-        offset = 0.5 * (moments.log_determinant - squares)
         joint: Array = out.T @ transpose(slope) + offset[..., None, :]
         return joint
 
     def representation(self, data: Data) -> np.ndarray:
-        """Rows in units of the columns' standard deviations."""
-        x = to_numpy(data).astype(float, copy=False)
+        """Rows in units of the columns' standard deviations; what is missing is at the mean."""
+        x = _filled(to_numpy(data).astype(float, copy=False))
         spread = x.std(axis=0)
         return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
@@ -188,7 +204,7 @@ class GaussianComponents:
         weights: np.ndarray | None = None,
     ) -> Any:
         """From clusters; under a flat prior a proper one is used in its stead."""
-        return start_from_clusters(replace(self, flat=False), data, n_components, how, rng, weights)
+        return start_from_clusters(replace(self, flat=False), _filled(data), n_components, how, rng, weights)
 
 
 def _family(q: Any) -> Any:
@@ -218,33 +234,58 @@ def _nonnegative(excess: np.ndarray, dimension: int) -> np.ndarray:
     return np.asarray(raised[:, rows, columns])
 
 
+def _filled(data: Data) -> Data:
+    """``data`` with the columns' means where values are missing."""
+    return np.where(np.isnan(data), np.nanmean(data, axis=0), data) if has_missing(data) else data
+
+
 def _column_moments(data: Data, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (D,) of the columns; a constant one has the least variance of another, or 1."""
     first = to_numpy(data[:1]).astype(float)[0]
-    sums, squares = np.zeros(len(first)), np.zeros(len(first))
+    first = np.where(np.isnan(first), 0.0, first)
+    sums, squares, totals = (np.zeros(len(first)) for _ in range(3))
     for rows in blocks(n_rows(data), len(first)):
         gap = to_numpy(data[rows]).astype(float, copy=False) - first
-        sums += gap.sum(axis=0) if weights is None else weights[rows] @ gap
-        squares += (gap * gap).sum(axis=0) if weights is None else weights[rows] @ (gap * gap)
-    total = n_rows(data) if weights is None else float(weights.sum())
-    gap = sums / total
-    variances = squares / total - gap * gap
-    varied = variances > 1e-14 * (gap * gap + squares / total)
+        shown = ~np.isnan(gap)
+        gap = np.where(shown, gap, 0.0)
+        part = np.ones(len(gap)) if weights is None else weights[rows]
+        sums += part @ gap
+        squares += part @ (gap * gap)
+        totals += part @ shown
+    if not totals.all():
+        raise ValueError(f"data has column {int(totals.argmin())} all NaN; leave it out")
+    gap = sums / totals
+    variances = squares / totals - gap * gap
+    varied = variances > 1e-14 * (gap * gap + squares / totals)
     least = variances[varied].min() if varied.any() else 1.0
     return first + gap, np.where(varied, variances, least)
 
 
-def require_table(data: Data, columns: int | None) -> Data:
-    """(N, D) finite numbers, N >= 1, D = ``columns`` where that is known."""
+def require_table(data: Data, columns: int | None, missing: bool = False) -> Data:
+    """(N, D) numbers, N >= 1, D = ``columns`` where that is known.
+
+    All are finite; with ``missing``, of a NumPy array, NaN in some columns of a row, never in all.
+    """
     x = as_numbers("data", data)
     wanted = "D" if columns is None else columns
     if len(x.shape) != 2 or min(x.shape) < 1 or (columns is not None and x.shape[1] != columns):
         raise ValueError(f"data has shape {tuple(x.shape)}; it must be (N, {wanted}) with N >= 1")
+    missing = missing and has_missing(x)
     for rows in blocks(n_rows(x), 1):
+        part = _observed(x[rows], rows.start) if missing else x[rows]
         try:
-            require_finite("data", x[rows])
+            require_finite("data", part)
         except ValueError:
-            bad = rows.start + int(np.argwhere(~np.isfinite(to_numpy(x[rows])))[0][0])
+            bad = rows.start + int(np.argwhere(~np.isfinite(to_numpy(part)))[0][0])
             raise ValueError(f"data has NaN or infinity in row {bad}; remove or impute that row") from None
-        require_summable("data", x[rows], rows.start)
+        require_summable("data", part, rows.start)
     return x
+
+
+def _observed(part: np.ndarray, start: int) -> np.ndarray:
+    """``part`` with 0 where values are missing; rows are numbered from ``start``."""
+    absent = np.isnan(part)
+    if absent.all(axis=1).any():
+        row = start + int(absent.all(axis=1).argmax())
+        raise ValueError(f"data has row {row} all NaN; leave it out")
+    return np.where(absent, 0.0, part)

@@ -7,8 +7,9 @@ Under mu, Sigma ~ NIW(m, kappa, Psi, nu), a new x has a t density of nu - D + 1 
     2
               - (nu + 1) / 2 ln(1 + kappa / (kappa + 1) (x - m)^T Psi^-1 (x - m));
 
-with one variance for D coordinates, s for Psi and nu + D for nu + 1. A point mass has the Gaussian at its
-point.
+with one variance for D coordinates, s for Psi and nu + D for nu + 1. Of a row with missing values (NaN) it is
+the density of the columns that it has: their part of Psi, with nu less by the number of the others. A point
+mass has the Gaussian at its point.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import scipy.special
 
 from bqvi.families import NormalInverseGamma, NormalInverseWishart, PointMass, Product
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.data import Data
+from bqvi.models.data import Data, patterns
 from bqvi.models.gaussian_components import GaussianComponents
+from bqvi.models.incomplete import IncompletePass
 from gp.arrays import to_numpy
 
 _LOG_PI = math.log(math.pi)
@@ -34,7 +36,7 @@ def log_predictive(model: Mixture, q: Product, data: Data) -> np.ndarray:
     ----------
     model : a mixture with Gaussian components of unknown covariance, and no tied tail
     q : its posterior
-    data : (N, D)
+    data : (N, D), NaN where missing
 
     Raises
     ------
@@ -50,40 +52,44 @@ def log_predictive(model: Mixture, q: Product, data: Data) -> np.ndarray:
     with np.errstate(divide="ignore"):
         log_weights = np.log(model.expected_weights(q))
     if isinstance(factor, PointMass):
-        table = components.affine(factor, np.maximum(log_weights, -1e30)).rho(to_numpy(data))
+        moments = components.expectations(factor)
+        table = IncompletePass(components, moments, np.maximum(log_weights, -1e30)).rho(to_numpy(data))
         return np.asarray(scipy.special.logsumexp(table, axis=1) + components.log_base_measure(data))
     y = to_numpy(data).astype(float) - components.centre
-    densities = (
-        _of_matrices(factor, y) if isinstance(factor, NormalInverseWishart) else _of_variances(factor, y)
-    )
+    densities = np.empty((len(y), len(log_weights)))
+    for index, block, shown in patterns(y):
+        if isinstance(factor, NormalInverseWishart):
+            densities[index] = _of_matrices(factor, block[:, shown], shown)
+        else:
+            densities[index] = _of_variances(factor, block[:, shown], shown)
     return np.asarray(scipy.special.logsumexp(densities + log_weights, axis=1))
 
 
-def _of_matrices(q: NormalInverseWishart, y: np.ndarray) -> np.ndarray:
-    """(N, K), of a matrix for each component or one for all."""
-    d = q.dimension
+def _of_matrices(q: NormalInverseWishart, y: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """(N, K), of a matrix for each component or one for all; ``y`` are the columns ``shown`` (D,)."""
+    d = y.shape[1]
     tied = q.scale.ndim == 2
-    means = q.centred_mean if tied else q.centred_mean[:, 0]
+    means = (q.centred_mean if tied else q.centred_mean[:, 0])[:, shown]
     strength = q.strength if tied else q.strength[:, 0]
-    factors = np.broadcast_to(q.scale_tril, (len(means), d, d))
-    halves = np.linalg.inv(factors)
+    roots = np.linalg.cholesky(q.scale[..., shown, :][..., shown])
+    log_determinant = 2.0 * np.log(np.diagonal(roots, axis1=-2, axis2=-1)).sum(-1)
+    halves = np.linalg.inv(np.broadcast_to(roots, (len(means), d, d)))
     squares = np.stack(
         [(((y - m) @ half.T) ** 2).sum(1) for m, half in zip(means, halves, strict=True)], axis=1
     )
-    return np.asarray(_student(squares, strength, q.log_determinant, q.dof + 1.0, d))
+    total = q.dof + 1.0 - (q.dimension - d)
+    return np.asarray(_student(squares, strength, log_determinant, total, d))
 
 
-def _of_variances(q: NormalInverseGamma, y: np.ndarray) -> np.ndarray:
-    """(N, K), of a variance for each coordinate of each component, or for each component."""
+def _of_variances(q: NormalInverseGamma, y: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """(N, K), of a variance for each coordinate of each component, or for each component; ``y`` as above."""
+    d = y.shape[1]
     if q.strength.ndim == 1:
-        gap = y[:, None, :] - q.centred_mean
-        level = q.dimension * q.log_scale
-        return np.asarray(
-            _student((gap**2).sum(-1) / q.scale, q.strength, level, q.dof + q.dimension, q.dimension)
-        )
-    gap = y[:, None, :] - q.centred_mean[..., 0]
-    each = _student(gap**2 / q.scale, q.strength, q.log_scale, q.dof + 1.0, 1)
-    return np.asarray(each.sum(-1))
+        gap = y[:, None, :] - q.centred_mean[:, shown]
+        return np.asarray(_student((gap**2).sum(-1) / q.scale, q.strength, d * q.log_scale, q.dof + d, d))
+    gap = y[:, None, :] - q.centred_mean[:, shown, 0]
+    strength, scale, dof = (part[:, shown] for part in (q.strength, q.scale, q.dof))
+    return np.asarray(_student(gap**2 / scale, strength, q.log_scale[:, shown], dof + 1.0, 1).sum(-1))
 
 
 def _student(

@@ -53,8 +53,13 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     _model: ClassVar[Callable[..., Mixture]]
     """Of the estimator and the number of rows."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _weighted(self, X: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        X = validate_data(self, X, reset=reset, dtype=np.float64)
+        X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         require_one_of("covariance_type", self.covariance_type, SHAPES)
         return X, _check_sample_weight(sample_weight, X, dtype=np.float64)
 
@@ -63,7 +68,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (N, D), finite
+        X : (N, D), NaN where missing, in some columns of a row
         y : ignored
         sample_weight : (N,) nonnegative: a row counts as so many copies of it; default 1
         """
@@ -89,7 +94,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (S, D), finite
+        X : (S, D), NaN where missing, in some columns of a row
         y : ignored
         sample_weight : (S,) nonnegative: a row counts as so many copies of it; default 1
         """
@@ -125,7 +130,8 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return np.asarray(self.model_.check(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Responsibilities, (N, K)."""

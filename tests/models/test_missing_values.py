@@ -1,0 +1,257 @@
+"""Missing values in mixtures against marginal densities, closed evidences, grids and Monte Carlo."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+from scipy.special import betaln, gammaln, logsumexp
+
+import bqvi
+from bqvi.gradients import Memoised
+from bqvi.models import (
+    DirichletProcessMixture,
+    DirichletWeights,
+    GaussianMixture,
+    Mixture,
+    bernoulli,
+    categorical,
+    component_estimates,
+    elbo,
+    poisson,
+    von_mises,
+)
+from bqvi.models.predictive import log_predictive
+
+SHAPES = ("full", "tied", "diagonal", "spherical")
+RNG = np.random.default_rng(0)
+WHOLE = np.concatenate([RNG.normal(size=(40, 3)), RNG.normal(size=(40, 3)) @ np.diag([1.0, 0.5, 2.0]) + 5.0])
+WHOLE[:, 1] += 0.8 * WHOLE[:, 0]
+X = np.where(RNG.random(WHOLE.shape) < 0.25, np.nan, WHOLE)
+X = X[~np.isnan(X).all(axis=1)]
+
+
+def marginal_density(weights, means, covariances, row):
+    o = ~np.isnan(row)
+    parts = [
+        np.log(w) + scipy.stats.multivariate_normal(m[o], c[np.ix_(o, o)]).logpdf(row[o])
+        for w, m, c in zip(weights, means, covariances, strict=True)
+    ]
+    return logsumexp(parts)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_em_maximises_the_likelihood_of_what_is_there(shape):
+    model = GaussianMixture(2, shape, flat=True, concentration=1.0)
+    fit = bqvi.fit(model, X, family="point", steps=3000, tolerance=1e-11)
+    settled = fit.problem.model
+    weights = settled.expected_weights(fit.q)
+    means, covariances = component_estimates(settled, fit.q)
+    by_hand = sum(marginal_density(weights, means, covariances, row) for row in X)
+    assert fit.elbo == pytest.approx(by_hand, rel=1e-10)
+    assert settled.log_likelihood(X, fit.q.mean) == pytest.approx(by_hand, rel=1e-10)
+    assert log_predictive(settled, fit.q, X).sum() == pytest.approx(by_hand, rel=1e-10)
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+    # no slope is left: what a step h changes is of second order
+    h = 1e-4
+    for k, d in ((0, 0), (1, 2)):
+        moved = [means.copy(), means.copy()]
+        moved[0][k, d] += h
+        moved[1][k, d] -= h
+        up, down = (sum(marginal_density(weights, m, covariances, row) for row in X) for m in moved)
+        assert abs(up - down) / (2.0 * h) < 1e-3
+        assert up + down < 2.0 * by_hand
+    for factor in (1.02, 0.98):
+        assert sum(marginal_density(weights, means, factor * covariances, row) for row in X) < by_hand
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_expected_log_joint_is_that_of_draws_with_the_missing_value_integrated_on_a_grid(shape):
+    model = GaussianMixture(2, shape).for_data(X)
+    q = model.initial(model.check(X), "k-means++", np.random.default_rng(1))
+    row = np.array([0.3, np.nan, 1.0])
+    found = model._incomplete_pass(q).rho(row[None])[0]
+    draws = q[model.components.name].sample(4000, 2)
+    grid = np.linspace(-60.0, 60.0, 4001)
+    whole = np.tile(row, (len(grid), 1))
+    whole[:, 1] = grid
+    coefficients = np.vander(np.linspace(-1.0, 1.0, 3), 3)
+    three = np.stack([row, row, row])
+    three[:, 1] = np.linspace(-1.0, 1.0, 3)
+    proper = model.prior[model.components.name]
+    logs = model.components.log_joint(proper, draws, three)  # (L, 3, K), a quadratic in the missing value
+    expected_weights = model.mixing.log_weights(q["weights"])
+    for k in range(2):
+        if shape == "diagonal":  # the column is left out: the joint less that column's own density
+            own = GaussianMixture(1, shape)
+            own.components = dataclasses.replace(
+                model.components,
+                settled=dataclasses.replace(
+                    model.components.settled,
+                    **{
+                        name: getattr(model.components.settled, name)[[1]]
+                        for name in ("mean", "scale", "origin")
+                    },
+                ),
+            )
+            family = own.components.prior(2)
+            column = own.components.log_joint(family, draws[:, :, [1]], three[:, [1]])
+            each = logs[:, 0, k] - column[:, 0, k]
+            expected, error = each.mean(), each.std() / np.sqrt(len(each))
+        else:
+            quadratics = np.linalg.solve(coefficients, logs[:, :, k].T)
+            mean = quadratics.mean(1)
+            values = np.polyval(mean, grid)
+            expected = logsumexp(values) + np.log(grid[1] - grid[0]) - 0.5 * np.log(2.0 * np.pi)
+            top = grid[values.argmax()]
+            error = np.std(np.vander([top], 3) @ quadratics) / np.sqrt(len(draws))
+            error += np.std(quadratics[0]) / abs(mean[0]) / np.sqrt(len(draws))
+        assert abs(found[k] - expected_weights[k] - expected) < 5.0 * error
+
+
+def student_evidence(values, mean, strength, scale, dof):
+    """ln p of a normal sample under its normal-gamma prior, one predictive density after the other."""
+    total = 0.0
+    for x in values:
+        width = np.sqrt(scale / dof * (strength + 1.0) / strength)
+        total += scipy.stats.t(dof, mean, width).logpdf(x)
+        scale += strength / (strength + 1.0) * (x - mean) ** 2
+        mean = (strength * mean + x) / (strength + 1.0)
+        strength, dof = strength + 1.0, dof + 1.0
+    return total
+
+
+def test_one_diagonal_component_has_the_evidence_of_its_columns():
+    fit = bqvi.fit(GaussianMixture(1, "diagonal"), X, steps=20)
+    prior = fit.problem.model.components.settled
+    expected = sum(
+        student_evidence(X[~np.isnan(X[:, d]), d], prior.mean[d], prior.strength, prior.scale[d], prior.dof)
+        for d in range(3)
+    )
+    assert fit.elbo == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_bound_rises_also_by_memoised_batches(shape):
+    fits = [
+        bqvi.fit(GaussianMixture(3, shape), X, steps=60, tolerance=1e-9),
+        bqvi.fit(GaussianMixture(3, shape), X, Memoised(30), steps=60, record=range(8, 61)),
+    ]
+    if shape != "tied":
+        fits.append(bqvi.fit(DirichletProcessMixture(shape, 4, tail="tied"), X, steps=60, tolerance=1e-9))
+    for fit in fits:
+        assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+        assert elbo(fit.problem.model, fit.q, X) == pytest.approx(fit.elbo)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_whole_rows_take_the_same_step(shape):
+    model = GaussianMixture(3, shape).for_data(WHOLE)
+    q = model.initial(WHOLE, "random", np.random.default_rng(0))
+    model.incomplete = True
+    both = [model.local_step(q, WHOLE)]
+    model.incomplete = False
+    both.append(model.local_step(q, WHOLE))
+    assert both[0].bound == pytest.approx(both[1].bound, rel=1e-12)
+    for a, b in zip(both[0].statistics, both[1].statistics, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def beta_evidence(ones, n, a, b):
+    return betaln(a + ones, b + n - ones) - betaln(a, b)
+
+
+def test_one_component_of_counts_or_categories_has_the_evidence_of_its_columns():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(3.0, (12, 2)).astype(float)
+    counts[[0, 3, 4, 7], [0, 1, 1, 0]] = np.nan
+    columns = [column[~np.isnan(column)] for column in counts.T]
+    one = DirichletWeights(1)
+    fit = bqvi.fit(Mixture(one, poisson(2.0, 0.5)), counts, steps=5)
+    expected = sum(
+        gammaln(2.0 + c.sum())
+        - gammaln(2.0)
+        + 2.0 * np.log(0.5)
+        - (2.0 + c.sum()) * np.log(0.5 + len(c))
+        - gammaln(c + 1.0).sum()
+        for c in columns
+    )
+    assert fit.elbo == pytest.approx(expected, rel=1e-10)
+    bits = np.where(np.isnan(counts), np.nan, counts > 2.0)
+    expected = sum(beta_evidence((c > 2.0).sum(), len(c), 0.5, 0.5) for c in columns)
+    for components in (bernoulli(), categorical(2)):
+        assert bqvi.fit(Mixture(one, components), bits, steps=5).elbo == pytest.approx(expected, rel=1e-10)
+
+
+def test_two_categorical_components_are_below_the_evidence_by_enumeration():
+    rng = np.random.default_rng(3)
+    data = rng.integers(0, 2, (7, 3)).astype(float)
+    data[[0, 2, 5], [1, 0, 2]] = np.nan
+    evidence = []
+    for bits in range(2 ** len(data)):
+        z = (bits >> np.arange(len(data))) & 1
+        total = betaln(1.0 + z.sum(), 1.0 + len(z) - z.sum()) - betaln(1.0, 1.0)
+        for k in (0, 1):
+            for column in data[z == k].T:
+                seen = column[~np.isnan(column)]
+                total += beta_evidence(seen.sum(), len(seen), 0.5, 0.5)
+        evidence.append(total)
+    fits = [
+        bqvi.fit(Mixture(DirichletWeights(2, 1.0), categorical(2)), data, steps=500, seed=s) for s in range(3)
+    ]
+    gap = logsumexp(evidence) - max(fit.elbo for fit in fits)
+    assert 0.0 < gap < 3.0
+    for fit in fits:
+        assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+
+
+def test_missing_angles_drop_out():
+    angles = np.array([[0.1, np.nan], [np.nan, 2.0], [0.2, 2.2]])
+    fit = bqvi.fit(Mixture(DirichletWeights(1), von_mises(3.0)), angles, steps=5)
+    parts = [
+        bqvi.fit(Mixture(DirichletWeights(1), von_mises(3.0)), column[~np.isnan(column)][:, None], steps=5)
+        for column in angles.T
+    ]
+    assert fit.elbo == pytest.approx(sum(part.elbo for part in parts), rel=1e-9)
+
+
+def test_the_student_density_is_that_of_the_columns_that_are_there():
+    x = np.array([[0.3, np.nan, 1.0], [np.nan, 2.0, np.nan]])
+    for shape in ("full", "spherical"):
+        fit = bqvi.fit(GaussianMixture(2, shape), WHOLE, steps=30)
+        model, q = fit.problem.model, fit.q["components"]
+        weights = model.expected_weights(fit.q)
+        table = []
+        for k in range(2):
+            if shape == "full":
+                mean, strength, dof = q.means[k, 0], q.strength[k, 0], q.dof[k] - 2.0
+                spread = q.scale[k] * (strength + 1.0) / (strength * dof)
+            else:
+                mean, strength, dof = q.means[k], q.strength[k], q.dof[k]
+                spread = np.eye(3) * q.scale[k] / dof * (strength + 1.0) / strength
+            shown = [~np.isnan(row) for row in x]
+            table.append(
+                [
+                    np.log(weights[k])
+                    + scipy.stats.multivariate_t(mean[o], spread[np.ix_(o, o)], dof).logpdf(row[o])
+                    for row, o in zip(x, shown, strict=True)
+                ]
+            )
+        assert log_predictive(model, fit.q, x) == pytest.approx(logsumexp(table, axis=0), rel=1e-9)
+
+
+def test_bad_input():
+    hole = np.array([[1.0, 2.0], [np.nan, np.nan], [2.0, 3.0]])
+    for model in (GaussianMixture(2, "full"), Mixture(DirichletWeights(2), poisson())):
+        with pytest.raises(ValueError, match="row 1 all NaN"):
+            bqvi.fit(model, hole)
+        with pytest.raises(ValueError, match="column 1 all NaN"):
+            bqvi.fit(model, hole[[0, 2]] * [1.0, np.nan])
+        with pytest.raises(ValueError, match="infinity in row 2"):
+            bqvi.fit(model, np.array([[1.0, 2.0], [np.nan, 1.0], [np.inf, 3.0]]))
+    with pytest.raises(ValueError, match="NaN"):
+        bqvi.fit(GaussianMixture(2, np.eye(3)), X)
+    settled = GaussianMixture(2, "full").for_data(WHOLE)
+    q = settled.initial(WHOLE, "random", np.random.default_rng(0))
+    with pytest.raises(ValueError, match="rows have NaN"):
+        settled.local_step(q, X)
