@@ -38,7 +38,9 @@ def annealed(
         factor = _WIDENING * _root(covariance)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
-        log_ratio = variance_penalised(*surrogate.moments(u)) + np.log(feasible(u)) - log_g
+        log_ratio = (
+            variance_penalised(*surrogate.moments(u), surrogate.data.top) + np.log(feasible(u)) - log_g
+        )
         if not np.isfinite(log_ratio).any():
             break
         weights, temperature = _tempered(log_ratio, least)

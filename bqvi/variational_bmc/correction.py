@@ -15,6 +15,8 @@ log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a va
 Beyond it the surrogate is at its prior, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
 mass is not invented where nothing was evaluated. Where the variance exceeds a squared nat even at the draws
 that are known best, only the excess over these counts: it compares regions, and is no estimate of the level.
+What the mean claims above the highest value that was evaluated is divided by the variance there, if that is
+above one: a surrogate that knows little can claim hundreds of nats, which the next evaluation refutes.
 
 The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
 
@@ -159,10 +161,22 @@ class Proposal:
         )
 
 
-def variance_penalised(mean: Vector, variance: Vector) -> Vector:
-    """The log density (m,) that draws count with, from the surrogate's mean and variance there, (m,) each."""
+def bounded(mean: Vector, variance: Vector, top: float) -> Vector:
+    """The mean (m,); what exceeds ``top``, the highest value, is divided by a variance that is above one."""
+    result: Vector = mean - np.maximum(mean - top, 0.0) * (1.0 - 1.0 / np.maximum(variance, 1.0))
+    return result
+
+
+def variance_penalised(mean: Vector, variance: Vector, top: float) -> Vector:
+    """The log density (m,) that draws count with.
+
+    Parameters
+    ----------
+    mean, variance : (m,) each, of the surrogate at the draws.
+    top : the highest value that was evaluated.
+    """
     excess = variance - max(float(np.quantile(variance, _BEST_KNOWN)) - 1.0, 0.0)
-    result: Vector = mean + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
+    result: Vector = bounded(mean, variance, top) + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
     return result
 
 
@@ -199,7 +213,11 @@ def polished(
     for step in range(_ROUNDS):
         u = g.draws(count // 4, seed + 1 + step)
         logs = g.log_parts(u)
-        log_ratio = variance_penalised(*surrogate.moments(u)) + np.log(feasible(u)) - logsumexp(logs, axis=1)
+        log_ratio = (
+            variance_penalised(*surrogate.moments(u), surrogate.data.top)
+            + np.log(feasible(u))
+            - logsumexp(logs, axis=1)
+        )
         weights = np.exp(log_ratio - logsumexp(log_ratio))
         effective = 1.0 / (weights @ weights)
         if effective < 10.0 * u.shape[1] or effective > _COVERED * len(u):
@@ -232,7 +250,8 @@ def _weighed(
     whitened = surrogate.whitened(u)
     mean, variance = surrogate.moments(u, whitened)
     possible = feasible(u)
-    log_ratio = variance_penalised(mean, variance) + np.log(possible) - log_g
+    top = surrogate.data.top
+    log_ratio = variance_penalised(mean, variance, top) + np.log(possible) - log_g
     total = float(logsumexp(log_ratio))
     log_weights = log_ratio - total
     weights = np.exp(log_weights)
@@ -240,7 +259,8 @@ def _weighed(
     log_q = q.log_density(u)
     log_share = np.log(possible) + log_q - log_g
     mass = float(logsumexp(log_share))
-    elbo = float(np.exp(log_share - mass) @ (mean - log_q)) + mass - float(np.log(count))
+    expected = bounded(mean, variance, top) - log_q
+    elbo = float(np.exp(log_share - mass) @ expected) + mass - float(np.log(count))
     return Correction(
         u=u,
         whitened=whitened,

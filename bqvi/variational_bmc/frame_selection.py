@@ -33,7 +33,7 @@ _MANY, _OFTEN = 100, 1.08
 
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The evaluations that did not fail, as a surrogate takes them."""
-    made = state.evaluations[~state.evaluations.failed]
+    made = state.usable
     gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
     points = frame.into(made.points)
     noise = made.noise_variance

@@ -57,7 +57,7 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vect
 
     From values alone it can tell little beside a thin ellipsoid, and the best evaluations lead along it.
     """
-    good = state.evaluations[~state.evaluations.failed]
+    good = state.usable
     frame = state.frame
     mean, covariance = elite(good.points, good.values)
     if good.gradients is None:
@@ -177,7 +177,7 @@ def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
         return psi, state.frame.moved(state.q, frame)
     means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
     if state.mean is None:
-        made = state.evaluations
+        made = state.usable
         best = frame.into(made.points[[np.argmax(made.values)]])
         means = np.concatenate([best, best * 0.5])
     return psi, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))

@@ -21,7 +21,7 @@ from bqvi.checks import require_above, require_integer, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun
-from bqvi.variational_bmc.steps import design
+from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 
 
@@ -192,7 +192,7 @@ def _design(
 ) -> State:
     """The state before anything is evaluated by this run."""
     dimension = target.dimension
-    usual = 3 if target.has_gradient else max(10, dimension + 1)
+    usual = 3 if target.has_gradient else first_count(dimension)
     count = usual if initial is None else require_integer("initial", initial, 2)
     if initial is not None and initial > budget:
         raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")

@@ -90,6 +90,7 @@ class Known:
     covariance: Vector | None
     floor: float
     fitted_at: int
+    values_from: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +106,7 @@ class State:
         nats below the best value from which values are given noise.
     mean, covariance : moments of the posterior, in the coordinates. floor : see `moments.Moments`.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
+    values_from : how many there were when the run began anew from values alone (:mod:`fresh_start`), or 0.
     rows : what was reached.
     before : what was known before the last row: the thorough estimate of the end starts from it.
     explored : points of the plausible box that the known modes explain, once exploration is complete; until
@@ -124,6 +126,7 @@ class State:
     covariance: Vector | None = None
     floor: float = 0.0
     fitted_at: int = 0
+    values_from: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
     before: Known | None = None
@@ -132,6 +135,20 @@ class State:
 
     def __len__(self) -> int:
         return len(self.evaluations)
+
+    @property
+    def usable(self) -> Evaluations:
+        """What the surrogate is made of: no failures, and after a fresh start no gradients and no spike.
+
+        The spike is what lies higher than anything that has been found since.
+        """
+        made, since = self.evaluations, self.values_from
+        if not since:
+            return made[~made.failed]
+        found = made.values[since:][~made.failed[since:]]
+        highest = float(found.max(initial=-np.inf))
+        kept = ~made.failed & ((made.values <= highest) | (len(found) == 0))
+        return replace(made[kept], gradients=None)
 
     @property
     def recorded(self) -> bool:

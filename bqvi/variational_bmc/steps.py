@@ -38,11 +38,16 @@ def design(dimension: int, count: int, seed: int) -> Vector:
     return np.concatenate([np.zeros((1, dimension)), 2.0 * cube - 1.0])[:count]
 
 
+def first_count(dimension: int) -> int:
+    """Points of the first design where there are no gradients."""
+    return max(10, dimension + 1)
+
+
 def batch_size(state: State, settings: Settings) -> int:
     """Few at a time until the posterior has been found: each changes where the next should be."""
     few = settings.few
     if few is None:
-        few = min(2 if state.evaluations.gradients is None else 1, settings.batch)
+        few = min(2 if state.usable.gradients is None else 1, settings.batch)
     return settings.batch if settled(state) else few
 
 

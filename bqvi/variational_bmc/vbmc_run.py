@@ -18,11 +18,12 @@ from bqvi.variational_bmc.correction import resampled
 from bqvi.variational_bmc.diagnostics import advice
 from bqvi.variational_bmc.exploration import Exploration, explore
 from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import UNSETTLED, Estimate, Known, Row, Settings, State, evaluated, settled
-from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next
+from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import judge, verifies
 from bqvi.variational_bmc.variational import Mixture
 
@@ -158,7 +159,10 @@ class VBMCRun:
             fitted, estimate = learn(before, self.settings, seed)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
-        if self.finished(reached) is None:
+        if lost(reached):
+            dimension = self.target.dimension
+            reached = begun_anew(reached, design(dimension, first_count(dimension), self.seed))
+        elif self.finished(reached) is None:
             size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
             reached = with_next(reached, estimate, size, seed, self.settings.variational)
         return replace(reached, seconds=self.clock.ends())
@@ -288,12 +292,15 @@ class VBMCRun:
             converged=verdict.converged,
             stopped="",
             reasons=verdict.reasons,
-            warnings=advice(
-                posterior,
-                made,
-                None if corrected else found.shape,
-                not self.settings.noise_unknown,
-                row.divergence < UNSETTLED and sd < _LOCATED,
+            warnings=(
+                *((FROM_VALUES,) if state.values_from else ()),
+                *advice(
+                    posterior,
+                    made,
+                    None if corrected else found.shape,
+                    not self.settings.noise_unknown,
+                    row.divergence < UNSETTLED and sd < _LOCATED,
+                ),
             ),
             n_evaluations=len(state),
             evaluations=made,

@@ -302,7 +302,7 @@ def test_the_elbo_of_the_draws_is_a_lower_bound_and_that_of_the_feasible_part_of
 
 def test_a_variance_that_is_the_same_everywhere_lowers_no_evidence():
     mean = np.random.default_rng(0).standard_normal(1000)
-    np.testing.assert_allclose(variance_penalised(mean, np.full(1000, 184.0)), mean + 0.5)
-    known = variance_penalised(mean, np.append(np.full(500, 0.1), np.full(500, 184.0)))
+    np.testing.assert_allclose(variance_penalised(mean, np.full(1000, 184.0), 10.0), mean + 0.5)
+    known = variance_penalised(mean, np.append(np.full(500, 0.1), np.full(500, 184.0)), 10.0)
     np.testing.assert_allclose(known[:500], mean[:500] + 0.05)
     np.testing.assert_allclose(known[500:], mean[500:] + 1.0 - 92.0)

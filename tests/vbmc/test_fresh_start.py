@@ -1,0 +1,65 @@
+"""A run that gradients have led astray begins anew from values alone, and no estimate explodes."""
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.calls import Evaluations
+from bqvi.variational_bmc.correction import bounded
+from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
+from bqvi.variational_bmc.state import begun
+from experiments.problems import hard_posteriors, known_posteriors
+
+
+def made(values, gradients=True):
+    points = np.arange(2.0 * len(values)).reshape(-1, 2)
+    values = np.array(values)
+    failed = ~np.isfinite(values)
+    reasons = tuple("x" if bad else "" for bad in failed)
+    return Evaluations(points, values, np.zeros_like(points) if gradients else None, None, failed, reasons)
+
+
+def test_a_fresh_start_leaves_out_what_is_higher_than_anything_since():
+    state = begun_anew(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.array([[0.0, 1.0], [7.0, 7.0]]))
+    np.testing.assert_array_equal(state.pending, [[7.0, 7.0]])  # the other has been evaluated
+    assert len(state.usable) == 3  # nothing has been found since
+    later = begun_anew(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), np.zeros((0, 2)))
+    object.__setattr__(later, "evaluations", made([1.0, 9.0, 2.0, 3.0, -np.inf]))
+    np.testing.assert_array_equal(later.usable.values, [1.0, 2.0, 3.0])
+    assert later.usable.gradients is None
+    assert not lost(later)
+
+
+def test_claims_above_what_was_evaluated_count_as_far_as_they_are_known():
+    mean, variance = np.array([3.0, 8.0, 8.0, 805.0]), np.array([1e4, 0.5, 10.0, 1e3])
+    np.testing.assert_allclose(bounded(mean, variance, 5.0), [3.0, 8.0, 5.3, 5.8])
+
+
+def test_a_funnel_with_gradients_does_not_explode():
+    """The climb ends 23 nats above the funnel's log evidence of 0, in a neck without mass."""
+    problem = hard_posteriors.funnel(5)
+    options = {**problem.bounds(), "gradient": problem.gradient}
+    found = bqvi.vbmc(problem.log_joint, **options, budget=26)
+    assert FROM_VALUES in found.warnings
+    assert not found.converged
+    assert abs(found.log_evidence) < 8.0
+    last = [found.state.values_from + 3]
+
+    def interrupted(x):
+        last[0] -= 1
+        if last[0] < 0:
+            raise KeyboardInterrupt
+        return problem.log_joint(x)
+
+    with pytest.raises(bqvi.RunInterrupted) as stopped:
+        bqvi.vbmc(interrupted, **options, budget=26)
+    again = bqvi.vbmc(problem.log_joint, **options, budget=26, resume=stopped.value)
+    assert again.log_evidence == found.log_evidence
+    assert np.abs(found.trace["log_evidence"]).max() < 30.0
+
+
+def test_a_posterior_that_gradients_suit_keeps_them():
+    problem = known_posteriors.rosenbrock(2)
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=25)
+    assert found.state.values_from == 0
+    assert FROM_VALUES not in found.warnings
