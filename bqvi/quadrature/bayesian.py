@@ -115,6 +115,7 @@ class Problem:
     criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
     noise_sd : of the values: ``None``, "unknown", a number, or a function of points giving numbers (n,).
     draws : of hyperparameters in the final marginalisation. model : what is modelled.
+    log_volume : logarithm of what integrals against the measure are multiplied by (:mod:`lebesgue`).
     """
 
     integrand: Caller
@@ -128,6 +129,7 @@ class Problem:
     noise_sd: Any = None
     draws: int = DESIGN.draws
     model: Model = field(default_factory=Direct)
+    log_volume: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +339,7 @@ def _with_estimate(problem: Problem, state: State, began: float) -> State:
     state = replace(state, past=(*state.past, past))
     mean, covariance, units, _ = _estimate(problem, state, moments)
     seconds = state.seconds + time.perf_counter() - began
-    scale = np.exp(units.shift)
+    scale = np.exp(units.shift + problem.log_volume)
     sd = scale * np.sqrt(np.diag(covariance))
     row = Row(state.n_evaluations, seconds, number(scale * mean), number(sd))
     return replace(state, seconds=seconds, rows=(*state.rows, row))

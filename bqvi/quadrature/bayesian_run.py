@@ -98,7 +98,11 @@ class BayesianRun:
 
     def checkpoint(self, state: State) -> Checkpoint:
         """The state without its surrogates, which follow from the rest."""
-        settings = {"method": self.method, "dimension": self.problem.measure.dimension}
+        settings = {
+            "method": self.method,
+            "dimension": self.problem.measure.dimension,
+            "log_volume": self.problem.log_volume,
+        }
         return Checkpoint(DOOR, settings, replace(state, ensemble=None), state.n_evaluations)
 
     def place(self, state: State) -> str:
@@ -125,12 +129,12 @@ def _integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason:
     result = _described(problem, state, checkpoint, reason)
     result = replace(
         result,
-        **scaled(mean, sd, covariance, units.shift),
+        **scaled(mean, sd, covariance, units.shift + problem.log_volume),
         credible=judgement.credible,
         reason=judgement.reason,
     )
     if problem.integrand.function.logarithmic or method != "bq":
-        log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift)
+        log_mean, log_sd = log_moments(float(mean[0]), float(sd[0]), units.shift + problem.log_volume)
         result = replace(result, log_mean=log_mean, log_sd=log_sd)
     return result if method != "bq" else replace(result, surrogate=_integrand_process(problem, state, units))
 

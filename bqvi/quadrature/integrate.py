@@ -22,6 +22,7 @@ from bqvi.quadrature.bayesian import Problem, standardised
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, Stop
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
+from bqvi.quadrature.lebesgue import integrated_against
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.warped import Warped
@@ -52,10 +53,12 @@ _WARPED = Range(
 @door(Integral)
 def integrate(
     f: Callable[[Array], Array] | TargetModel,
-    measure: Measure | None = None,
+    measure: Measure | Literal["lebesgue"] | None = None,
     budget: int = 60,
     method: str = "bq",
     *,
+    lower: Array | float | None = None,
+    upper: Array | float | None = None,
     log: bool = False,
     vectorised: bool = True,
     gradient: Callable[[Array], Array] | str | None = None,
@@ -76,11 +79,10 @@ def integrate(
     seed: Seed = 0,
     resume: Integral | Ended | str | Path | None = None,
 ) -> Run[Any, Integral]:
-    """Integrate f against a probability measure, from ``budget`` evaluations.
+    """Integrate f against a probability measure, or over a box, from ``budget`` evaluations.
 
-    Against ``Uniform(lower, upper)`` that is the mean of f over the box, (1 / V) int f(x) dx with V its
-    volume. The integral over the box, int f(x) dx, is V = ``np.prod(measure.width)`` times the result, its
-    standard deviation V times the result's; or integrate ``lambda x: volume * f(x)``.
+    ``integrate(f, Uniform(lower, upper))`` is the mean of f over the box, (1 / V) int f(x) dx with V its volume.
+    ``integrate(f, "lebesgue", lower=lower, upper=upper)`` is the integral over the box, int f(x) dx.
 
     Parameters
     ----------
@@ -88,11 +90,15 @@ def integrate(
         arrays of the measure's kind (NumPy or torch). Or a `TargetModel` of `bqvi.adapters`: then the
         integral is its evidence, by its logarithm (``log_mean``), and ``measure`` is only where points are
         proposed.
-    measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite. For a `TargetModel` by
-        default the Gaussian whose two standard deviations to either side are its plausible box.
+    measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue', for the
+        integral over a box. ``mean``, ``sd``, ``tolerance`` and the trace are of that integral then; ``values``
+        and the surrogate are of f. For a `TargetModel` by default the Gaussian whose two standard deviations
+        to either side are its plausible box.
     budget : n, evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (scrambled Sobol in replicates), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
+    lower, upper : corners of the box, (D,), finite; a number is that of each coordinate, two numbers are an
+        interval of one dimension. For 'lebesgue' only.
     log : f returns its logarithm, which may be -inf and as low as it likes. The result then has
         ``log_mean`` and ``log_sd``.
     vectorised : ``False`` if f takes one point (D,) at a time and returns a number or (o,).
@@ -139,11 +145,16 @@ def integrate(
 
     ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
+    over_box = isinstance(measure, str)
+    if over_box and log_density is not None:
+        raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, log_density=log_density)
-        measure, log_density = _proposal(f) if measure is None else measure, _lebesgue
+        measure = _proposal(f) if measure is None else measure
+        log_density = None if over_box else _lebesgue
         f, log, vectorised = f.value, True, True
-    _check(f, measure, budget, method, tolerance=tolerance, max_seconds=max_seconds)
+    _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds)
+    measure, log_volume = integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     require_seed("seed", seed)
     watch = Watch(callback, progress, checkpoint)
@@ -164,7 +175,8 @@ def integrate(
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     if method in SAMPLING:
         require_integer("replicates", replicates, LEAST_REPLICATES)
-        return _sampling(SamplingRun(integrand, inside, budget, method, replicates, number), resume, watch)
+        run = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
+        return _sampling(run, resume, watch)
     problem = Problem(
         integrand=integrand,
         measure=inside,
@@ -176,13 +188,14 @@ def integrate(
         criterion=acquisition,
         noise_sd=noise_sd,
         model=Warped(matched=method == "wsabi-m") if warped else Direct(),
+        log_volume=log_volume,
     )
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
     engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
     if resume is None:
         return Run(engine, None, watch)
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
-    require_same(before.settings, {"method": method})
+    require_same(before.settings, {"method": method, "log_volume": log_volume})
     return Run(engine, engine.resumed(before.state), watch)
 
 
@@ -224,14 +237,10 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
 
 
 def _check(
-    f: Any, measure: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None
+    f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None
 ) -> None:
     if not callable(f):
         raise TypeError(f"f is {f!r}; it must be a function of points (n, D)")
-    if not isinstance(measure, Measure):
-        raise TypeError(
-            f"measure is {measure!r}; it must be one of gp.measures, such as Gaussian(mean, covariance)"
-        )
     require_one_of("method", method, METHODS)
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
     require_integer("budget", budget, least)

@@ -57,15 +57,23 @@ class SamplingRun:
     Parameters
     ----------
     method : 'monte-carlo' or 'qmc'. budget : n. replicates : of 'qmc'. seed : of the nodes.
+    log_volume : logarithm of what integrals against the measure are multiplied by (:mod:`lebesgue`).
     """
 
     small = True
 
     def __init__(
-        self, integrand: Caller, measure: Measure, budget: int, method: str, replicates: int, seed: int
+        self,
+        integrand: Caller,
+        measure: Measure,
+        budget: int,
+        method: str,
+        replicates: int,
+        seed: int,
+        log_volume: float = 0.0,
     ) -> None:
         self.integrand, self.measure, self.budget, self.method = integrand, measure, budget, method
-        self.replicates, self.seed = min(replicates, budget // 2), seed
+        self.replicates, self.seed, self.log_volume = min(replicates, budget // 2), seed, log_volume
         self.ledger = Ledger(measure.dimension)
 
     def init(self) -> Sampled:
@@ -102,7 +110,8 @@ class SamplingRun:
 
     def checkpoint(self, state: Sampled) -> Checkpoint:
         """The state, and what its nodes follow from."""
-        settings = {"method": self.method, "budget": self.budget, "seed": self.seed}
+        settings: dict[str, Any] = {"method": self.method, "budget": self.budget, "seed": self.seed}
+        settings |= {"log_volume": self.log_volume}
         settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 
@@ -125,6 +134,7 @@ class SamplingRun:
         raw, x = state.values[state.known], state.nodes[state.known]
         function = self.integrand.function
         values, shift = unlogged(raw) if function.logarithmic else in_range(raw)
+        shift += self.log_volume
         estimate = self._estimate(values)
         zero = ~np.any(values, axis=0)  # which says nothing of the size of f elsewhere
         estimate.covariance[zero, zero] = np.inf

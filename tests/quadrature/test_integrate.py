@@ -347,7 +347,8 @@ def test_an_integrand_that_raises():
     ("change", "error", "message"),
     [
         ({"f": 3}, TypeError, "f is 3"),
-        ({"measure": "gaussian"}, TypeError, "measure is 'gaussian'"),
+        ({"measure": "gaussian"}, ValueError, "measure is 'gaussian'"),
+        ({"measure": 3}, TypeError, "measure is 3"),
         ({"method": "bayes"}, ValueError, "method is 'bayes'"),
         ({"budget": 2}, ValueError, "budget is 2"),
         ({"budget": 2.5}, TypeError, "budget is 2.5"),

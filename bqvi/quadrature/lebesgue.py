@@ -1,0 +1,71 @@
+"""The integral over a box, int f(x) dx: the volume of the box times the mean of f under its uniform measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gp.arrays import to_numpy
+from gp.measures import Measure, Uniform
+
+__all__ = ["LEBESGUE", "integrated_against"]
+
+LEBESGUE = "lebesgue"
+_ELSEWHERE = (
+    "the integral over a region without bounds is that of f / p against a measure with a density p, such as "
+    "gp.measures.Gaussian(mean, covariance): give that measure, and f / p as f"
+)
+
+
+def integrated_against(measure: Any, lower: Any, upper: Any) -> tuple[Measure, float]:
+    """Return a probability measure, and the logarithm of what integrals against it are multiplied by.
+
+    Parameters
+    ----------
+    measure : a measure, or 'lebesgue' for integrals over the box between ``lower`` and ``upper``.
+    lower, upper : (D,), or numbers; of 'lebesgue' only.
+
+    Raises
+    ------
+    TypeError
+        measure is neither; a bound is no array of numbers.
+    ValueError
+        Bounds are missing, infinite, NaN, out of order, or given with another measure.
+    """
+    given = {"lower": lower, "upper": upper}
+    if not isinstance(measure, str):
+        if not isinstance(measure, Measure):
+            raise TypeError(
+                f"measure is {measure!r}; it must be one of gp.measures, such as Gaussian(mean, covariance), or "
+                f"{LEBESGUE!r} with lower and upper"
+            )
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} is given, and measure is a {type(measure).__name__}: bounds are those of "
+                    f"measure={LEBESGUE!r}, the integral over a box"
+                )
+        return measure, 0.0
+    if measure != LEBESGUE:
+        raise ValueError(f"measure is {measure!r}; it must be one of gp.measures, or {LEBESGUE!r}")
+    box = _box(given)
+    return box, float(np.sum(np.log(to_numpy(box.width))))
+
+
+def _box(bounds: dict[str, Any]) -> Uniform:
+    for name, value in bounds.items():
+        if value is None:
+            raise ValueError(f"{name} is None; measure={LEBESGUE!r} needs lower and upper, the box's corners")
+        try:
+            ends = np.asarray(to_numpy(value), dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} is {value!r}; it must be a number or an array (D,)") from None
+        if np.isinf(ends).any():
+            where = np.flatnonzero(np.isinf(np.atleast_1d(ends))).tolist()
+            raise ValueError(f"{name} is infinite in coordinates {where}; {_ELSEWHERE}")
+    lower, upper = bounds["lower"], bounds["upper"]
+    size = max(np.size(to_numpy(lower)), np.size(to_numpy(upper)))
+    if size > 1:  # a number beside an array is that of each coordinate
+        lower, upper = (np.full(size, end) if np.ndim(end) == 0 else end for end in (lower, upper))
+    return Uniform(lower, upper)

@@ -1,0 +1,85 @@
+"""The integral over a box: closed forms, the mean times the volume, what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+import bqvi
+from bqvi.quadrature import METHODS
+from gp.measures import Uniform
+
+LOWER, UPPER = np.array([0.0, -1.0]), np.array([2.0, 3.0])
+TRUTH = (1 - np.exp(-2.0)) * (8.0 + 28.0 / 3)
+"""Of e^-x (2 + y^2) over the box."""
+
+
+def f(x):
+    return np.exp(-x[:, 0]) * (2 + x[:, 1] ** 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_is_the_volume_times_the_mean(method):
+    over_box = bqvi.integrate(f, "lebesgue", 40, method, lower=LOWER, upper=UPPER, seed=3)
+    mean = bqvi.integrate(f, Uniform(LOWER, UPPER), 40, method, seed=3)
+    assert abs(over_box.mean - TRUTH) < 4.5 * over_box.sd  # once in 150,000 if it is right
+    np.testing.assert_allclose([over_box.mean, over_box.sd], [8 * mean.mean, 8 * mean.sd], rtol=1e-12)
+    np.testing.assert_allclose(over_box.trace["mean"], 8 * mean.trace["mean"], rtol=1e-12)
+    np.testing.assert_allclose(over_box.trace["sd"], 8 * mean.trace["sd"], rtol=1e-12)
+    np.testing.assert_array_equal(over_box.values, f(over_box.nodes))
+
+
+@pytest.mark.parametrize("method", ["bq", "qmc"])
+def test_of_one_dimension_of_logarithms_and_of_several_outputs(method):
+    one = bqvi.integrate(lambda x: np.cos(x[:, 0]), "lebesgue", 16, method, lower=0.0, upper=np.pi / 2)
+    assert one.mean == pytest.approx(1.0, abs=max(4.5 * one.sd, 1e-9))
+    tiny = bqvi.integrate(
+        lambda x: np.log(f(x)) - 900.0, "lebesgue", 40, method, lower=LOWER, upper=UPPER, log=True
+    )
+    assert tiny.log_mean + 900.0 == pytest.approx(np.log(TRUTH), abs=4.5 * tiny.log_sd)
+    two = bqvi.integrate(
+        lambda x: np.stack([f(x), 3 * f(x)], axis=1), "lebesgue", 40, method, lower=LOWER, upper=UPPER
+    )
+    np.testing.assert_allclose(np.sqrt(np.diag(two.covariance)), two.sd)
+    np.testing.assert_allclose(two.mean, [TRUTH, 3 * TRUTH], atol=4.5 * two.sd.max())
+
+
+def test_tensors_numbers_and_the_tolerance():
+    given = {"lower": torch.tensor(LOWER), "upper": torch.tensor(UPPER)}
+    found = bqvi.integrate(lambda x: torch.exp(-x[:, 0]) * (2 + x[:, 1] ** 2), "lebesgue", 40, **given)
+    assert isinstance(found.nodes, torch.Tensor)
+    assert found.mean == pytest.approx(TRUTH, rel=1e-3)
+    cube = bqvi.integrate(lambda x: x.sum(axis=1), "lebesgue", 12, lower=0.0, upper=np.array([2.0, 2.0, 2.0]))
+    assert cube.mean == pytest.approx(24.0, rel=1e-3)
+    stopped = bqvi.integrate(f, "lebesgue", 60, lower=LOWER, upper=UPPER, tolerance=0.5)
+    assert stopped.stopped == "tolerance"
+    assert stopped.sd < 1.0
+
+
+def test_a_run_is_resumed_over_the_same_box(tmp_path):
+    whole = bqvi.integrate(f, "lebesgue", 30, lower=LOWER, upper=UPPER)
+    part = bqvi.integrate(f, "lebesgue", 20, lower=LOWER, upper=UPPER)
+    part.save(tmp_path / "run.npz")
+    further = bqvi.integrate(f, "lebesgue", 30, lower=LOWER, upper=UPPER, resume=tmp_path / "run.npz")
+    assert further.mean == pytest.approx(whole.mean, rel=0.05)
+    with pytest.raises(ValueError, match="log_volume"):
+        bqvi.integrate(f, Uniform(LOWER, UPPER), 30, resume=part)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"lower": LOWER}, "upper is None"),
+        ({"lower": -np.inf, "upper": 1.0}, "lower is infinite in coordinates .0.*density"),
+        ({"lower": LOWER, "upper": [1.0, np.inf]}, "upper is infinite in coordinates .1.*density"),
+        ({"lower": np.nan, "upper": 1.0}, "lower has 1 entries that are NaN"),
+        ({"lower": UPPER, "upper": LOWER}, "lower >= upper in coordinates"),
+        ({"lower": LOWER, "upper": np.ones(3)}, "upper"),
+        ({"lower": "0", "upper": "b"}, "upper is 'b'"),
+        ({"lower": 0.0, "upper": 1.0, "log_density": f}, "log_density is given"),
+        ({"measure": Uniform(LOWER, UPPER), "lower": LOWER}, "lower is given, and measure is a Uniform"),
+        ({"measure": "counting"}, "measure is 'counting'"),
+    ],
+)
+def test_what_is_refused(given, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        bqvi.integrate(f, **({"measure": "lebesgue"} | given))
