@@ -1,6 +1,13 @@
-"""Matplotlib figures that belong to no window: nothing here touches pyplot or its state."""
+"""Figures of matplotlib, and what pictures of runs share.
+
+Functions for programs draw in figures that belong to no window (`new_figure`, `new_axes`). The ``plot`` methods of
+results are for users at a prompt: theirs are pyplot's (`shown_figure`), which a notebook displays and ``plt.show()``
+opens. Nothing else touches pyplot or its state.
+"""
 
 from __future__ import annotations
+
+import numpy as np
 
 from gp.extras import needing
 
@@ -11,6 +18,8 @@ with needing("plot"):
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 """Okabe and Ito's, told apart by every kind of colour vision; without their yellow, too faint for a line."""
+
+_MOST_SPREADS = 60.0
 
 
 def new_figure(rows: int, columns: int, size: float) -> Figure:
@@ -23,3 +32,28 @@ def new_figure(rows: int, columns: int, size: float) -> Figure:
 def new_axes(size: float = 4.0) -> Axes:
     """The axes of a new figure with one panel of ``size`` inches; the figure is ``axes.figure``."""
     return new_figure(1, 1, size).subplots()
+
+
+def shown_figure(width: float, height: float) -> Figure:
+    """A new figure of pyplot, of so many inches."""
+    import matplotlib.pyplot as plt
+
+    return plt.figure(figsize=(width, height), layout="constrained")
+
+
+def estimates(ax: Axes, n: np.ndarray, middle: np.ndarray, sd: np.ndarray, colour: str, label: str) -> None:
+    """Draw estimates (R,) at n (R,) evaluations with bands of one and two standard deviations."""
+    ax.plot(n, middle, "o-", color=colour, ms=3.5, lw=1.2, label=label)
+    for width, alpha in ((1, 0.25), (2, 0.12)):
+        ax.fill_between(n, middle - width * sd, middle + width * sd, color=colour, alpha=alpha, lw=0)
+
+
+def keep_end_legible(ax: Axes, middle: np.ndarray, sd: np.ndarray) -> None:
+    """Cut the view of estimates (R, o) where the first are farther off than 60 of the last standard deviations."""
+    last = sd[-1][np.isfinite(sd[-1])]
+    spread = max(float(last.max(initial=0.0)), float(np.ptp(middle[-1])) / 4)
+    if not 0 < spread < np.inf:
+        return
+    low, high = ax.get_ylim()
+    most = _MOST_SPREADS * spread
+    ax.set_ylim(max(low, float(middle[-1].min()) - most), min(high, float(middle[-1].max()) + most))

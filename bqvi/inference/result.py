@@ -17,6 +17,8 @@ from bqvi.runs import Checkpoint
 from gp.threads import single_threaded
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from bqvi.gradients.remembered_evidence import EvidenceEstimate
 
 
@@ -109,6 +111,31 @@ class Fit:
     @property
     def _base(self) -> float:
         return log_base_measure(self.problem.model, self.problem.data)
+
+    def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+        """Draw the ELBO with bands of one and two standard errors against the evaluations.
+
+        The posterior has its own, ``fit.posterior.plot()``.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib to draw in; by default new ones.
+        truth : the log evidence to draw beside them.
+
+        Returns
+        -------
+        The axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed: ``pip install "bqvi[plot]"``.
+        ValueError
+            Nothing was recorded.
+        """
+        from bqvi.inference.plot import trace
+
+        return trace(self, ax, truth)
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.fit(..., resume=path)`` goes on from."""

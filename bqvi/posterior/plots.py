@@ -87,6 +87,8 @@ def corner(
 ) -> Figure:
     """Draw the marginals on the diagonal and draws with 50 % and 90 % contours below it.
 
+    Above each marginal stand the median and the 5 % and 95 % quantiles, which are marked by dashed lines.
+
     Parameters
     ----------
     posterior : whose draws are shown.
@@ -125,6 +127,7 @@ def corner(
     for i in range(d):
         for j in range(d):
             _panel(axes[i, j], i, j, sets, known)
+        _titled(axes[i, i], names[i], sets[0][0][:, i])
         axes[d - 1, i].set_xlabel(names[i])
         if i > 0:
             axes[i, 0].set_ylabel(names[i])
@@ -149,6 +152,15 @@ def _panel(
         ax.axvline(truth[j], color="0.4", lw=0.8)
         if i != j:
             ax.axhline(truth[i], color="0.4", lw=0.8)
+
+
+def _titled(ax: Axes, name: str, x: np.ndarray) -> None:
+    """Mark the median and the central 90 % of draws (n,), and say them above."""
+    low, middle, high = np.quantile(x, (0.05, 0.5, 0.95))
+    for value in (low, middle, high):
+        ax.axvline(value, color=_COLOUR, lw=0.8, ls="--")
+    digits = max(0, min(6, 1 - int(np.floor(np.log10(max(high - low, 1e-300))))))
+    ax.set_title(f"{name}: {middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]", fontsize=8)
 
 
 def _contours(ax: Axes, x: np.ndarray, colour: str) -> None:

@@ -40,6 +40,7 @@ from gp.measures import GaussianMixture
 if TYPE_CHECKING:
     import torch
     import xarray
+    from matplotlib.figure import Figure
 
 FORMAT = 1
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
@@ -312,6 +313,45 @@ class Posterior:
     def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: Any) -> None:
         """Write what `to_xarray` makes of ``n`` draws by the seed to a netCDF file at ``path``."""
         self.to_xarray(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
+
+    def plot(
+        self,
+        figure: Figure | None = None,
+        *,
+        parameters: Sequence[str] | None = None,
+        truth: Sequence[float] | np.ndarray | None = None,
+        n: int = 5000,
+        seed: int = 0,
+    ) -> Figure:
+        """Draw the marginals, and draws with 50 % and 90 % contours of each pair of parameters.
+
+        The median and the central 90 % stand above each marginal.
+
+        Parameters
+        ----------
+        figure : of matplotlib, where to draw; by default a new one.
+        parameters : names of the parameters shown, or one name; the free ones if None.
+        truth : (P,), marked by lines.
+        n : draws shown. seed : of the draws.
+
+        Returns
+        -------
+        The figure.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed: ``pip install "bqvi[plot]"``.
+        ValueError
+            A name is unknown, or truth is not of P parameters.
+        """
+        from bqvi.canvas import shown_figure
+        from bqvi.posterior.plots import corner
+
+        count = len(self.coordinates.free) if parameters is None or isinstance(parameters, str) else len(parameters)
+        size = 2.1 * max(1 if isinstance(parameters, str) else count, 1)
+        figure = shown_figure(size, size) if figure is None else figure
+        return corner(self, figure, parameters=parameters, truth=truth, n=n, seed=seed)
 
     def __str__(self) -> str:
         """A table of the parameters: mean, sd and the central 90 %."""

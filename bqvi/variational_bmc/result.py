@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.state import Estimate, Row, State
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,34 @@ class VBMCResult:
             self.evaluations.points
         )
         return found
+
+    def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+        """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
+
+        The posterior has its own, ``result.posterior.plot()``.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib to draw in; by default new ones.
+        truth : the log evidence to draw beside them.
+
+        Returns
+        -------
+        The axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed: ``pip install "bqvi[plot]"``.
+        """
+        from bqvi.canvas import shown_figure
+        from bqvi.posterior.plots import trace
+
+        ax = trace(self.trace, shown_figure(6.0, 3.6).add_subplot() if ax is None else ax, truth=truth)
+        doubt = "" if self.converged else ", not converged"
+        value = f"{self.log_evidence:.5g} $\\pm$ {self.log_evidence_sd:.2g}"
+        ax.set_title(f"vbmc: {value} after {self.n_evaluations} evaluations{doubt}", fontsize=10)
+        return ax
 
     def save(self, path: str | Path) -> None:
         """Write the run to an .npz file that ``bqvi.vbmc(..., resume=path)`` goes on from."""
