@@ -1,8 +1,8 @@
 """Figures of matplotlib, and what pictures of runs share.
 
-Functions for programs draw in figures that belong to no window (`new_figure`, `new_axes`). The ``plot`` methods of
-results are for users at a prompt: theirs are pyplot's (`shown_figure`), which a notebook displays and ``plt.show()``
-opens. Nothing else touches pyplot or its state.
+Functions for programs draw in figures that belong to no window (`new_figure`, `new_axes`). The ``plot``
+methods of results are for users at a prompt: theirs are pyplot's (`shown_figure`), which a notebook displays
+and ``plt.show()`` opens. Nothing else touches pyplot or its state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def estimates(ax: Axes, n: np.ndarray, middle: np.ndarray, sd: np.ndarray, colou
 
 
 def keep_end_legible(ax: Axes, middle: np.ndarray, sd: np.ndarray) -> None:
-    """Cut the view of estimates (R, o) where the first are farther off than 60 of the last standard deviations."""
+    """Cut the view of estimates (R, o) where the first are far off, in the last standard deviations."""
     last = sd[-1][np.isfinite(sd[-1])]
     spread = max(float(last.max(initial=0.0)), float(np.ptp(middle[-1])) / 4)
     if not 0 < spread < np.inf:

@@ -1,4 +1,4 @@
-"""`plot` of what the three doors return, and of a posterior: the numbers that are drawn, and what is loaded when."""
+"""`plot` of what the three doors return, and of a posterior: what is drawn, and what is loaded when."""
 
 import subprocess
 import sys

@@ -348,7 +348,11 @@ class Posterior:
         from bqvi.canvas import shown_figure
         from bqvi.posterior.plots import corner
 
-        count = len(self.coordinates.free) if parameters is None or isinstance(parameters, str) else len(parameters)
+        count = (
+            len(self.coordinates.free)
+            if parameters is None or isinstance(parameters, str)
+            else len(parameters)
+        )
         size = 2.1 * max(1 if isinstance(parameters, str) else count, 1)
         figure = shown_figure(size, size) if figure is None else figure
         return corner(self, figure, parameters=parameters, truth=truth, n=n, seed=seed)

@@ -81,7 +81,7 @@ def integrate(
 ) -> Run[Any, Integral]:
     """Integrate f against a probability measure, or over a box, from ``budget`` evaluations.
 
-    ``integrate(f, Uniform(lower, upper))`` is the mean of f over the box, (1 / V) int f(x) dx with V its volume.
+    ``integrate(f, Uniform(lower, upper))`` is the mean of f over the box, (1 / V) int f(x) dx, V its volume.
     ``integrate(f, "lebesgue", lower=lower, upper=upper)`` is the integral over the box, int f(x) dx.
 
     Parameters
@@ -91,8 +91,8 @@ def integrate(
         integral is its evidence, by its logarithm (``log_mean``), and ``measure`` is only where points are
         proposed.
     measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue', for the
-        integral over a box. ``mean``, ``sd``, ``tolerance`` and the trace are of that integral then; ``values``
-        and the surrogate are of f. For a `TargetModel` by default the Gaussian whose two standard deviations
+        integral over a box. ``mean``, ``sd``, ``tolerance`` and the trace are of that integral then;
+        ``values`` and the surrogate are of f. For a `TargetModel` by default the Gaussian whose two standard deviations
         to either side are its plausible box.
     budget : n, evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (scrambled Sobol in replicates), 'bq' (Bayesian
@@ -236,9 +236,7 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     return initial
 
 
-def _check(
-    f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None
-) -> None:
+def _check(f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None) -> None:
     if not callable(f):
         raise TypeError(f"f is {f!r}; it must be a function of points (n, D)")
     require_one_of("method", method, METHODS)

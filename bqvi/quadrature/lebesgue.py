@@ -1,4 +1,4 @@
-"""The integral over a box, int f(x) dx: the volume of the box times the mean of f under its uniform measure."""
+"""The integral over a box, int f(x) dx: the box's volume times the mean of f under its uniform measure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def integrated_against(measure: Any, lower: Any, upper: Any) -> tuple[Measure, f
     if not isinstance(measure, str):
         if not isinstance(measure, Measure):
             raise TypeError(
-                f"measure is {measure!r}; it must be one of gp.measures, such as Gaussian(mean, covariance), or "
-                f"{LEBESGUE!r} with lower and upper"
+                f"measure is {measure!r}; it must be one of gp.measures, such as Gaussian(mean, covariance), "
+                f"or {LEBESGUE!r} with lower and upper"
             )
         for name, value in given.items():
             if value is not None:
