@@ -92,8 +92,8 @@ def integrate(
         proposed.
     measure : of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue', for the
         integral over a box. ``mean``, ``sd``, ``tolerance`` and the trace are of that integral then;
-        ``values`` and the surrogate are of f. For a `TargetModel` by default the Gaussian whose two standard deviations
-        to either side are its plausible box.
+        ``values`` and the surrogate are of f. For a `TargetModel` by default the Gaussian whose
+        two standard deviations to either side are its plausible box.
     budget : n, evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (scrambled Sobol in replicates), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
