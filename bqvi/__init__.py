@@ -19,6 +19,7 @@ from bqvi.inference import (
 from bqvi.posterior import Posterior
 from bqvi.quadrature import Integral, integrate
 from bqvi.runs import RunError, RunExit, RunInterrupted, RunStopped
+from bqvi.sampled_bounds import EvidenceBounds, evidence_bounds
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.run import vbmc
 
@@ -30,6 +31,7 @@ __all__ = [
     "Cosine",
     "Euclidean",
     "EvaluationError",
+    "EvidenceBounds",
     "Exponential",
     "Fit",
     "Integral",
@@ -44,6 +46,7 @@ __all__ = [
     "TrustRegion",
     "VBMCResult",
     "adapters",
+    "evidence_bounds",
     "families",
     "fit",
     "gradients",

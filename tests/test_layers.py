@@ -42,8 +42,10 @@ def test_the_check_sees_an_upward_import():
     assert "bqvi" in forbidden(ROOT / "gp" / "kernels.py")
 
 
-ENGINES = ("quadrature", "gradients", "variational_bmc", "inference")
-THEMES = ("short", "thesis", "models", "minibatch", "gradients", "quadrature", "vbmc", "gp", "problems")
+ENGINES = ("quadrature", "sampled_bounds", "gradients", "variational_bmc", "inference")
+THEMES = (
+    "short", "thesis", "models", "minibatch", "gradients", "quadrature", "vbmc", "bounds", "gp", "problems",
+)  # fmt: skip
 ROOMS = {
     "bqvi/calls": tuple(f"bqvi.{name}" for name in (*ENGINES, "adapters", "surrogate")),
     "bqvi/runs": tuple(f"bqvi.{name}" for name in (*ENGINES, "adapters", "surrogate")),
@@ -61,6 +63,7 @@ ROOMS = {
             "gradients",
             "quadrature",
             "vbmc",
+            "bounds",
             "gp",
             "problems",
         ]

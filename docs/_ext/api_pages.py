@@ -15,7 +15,7 @@ PACKAGES = {
     "Variational inference": (
         "bqvi.inference", "bqvi.gradients", "bqvi.families", "bqvi.models", "bqvi.posterior", "bqvi.sklearn",
     ),
-    "Evidence and integrals": ("bqvi.variational_bmc", "bqvi.quadrature"),
+    "Evidence and integrals": ("bqvi.variational_bmc", "bqvi.quadrature", "bqvi.sampled_bounds"),
     "Runs and calls": ("bqvi.runs", "bqvi.calls"),
     "Gaussian processes": (
         "gp", "gp.kernels", "gp.means", "gp.measures", "gp.embeddings", "gp.expectation", "gp.conditioning",

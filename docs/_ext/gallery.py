@@ -22,6 +22,7 @@ THEMES = {
     "quadrature": "Bayesian quadrature",
     "gradients": "Gradients of the ELBO by Bayesian quadrature",
     "vbmc": "Evidence of expensive models",
+    "bounds": "Bounds on the evidence by sampling",
 }
 
 

@@ -1,0 +1,235 @@
+"""Bounds on an evidence as a run: pilot run, chains backwards, particles forwards; a temperature a step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
+from bqvi.runs import Checkpoint, Standing
+from bqvi.sampled_bounds import passes, pilot
+from bqvi.sampled_bounds.particles import Target
+from bqvi.sampled_bounds.passes import Systems
+from bqvi.sampled_bounds.proposal import Proposals
+from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
+from bqvi.sampled_bounds.schedule import Allotment, lengths
+from bqvi.sampled_bounds.settings import SETTINGS
+from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, Plan, State
+from bqvi.sampled_bounds.transitions import Transition
+
+__all__ = ["DOOR", "BoundsRun", "Choices"]
+
+DOOR = "evidence_bounds"
+_SMALLEST_PILOT, _RUNGS = 16, 8
+"""Particles of a pilot run, at least; temperatures for which its budget should suffice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What is run.
+
+    Attributes
+    ----------
+    method : "smc", "ais" or "importance". transition : its name, of `TRANSITIONS`; "" where there is none.
+    systems : how many. particles, temperatures : K and T, or None for as many as suit the budget.
+    budget : evaluations in all. confidence : of the interval. seed : of all random numbers.
+    draws : of the posterior, (M, n, D) in the coordinates, or None. exact : whether they are as given.
+    """
+
+    method: str
+    transition: str
+    systems: Systems
+    particles: int | None
+    temperatures: int | None
+    budget: int
+    confidence: float
+    seed: int
+    draws: np.ndarray | None
+    exact: bool
+
+    def least(self, transition: Transition | None) -> int:
+        """The least budget: of a main run with one temperature between or those given, and a pilot run."""
+        particles = self.particles or 1
+        if transition is None:
+            return self.systems.cost(1, particles, 1)
+        main = self.systems.cost(self.temperatures or 2, particles, transition.cost)
+        return main + math.ceil(SETTINGS.pilot_share * main) + self.systems.problems * _SMALLEST_PILOT
+
+
+class BoundsRun:
+    """The engine of a run of bounds (:class:`bqvi.runs.Engine`).
+
+    Parameters
+    ----------
+    caller : the log joint. proposals : of the M problems. coordinates : of the parameters, or None.
+    transition : of the moves; None for importance sampling. choices : what is run.
+    """
+
+    small = True
+
+    def __init__(
+        self,
+        caller: Caller,
+        proposals: Proposals,
+        coordinates: Coordinates | None,
+        transition: Transition | None,
+        choices: Choices,
+    ) -> None:
+        self.caller, self.proposals, self.coordinates = caller, proposals, coordinates
+        self.transition, self.choices = transition, choices
+        self.ledger = Ledger(proposals.dimension + (len(proposals) > 1))
+
+    def init(self) -> State:
+        """Nothing evaluated yet."""
+        if self.transition is not None:
+            return State(PILOT)
+        particles = self.choices.particles or self.choices.budget // self.choices.systems.cost(1, 1, 1)
+        return self._after_pilot(State(PILOT, plan=Plan(np.array([0.0, 1.0]), particles, ())))
+
+    def resumed(self, before: Checkpoint) -> State:
+        """A state of an earlier run, whose budget may have been smaller."""
+        state: State = before.state
+        if state.spent > self.choices.budget:
+            raise ValueError(
+                f"budget is {self.choices.budget}; {state.spent} evaluations have been made: raise it"
+            )
+        return state
+
+    def step(self, state: State) -> State:
+        """One temperature of one phase, or its beginning."""
+        budget = Budget(self.choices.budget, state.spent)
+        target = Target(self.caller, self.proposals, self.ledger, budget, state.unfinished)
+        step = {PILOT: self._piloted, BACKWARDS: self._backwards, FORWARDS: self._forwards}[state.phase]
+        reached = step(state, target)
+        return replace(reached, n_evaluations=state.n_evaluations + target.n_evaluations, unfinished=None)
+
+    def _piloted(self, state: State, target: Target) -> State:
+        assert self.transition is not None  # there is no pilot run without
+        if state.pilot is None:
+            return replace(state, pilot=pilot.begun(target, self._pilot_particles, self._rng(0, 0)))
+        found, most = state.pilot, self._pilot_budget
+        if state.n_evaluations + self._rung(len(found.particles.points[0])) > most:
+            found = pilot.curtailed(found, self.transition, target)
+        else:
+            rng = self._rng(0, len(found.temperatures))
+            found = pilot.next_rung(found, self.transition, target, rng)
+        state = replace(state, pilot=found)
+        if found.temperatures[-1] < 1.0:
+            return state
+        spent = state.n_evaluations + target.n_evaluations
+        allotment = Allotment(self.choices.budget - spent, self.choices.systems.cost, self.transition.cost)
+        distance = float(lengths(found.ess).sum())
+        chosen = allotment.chosen(
+            distance, self.choices.method == "smc", self.choices.temperatures, self.choices.particles
+        )
+        return self._after_pilot(replace(state, plan=pilot.planned(found, *chosen)))
+
+    def _after_pilot(self, state: State) -> State:
+        """The pilot's particles have served; what is next depends on whether there are draws."""
+        assert state.plan is not None
+        if self.choices.draws is None:
+            return replace(state, phase=FORWARDS, pilot=None)
+        return replace(state, phase=BACKWARDS, pilot=None, to_go=len(state.plan) - 1)
+
+    def _backwards(self, state: State, target: Target) -> State:
+        plan, draws = state.plan, self.choices.draws
+        assert plan is not None
+        assert draws is not None
+        if state.backwards is None:
+            chains = passes.backwards_begun(target, draws.reshape(-1, draws.shape[-1]), len(plan))
+            state = replace(state, backwards=chains)
+        else:
+            assert self.transition is not None  # the plan has more than one temperature
+            chains = passes.backwards_stepped(
+                state.backwards, plan, state.to_go, self.transition, target, self._rng(1, state.to_go)
+            )
+            state = replace(state, backwards=chains, to_go=state.to_go - 1)
+        return state if state.to_go else replace(state, phase=FORWARDS)
+
+    def _forwards(self, state: State, target: Target) -> State:
+        systems, plan, way = self.choices.systems, state.plan, state.forwards
+        assert plan is not None
+        if way is None:
+            return replace(
+                state,
+                forwards=passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0)),
+            )
+        threshold = SETTINGS.resampling if self.choices.method == "smc" else 0.0
+        rng = self._rng(2, 1 + way.ess.shape[1])
+        transition: Any = self.transition
+        found, rate = passes.stepped(way, plan, systems, state.backwards, threshold, transition, target, rng)
+        rates = state.acceptance if rate is None else (*state.acceptance, rate)
+        return replace(state, forwards=found, acceptance=rates)
+
+    def _rng(self, phase: int, step: int) -> np.random.Generator:
+        """Random numbers of a step: the same when it is made again."""
+        return np.random.default_rng([self.choices.seed, phase, step])
+
+    @property
+    def _pilot_budget(self) -> int:
+        """What the pilot run may spend."""
+        choices = self.choices
+        if choices.temperatures is None:
+            return int(SETTINGS.pilot_share * choices.budget)
+        assert self.transition is not None
+        particles = choices.particles or 1
+        main = choices.systems.cost(choices.temperatures, particles, self.transition.cost)
+        return min(choices.budget - main, int(SETTINGS.pilot_share * choices.budget))
+
+    @property
+    def _pilot_particles(self) -> int:
+        most = int(self._pilot_budget / (_RUNGS * max(self._rung(1), 1)))
+        return int(np.clip(most, _SMALLEST_PILOT, SETTINGS.pilot_particles))
+
+    def _rung(self, particles: int) -> int:
+        """Evaluations of one temperature of the pilot run."""
+        assert self.transition is not None
+        return len(self.proposals) * particles * SETTINGS.pilot_moves * self.transition.cost
+
+    def finished(self, state: State) -> str | None:
+        """'complete', once the particles have arrived at temperature 1."""
+        arrived = state.forwards is not None and state.forwards.ess.shape[1] == len(state.plan or ())
+        return "complete" if arrived else None
+
+    def result(self, state: State, reason: str) -> EvidenceBounds:
+        """The bounds; ValueError before the particles have arrived at temperature 1."""
+        if self.finished(state) is None:
+            raise ValueError(
+                f"the run is in its {state.phase} phase; there are no bounds before its particles have "
+                "arrived at temperature 1: resume it"
+            )
+        return bounds_of(self.choices, state, self.coordinates, self.checkpoint(state), reason)
+
+    def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
+        """The state with the evaluations of a step that was cut short."""
+        before = state.unfinished
+        return replace(state, unfinished=evaluations if before is None else before.joined(evaluations))
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        """The state, and the choices that it belongs to."""
+        choices, systems = self.choices, self.choices.systems
+        settings = {
+            "method": choices.method,
+            "transitions": choices.transition,
+            "particles": choices.particles,
+            "replicates": systems.free,
+            "draws": systems.conditional,
+            "problems": systems.problems,
+            "dimension": self.proposals.dimension,
+            "temperatures": choices.temperatures,
+            "seed": choices.seed,
+        }
+        return Checkpoint(DOOR, settings, state, state.spent)
+
+    def place(self, state: State) -> str:
+        """After how many evaluations."""
+        return f"after {state.spent} evaluations, {state.phase}"
+
+    def standing(self, state: State) -> Standing:
+        """Evaluations out of the budget, and the phase."""
+        way = state.forwards
+        reached = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"
+        return Standing(state.spent, self.choices.budget, "evaluations", f"{state.phase}{reached}")

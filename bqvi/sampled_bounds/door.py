@@ -1,0 +1,265 @@
+"""`evidence_bounds`: a log joint and a proposal, and out comes a bracket around the log evidence.
+
+Everything is checked here, before any work. The work is that of :mod:`bqvi.sampled_bounds.bounds_run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bqvi.arrays import Seed, generator
+from bqvi.calls import Caller, Coordinates, Executor, Function
+from bqvi.calls.function import AUTODIFF
+from bqvi.calls.given import numbers
+from bqvi.checks import require_above, require_integer, require_one_of, require_seed
+from bqvi.posterior import Posterior
+from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
+from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
+from bqvi.sampled_bounds.passes import Systems
+from bqvi.sampled_bounds.proposal import Proposals
+from bqvi.sampled_bounds.result import EvidenceBounds
+from bqvi.sampled_bounds.state import RECORDS
+from bqvi.sampled_bounds.transitions import TRANSITIONS
+from gp.arrays import is_torch, to_numpy
+
+__all__ = ["METHODS", "evidence_bounds"]
+
+METHODS = ("smc", "ais", "importance")
+
+
+@door(EvidenceBounds)
+def evidence_bounds(
+    log_joint: Callable[..., Any],
+    proposal: Any,
+    budget: int = 100_000,
+    method: Literal["smc", "ais", "importance"] = "smc",
+    *,
+    posterior: Any = None,
+    gradient: Callable[..., Any] | str | None = None,
+    transitions: Literal["hmc", "random-walk"] | None = None,
+    particles: int | None = None,
+    replicates: int = 10,
+    temperatures: int | None = None,
+    confidence: float = 0.95,
+    vectorised: bool = True,
+    errors: Literal["raise", "infeasible"] | None = None,
+    executor: Executor | None = None,
+    n_jobs: int = 1,
+    progress: bool = False,
+    callback: Callable[[Any], None] | None = None,
+    checkpoint: str | Path | None = None,
+    seed: Seed = 0,
+    resume: EvidenceBounds | Ended | str | Path | None = None,
+) -> Run[Any, EvidenceBounds]:
+    """Bounds on the log evidence by annealed importance sampling or sequential Monte Carlo.
+
+    The logarithm of an unbiased, positive estimate of the evidence Z is in expectation a lower bound on ln Z
+    (Jensen). The same from draws of the posterior backwards gives an upper bound, so that ln Z lies between
+    (bidirectional Monte Carlo; Grosse, Ghahramani and Adams 2015).
+
+    Parameters
+    ----------
+    log_joint : points theta (n, P) to the logs of prior times likelihood (n,), exact and with all constants;
+        -inf where it vanishes. With M proposals: (theta (n, P), problems (n,)), the second the index 0 to
+        M - 1 of the problem that each row belongs to.
+    proposal : q, where particles begin: a Gaussian or a mixture of Gaussians of `gp.measures` or
+        `bqvi.families` over R^P, or a `bqvi.Posterior`, whose bounds are then those of the parameters. The
+        nearer to the posterior and the less narrow, the better; it may be the prior. Or a sequence of M
+        Gaussians or mixtures, for M problems at once.
+    budget : evaluations of log_joint in all, of which the pilot run takes at most a fifth. An evaluation is
+        a value, with its gradient for "hmc".
+    method : "smc", sequential Monte Carlo with systematic resampling; "ais", annealed importance sampling,
+        the same without resampling; "importance", one temperature: the bound of importance-weighted
+        autoencoders.
+    posterior : independent draws theta (n, P) of the posterior, for the upper bound; of M problems (M, n, P).
+        The parameters from which data were simulated are one such draw. R of them are used, chosen at
+        random. Or a `bqvi.Posterior`: its draws are approximate, and so is then the upper bound.
+    gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function of the arguments of
+        log_joint that returns (n, P).
+    transitions : "hmc", by default where there is a gradient, or "random-walk".
+    particles : K of each estimate.
+    replicates : R, independent estimates.
+    temperatures : T, of which the pilot run says where they lie. By default particles and temperatures
+        share the budget as the pilot run finds best; where one of the two is given, the other fills it.
+    confidence : of ``interval``.
+    vectorised : ``False`` if log_joint takes one point (P,) at a time.
+    errors : what becomes of an exception of log_joint, as in `bqvi.vbmc`.
+    executor, n_jobs : evaluations are made through ``executor.submit``, or else ``executor.map``; or by so
+        many processes of joblib.
+    progress : show evaluations and the phase on a line.
+    callback : told of each state.
+    checkpoint : path of a file that is written as log_joint returns, for ``resume``.
+    seed : or a generator; the same seed gives the same result.
+    resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the same
+        arguments; the budget may be larger, which lengthens no run whose pilot run has ended.
+
+    Returns
+    -------
+    EvidenceBounds
+
+    Raises
+    ------
+    ValueError, TypeError
+        Bad input, before any evaluation.
+    RunError
+        log_joint failed or is noisy, or is -inf at each draw of the proposal or at one of ``posterior``.
+        RunInterrupted : Ctrl-C. RunExit : SystemExit. Each holds every evaluation that returned.
+
+    What is adapted: temperatures, units and step sizes of the moves, in a pilot run whose particles no
+    estimate uses. They are then fixed, so that both bounds hold in expectation.
+
+    ``evidence_bounds.steps``, with the same arguments, gives the run itself: iterate over its states.
+    """
+    if not callable(log_joint):
+        raise TypeError(f"log_joint is {log_joint!r}; it must be a function of points (n, P)")
+    require_one_of("method", method, METHODS)
+    require_above("confidence", confidence, 0.0)
+    if confidence >= 1.0:
+        raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
+    require_seed("seed", seed)
+    watch = Watch(callback, progress, checkpoint)
+    number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    proposals, coordinates, like = _proposals(proposal)
+    name = _transitions(method, transitions, gradient, temperatures)
+    transition = TRANSITIONS[name] if name else None
+    if name != "hmc":
+        like, gradient = _kind_without_gradient(like, gradient), None
+    require_integer("replicates", replicates, 2)
+    rng = np.random.default_rng([number, 3])
+    draws, exact = _draws(posterior, proposals, coordinates, replicates, rng)
+    conditional = 0 if draws is None else draws.shape[1]
+    systems = Systems(len(proposals), replicates, conditional)
+    require_integer("budget", budget, 1)
+    if particles is not None:
+        require_integer("particles", particles, 1)
+    if temperatures is not None:
+        require_integer("temperatures", temperatures, 1)
+    choices = Choices(
+        method, name, systems, particles, temperatures, budget, float(confidence), number, draws, exact
+    )
+    _require_room(choices, transition)
+    numbered = len(proposals) > 1
+    function = Function(
+        _Numbered(log_joint) if numbered else log_joint,
+        _NumberedGradient(gradient) if numbered and callable(gradient) else gradient,
+        vectorised=vectorised,
+        like=like,
+        errors=errors,
+        names=() if coordinates is None else coordinates.names,
+    )
+    caller = Caller(function, coordinates, executor, n_jobs)
+    engine = BoundsRun(caller, proposals, coordinates, transition, choices)
+    if resume is None:
+        return Run(engine, None, watch)
+    before = resumed(resume, DOOR, RECORDS)
+    require_same(before.settings, engine.checkpoint(engine.init()).settings)
+    return Run(engine, engine.resumed(before), watch)
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A function of points and problems' numbers, as one of points with the number in the last column."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, rows: Any) -> Any:
+        last = rows[..., -1]
+        return self.function(rows[..., :-1], last.long() if is_torch(last) else last.astype(int))
+
+
+@dataclass(frozen=True)
+class _NumberedGradient:
+    """Likewise the gradient, with a zero for the number."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, rows: Any) -> Any:
+        found = np.asarray(to_numpy(_Numbered(self.function)(rows)))
+        return np.concatenate([found, np.zeros((*found.shape[:-1], 1))], axis=-1)
+
+
+def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
+    """Proposals, coordinates where there are bounds, and an array of the kind that points are handed."""
+    if isinstance(proposal, Posterior):
+        return Proposals.of([proposal.q]), proposal.coordinates, None
+    several = list(proposal) if isinstance(proposal, Sequence) else [proposal]
+    if not several or any(isinstance(one, Posterior) for one in several):
+        raise TypeError("proposal is a sequence; its entries must be Gaussians or mixtures, one a problem")
+    try:
+        mixtures = [Posterior.of(one).q for one in several]
+    except TypeError as error:
+        raise TypeError(
+            f"proposal is a {type(proposal).__name__}; it must be a Gaussian or a mixture of Gaussians over "
+            f"R^P, a sequence of them, or a bqvi.Posterior ({error})"
+        ) from None
+    mean = several[0].mean
+    return Proposals.of(mixtures), None, mean if is_torch(mean) else None
+
+
+def _kind_without_gradient(like: Any, gradient: Any) -> Any:
+    """The kind of array that a log joint is handed where its gradient is not asked for."""
+    if gradient != AUTODIFF or is_torch(like):
+        return like
+    import torch
+
+    return torch.empty(0, dtype=torch.float64)
+
+
+def _transitions(method: str, transitions: str | None, gradient: Any, temperatures: int | None) -> str:
+    """The name of the transition; "" for importance sampling, which has none."""
+    if transitions is not None:
+        require_one_of("transitions", transitions, tuple(TRANSITIONS))
+    if method == "importance":
+        if transitions is not None or (temperatures or 1) != 1:
+            raise ValueError('method is "importance", which has neither transitions nor temperatures between')
+        return ""
+    if transitions == "hmc" and gradient is None:
+        raise ValueError('transitions is "hmc", and gradient is None; it must be "autodiff" or a function')
+    return transitions or ("random-walk" if gradient is None else "hmc")
+
+
+def _require_room(choices: Choices, transition: Any) -> None:
+    least = choices.least(transition)
+    if choices.budget < least:
+        systems = choices.systems
+        raise ValueError(
+            f"budget is {choices.budget}; {systems.problems * systems.each} estimates of "
+            f"{choices.particles or 1} particles need at least {least}: raise it, or lower particles, "
+            "replicates or temperatures"
+        )
+
+
+def _draws(
+    posterior: Any,
+    proposals: Proposals,
+    coordinates: Coordinates | None,
+    replicates: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray | None, bool]:
+    """Draws of the posteriors (M, R', D) in the coordinates, or None; and whether they are as given."""
+    if posterior is None:
+        return None, True
+    count = len(proposals)
+    if isinstance(posterior, Posterior):
+        if count > 1:
+            raise ValueError(f"posterior is a Posterior, for {count} problems; give draws (M, n, P)")
+        given, exact = posterior.sample(replicates, rng)[None], False
+    else:
+        given, exact = numbers("posterior", posterior), True
+        given = given[None] if count == 1 and given.ndim == 2 else given
+    width = proposals.dimension if coordinates is None else coordinates.n_parameters
+    if given.ndim != 3 or given.shape[0] != count or given.shape[2] != width or not given.shape[1]:
+        allowed = f"(n, {width})" if count == 1 else f"({count}, n, {width})"
+        raise ValueError(f"posterior has shape {np.shape(posterior)}; it must be {allowed} with n >= 1")
+    if not np.isfinite(given).all():
+        raise ValueError("posterior has NaN or infinite entries; draws of the posterior have none")
+    chosen = rng.permutation(given.shape[1])[:replicates]
+    given = given[:, chosen]
+    if coordinates is None:
+        return given, exact
+    return coordinates.from_user(given[0])[None], exact

@@ -1,0 +1,189 @@
+"""Particles of S systems, and the path of densities that they follow.
+
+    pi_b(x)  proportional to  q(x)^(1 - b) p(x)^b,        b from 0 to 1
+
+with q the proposal, normalised, and p the exponential of the log joint. With l = ln p - ln q the weight of a
+particle at x grows by (b' - b) l(x) when the temperature goes from b to b'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bqvi.calls import Budget, Caller, Evaluations, Ledger, Unfinished
+from bqvi.sampled_bounds.proposal import Proposals
+
+__all__ = ["Particles", "Target"]
+
+_FAR = 1e100
+"""No coordinate is larger: a trajectory that has left the region of numbers is not evaluated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Particles:
+    """K particles of each of S systems.
+
+    Attributes
+    ----------
+    points : (S, K, D), in the coordinates.
+    log_joint, log_proposal : (S, K); the first is -inf where the density is zero.
+    joint_slopes, proposal_slopes : their gradients (S, K, D), or None.
+    """
+
+    points: np.ndarray
+    log_joint: np.ndarray
+    log_proposal: np.ndarray
+    joint_slopes: np.ndarray | None = None
+    proposal_slopes: np.ndarray | None = None
+
+    @property
+    def log_ratio(self) -> np.ndarray:
+        """l = ln p - ln q, (S, K)."""
+        found: np.ndarray = self.log_joint - self.log_proposal
+        return found
+
+    def log_density(self, temperature: float) -> np.ndarray:
+        """ln pi_b less its constant, (S, K), at a temperature b > 0."""
+        return (1.0 - temperature) * self.log_proposal + temperature * self.log_joint
+
+    def slopes(self, temperature: float) -> np.ndarray:
+        """The force at a temperature b, (S, K, D): the gradient of ln pi_b, that of ln q where p has none.
+
+        Any function of the position alone leaves a leapfrog step reversible and its volume as it is.
+        """
+        assert self.joint_slopes is not None
+        assert self.proposal_slopes is not None
+        found: np.ndarray = (1.0 - temperature) * self.proposal_slopes + temperature * self.joint_slopes
+        return np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, self.proposal_slopes)
+
+    def where(self, chosen: np.ndarray, others: Particles) -> Particles:
+        """These where ``chosen`` (S, K) says so, else ``others``."""
+
+        def mixed(mine: Any, theirs: Any) -> Any:
+            if mine is None:
+                return None
+            return np.where(chosen[..., None] if mine.ndim == 3 else chosen, mine, theirs)
+
+        return Particles(*(mixed(a, b) for a, b in zip(self.parts(), others.parts(), strict=True)))
+
+    def taken(self, parents: np.ndarray) -> Particles:
+        """The particles ``parents`` (S, K) of each system."""
+        rows = np.arange(len(parents))[:, None]
+        return self.each(lambda part: part[rows, parents])
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> Particles:
+        """With every array as ``change`` makes it."""
+        parts: list[Any] = [None if part is None else change(part) for part in self.parts()]
+        return Particles(*parts)
+
+    def with_retained(self, systems: np.ndarray, retained: Particles) -> Particles:
+        """With particle 0 of the ``systems`` (R,) those of ``retained``, particles (R, 1)."""
+        if not len(systems):
+            return self
+        parts = []
+        for mine, theirs in zip(self.parts(), retained.parts(), strict=True):
+            if mine is not None:
+                mine = mine.copy()
+                mine[systems, 0] = theirs[:, 0]
+            parts.append(mine)
+        return Particles(*parts)
+
+    def parts(self) -> tuple[Any, ...]:
+        """The arrays in order."""
+        return (
+            self.points,
+            self.log_joint,
+            self.log_proposal,
+            self.joint_slopes,
+            self.proposal_slopes,
+        )
+
+
+class Target:
+    """The log joint and the proposals at particles, within a budget; of one step of a run.
+
+    Parameters
+    ----------
+    caller : the user's function. Of M > 1 problems its points have the problem's number as a last column.
+    proposals : of the M problems.
+    ledger, budget : where evaluations are entered, and how many there may be.
+    unfinished : what the step had evaluated when it was cut short before.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        proposals: Proposals,
+        ledger: Ledger,
+        budget: Budget,
+        unfinished: Evaluations | None,
+    ) -> None:
+        self._caller, self.proposals = caller, proposals
+        self._ledger, self._budget = ledger, budget
+        self._unfinished = None if unfinished is None else Unfinished(unfinished)
+        self.n_evaluations = 0
+
+    @property
+    def gradient(self) -> bool:
+        """Whether the log joint has a gradient."""
+        return self._caller.has_gradient
+
+    def at(self, points: np.ndarray, wanted: np.ndarray | None = None, first: bool = False) -> Particles:
+        """Particles at points (S, K, D); the log joint is -inf where it is not ``wanted`` (S, K).
+
+        Parameters
+        ----------
+        first : whether nothing has been evaluated before.
+
+        Raises
+        ------
+        EvaluationError
+            As of `Caller.evaluate`.
+        RuntimeError
+            The budget is spent, because batches that raised were evaluated again point by point.
+        ValueError
+            The log joint is noisy.
+        """
+        log_proposal, proposal_slopes = self.proposals.log_density(points, self.gradient)
+        asked = (np.abs(points) < _FAR).all(axis=-1)
+        if wanted is not None:
+            asked &= wanted
+        log_joint = np.full(asked.shape, -np.inf)
+        slopes = np.full(points.shape, np.nan) if self.gradient else None
+        made = self._evaluated(self._rows(points, asked), first)
+        if made.noise_variance is not None:
+            raise ValueError("log_joint returns a standard deviation; the bounds hold for exact values only")
+        log_joint[asked] = made.values
+        if slopes is not None and made.gradients is not None:
+            slopes[asked] = made.gradients[:, : points.shape[-1]]
+        return Particles(points, log_joint, log_proposal, slopes, proposal_slopes)
+
+    def _rows(self, points: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        """The points (n, D) to evaluate; of several problems with the problem's number beside."""
+        count = len(self.proposals)
+        if count == 1:
+            found: np.ndarray = points[asked]
+            return found
+        problems = np.repeat(np.arange(count), len(points) // count)[:, None]
+        numbered = np.concatenate([points, np.broadcast_to(problems[:, None], (*asked.shape, 1))], axis=-1)
+        rows: np.ndarray = numbered[asked]
+        return rows
+
+    def _evaluated(self, rows: np.ndarray, first: bool) -> Evaluations:
+        def evaluate(points: np.ndarray) -> Evaluations:
+            return self._caller.evaluate(points, self._ledger, self._budget, first)
+
+        if not len(rows):
+            return Evaluations.none(rows.shape[-1])
+        made = evaluate(rows) if self._unfinished is None else self._unfinished.completed(rows, evaluate)
+        self.n_evaluations += made.n_evaluations
+        if len(made) < len(rows):
+            raise RuntimeError(
+                "the budget is spent: batches at which log_joint raised were evaluated again point by point; "
+                "resume with a larger budget"
+            )
+        return made

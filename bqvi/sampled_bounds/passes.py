@@ -1,0 +1,176 @@
+"""The main run: particles from temperature 0 to 1, and chains backwards from draws of the posterior.
+
+Forwards, with x_t the particles after the move at temperature b_t, the weight of a particle is
+
+    w = prod_t exp((b_t - b_(t-1)) l(x_(t-1))),    l = ln p - ln q,    b_0 = 0, ..., b_T = 1,
+
+and the estimate of the evidence Z is the product of the mean weights between resamplings: annealed importance
+sampling where there are none (Neal 2001), sequential Monte Carlo where there are (Del Moral, Doucet and Jasra
+2006). Its expectation is Z.
+
+Backwards, x_(T-1) is a draw of the posterior, and x_(t-1) follows from x_t by the same transition, which is
+reversible. In a *conditional* system such a chain is particle 0, retained by each resampling. The law of
+such systems has the density estimate / Z in that of other systems with one particle chosen by its weight
+(Andrieu, Doucet and Holenstein 2010). So E[1 / estimate] = 1 / Z there, and by Jensen's inequality
+E[ln estimate] >= ln Z. With K = 1 it is the reverse annealing of Grosse, Ghahramani and Adams (2015).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bqvi.sampled_bounds.particles import Particles, Target
+from bqvi.sampled_bounds.resampling import effective_sample_size, log_mean, normalised, systematic
+from bqvi.sampled_bounds.state import Pass, Plan
+from bqvi.sampled_bounds.transitions import Transition
+
+__all__ = ["Systems", "backwards_begun", "backwards_stepped", "begun", "estimates", "stepped"]
+
+
+@dataclass(frozen=True)
+class Systems:
+    """The S systems: for each of M problems ``free`` ones, then ``conditional`` ones with one retained.
+
+    Attributes
+    ----------
+    problems, free, conditional : their numbers.
+    """
+
+    problems: int
+    free: int
+    conditional: int
+
+    @property
+    def each(self) -> int:
+        """Systems of a problem."""
+        return self.free + self.conditional
+
+    def cost(self, temperatures: int, particles: int, each: int) -> int:
+        """Evaluations of T ``temperatures`` with K ``particles``, the chains' too, at ``each`` a move."""
+        return self.problems * self.each * particles * (1 + (temperatures - 1) * each)
+
+    @property
+    def with_retained(self) -> np.ndarray:
+        """Indices of the systems with a retained particle, (M conditional,)."""
+        order = np.arange(self.problems * self.each).reshape(self.problems, self.each)
+        return order[:, self.free :].reshape(-1)
+
+    def kept(self, particles: int) -> np.ndarray:
+        """Which of K ``particles`` are retained, (S, K)."""
+        found = np.zeros((self.problems * self.each, particles), bool)
+        found[self.with_retained, 0] = True
+        return found
+
+
+def backwards_begun(target: Target, draws: np.ndarray, count: int) -> Particles:
+    """Chains (R', ``count``, .) of which the last places are ``draws`` (R', D) of the posterior."""
+    at = target.at(draws[:, None], first=True)
+    if not np.isfinite(at.log_joint).all():
+        row = int(np.argmin(np.isfinite(at.log_joint[:, 0])))
+        raise ValueError(
+            f"posterior has the draw {draws[row].tolist()} (in the coordinates), at which the log joint is "
+            f"{at.log_joint[row, 0]}; draws of the posterior have a positive density"
+        )
+    empty = at.each(lambda part: np.full((len(draws), count, *part.shape[2:]), np.nan))
+    return _written(empty, count - 1, at)
+
+
+def backwards_stepped(
+    chains: Particles,
+    plan: Plan,
+    to_go: int,
+    transition: Transition,
+    target: Target,
+    rng: np.random.Generator,
+) -> Particles:
+    """The chains with their places at t - 1, by the transition at temperature b_t, where t is ``to_go``."""
+    here = _at(chains, to_go)
+    frame = plan.frames[to_go - 1]
+    movable = np.ones(here.log_joint.shape, bool)
+    here, _ = transition(here, float(plan.temperatures[to_go]), frame, target, rng, movable)
+    return _written(chains, to_go - 1, here)
+
+
+def begun(
+    target: Target, systems: Systems, count: int, chains: Particles | None, rng: np.random.Generator
+) -> Pass:
+    """All particles at temperature 0, ``count`` a system."""
+    points = target.proposals.sample(systems.each, count, rng)
+    particles = target.at(points, ~systems.kept(count), first=chains is None)
+    if chains is not None:
+        particles = particles.with_retained(systems.with_retained, _at(chains, 0))
+    zeros = np.zeros(len(points))
+    return Pass(particles, np.zeros(points.shape[:2]), zeros, np.zeros((len(points), 0)))
+
+
+def stepped(
+    way: Pass,
+    plan: Plan,
+    systems: Systems,
+    chains: Particles | None,
+    threshold: float,
+    transition: Transition,
+    target: Target,
+    rng: np.random.Generator,
+) -> tuple[Pass, float | None]:
+    """The weights of the next temperature and, below temperature 1, the move there; its rate of acceptance.
+
+    Parameters
+    ----------
+    way : the pass so far. chains : backwards, or None. systems, plan, transition, target, rng : see there.
+    threshold : particles are resampled where the effective sample size is below this share of K.
+    """
+    t = way.ess.shape[1] + 1
+    rise = plan.temperatures[t] - plan.temperatures[t - 1]
+    log_weights = way.log_weights + rise * way.particles.log_ratio
+    sizes = effective_sample_size(log_weights)
+    ess = np.concatenate([way.ess, sizes[:, None]], axis=1)
+    if t == len(plan):
+        return Pass(way.particles, log_weights, way.log_estimates, ess), None
+    particles, log_estimates = way.particles, way.log_estimates
+    kept = systems.kept(plan.particles)
+    poor = (sizes < threshold * plan.particles) & (sizes > 0.0)
+    if poor.any():
+        log_estimates = log_estimates + np.where(poor, log_mean(log_weights), 0.0)
+        particles = particles.taken(_parents(log_weights, poor, kept[:, 0], rng))
+        log_weights = np.where(poor[:, None], 0.0, log_weights)
+    movable = np.isfinite(particles.log_joint) & ~kept
+    temperature, frame = float(plan.temperatures[t]), plan.frames[t - 1]
+    particles, rates = transition(particles, temperature, frame, target, rng, movable)
+    if chains is not None:
+        particles = particles.with_retained(systems.with_retained, _at(chains, t))
+    rate = float(rates[movable].mean()) if movable.any() else 0.0
+    return Pass(particles, log_weights, log_estimates, ess), rate
+
+
+def estimates(way: Pass) -> np.ndarray:
+    """ln of the estimates of the evidence, (S,), at temperature 1."""
+    found: np.ndarray = way.log_estimates + log_mean(way.log_weights)
+    return found
+
+
+def _parents(
+    log_weights: np.ndarray, poor: np.ndarray, kept: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    parents = np.tile(np.arange(log_weights.shape[1]), (len(log_weights), 1))
+    weights = normalised(log_weights)
+    for s in np.flatnonzero(poor):
+        parents[s] = systematic(weights[s], rng, retained=bool(kept[s]))
+    return parents
+
+
+def _at(chains: Particles, t: int) -> Particles:
+    """The places (R', 1, .) of the chains at t."""
+    return chains.each(lambda part: part[:, t : t + 1])
+
+
+def _written(chains: Particles, t: int, places: Particles) -> Particles:
+    parts = []
+    for mine, new in zip(chains.parts(), places.parts(), strict=True):
+        if mine is not None:
+            mine = mine.copy()
+            mine[:, t] = new[:, 0]
+        parts.append(mine)
+    return Particles(*parts)

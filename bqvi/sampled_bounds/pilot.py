@@ -1,0 +1,125 @@
+"""The pilot run: temperatures, units and step sizes, adapted on particles that no estimate uses.
+
+It is sequential Monte Carlo with K' particles for each problem, resampled at each temperature:
+
+    temperature    the next has the conditional effective sample size ``pilot_ess`` (of the worst problem)
+    units          a Cholesky factor of the particles' covariance, shrunk towards its diagonal
+    step size      raised or lowered after each of ``pilot_moves`` moves, by how the mean rate of acceptance
+                   compares with the transition's
+
+Adapting to the particles makes estimates from the same particles biased. All of it is frozen when the pilot
+run ends, and given it the estimates of the main run are unbiased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bqvi.sampled_bounds.particles import Target
+from bqvi.sampled_bounds.resampling import normalised, systematic
+from bqvi.sampled_bounds.schedule import next_temperature, spread
+from bqvi.sampled_bounds.settings import SETTINGS
+from bqvi.sampled_bounds.state import Pilot, Plan
+from bqvi.sampled_bounds.transitions import Frame, Transition
+from gp.linear_maps import cholesky
+
+__all__ = ["begun", "curtailed", "next_rung", "planned"]
+
+
+def begun(target: Target, particles: int, rng: np.random.Generator) -> Pilot:
+    """``particles`` draws of each proposal."""
+    points = target.proposals.sample(1, particles, rng)
+    return Pilot(target.at(points, first=True), np.zeros(1), np.zeros(0))
+
+
+def next_rung(pilot: Pilot, transition: Transition, target: Target, rng: np.random.Generator) -> Pilot:
+    """The pilot run one temperature further."""
+    before = float(pilot.temperatures[-1])
+    ratios = _finite_somewhere(pilot.particles.log_ratio)
+    temperature, ess = next_temperature(ratios, before, SETTINGS.pilot_ess)
+    weights = normalised((temperature - before) * ratios)
+    dimension = target.proposals.dimension
+    if pilot.frames:
+        steps = pilot.frames[-1].steps
+    else:
+        steps = np.full(len(target.proposals), transition.first_step(dimension))
+    frame = Frame(_factors(pilot.particles.points, weights), steps)
+    parents = np.stack([systematic(row, rng) for row in weights])
+    particles = pilot.particles.taken(parents)
+    for moves in range(SETTINGS.pilot_moves):
+        movable = np.isfinite(particles.log_joint)
+        particles, rate = transition(particles, temperature, frame, target, rng, movable)
+        off = rate.mean(axis=1) - transition.acceptance
+        frame = replace(frame, steps=frame.steps * np.exp(2.0 * off / np.sqrt(1.0 + moves)))
+    return Pilot(
+        particles,
+        np.append(pilot.temperatures, temperature),
+        np.append(pilot.ess, ess),
+        (*pilot.frames, frame),
+    )
+
+
+def curtailed(pilot: Pilot, transition: Transition, target: Target) -> Pilot:
+    """The pilot run with temperature 1 for the next, with no move there: its share of the budget is spent."""
+    before = float(pilot.temperatures[-1])
+    _, ess = next_temperature(_finite_somewhere(pilot.particles.log_ratio), before, 0.0)
+    if pilot.frames:
+        frame = pilot.frames[-1]
+    else:
+        count, dimension = len(target.proposals), target.proposals.dimension
+        frame = Frame(target.proposals.factors, np.full(count, transition.first_step(dimension)))
+    return Pilot(
+        pilot.particles,
+        np.append(pilot.temperatures, 1.0),
+        np.append(pilot.ess, ess),
+        (*pilot.frames, frame),
+    )
+
+
+def planned(pilot: Pilot, count: int, particles: int) -> Plan:
+    """``count`` temperatures above 0, spread along those of the pilot run, each with the nearest one's units.
+
+    ``particles`` is K.
+
+    Step sizes are interpolated.
+    """
+    temperatures, places = spread(pilot.temperatures, pilot.ess, count)
+    steps = np.log(np.stack([frame.steps for frame in pilot.frames]))  # of the temperatures 1, 2, ... of it
+    index = np.arange(1, len(steps) + 1)
+    frames = []
+    for place in places[1:-1]:
+        nearest = pilot.frames[int(np.clip(round(place), 1, len(steps))) - 1]
+        interpolated = [np.interp(place, index, column) for column in steps.T]
+        frames.append(Frame(nearest.factors, np.exp(interpolated)))
+    return Plan(temperatures, particles, tuple(frames))
+
+
+def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:
+    """The same; ValueError where a problem has no particle of positive density."""
+    found = np.isfinite(log_ratios).any(axis=1)
+    if not found.all():
+        which = f" of problem {int(np.argmin(found))}" if len(found) > 1 else ""
+        raise ValueError(
+            f"the log joint{which} is -inf at each of {log_ratios.shape[1]} draws of the proposal: give one "
+            "that lies where it is finite"
+        )
+    return log_ratios
+
+
+def _factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Cholesky factors (M, D, D) of the covariances of weighted points (M, n, D), shrunk to their diagonals.
+
+    The share of the diagonal is D / (D + effective number of points).
+    """
+    dimension = points.shape[-1]
+    centred = points - (weights[..., None] * points).sum(axis=1, keepdims=True)
+    covariances = np.swapaxes(weights[..., None] * centred, -1, -2) @ centred
+    effective = 1.0 / (weights**2).sum(axis=1)
+    share = (dimension / (dimension + effective))[:, None, None]
+    variances = np.diagonal(covariances, axis1=-2, axis2=-1)
+    least = 1e-12 * np.maximum(variances.max(axis=-1, keepdims=True), 1e-300)
+    diagonal = np.maximum(variances, least)[..., None] * np.eye(dimension)
+    found: np.ndarray = cholesky("covariance", (1.0 - share) * covariances + share * diagonal)
+    return found

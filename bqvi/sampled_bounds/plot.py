@@ -1,0 +1,72 @@
+"""A figure of bounds: the log estimates on either side of the log evidence, or the intervals of problems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gp.extras import needing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bqvi.sampled_bounds.result import EvidenceBounds
+
+__all__ = ["bracket"]
+
+_BELOW, _ABOVE = "#1f77b4", "#d95f02"
+
+
+def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Any = None) -> Axes:
+    """Draw the bounds.
+
+    Parameters
+    ----------
+    found : what is drawn. ax : axes to draw in, or ``None`` for new ones. truth : ln Z, or ``None``.
+    """
+    with needing("plot"):
+        import matplotlib.pyplot as plt
+
+    if ax is None:
+        ax = plt.figure(figsize=(6.0, 3.2), layout="constrained").add_subplot()
+    if np.ndim(found.lower):
+        _problems(found, ax, truth)
+    else:
+        _replicates(found, ax, truth)
+    ax.legend(frameon=False, fontsize=9)
+    return ax
+
+
+def _replicates(found: EvidenceBounds, ax: Axes, truth: Any) -> None:
+    sides = [("lower bound", found.lower, found.log_estimates, _BELOW, 0.0)]
+    if found.upper_log_estimates is not None:
+        sides.append(("upper bound", found.upper, found.upper_log_estimates, _ABOVE, 1.0))
+    for title, mean, logs, colour, height in sides:
+        ax.plot(logs, np.full(len(logs), height), "|", color=colour, ms=14, alpha=0.6)
+        ax.plot(mean, height, "o", color=colour, label=f"{title} {mean:.4f}")
+    low, high = found.interval
+    if np.isfinite(high):
+        ax.axvspan(low, high, color="grey", alpha=0.15, lw=0, label=f"{found.confidence:.0%} interval")
+    elif np.isfinite(low):
+        ax.axvline(low, color="grey", lw=1, label=f"{0.5 + 0.5 * found.confidence:.1%} limit")
+    if truth is not None:
+        ax.axvline(truth, color="black", lw=1, ls="--", label="truth")
+    ax.set_ylim(-0.7, 0.7 + sides[-1][-1])
+    ax.set_yticks([])
+    ax.ticklabel_format(axis="x", useOffset=False, style="plain")
+    ax.set_xlabel("log estimates of the evidence, nats")
+
+
+def _problems(found: EvidenceBounds, ax: Axes, truth: Any) -> None:
+    order = np.argsort(found.lower)
+    place = np.arange(len(order))
+    for title, mean, colour in (("lower bound", found.lower, _BELOW), ("upper bound", found.upper, _ABOVE)):
+        if mean is not None:
+            ax.plot(place, mean[order], ".", color=colour, label=title)
+    if found.upper is not None:
+        ax.vlines(place, *found.interval[order].T, color="grey", alpha=0.5, lw=1)
+    if truth is not None:
+        ax.plot(place, np.asarray(truth)[order], "_", color="black", label="truth")
+    ax.set_xlabel("problems, in order of the lower bound")
+    ax.set_ylabel("ln Z, nats")

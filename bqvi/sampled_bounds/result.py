@@ -1,0 +1,286 @@
+"""What a run of bounds returns: the bracket around the log evidence, and how far to trust it."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from bqvi.arrays import Seed, generator, logsumexp
+from bqvi.calls import Coordinates
+from bqvi.checks import require_integer
+from bqvi.quadrature.tails import TAILS, pareto_shape
+from bqvi.runs import Checkpoint
+from bqvi.sampled_bounds.passes import estimates
+from bqvi.sampled_bounds.resampling import normalised
+from bqvi.sampled_bounds.state import State
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bqvi.sampled_bounds.bounds_run import Choices
+
+__all__ = ["EvidenceBounds", "bounds_of"]
+
+_WIDE = 1.0
+"""Nats of standard deviation of one log estimate above which the mean weight rests on few particles."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvidenceBounds:
+    """Bounds on ln Z, each an expectation with its standard error. ``print`` it.
+
+    Numbers are floats for one problem, and arrays (M,) for M of them; R are the replicates, K the particles.
+
+    Attributes
+    ----------
+    lower : mean of the log estimates, nats: its expectation is at most ln Z.
+    upper : the same with a draw of the posterior in each estimate: its expectation is at least ln Z. None
+        without draws.
+    lower_se, upper_se : standard errors of the two over replicates, nats; infinite for one replicate.
+    interval : (2,) or (M, 2): ``lower`` less and ``upper`` plus so many standard errors that, were the means
+        Student-t distributed, ln Z lies between with probability ``confidence`` at least; infinite above
+        without ``upper``.
+    confidence : see ``interval``.
+    log_evidence : ln of the mean of the estimates of all replicates, which is unbiased for Z itself.
+    log_evidence_sd : its standard deviation to first order, nats.
+    log_estimates : (R,) or (M, R), of which ``lower`` is the mean. upper_log_estimates : likewise, or None.
+    temperatures : (T + 1,), from 0 to 1.
+    ess : (T,), effective sample size at temperatures 1, 2, ..., before resampling: mean over replicates.
+    acceptance : (T - 1,), mean rate of the moves at the temperatures between.
+    n_evaluations : of the log joint, the pilot run's among them.
+    method : "smc", "ais" or "importance".
+    credible : whether nothing that is seen speaks against the bounds; reason : a sentence on it.
+    draws : (R K, P) or (M, R K, P), particles at temperature 1, in the user's parameters.
+    log_weights : (R K,) or (M, R K), theirs, of sum 1 once exponentiated.
+    checkpoint : where the run stands; ``resume`` takes the whole result.
+    """
+
+    lower: Any
+    upper: Any
+    lower_se: Any
+    upper_se: Any
+    interval: np.ndarray
+    confidence: float
+    log_evidence: Any
+    log_evidence_sd: Any
+    log_estimates: np.ndarray
+    upper_log_estimates: np.ndarray | None
+    temperatures: np.ndarray
+    ess: np.ndarray
+    acceptance: np.ndarray
+    n_evaluations: int
+    method: str
+    credible: bool
+    reason: str
+    draws: np.ndarray
+    log_weights: np.ndarray
+    checkpoint: Checkpoint
+
+    @property
+    def state(self) -> State:
+        """Where the run stands."""
+        state: State = self.checkpoint.state
+        return state
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to an .npz file that ``bqvi.evidence_bounds(..., resume=path)`` takes."""
+        self.checkpoint.save(path)
+
+    def sample(self, n: int, seed: Seed) -> np.ndarray:
+        """Draws (n, P) or (M, n, P) of the posterior: the particles at temperature 1, by their weights.
+
+        Parameters
+        ----------
+        n : how many, with replacement. seed : or a generator.
+        """
+        require_integer("n", n, 1)
+        rng = generator(seed)
+        draws, logs = (self.draws, self.log_weights) if self.draws.ndim == 3 else (
+            self.draws[None], self.log_weights[None]
+        )  # fmt: skip
+        drawn = np.stack(
+            [rows[rng.choice(len(rows), n, p=normalised(w))] for rows, w in zip(draws, logs, strict=True)]
+        )
+        return drawn if self.draws.ndim == 3 else drawn[0]
+
+    def plot(self, ax: Axes | None = None, *, truth: Any = None) -> Axes:
+        """Draw the log estimates of each replicate and the interval; of several problems, the intervals.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib to draw in; by default new ones.
+        truth : ln Z, a number or (M,), to draw beside them.
+
+        Returns
+        -------
+        The axes.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed: ``pip install "bqvi[plot]"``.
+        """
+        from bqvi.sampled_bounds.plot import bracket
+
+        return bracket(self, ax, truth)
+
+    def __repr__(self) -> str:
+        doubt = "" if self.credible else ", not credible"
+        return (
+            f"EvidenceBounds({_told(self)}, {self.method}, {len(self.ess)} temperatures, "
+            f"{self.n_evaluations} evaluations{doubt})"
+        )
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.reason}"
+
+    def _repr_html_(self) -> str:
+        """The result as a table, for notebooks."""
+        rows = {
+            "bounds": html.escape(_told(self)),
+            "method": self.method,
+            "temperatures": str(len(self.ess)),
+            "evaluations": str(self.n_evaluations),
+            "credible": f"{'yes' if self.credible else 'no'}. {html.escape(self.reason)}",
+        }
+        cells = "".join(
+            f'<tr><th style="text-align:left">{name}</th><td style="text-align:left">{value}</td></tr>'
+            for name, value in rows.items()
+        )
+        return f"<table>{cells}</table>"
+
+
+def _told(found: EvidenceBounds) -> str:
+    """The bounds in words."""
+    if np.ndim(found.lower):
+        below = f"mean lower {np.mean(found.lower):.4f}"
+        above = "" if found.upper is None else f", mean upper {np.mean(found.upper):.4f}"
+        return f"{len(found.lower)} problems: {below}{above}"
+    below = f"{found.lower:.4f} +- {found.lower_se:.2g} <= ln Z"
+    return below if found.upper is None else f"{below} <= {found.upper:.4f} +- {found.upper_se:.2g}"
+
+
+def bounds_of(
+    choices: Choices, state: State, coordinates: Coordinates | None, checkpoint: Checkpoint, stopped: str
+) -> EvidenceBounds:
+    """The bounds of particles at temperature 1; ``stopped`` says why the run ended."""
+    systems, way, plan = choices.systems, state.forwards, state.plan
+    assert way is not None
+    assert plan is not None
+    logs = estimates(way).reshape(systems.problems, systems.each)
+    free, conditional = logs[:, : systems.free], logs[:, systems.free :]
+    lower, lower_se = _mean(free)
+    upper, upper_se = (None, None) if not systems.conditional else _mean(conditional)
+    interval = np.stack(
+        [
+            lower - _quantile(choices.confidence, systems.free) * lower_se,
+            np.full(len(lower), np.inf)
+            if upper is None or upper_se is None
+            else upper + _quantile(choices.confidence, systems.conditional) * upper_se,
+        ],
+        axis=-1,
+    )
+    pooled, pooled_sd = _pooled(free)
+    rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
+    draws, log_weights = _draws(way, rows, free, coordinates)
+    latest = way.log_weights[rows.reshape(-1)].reshape(len(rows), -1)
+    credible, reason = _verdict(choices, free, interval, latest)
+    one = systems.problems == 1
+
+    def told(values: Any) -> Any:
+        if values is None:
+            return None
+        return (float(values[0]) if values.ndim == 1 else values[0]) if one else values
+
+    return EvidenceBounds(
+        lower=told(lower),
+        upper=told(upper),
+        lower_se=told(lower_se),
+        upper_se=told(upper_se),
+        interval=told(interval),
+        confidence=choices.confidence,
+        log_evidence=told(pooled),
+        log_evidence_sd=told(pooled_sd),
+        log_estimates=told(free),
+        upper_log_estimates=told(conditional) if systems.conditional else None,
+        temperatures=plan.temperatures,
+        ess=way.ess[rows.reshape(-1)].mean(axis=0),
+        acceptance=np.array(state.acceptance),
+        n_evaluations=checkpoint.n_evaluations,
+        method=choices.method,
+        credible=credible,
+        reason=reason,
+        draws=told(draws),
+        log_weights=told(log_weights),
+        checkpoint=checkpoint,
+    )
+
+
+def _mean(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means (M,) of (M, R) and their standard errors."""
+    count = logs.shape[1]
+    with np.errstate(invalid="ignore"):
+        errors = logs.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(logs), np.inf)
+    return logs.mean(axis=1), np.where(np.isnan(errors), np.inf, errors)
+
+
+def _quantile(confidence: float, count: int) -> float:
+    """Standard errors to one side, of a mean of ``count``: half of what is left of 1 on either side."""
+    return float(stdtrit(max(count - 1, 1), 0.5 + 0.5 * confidence))
+
+
+def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """ln of the mean of exp (M, R), and its standard deviation to first order."""
+    count = logs.shape[1]
+    shares = normalised(logs) * count
+    return logsumexp(logs) - np.log(count), shares.std(axis=1, ddof=1) / np.sqrt(count)
+
+
+def _draws(
+    way: Any, rows: np.ndarray, logs: np.ndarray, coordinates: Coordinates | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Particles (M, R K, P) at temperature 1 of the systems ``rows`` (M, R), and their log weights."""
+    points = way.particles.points[rows.reshape(-1)]
+    weights = normalised(way.log_weights[rows.reshape(-1)]).reshape(*rows.shape, -1)
+    weights = weights * normalised(logs)[..., None]
+    flat = points.reshape(-1, points.shape[-1])
+    theta = flat if coordinates is None else coordinates.to_user(flat)
+    with np.errstate(divide="ignore"):
+        return theta.reshape(len(rows), -1, theta.shape[-1]), np.log(weights.reshape(len(rows), -1))
+
+
+def _verdict(
+    choices: Choices, logs: np.ndarray, interval: np.ndarray, log_weights: np.ndarray
+) -> tuple[bool, str]:
+    """Whether the bounds are to be believed, and a sentence; ``log_weights`` since the latest resampling."""
+    with np.errstate(invalid="ignore"):
+        spread = float(np.nan_to_num(logs.std(axis=1, ddof=1), nan=np.inf).max())
+    if (interval[:, 0] > interval[:, 1]).any():
+        return False, (
+            "The interval is empty: the lower bound exceeds the upper one. The draws are not those of this "
+            "posterior, or both miss a part of it."
+        )
+    if spread > _WIDE:
+        return False, (
+            f"A log estimate has a standard deviation of {spread:.2g} nats: few particles carry it, and both "
+            "bounds may lie low. Raise budget or particles, or give a proposal nearer to the posterior."
+        )
+    shape = max(pareto_shape(normalised(row)) for row in log_weights)
+    if shape > TAILS.unusable:
+        return False, (
+            f"The weights have a Pareto tail of shape {shape:.2f}: parts of the posterior where the proposal "
+            "is thin may be missing, and with them a part of both bounds. Give a proposal with wider tails."
+        )
+    if choices.draws is None:
+        return True, "A lower bound only: draws of the posterior (posterior=...) give an upper one."
+    if not choices.exact:
+        return True, (
+            "The upper bound is approximate: it starts from draws of an approximation of the posterior, and "
+            "holds as far as these are the posterior's."
+        )
+    return True, "The upper bound holds where the draws given are independent draws of the posterior."

@@ -1,0 +1,36 @@
+"""Constants that decide results, with what they were chosen on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of the pilot run, and of resampling."""
+
+    pilot_share: float = 0.2
+    """Of the budget, the most that the pilot run spends."""
+    pilot_particles: int = 128
+    """At most, for each problem."""
+    pilot_moves: int = 5
+    """At each temperature of the pilot run, after each of which step sizes are adapted."""
+    pilot_ess: float = 0.5
+    """Conditional effective sample size, over K, from one temperature of the pilot run to the next."""
+    near_best: float = 1.1
+    """Times the least predicted variance at the same cost, below which fewer temperatures are preferred."""
+    delay: float = 2.0
+    """Temperatures, in multiples of those of particles that follow the path without delay.
+
+    On a Gaussian (D = 10), a banana (2) and a funnel (5), at 60,000 evaluations: the standard deviation of a
+    log estimate with 1, 2, 4 and 8 of them differs by no more than it varies between seeds.
+    """
+    least_particles: int = 8
+    """Particles that the number of temperatures must leave room for."""
+    resampling: float = 0.5
+    """Particles are resampled where their effective sample size is below this share of K."""
+
+
+SETTINGS = Settings()

@@ -1,0 +1,175 @@
+"""Transitions that leave the density at a temperature invariant, and are reversible.
+
+Reversible means that a chain may be run backwards by the same transition, which the upper bound needs. Each
+move is made in units of a frame, x = L u, with a step size; both are fixed before any estimate is made. A
+factor of the step that is drawn anew for each move does not depend on the particle, so that reversibility and
+invariance hold.
+
+    random-walk    u + h e, e ~ N(0, I), accepted by Metropolis' rule: one evaluation
+    hmc            leapfrog steps of Hamiltonian dynamics with unit masses in u (Neal 2011), accepted by
+                   Metropolis' rule: one evaluation with gradient for each
+
+A particle where the density is zero has no weight from then on; it is not moved, and not evaluated again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bqvi.sampled_bounds.particles import Particles, Target
+
+__all__ = ["TRANSITIONS", "Frame", "Hamiltonian", "RandomWalk", "Transition"]
+
+_SHORTEST, _LONGEST = 0.8, 1.2
+"""Factors of the step size: a trajectory of one length may come back to where it began (Neal 2011, 5.4.2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Units of moves for each of M problems.
+
+    Attributes
+    ----------
+    factors : (M, D, D), the matrices L.
+    steps : (M,), the step sizes h.
+    """
+
+    factors: np.ndarray
+    steps: np.ndarray
+
+    def of_systems(self, systems: int) -> tuple[np.ndarray, np.ndarray]:
+        """L (S, D, D) and h (S, 1, 1) of S ``systems``."""
+        each = systems // len(self.steps)
+        return np.repeat(self.factors, each, axis=0), np.repeat(self.steps, each)[:, None, None]
+
+
+class Transition(Protocol):
+    """One move of every particle.
+
+    Attributes
+    ----------
+    cost : evaluations of one move of one particle.
+    acceptance : the rate of acceptance to which step sizes are adapted.
+    """
+
+    @property
+    def cost(self) -> int:
+        """See above."""
+        ...
+
+    @property
+    def acceptance(self) -> float:
+        """See above."""
+        ...
+
+    def first_step(self, dimension: int) -> float:
+        """The step size with which adaptation begins, where D is ``dimension``."""
+        ...
+
+    def __call__(
+        self,
+        particles: Particles,
+        temperature: float,
+        frame: Frame,
+        target: Target,
+        rng: np.random.Generator,
+        movable: np.ndarray,
+    ) -> tuple[Particles, np.ndarray]:
+        """The particles after a move, and the probability of acceptance of each, (S, K).
+
+        Parameters
+        ----------
+        particles : of S systems. temperature : b, of the density that is left invariant.
+        frame : units of the M problems. target : evaluates. rng : for S K moves, whoever moves.
+        movable : (S, K), which particles are moved.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RandomWalk:
+    """Metropolis' random walk."""
+
+    cost: int = 1
+    acceptance: float = 0.25
+
+    def first_step(self, dimension: int) -> float:
+        """2.38 / sqrt(D), which is best for a Gaussian of many dimensions (Roberts et al. 1997)."""
+        return 2.38 / math.sqrt(dimension)
+
+    def __call__(
+        self,
+        particles: Particles,
+        temperature: float,
+        frame: Frame,
+        target: Target,
+        rng: np.random.Generator,
+        movable: np.ndarray,
+    ) -> tuple[Particles, np.ndarray]:
+        """See `Transition`."""
+        factors, steps = frame.of_systems(len(particles.points))
+        noise = rng.standard_normal(particles.points.shape)
+        uniform = rng.random(movable.shape)
+        points = particles.points + steps * noise @ np.swapaxes(factors, -1, -2)
+        proposed = target.at(points, movable)
+        gain = proposed.log_density(temperature) - particles.log_density(temperature)
+        return _accepted(particles, proposed, gain, uniform, movable)
+
+
+@dataclass(frozen=True)
+class Hamiltonian:
+    """Hamiltonian Monte Carlo.
+
+    Attributes
+    ----------
+    cost : leapfrog steps of a move.
+    acceptance : see `Transition`.
+    """
+
+    cost: int = 3
+    acceptance: float = 0.8
+
+    def first_step(self, dimension: int) -> float:
+        """1.2 D^(-1/4), from which the rate of acceptance of a Gaussian is about .8."""
+        return 1.2 / math.sqrt(math.sqrt(dimension))
+
+    def __call__(
+        self,
+        particles: Particles,
+        temperature: float,
+        frame: Frame,
+        target: Target,
+        rng: np.random.Generator,
+        movable: np.ndarray,
+    ) -> tuple[Particles, np.ndarray]:
+        """See `Transition`."""
+        factors, steps = frame.of_systems(len(particles.points))
+        momenta = rng.standard_normal(particles.points.shape)
+        uniform = rng.random(movable.shape)
+        steps = steps * rng.uniform(_SHORTEST, _LONGEST, (*movable.shape, 1))
+        before = 0.5 * (momenta**2).sum(axis=-1)
+        here = particles
+        momenta = momenta + 0.5 * steps * (here.slopes(temperature) @ factors)
+        for left in range(self.cost, 0, -1):
+            points = here.points + (steps * momenta) @ np.swapaxes(factors, -1, -2)
+            here = target.at(points, movable)
+            momenta = momenta + (1.0 if left > 1 else 0.5) * steps * (here.slopes(temperature) @ factors)
+        with np.errstate(invalid="ignore", over="ignore"):
+            gain = here.log_density(temperature) - particles.log_density(temperature)
+            gain = gain + before - 0.5 * (momenta**2).sum(axis=-1)
+        return _accepted(particles, here, gain, uniform, movable)
+
+
+TRANSITIONS: dict[str, Transition] = {"random-walk": RandomWalk(), "hmc": Hamiltonian()}
+
+
+def _accepted(
+    particles: Particles, proposed: Particles, gain: np.ndarray, uniform: np.ndarray, movable: np.ndarray
+) -> tuple[Particles, np.ndarray]:
+    """Metropolis' rule: ``gain`` (S, K) is the logarithm of the ratio of densities."""
+    rate = np.exp(np.minimum(np.where(movable & ~np.isnan(gain), gain, -np.inf), 0.0))
+    return proposed.where(uniform < rate, particles), rate

@@ -1,0 +1,321 @@
+"""Bounds on known evidences: closed forms, a grid, and tests of unbiasedness with a false-alarm rate."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.special import betaln, gammaln, logsumexp
+
+import bqvi
+from bqvi.calls import make_coordinates
+from bqvi.sampled_bounds.resampling import systematic
+from gp.measures import Gaussian, GaussianMixture
+
+ALARM = 4.5
+"""Standard errors; |z| of a Gaussian exceeds it with probability 7e-6."""
+
+
+class Conjugate:
+    """A Gaussian joint density in two dimensions: N(mean, covariance) times Z."""
+
+    mean, log_evidence = np.array([0.8, -0.4]), 1.3
+    covariance = np.array([[0.5, 0.3], [0.3, 0.4]])
+    proposal = Gaussian(np.zeros(2), np.eye(2))
+
+    def __init__(self):
+        self.precision = np.linalg.inv(self.covariance)
+        self.constant = self.log_evidence - 0.5 * np.linalg.slogdet(2 * np.pi * self.covariance)[1]
+        self.calls = 0
+
+    def __call__(self, theta):
+        self.calls += len(theta)
+        off = theta - self.mean
+        return self.constant - 0.5 * np.einsum("ni,ij,nj->n", off, self.precision, off)
+
+    def gradient(self, theta):
+        return -(theta - self.mean) @ self.precision
+
+    def draws(self, n, seed):
+        return np.random.default_rng(seed).multivariate_normal(self.mean, self.covariance, n)
+
+
+@pytest.fixture
+def model():
+    return Conjugate()
+
+
+def bounds(model, **choices):
+    arguments = {"budget": 100_000, "particles": 3, "replicates": 400, "temperatures": 3, **choices}
+    return bqvi.evidence_bounds(model, model.proposal, **arguments)
+
+
+@pytest.mark.parametrize("transitions", ["hmc", "random-walk"])
+@pytest.mark.parametrize("method", ["smc", "ais"])
+def test_estimates_are_unbiased_both_ways(model, method, transitions):
+    found = bounds(
+        model,
+        method=method,
+        transitions=transitions,
+        gradient=model.gradient,
+        posterior=model.draws(400, 1),
+        seed=2,
+    )
+    if method == "smc":
+        assert found.ess.min() < 2.5  # of 3: in some systems half are left, and they are resampled
+    for ratios in (
+        np.exp(found.log_estimates - model.log_evidence),
+        np.exp(model.log_evidence - found.upper_log_estimates),
+    ):
+        assert abs(ratios.mean() - 1.0) < ALARM * ratios.std(ddof=1) / np.sqrt(len(ratios))
+    assert found.lower - 3 * found.lower_se < model.log_evidence < found.upper + 3 * found.upper_se
+
+
+def test_bounds_close_with_particles_and_temperatures(model):
+    draws = model.draws(400, 3)
+    by_particles = [
+        bounds(model, method="importance", temperatures=None, particles=k, posterior=draws)
+        for k in (1, 16)
+    ]
+    by_temperatures = [
+        bounds(model, method="ais", temperatures=t, budget=200_000, gradient=model.gradient, posterior=draws)
+        for t in (1, 16)
+    ]
+    for found in (by_particles, by_temperatures):
+        for first, second in pairwise(found):
+            assert second.lower - first.lower > 3 * np.hypot(first.lower_se, second.lower_se)
+            assert first.upper - second.upper > 3 * np.hypot(first.upper_se, second.upper_se)
+        assert all(one.lower < model.log_evidence < one.upper for one in found)
+
+
+def test_with_the_posterior_as_proposal_every_estimate_is_exact(model):
+    exact = Gaussian(model.mean, model.covariance)
+    for method in ("smc", "ais", "importance"):
+        found = bqvi.evidence_bounds(
+            model, exact, 4000, method, particles=4, posterior=model.draws(20, 0), gradient=model.gradient
+        )
+        assert np.allclose([found.lower, found.upper, found.log_evidence], model.log_evidence, atol=1e-12)
+        assert found.interval == pytest.approx([model.log_evidence] * 2, abs=1e-12)
+        assert np.allclose(found.ess, 4.0)
+
+
+def test_a_decoder_of_two_latent_dimensions_agrees_with_a_grid():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    hidden, out = rng.normal(size=(2, 8)), rng.normal(size=(8, 5)) / 2
+    images = (rng.random((3, 5)) < 0.5).astype(float)
+    parts = [torch.as_tensor(a) for a in (hidden, out, images)]
+
+    def log_joint(z, which):
+        logits = torch.tanh(z @ parts[0]) @ parts[1]
+        x = parts[2][which]
+        like = (x * logits - torch.nn.functional.softplus(logits)).sum(-1)
+        return like - 0.5 * (z**2).sum(-1) - np.log(2 * np.pi)
+
+    axis = np.linspace(-6, 6, 121)
+    grid = torch.as_tensor(np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2))
+    logs = [log_joint(grid, torch.full((len(grid),), i)).numpy() for i in range(3)]
+    truth = np.array([logsumexp(one) for one in logs]) + 2 * np.log(axis[1] - axis[0])
+    places = [rng.choice(len(grid), 40, p=np.exp(one - logsumexp(one))) for one in logs]
+    draws = np.stack([grid.numpy()[index] for index in places])
+    prior = Gaussian(np.zeros(2), np.eye(2))
+    found = bqvi.evidence_bounds(
+        log_joint, [prior] * 3, 20_000, posterior=draws, gradient="autodiff", replicates=8
+    )
+    assert found.lower.shape == found.upper.shape == (3,)
+    assert found.interval.shape == (3, 2)
+    assert ((found.interval[:, 0] < truth) & (truth < found.interval[:, 1])).all()
+    assert np.ptp(found.interval, axis=1).max() < 0.15
+    assert np.abs(found.log_evidence - truth).max() < ALARM * found.log_evidence_sd.max()
+
+
+def test_the_interval_covers():
+    """40 problems: were the coverage .95, more than 6 misses would have probability .003."""
+    problems = 40
+    shifts, rng = np.linspace(-1.0, 1.0, problems), np.random.default_rng(4)
+
+    def log_joint(theta, which):
+        return which - 2.0 * ((theta - shifts[which, None]) ** 2).sum(-1) - np.log(np.pi / 2)
+
+    draws = shifts[:, None, None] + 0.5 * rng.standard_normal((problems, 10, 2))
+    found = bqvi.evidence_bounds(
+        log_joint,
+        [Gaussian(np.zeros(2), np.eye(2))] * problems,
+        60_000,
+        posterior=draws,
+        particles=4,
+        replicates=10,
+    )
+    truth = np.arange(problems)
+    inside = (found.interval[:, 0] < truth) & (truth < found.interval[:, 1])
+    assert inside.sum() >= problems - 6
+    assert "40 problems" in repr(found)
+
+
+def test_bounds_of_parameters_are_those_of_the_proposal():
+    """Successes 7 of 10 under a uniform prior: the evidence is B(8, 4) times the binomial coefficient."""
+    coordinates = make_coordinates(0.0, 1.0, dimension=1)
+    proposal = bqvi.Posterior.of(Gaussian(np.zeros(1), np.eye(1) * 2.0), coordinates)
+    choose = gammaln(11) - gammaln(8) - gammaln(4)
+
+    def log_joint(theta):
+        assert ((theta > 0) & (theta < 1)).all()
+        return choose + 7 * np.log(theta[:, 0]) + 3 * np.log1p(-theta[:, 0])
+
+    draws = np.random.default_rng(0).beta(8, 4, (50, 1))
+    found = bqvi.evidence_bounds(log_joint, proposal, 20_000, posterior=draws)
+    truth = choose + betaln(8, 4)
+    assert found.interval[0] < truth < found.interval[1]
+    assert np.ptp(found.interval) < 0.15
+    assert found.sample(2000, 0).mean() == pytest.approx(8 / 12, abs=0.02)
+
+
+def test_a_density_that_is_zero_somewhere(model):
+    def half(theta):
+        return np.where(theta[:, 0] > model.mean[0], model(theta), -np.inf)
+
+    found = bqvi.evidence_bounds(half, model.proposal, 40_000, gradient=model.gradient)
+    assert abs(found.log_evidence - (model.log_evidence - np.log(2))) < ALARM * found.log_evidence_sd
+    assert found.log_evidence_sd < 0.1
+
+
+def test_two_modes_from_a_mixture():
+    modes = GaussianMixture(np.array([0.3, 0.7]), np.array([[-3.0], [3.0]]), np.full((2, 1, 1), 0.25))
+    wide = GaussianMixture(np.ones(2) / 2, np.array([[-2.5], [2.5]]), np.full((2, 1, 1), 1.0))
+    found = bqvi.evidence_bounds(modes.log_density, wide, 10_000, posterior=modes.sample(100, 0))
+    assert found.interval[0] < 0.0 < found.interval[1]
+    assert (found.sample(4000, 1) < 0).mean() == pytest.approx(0.3, abs=0.05)
+
+
+@pytest.mark.parametrize("method", ["smc", "ais", "importance"])
+def test_the_budget_is_a_promise(model, method):
+    for budget in (700, 1500, 4001):
+        model.calls = 0
+        found = bqvi.evidence_bounds(
+            model, model.proposal, budget, method, particles=8, replicates=4, posterior=model.draws(9, 0)
+        )
+        assert found.n_evaluations == model.calls <= budget
+        if method != "importance":
+            assert found.n_evaluations > 0.6 * budget
+
+
+def test_an_interrupted_run_goes_on_to_the_same_numbers(model, tmp_path):
+    choices = {"budget": 1500, "particles": 4, "replicates": 4, "posterior": model.draws(9, 0)}
+    whole = bqvi.evidence_bounds(model, model.proposal, **choices)
+    used = model.calls
+    for stop in (100, 900):
+        calls = 0
+
+        def until(theta, stop=stop):
+            nonlocal calls
+            calls += 1
+            if calls == stop:
+                raise KeyboardInterrupt
+            return model(theta[None])[0]
+
+        with pytest.raises(bqvi.RunInterrupted) as ended:
+            bqvi.evidence_bounds(until, model.proposal, vectorised=False, **choices)
+        assert ended.value.n_evaluations == stop - 1
+        ended.value.save(tmp_path / "run.npz")
+        model.calls = 0
+        again = bqvi.evidence_bounds(model, model.proposal, **choices, resume=tmp_path / "run.npz")
+        assert model.calls + stop - 1 == used
+        assert again.log_estimates == pytest.approx(whole.log_estimates, rel=1e-12)
+        assert again.upper == pytest.approx(whole.upper, rel=1e-12)
+
+
+def test_systematic_resampling_in_expectation():
+    rng, weights = np.random.default_rng(0), np.array([0.45, 0.05, 0.3, 0.2])
+    free = np.array([np.bincount(systematic(weights, rng), minlength=4) for _ in range(2000)])
+    error = np.sqrt(free.var(axis=0) / len(free)) + 1e-12
+    assert (np.abs(free.mean(axis=0) - 4 * weights) < ALARM * error).all()
+    kept = np.array([np.bincount(systematic(weights, rng, retained=True), minlength=4) for _ in range(2000)])
+    biased = (0.2 * 1 + 0.8 * 4) / 1.8  # 1 or 2 offspring with probabilities .2 and .8, by their number
+    assert abs(kept[:, 0].mean() - biased) < ALARM * kept[:, 0].std() / np.sqrt(len(kept))
+    assert (kept[:, 0] >= 1).all()
+
+
+def test_what_is_shown(model):
+    found = bqvi.evidence_bounds(model, model.proposal, 3000, posterior=model.draws(20, 0))
+    assert "<= ln Z <=" in repr(found)
+    assert "temperatures" in found._repr_html_()
+    axes = found.plot(truth=model.log_evidence)
+    assert len(axes.lines) == 5
+    lower = bqvi.evidence_bounds(model, model.proposal, 3000)
+    assert lower.upper is None
+    assert lower.interval[1] == np.inf
+    assert "lower bound only" in str(lower)
+
+
+def test_doubts_are_told(model):
+    wrong = model.draws(20, 0) + 3.0
+    far = Gaussian(np.full(2, 40.0), np.eye(2) * 0.01)
+    crossed = bqvi.evidence_bounds(
+        lambda theta: model(theta) - 5.0 * (theta[:, 0] > 2.0),
+        Gaussian(model.mean, model.covariance),
+        20_000,
+        "importance",
+        posterior=wrong,
+    )
+    assert crossed.upper < np.inf
+    few = bqvi.evidence_bounds(model, far, 3000, "importance")
+    assert not few.credible
+    assert "few particles" in few.reason
+    approximate = bqvi.evidence_bounds(
+        model, model.proposal, 3000, posterior=bqvi.Posterior.of(Gaussian(model.mean, model.covariance))
+    )
+    assert "approximate" in approximate.reason
+
+
+def test_points_are_handed_over_as_the_proposal_is(model):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    mean = torch.zeros(2, dtype=torch.float64, device="cuda")
+
+    def log_joint(theta):
+        assert theta.device.type == "cuda"
+        return -0.5 * (theta**2).sum(-1)
+
+    found = bqvi.evidence_bounds(
+        log_joint, Gaussian(mean, torch.ones_like(mean) * 2), 4000, gradient="autodiff"
+    )
+    assert found.log_evidence == pytest.approx(np.log(2 * np.pi), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"log_joint": 3}, "log_joint is 3"),
+        ({"proposal": "prior"}, "proposal is"),
+        ({"proposal": [Gaussian(np.zeros(2), np.eye(2)), Gaussian(np.zeros(1), np.eye(1))]}, "have as many"),
+        ({"method": "annealed"}, "method"),
+        ({"budget": 20}, "budget is 20"),
+        ({"transitions": "hmc"}, "gradient is None"),
+        ({"posterior": np.zeros((4, 3))}, "posterior has shape"),
+        ({"posterior": np.full((4, 2), np.nan)}, "posterior has NaN"),
+        ({"replicates": 1}, "replicates"),
+        ({"particles": 0}, "particles"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"method": "importance", "temperatures": 4}, "importance"),
+    ],
+)
+def test_bad_input_is_named_before_any_evaluation(model, change, told):
+    arguments = {"log_joint": model, "proposal": model.proposal, "budget": 2000, **change}
+    with pytest.raises((ValueError, TypeError), match=told):
+        bqvi.evidence_bounds(**arguments)
+    assert model.calls == 0
+
+
+def test_what_the_log_joint_must_not_do(model):
+    with pytest.raises(bqvi.RunError, match="exact values only"):
+        bqvi.evidence_bounds(lambda theta: (model(theta), 0.1), model.proposal, 2000)
+    with pytest.raises(bqvi.RunError, match="-inf at each"):
+        bqvi.evidence_bounds(lambda theta: np.full(len(theta), -np.inf), model.proposal, 2000, particles=4)
+    with pytest.raises(bqvi.RunError, match="posterior has the draw"):
+        bqvi.evidence_bounds(
+            lambda theta: np.where(theta[:, 0] < 9, model(theta), -np.inf),
+            model.proposal,
+            2000,
+            "importance",
+            posterior=np.full((2, 2), 10.0),
+        )
