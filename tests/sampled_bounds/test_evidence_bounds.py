@@ -73,8 +73,7 @@ def test_estimates_are_unbiased_both_ways(model, method, transitions):
 def test_bounds_close_with_particles_and_temperatures(model):
     draws = model.draws(400, 3)
     by_particles = [
-        bounds(model, method="importance", temperatures=None, particles=k, posterior=draws)
-        for k in (1, 16)
+        bounds(model, method="importance", temperatures=None, particles=k, posterior=draws) for k in (1, 16)
     ]
     by_temperatures = [
         bounds(model, method="ais", temperatures=t, budget=200_000, gradient=model.gradient, posterior=draws)
