@@ -58,4 +58,6 @@ EXPERIMENTS: dict[str, str] = {
     "vbmc-posteriors": "experiments.vbmc.posteriors",
     "vbmc-2d": "experiments.vbmc.two_dimensions",
     "vbmc-robustness": "experiments.vbmc.robustness",
+    "bounds": "experiments.bounds.closing",
+    "bounds-posteriors": "experiments.bounds.posteriors",
 }
