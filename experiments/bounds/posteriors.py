@@ -3,8 +3,8 @@
 The posteriors are those of `experiments.problems.reference`, in their unconstrained coordinates; its module
 `experiments.problems.reference.folder` tells the layout of the folder. The proposal is an equal mixture of
 Laplace's approximation with one of four times its covariance; where a search from the reference's mean finds
-no mode, a Gaussian with the reference's moments takes its place. Ten of the reference's draws start the chains
-backwards.
+no mode, a Gaussian with the reference's moments takes its place. Ten of the reference's draws start the
+chains backwards.
 """
 
 from __future__ import annotations
