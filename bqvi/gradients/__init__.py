@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bqvi.gradients.conjugate import Conjugate
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.gradients.memoised import Memoised
+from bqvi.gradients.memoised_moves import Moves
 from bqvi.gradients.refined import RefinedConjugate
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "ImportanceQuadrature",
     "Memoised",
     "MixtureQuadrature",
+    "Moves",
     "Pathwise",
     "RefinedConjugate",
     "RememberingEstimator",

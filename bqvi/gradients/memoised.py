@@ -11,20 +11,23 @@ whatever the data (a learnt concentration) is what its local step gives for rows
 at each step. A batch whose local step ends lower than its old one (an ascent that found another optimum)
 keeps the old one.
 
+With ``moves`` components of a mixture are born and merged on the way (`memoised_moves`).
+
 Until every batch has been visited, S of those that have been stands for all: scaled up by the rows.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bqvi.arrays import Values, inner, subtract
+from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.memoised_moves import Moves, born_memory, losses, merged_memory, require_movable
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import n_rows, take
 
@@ -44,6 +47,20 @@ class MemoisedMemory:
     """(B,), H_b."""
     visits: int
     """Steps taken."""
+    pairs: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.intp), metadata={"grows": True})
+    """(M, 2), components whose merge is prepared."""
+    losses: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), metadata={"grows": True})
+    """(B, M), what a merge would change of H_b, of the batches visited since ``pairs`` were chosen."""
+
+    def with_losses(self, b: int, losses: np.ndarray) -> MemoisedMemory:
+        """With what merges would change of batch ``b``, (M,)."""
+        kept = self.losses if self.losses.size else np.zeros((len(self.entropies), len(self.pairs)))
+        return replace(self, losses=_with_row(kept, b, losses))
+
+    def moved(self, statistics: np.ndarray, entropies: np.ndarray, pairs: np.ndarray) -> MemoisedMemory:
+        """With other statistics and entropies of all batches, and other pairs to prepare."""
+        losses = np.zeros((len(entropies), len(pairs)))
+        return replace(self, statistics=statistics, entropies=entropies, pairs=pairs, losses=losses)
 
 
 @dataclass(frozen=True)
@@ -55,10 +72,12 @@ class Memoised:
     size : S >= 1, rows in a batch; None for a tenth of the data, at least 100
     shuffle : whether batches are drawn at random from the data (once); False takes consecutive rows, which
         memory-mapped data are read fastest by
+    moves : births and merges of a mixture's components, `memoised_moves.Moves()`; default none
     """
 
     size: int | None = None
     shuffle: bool = True
+    moves: Moves | None = None
     samples: int = 0
     gives_surrogate = False
 
@@ -84,13 +103,15 @@ class Memoised:
         Raises
         ------
         ValueError
-            A model whose statistics are no sum over batches.
+            A model whose statistics are no sum over batches, or that has no components to move.
         """
         if getattr(model, "full_batch", False) or getattr(model, "learn_word_concentration", False):
             raise ValueError(
                 f"method is 'memoised', but the statistics of this {type(model).__name__} are no sum over "
                 "batches (parameters for each datum, or learn_word_concentration); use 'cavi'"
             )
+        if self.moves is not None:
+            require_movable(model, q)
         size = sum(int(np.size(eta)) for eta in q.natural)
         return MemoisedMemory(np.empty((0, size)), np.empty(0), 0)
 
@@ -98,7 +119,6 @@ class Memoised:
         self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: MemoisedMemory | None = None
     ) -> Gradient:
         """The natural gradient at q once the next batch has been visited."""
-        del rng
         n = n_rows(batch.rows)
         known = self.start(model, q) if memory is None else memory
         b = known.visits % self.batches(n)
@@ -116,14 +136,46 @@ class Memoised:
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
             total = tuple((n / seen) * part for part in total)
         bound = nothing.bound + float(inner(total, expected)) + float(kept.entropies.sum())
-        everything = LocalStep(tuple(a + c for a, c in zip(total, nothing.statistics, strict=True)), bound)
+        everything = LocalStep(add(total, nothing.statistics), bound)
+        looked, target = n_rows(rows), everything
+        if complete and self.moves is not None:
+            kept, further = self._moved(model, q, batch.rows, b, kept, rng)
+            looked += further
+            moved = _unpacked(kept.statistics.sum(axis=0), q.natural)
+            target = LocalStep(add(moved, nothing.statistics), bound)
         return Gradient(
-            subtract(update_target(model, everything), q.natural),
+            subtract(update_target(model, target), q.natural),
             natural=True,
-            evaluations=n_rows(rows),
+            evaluations=looked,
             local=everything if complete else None,
             memory=kept,
         )
+
+    def _moved(
+        self, model: Any, q: Any, data: Any, b: int, kept: MemoisedMemory, rng: np.random.Generator
+    ) -> tuple[MemoisedMemory, int]:
+        """After the moves that raise the bound, and how many rows more were looked at."""
+        moves, count, n = self.moves or Moves(), len(kept.entropies), n_rows(data)
+
+        def batch(i: int) -> Any:
+            return take(data, self.rows(n, i))
+
+        looked = 0
+        if kept.visits > count:  # the pass of the first visits is over
+            kept = kept.with_losses(b, losses(model, q, batch(b), kept.pairs))
+            turn = (kept.visits - 1) // count
+            if turn <= moves.passes and b == turn % count and count > 1:
+                kept = born_memory(model, q, batch, b, kept, moves, rng) or kept
+                looked = n - n_rows(batch(b))
+        if kept.visits % count == 0:
+            kept = merged_memory(model, q, kept, moves)
+        return kept, looked
+
+
+def _with_row(table: np.ndarray, b: int, row: Any) -> np.ndarray:
+    out = table.copy()
+    out[b] = row
+    return out
 
 
 def _replaced(
@@ -133,12 +185,13 @@ def _replaced(
     row = np.concatenate([np.ravel(part) for part in found])
     if b == len(known.statistics):  # the first visit
         statistics = np.concatenate([known.statistics, row[None]])
-        return MemoisedMemory(statistics, np.append(known.entropies, entropy), known.visits + 1)
+        entropies = np.append(known.entropies, entropy)
+        return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
     weights = np.concatenate([np.ravel(part) for part in expected])
     statistics, entropies = known.statistics.copy(), known.entropies.copy()
     if row @ weights + entropy >= statistics[b] @ weights + entropies[b]:
         statistics[b], entropies[b] = row, entropy
-    return MemoisedMemory(statistics, entropies, known.visits + 1)
+    return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
 
 
 def _unpacked(row: np.ndarray, like: Values) -> Values:

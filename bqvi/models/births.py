@@ -64,8 +64,11 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
         if counts.min() > LEAST or not parents:
             ordered = largest_first(model, q, counts)
             return ordered if elbo(model, ordered, data) >= best else q
-        tried = [_divided(model, q, data, r, parents[0], parts, rng) for parts in PARTS]
-        others = [_settled(model, other, data, steps) for other in tried if other is not None]
+        spare = np.flatnonzero(counts <= LEAST)
+        tried = [
+            divided(model, data, r, parents[0], spare[: n - 1], rng) for n in PARTS if len(spare) >= n - 1
+        ]
+        others = [_settled(model, _given(model, q, data, r), data, steps) for r in tried if r is not None]
         value, other = max(
             ((elbo(model, other, data), other) for other in others), default=(-np.inf, q), key=_first
         )
@@ -86,13 +89,15 @@ def _settled(model: Mixture, q: Product, data: Data, steps: int) -> Product:
     return q
 
 
-def _divided(
-    model: Mixture, q: Product, data: Data, r: np.ndarray, j: int, parts: int, rng: np.random.Generator
-) -> Product | None:
-    """The rows of component ``j`` in ``parts``, all but one given to empty components; None if that fails."""
-    own = np.flatnonzero(r[:, j] > OWN)
-    spare = np.flatnonzero(r.sum(0) <= LEAST)[: parts - 1]
-    if len(own) < parts or len(spare) < parts - 1:
+def divided(
+    model: Mixture, data: Data, r: np.ndarray, j: int, spare: np.ndarray, rng: np.random.Generator
+) -> np.ndarray | None:
+    """Responsibilities ``r`` (N, K) once the rows of component ``j`` are divided with those ``spare``.
+
+    None where there are too few rows, or k-means leaves a part of them empty.
+    """
+    own, parts = np.flatnonzero(r[:, j] > OWN), len(spare) + 1
+    if len(own) < parts:
         return None
     points = model.components.representation(take(data, own))
     with warnings.catch_warnings():
@@ -105,8 +110,13 @@ def _divided(
         rows = own[labels == part]
         moved[rows, k] += moved[rows, j]
         moved[rows, j] = 0.0
+    return moved
+
+
+def _given(model: Mixture, q: Product, data: Data, r: np.ndarray) -> Product:
+    """The posterior given responsibilities ``r``."""
     factors = dict(q.factors)
-    factors[model.components.name] = posterior_of(model.components, data, moved)
+    factors[model.components.name] = posterior_of(model.components, data, r)
     if model.mixing.name:
-        factors[model.mixing.name] = model.mixing.start(moved.sum(0))
-    return largest_first(model, Product(factors), moved.sum(0))
+        factors[model.mixing.name] = model.mixing.start(r.sum(0))
+    return largest_first(model, Product(factors), r.sum(0))

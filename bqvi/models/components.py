@@ -107,8 +107,12 @@ def _one_hot(labels: np.ndarray, n_components: int) -> np.ndarray:
 
 def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float = 1.0) -> Any:
     """What the prior becomes if ``rows`` have responsibilities ``r`` (S, K), and count so many ``times``."""
+    prior = components.prior(r.shape[1])
+    return prior.from_natural(add(prior.natural, statistics_of(components, rows, times * r)))
+
+
+def statistics_of(components: Components, rows: Data, r: np.ndarray) -> Values:
+    """What ``rows`` with responsibilities ``r`` (S, K) add to the prior's natural parameters."""
     x = rows.toarray() if is_sparse(rows) else to_numpy(rows).astype(float, copy=False)
     sums = r.T @ lifted(x - components.centre, components.lift())
-    found = components.statistics(times * r.sum(0), times * sums, components.centre)
-    prior = components.prior(r.shape[1])
-    return prior.from_natural(add(prior.natural, found))
+    return components.statistics(r.sum(0), sums, components.centre)

@@ -1,0 +1,233 @@
+"""Births and merges of a mixture's components inside the memoised loop (after Hughes and Sudderth 2013).
+
+With statistics S = sum_b S_b and entropies H = sum_b H_b of the batches, the bound at the best q(theta) is
+known without a look at data,
+
+    F(S, H) = <S, E_q t> + H - KL(q || p),   q at eta_0 + S,
+
+so a change of the batches' q(z) can be judged exactly, and is made where F rises:
+
+    merge   components j and k of all batches: S_j <- S_j + S_k, S_k <- 0, and H changes by the sum over data
+            of r_j ln r_j + r_k ln r_k - (r_j + r_k) ln(r_j + r_k), which is negative. Only pairs for which F
+            would rise without that are candidates; their changes of H are kept for each batch over the next
+            pass.
+    birth   the rows that component j has in one batch are divided by k-means, components without data take
+            the parts, and the other batches take a local step under the q(theta) that this suggests: with the
+            batch itself N rows.
+
+A move changes what is kept and not q, which is that of what is kept one step later: no bound of a run falls.
+A pass without an accepted move changes little, so that a run with births wants a small tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from bqvi.arrays import Values, add, inner, subtract
+from bqvi.models.births import divided
+from bqvi.models.component_mixture import Mixture
+from bqvi.models.components import statistics_of
+from bqvi.models.data import Data
+from bqvi.models.merging import LEAST, require_own_parameters
+
+if TYPE_CHECKING:
+    from bqvi.gradients.memoised import MemoisedMemory
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How often births and merges are tried; costs, which change no bound's exactness."""
+
+    pairs: int = 10
+    """Most pairs whose merge is prepared in a pass: those with the largest gain but for the entropy."""
+    parts: tuple[int, ...] = (2, 4)
+    """Into how many a component's rows are divided, one of these at random."""
+    passes: int = 20
+    """A birth is tried in each of so many passes, from a batch in turn; of a component drawn by its size."""
+
+
+def require_movable(model: Any, q: Any) -> None:
+    """ValueError where there are no components to move."""
+    if not isinstance(model, Mixture) or not model.mixing.name:
+        raise ValueError(
+            f"moves were asked for, but the model is a {type(model).__name__}; they are for mixtures with "
+            "weights that are learnt"
+        )
+    require_own_parameters(model, q)
+    if model.incomplete:
+        raise ValueError("moves were asked for, but data has NaN, with which no component is divided")
+
+
+def losses(model: Mixture, q: Any, rows: Data, pairs: np.ndarray) -> np.ndarray:
+    """(M,), what merges of ``pairs`` (M, 2) change of the entropy of ``rows``: at most 0."""
+    if not len(pairs):
+        return np.zeros(0)
+    r = model.responsibilities(q, rows)
+    a, b = r[:, pairs[:, 0]], r[:, pairs[:, 1]]
+    return np.asarray((xlogy(a, a) + xlogy(b, b) - xlogy(a + b, a + b)).sum(0))
+
+
+def merged_memory(model: Mixture, q: Any, memory: MemoisedMemory, moves: Moves) -> MemoisedMemory:
+    """``memory`` after a whole pass: prepared merges done where F rises, and pairs for the next pass."""
+    statistics, entropies = memory.statistics.copy(), memory.entropies.copy()
+    total, entropy = statistics.sum(0), float(entropies.sum())
+    best = _bound(model, q, total, entropy)
+    changes = memory.losses.sum(0)
+    gone: set[int] = set()
+    for place, (j, k) in enumerate(memory.pairs):
+        if {int(j), int(k)} & gone:
+            continue
+        joined = _joined(model, q, total, int(j), int(k))
+        value = _bound(model, q, joined, entropy + float(changes[place]))
+        if value > best:
+            statistics = np.stack([_joined(model, q, row, int(j), int(k)) for row in statistics])
+            entropies += memory.losses[:, place]
+            total, entropy, best = joined, entropy + float(changes[place]), value
+            gone |= {int(j), int(k)}
+    order = np.argsort(-_counts(model, total, q)[: model.n_components], kind="stable")
+    ordered = _permuted(model, q, total, order)
+    if _bound(model, q, ordered, entropy) > best:  # the sticks of the largest components first
+        statistics = np.stack([_permuted(model, q, row, order) for row in statistics])
+        total, best = ordered, _bound(model, q, ordered, entropy)
+    pairs = _candidates(model, q, total, entropy, best, moves.pairs)
+    return memory.moved(statistics, entropies, pairs)
+
+
+def born_memory(
+    model: Mixture,
+    q: Any,
+    batches: Callable[[int], Data],
+    b: int,
+    memory: MemoisedMemory,
+    moves: Moves,
+    rng: np.random.Generator,
+) -> MemoisedMemory | None:
+    """``memory`` after a birth from the rows of batch ``b``; None if none raises F.
+
+    Parameters
+    ----------
+    batches : the rows of each batch
+    """
+    total = memory.statistics.sum(0)
+    best = _bound(model, q, total, float(memory.entropies.sum()))
+    k = model.n_components
+    all_counts, rows = _counts(model, total, q), batches(b)
+    spare = np.flatnonzero(all_counts[:k] <= LEAST)
+    r = model.responsibilities(_settled(model, q, total), rows)
+    parent = int(rng.choice(k, p=all_counts[:k] / all_counts[:k].sum()))
+    taken = spare[: int(rng.choice(moves.parts)) - 1]
+    parted = divided(model, rows, r, parent, taken, rng) if len(taken) else None
+    if parted is None:
+        return None
+    row = _flat((*_of_counts(model, q, parted.sum(0)), *statistics_of(model.components, rows, parted[:, :k])))
+    suggested = _settled(model, q, _spread(model, q, total, row, [parent, *taken]))
+    found = [
+        (row, -float(xlogy(parted, parted).sum())) if i == b else local_memory(model, suggested, batches(i))
+        for i in range(len(memory.entropies))
+    ]
+    statistics, entropies = np.stack([part for part, _ in found]), np.array([h for _, h in found])
+    if _bound(model, q, statistics.sum(0), float(entropies.sum())) <= best:
+        return None
+    # the pairs' changes of entropy were those of other responsibilities
+    return memory.moved(statistics, entropies, np.empty((0, 2), np.intp))
+
+
+def _spread(model: Mixture, q: Any, total: np.ndarray, row: np.ndarray, members: list[int]) -> np.ndarray:
+    """``total`` with the parent's data divided among ``members`` as those of one batch, ``row``, are."""
+    counts, own = _counts(model, total, q).copy(), _counts(model, row, q)
+    times = counts[members[0]] / own[members].sum()
+    counts[members] = times * own[members]
+    parts = [part.copy() for part in _unpacked(total, q.natural)[1:]]
+    for part, of_batch in zip(parts, _unpacked(row, q.natural)[1:], strict=True):
+        part[members] = times * of_batch[members]
+    return _flat((*_of_counts(model, q, counts), *parts))
+
+
+def local_memory(model: Mixture, q: Any, rows: Data) -> tuple[np.ndarray, float]:
+    """S_b as one row, and H_b, of the optimal q(z) of ``rows`` under ``q``."""
+    local = model.local_step(q, rows)
+    weights = model.mixing.statistics(q[model.mixing.name], np.zeros(model.n_components + model.mixing.tied))
+    count = len(weights)
+    found = (*subtract(local.statistics[:count], weights), *local.statistics[count:])
+    bound = local.bound - model.mixing.bound(q[model.mixing.name])
+    return _flat(found), bound - float(inner(found, q.expected_statistics))
+
+
+def _flat(values: Values) -> np.ndarray:
+    return np.concatenate([np.ravel(part) for part in values])
+
+
+def _unpacked(row: np.ndarray, like: Values) -> list[np.ndarray]:
+    parts, start = [], 0
+    for part in like:
+        stop = start + int(np.size(part))
+        parts.append(row[start:stop].reshape(np.shape(part)))
+        start = stop
+    return parts
+
+
+def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
+    """What counts add to the weights' natural parameters, without what a learnt concentration adds."""
+    mixing, factor = model.mixing, q[model.mixing.name]
+    return subtract(mixing.statistics(factor, counts), mixing.statistics(factor, np.zeros_like(counts)))
+
+
+def _counts(model: Mixture, row: np.ndarray, q: Any) -> np.ndarray:
+    """N_k of statistics, (K,), or (K + 1,) with a tied tail."""
+    weights = _unpacked(row, q.natural)[0]
+    return weights if weights.ndim == 1 else np.append(weights[:, 0], weights[-1:, 1])
+
+
+def _joined(model: Mixture, q: Any, row: np.ndarray, j: int, k: int) -> np.ndarray:
+    """Statistics with those of component ``k`` added to those of ``j``."""
+    counts = _counts(model, row, q).copy()
+    counts[j] += counts[k]
+    counts[k] = 0.0
+    parts = [part.copy() for part in _unpacked(row, q.natural)[1:]]
+    for part in parts:
+        part[j] += part[k]
+        part[k] = 0.0
+    return _flat((*_of_counts(model, q, counts), *parts))
+
+
+def _permuted(model: Mixture, q: Any, row: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Statistics with the components in another order; a tied tail stays behind them."""
+    counts = _counts(model, row, q)
+    counts = np.concatenate([counts[order], counts[len(order) :]])
+    return _flat((*_of_counts(model, q, counts), *(part[order] for part in _unpacked(row, q.natural)[1:])))
+
+
+def _settled(model: Mixture, q: Any, row: np.ndarray) -> Any:
+    """q(theta) at eta_0 + S."""
+    weights = model.mixing.statistics(q[model.mixing.name], np.zeros(model.n_components + model.mixing.tied))
+    parts = _unpacked(row.copy(), q.natural)
+    for part, more in zip(parts, weights, strict=False):
+        part += more
+    return q.from_natural(add(model.prior.natural, tuple(parts)))
+
+
+def _bound(model: Mixture, q: Any, row: np.ndarray, entropy: float) -> float:
+    """F(S, H), less ln h of data; ``q`` gives the structure, and the concentration where it is learnt."""
+    best = _settled(model, q, row)
+    statistics = tuple(_unpacked(row, q.natural))
+    level = model.mixing.bound(best[model.mixing.name]) + float(inner(statistics, best.expected_statistics))
+    return level + entropy - float(best.kl(model.prior))
+
+
+def _candidates(
+    model: Mixture, q: Any, row: np.ndarray, entropy: float, best: float, most: int
+) -> np.ndarray:
+    """Pairs (M, 2) of occupied components whose merge would raise F but for the entropy, best first."""
+    alive = np.flatnonzero(_counts(model, row, q)[: model.n_components] > LEAST)
+    gains = [
+        (_bound(model, q, _joined(model, q, row, int(j), int(k)), entropy) - best, int(j), int(k))
+        for j, k in combinations(alive, 2)
+    ]
+    chosen = sorted((gain for gain in gains if gain[0] > 0.0), reverse=True)[:most]
+    return np.array([pair for _, *pair in chosen], dtype=np.intp).reshape(-1, 2)
