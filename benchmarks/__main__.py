@@ -13,7 +13,7 @@ import sys
 NAMES = (
     "cavi", "mixtures", "topics", "hidden_markov", "sngd", "bq", "memory", "minibatch", "acquisition",
     "quadrature", "quadrature_peers", "vbmc", "expectation", "gp_predict", "gp_fit", "gp_evidence",
-    "gp_scaling", "gp_memory",
+    "gp_scaling", "gp_memory", "autoencoder",
 )  # fmt: skip
 
 

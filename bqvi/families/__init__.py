@@ -12,6 +12,7 @@ from bqvi.families.gaussian import Gaussian
 from bqvi.families.gaussian_mixture import GaussianMixture
 from bqvi.families.normal_inverse_gamma import NormalInverseGamma
 from bqvi.families.normal_inverse_wishart import NormalInverseWishart
+from bqvi.families.point import Point
 from bqvi.families.point_mass import PointMass
 from bqvi.families.product import Product
 from bqvi.families.regression_gamma import RegressionGamma
@@ -29,6 +30,7 @@ __all__ = [
     "GaussianMixture",
     "NormalInverseGamma",
     "NormalInverseWishart",
+    "Point",
     "PointMass",
     "Product",
     "RegressionGamma",

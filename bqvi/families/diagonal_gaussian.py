@@ -8,7 +8,7 @@ The formulas are those of `gaussian` with matrices that are vectors.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from bqvi.arrays import Seed, Values, diagonal_matrix, generator, like, namespace
 from bqvi.checks import require_finite, require_positive, require_shape
@@ -35,7 +35,7 @@ class DiagonalGaussian:
         self.variance = variance
 
     @classmethod
-    def _of(cls, mean: Array, variance: Array, **known: Values) -> Self:
+    def _of(cls, mean: Array, variance: Array, **known: Any) -> Self:
         self = object.__new__(cls)
         self.__dict__.update(mean=mean, variance=variance, **known)
         return self
@@ -50,8 +50,9 @@ class DiagonalGaussian:
     def from_unconstrained(cls, unconstrained: Values) -> Self:
         """From u = (m, ln s)."""
         mean, log_scale = unconstrained
-        variance = namespace(log_scale).exp(2.0 * log_scale)
-        return cls._of(mean, variance, unconstrained=unconstrained)
+        scale = namespace(log_scale).exp(log_scale)
+        known = {"unconstrained": unconstrained, "scale": scale, "log_variance": 2.0 * log_scale}
+        return cls._of(mean, scale * scale, **known)
 
     @classmethod
     def from_expected_statistics(cls, expected: Values) -> Self:
@@ -72,6 +73,11 @@ class DiagonalGaussian:
     def log_variance(self) -> Array:
         """ln v, (..., D)."""
         return namespace(self.variance).log(self.variance)
+
+    @cached_property
+    def scale(self) -> Array:
+        """s, (..., D)."""
+        return namespace(self.variance).sqrt(self.variance)
 
     @property
     def covariance(self) -> Array:
@@ -129,8 +135,7 @@ class DiagonalGaussian:
     def rsample(self, n: int, seed: Seed) -> Array:
         """``n`` draws m + s xi, differentiable in torch parameters."""
         noise = generator(seed).standard_normal((n, *self.mean.shape))
-        scale = namespace(self.variance).sqrt(self.variance)
-        return self.mean + scale * like(noise, self.mean)
+        return self.mean + self.scale * like(noise, self.mean)
 
     def fisher_product(self, tangent: Values) -> Values:
         """d mu of d eta: dm = v d1 + 2 m v d2, dv = 2 v^2 d2."""

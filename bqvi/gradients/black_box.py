@@ -69,7 +69,8 @@ class TorchPosterior:
 def torch_posterior(q: Any, like: torch.Tensor) -> TorchPosterior:
     """q in torch, with the dtype and on the device of ``like``."""
     leaves = tuple(
-        torch.as_tensor(u, dtype=like.dtype, device=like.device).requires_grad_() for u in q.unconstrained
+        torch.as_tensor(u, dtype=like.dtype, device=like.device).detach().requires_grad_()
+        for u in q.unconstrained
     )
     return TorchPosterior(q.from_unconstrained(leaves), leaves)
 
@@ -133,20 +134,17 @@ def per_datum_gradient(
         raise ValueError("batch has no combination to sum per-datum gradients with")
     spend(model, batch, theta)
     terms = differentiable(model.log_likelihood_terms(theta, batch.rows)).mean(0)
-    one_each = torch.eye(len(terms), dtype=terms.dtype, device=terms.device)
-    found = torch.autograd.grad(
-        terms, posterior.leaves, one_each, retain_graph=True, allow_unused=True, is_grads_batched=True
-    )
-    rows = [
-        np.zeros((len(terms), leaf.numel())) if g is None else to_numpy(g).reshape(len(terms), -1)
-        for g, leaf in zip(found, posterior.leaves, strict=True)
-    ]
-    total = batch.combination(np.concatenate(rows, axis=1).astype(float, copy=False))
-    ends = np.cumsum([part.shape[1] for part in rows])[:-1]
-    parts = np.split(total, ends)
-    summed = tuple(p.reshape(leaf.shape) for p, leaf in zip(parts, posterior.leaves, strict=True))
     value = float(rest.detach()) + float(to_numpy(batch.weights) @ to_numpy(terms))
-    return add(posterior.gradient(rest), summed), value
+    return add(posterior.gradient(rest), combined(posterior, terms, batch)), value
+
+
+def combined(posterior: TorchPosterior, terms: torch.Tensor, batch: Batch) -> Values:
+    """The gradients in u of terms (S,), one for each datum, summed by the batch's strategy."""
+    assert batch.combination is not None
+    rows = [part.reshape(len(terms), -1) for part in posterior.each(terms)]
+    total = batch.combination(np.concatenate(rows, axis=1))
+    parts = np.split(total, np.cumsum([part.shape[1] for part in rows])[:-1])
+    return tuple(p.reshape(leaf.shape) for p, leaf in zip(parts, posterior.leaves, strict=True))
 
 
 def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch.Tensor) -> LogJointFunction:

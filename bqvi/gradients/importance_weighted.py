@@ -23,6 +23,14 @@ import torch
 from bqvi.arrays import Values
 from bqvi.checks import require_integer
 from bqvi.families import GaussianMixture
+from bqvi.gradients.amortised import (
+    LocalBound,
+    dreg_terms,
+    iwae_terms,
+    local_gradient,
+    require_one_theta,
+    require_plain,
+)
 from bqvi.gradients.black_box import (
     TorchPosterior,
     differentiable,
@@ -34,6 +42,7 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.draws import of_left_out
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified_bound import stratified_dreg, stratified_iwae
+from bqvi.models.amortised import AmortisedModel, is_amortised
 from gp.arrays import to_numpy
 
 
@@ -59,6 +68,8 @@ class IWAE:
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """d L_L / du at q."""
+        if is_amortised(model):
+            return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         if isinstance(q, GaussianMixture):
             return stratified_iwae(model, posterior, batch, rng, self.samples, self.errors)
@@ -66,6 +77,12 @@ class IWAE:
         errors = _errors(posterior, log_weights, 1) if self.errors else None
         values = posterior.gradient(bound)
         return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
+
+    def local_bound(self, model: AmortisedModel) -> LocalBound:
+        """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
+        require_plain(self, errors=self.errors)
+        require_one_theta(model, self.samples)
+        return iwae_terms
 
 
 @dataclass(frozen=True)
@@ -90,6 +107,8 @@ class DReG:
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """d L_L / du at q."""
+        if is_amortised(model):
+            return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         if isinstance(q, GaussianMixture):
             return stratified_dreg(model, posterior, batch, rng, self.samples, self.errors)
@@ -98,6 +117,12 @@ class DReG:
         squared = torch.softmax(log_weights.detach(), 0).square()
         values = posterior.gradient((squared * log_weights).sum())
         return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
+
+    def local_bound(self, model: AmortisedModel) -> LocalBound:
+        """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
+        require_plain(self, errors=self.errors)
+        require_one_theta(model, self.samples)
+        return dreg_terms
 
 
 def _log_weights(

@@ -23,6 +23,7 @@ For q a mixture of Gaussians see `stratified`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ import numpy as np
 from bqvi.arrays import like
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
+from bqvi.gradients.amortised import LocalBound, local_gradient, pathwise_terms, require_plain
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
@@ -43,6 +45,7 @@ from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, So
 from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.stratified import stratified_gradient
+from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import is_conjugate
 
 ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
@@ -100,6 +103,8 @@ class Pathwise:
 
     def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
         """dL/du at q."""
+        if is_amortised(model):
+            return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         if isinstance(q, GaussianMixture):
             return stratified_gradient(self, model, posterior, batch, rng)
@@ -123,6 +128,12 @@ class Pathwise:
             bound=float(objective.detach()),
             standard_error=errors,
         )
+
+    def local_bound(self, model: AmortisedModel) -> LocalBound:
+        """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
+        del model
+        require_plain(self, noise=self.noise, errors=self.errors)
+        return partial(pathwise_terms, entropy=self.entropy)
 
     def _per_datum(self, posterior: TorchPosterior, model: Any, theta: Any, batch: Batch) -> Gradient:
         """The gradient whose data's part the batch's strategy sums; without standard errors."""

@@ -22,6 +22,7 @@ with the covariance over the draws in place of F: no graph is built for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ import torch
 from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import GaussianMixture
+from bqvi.gradients.amortised import LocalBound, local_gradient, require_plain, score_terms
 from bqvi.gradients.black_box import (
     TorchPosterior,
     cost,
@@ -41,6 +43,7 @@ from bqvi.gradients.draws import of_mean, require_several
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.gradients.stratified import require_still
+from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
 
@@ -79,6 +82,8 @@ class Score:
         """dL/du at q; for a conjugate model dL/dmu, without torch."""
         if is_conjugate(model) and self._in_closed_form:
             return self._conjugate(model, q, batch, rng)
+        if is_amortised(model):
+            return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         self._check(model, q)
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
         with torch.no_grad():
@@ -108,6 +113,17 @@ class Score:
             bound=bound,
             standard_error=errors,
         )
+
+    def local_bound(self, model: AmortisedModel) -> LocalBound:
+        """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
+        del model
+        require_plain(self, errors=self.errors)
+        if self._baseline == "optimal":
+            raise ValueError(
+                "baseline is 'optimal', one number for each parameter and draw, which is not made for each "
+                "datum of a batch; use 'leave-one-out'"
+            )
+        return partial(score_terms, baseline=self._baseline != "none", entropy=self.entropy)
 
     def _check(self, model: Any, q: Any) -> None:
         if not isinstance(q, GaussianMixture):

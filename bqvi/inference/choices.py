@@ -17,30 +17,40 @@ from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, Rem
 from bqvi.gradients.refined import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, Stop, gives_none
-from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, gives_surrogate
+from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Recorder
+from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 from bqvi.models.data import Data, fingerprint, n_rows
 from bqvi.models.log_joint import LogJointModel
 from bqvi.models.representation import representation
 
+_MODELS = ConjugateModel | LogJointModel | AmortisedModel
 _SIZE = 100
 """S where none is given."""
 
 
 def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> None:
     """TypeError where ``model`` keeps neither contract; ValueError where the method needs more of it."""
-    if isinstance(model, type) or not isinstance(model, ConjugateModel | LogJointModel):
-        if isinstance(data, ConjugateModel | LogJointModel):
+    if isinstance(model, type) or not isinstance(model, _MODELS):
+        if isinstance(data, _MODELS):
             raise TypeError(
                 f"model is a {type(model).__name__} and data a {type(data).__name__}, which is a model: give "
                 "them in the order fit(model, data)"
             )
         raise TypeError(
             f"model is {model!r:.100}; it must be a ConjugateModel (GaussianMixture, "
-            "MultinomialMixture, ...) or a LogJointModel (LogJoint, LogisticRegression, ...)"
+            "MultinomialMixture, ...), a LogJointModel (LogJoint, LogisticRegression, ...) or a "
+            "VariationalAutoencoder"
         )
+    if is_amortised(model):
+        if family != "full":
+            raise ValueError(
+                f"family is {family!r}; a {type(model).__name__} says itself what q is: weights are "
+                "points, or Gaussian where they have a prior; leave family out"
+            )
+        return
     if method in EXACT and not isinstance(model, ConjugateModel if method == "cavi" else LocalModel):
         exact = [name for name in EXACT if name != "cavi"] if isinstance(model, LocalModel) else []
         others = exact + [name for name in METHODS if name not in EXACT]
@@ -79,6 +89,9 @@ def problem_of(
     if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
         estimator, minibatch = Memoised(minibatch), None
     choices = named or defaults_for(estimator, geometry)
+    if is_amortised(model):
+        _check_amortised(model, estimator, method)
+        choices = for_networks(choices)
     geometry = choices.geometry if geometry is None else geometry
     schedule = choices.schedule if schedule is None else schedule
     _check_steps(estimator, geometry, schedule)
@@ -90,6 +103,16 @@ def problem_of(
     problem = Problem(model, data, estimator, geometry, schedule, strategy)
     _check_gradients(problem)
     return problem
+
+
+def _check_amortised(model: AmortisedModel, estimator: Any, method: str | Estimator) -> None:
+    """ValueError unless the estimator can take q(z | x) from an encoder."""
+    if not hasattr(estimator, "local_bound"):
+        raise ValueError(
+            f"method is {method!r}; for a {type(model).__name__} it must be 'pathwise', 'score', 'iwae', "
+            "'dreg', or one of their estimators"
+        )
+    estimator.local_bound(model)
 
 
 def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int | str | None) -> None:
@@ -108,6 +131,8 @@ def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int
 
 def _check_gradients(problem: Problem) -> None:
     """Learning needs an estimator with per-datum gradients, negative weights a model that can project."""
+    if is_amortised(problem.model):
+        return
     local = isinstance(problem.model, PerDatumModel) and (
         problem.estimator.samples == 0 or isinstance(problem.model, ConjugateModel)
     )
@@ -231,6 +256,7 @@ def identity(problem: Problem, family: str) -> dict[str, str]:
         "schedule": repr(problem.schedule),
         "minibatch": repr(problem.minibatch),
         "family": family,
+        "settings": getattr(problem.model, "settings", ""),
         "bounds": fingerprint(_bounds(problem.model)),
     }
 

@@ -77,13 +77,13 @@ def fit(
 
     Parameters
     ----------
-    model : a `ConjugateModel` or a `LogJointModel`; or a `TargetModel` of `bqvi.adapters`, which stands for a
-        `LogJoint` with its names and plausible box
+    model : a `ConjugateModel`, a `LogJointModel` or an `AmortisedModel` (a `VariationalAutoencoder`); or a
+        `TargetModel` of `bqvi.adapters`, which stands for a `LogJoint` with its names and plausible box
     data : what the model takes, N rows; None for a `LogJoint`
     method : 'cavi', 'memoised', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae',
-        'dreg' (any model), 'bq' (a `LogJointModel` with a Gaussian q: the fewest evaluations), or an
-        estimator such as ``Pathwise(5, entropy="sticking-the-landing")``, with 'pathwise's geometry, schedule
-        and steps by default; a ``BayesianQuadrature`` has those of 'bq'
+        'dreg' (any model; for an `AmortisedModel` these four), 'bq' (a `LogJointModel` with a Gaussian q: the
+        fewest evaluations), or an estimator such as ``Pathwise(5, entropy="sticking-the-landing")``, with
+        'pathwise's geometry, schedule and steps by default; a ``BayesianQuadrature`` has those of 'bq'
     minibatch : strategy of `acquisition.minibatch`; or S, for uniform without replacement; or 'balanced':
         batches that each look like the data, S = min(100, N). That one is the safest choice on an unknown
         problem: it is unbiased, has positive weights and nothing to tune, and is random reshuffling where

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.arrays import like
 from bqvi.calls import Account, Budget, Evaluations, Ledger, Unfinished
 from bqvi.gradients import RememberingEstimator
 from bqvi.inference.affordable import affordable
@@ -95,7 +96,7 @@ class FitRun:
         needed = geometry.coordinates(self.first.q)
         if isinstance(state, Saved):
             _require_shapes(state.coordinates, needed)
-            q = geometry.at(self.first.q, tuple(state.coordinates))
+            q = geometry.at(self.first.q, tuple(map(like, state.coordinates, needed)))
             state = State(q=q, **state.parts)
         _require_shapes(geometry.coordinates(state.q), needed)
         found: State = state.fork()

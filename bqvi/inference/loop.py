@@ -25,7 +25,7 @@ from typing import Any, cast
 import numpy as np
 
 from acquisition.minibatch import Learning, Selection, Strategy
-from bqvi.arrays import Values
+from bqvi.arrays import Values, like
 from bqvi.calls import Account, Evaluations
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.gradients.per_datum import Combination
@@ -34,9 +34,10 @@ from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.trace import Recorder, Row
+from bqvi.models.amortised import is_amortised
 from bqvi.models.conjugate import PerDatumModel
 from bqvi.models.data import Data, n_rows, take
-from gp.arrays import to_numpy
+from gp.arrays import Array, is_torch, to_numpy
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,11 @@ class NotFiniteError(ArithmeticError):
 def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     """The state before the first step, at q."""
     problem.geometry.check(q)
-    coordinates = tuple(to_numpy(x) for x in problem.geometry.coordinates(q))
+    coordinates = problem.geometry.coordinates(q)
+    if is_amortised(problem.model):  # networks stay in torch, on their device
+        coordinates = tuple(like(x, problem.model.reference) for x in coordinates)
+    else:
+        coordinates = tuple(to_numpy(x) for x in coordinates)
     minibatch, setup = _started(problem, rng)
     estimator = problem.estimator
     memory = estimator.start(problem.model, q) if isinstance(estimator, RememberingEstimator) else None
@@ -395,7 +400,14 @@ def _with_estimate(state: State, gradient: Gradient) -> State:
 def all_finite(values: Values) -> bool:
     """Whether no entry is NaN or infinite."""
     # a finite sum of squares, the fastest pass there is, settles it; one that overflows does not
-    return all(math.isfinite(np.vdot(x, x)) or bool(np.isfinite(x).all()) for x in values)
+    return all(map(_finite, values))
+
+
+def _finite(x: Array) -> bool:
+    if is_torch(x):
+        flat = x.flatten()
+        return math.isfinite(flat.dot(flat)) or bool(x.isfinite().all())
+    return math.isfinite(np.vdot(x, x)) or bool(np.isfinite(x).all())
 
 
 def _require_finite(state: State, step: Values) -> None:
@@ -404,7 +416,7 @@ def _require_finite(state: State, step: Values) -> None:
     names = [
         name or type(state.q).__name__
         for name, x in zip(state.q.leaf_names, step, strict=True)
-        if not np.isfinite(x).all()
+        if not _finite(x)
     ]
     raise NotFiniteError(
         f"the step at iteration {state.iteration} is not finite in {', '.join(dict.fromkeys(names))}: "

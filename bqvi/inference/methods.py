@@ -12,7 +12,8 @@
     bq        Bayesian quadrature, with memory  trust       all           to the surrogate's
               of the evaluations before         region                    optimum
 
-The schedules are defaults that work untuned; the thesis' are one argument away.
+The schedules are defaults that work untuned; the thesis' are one argument away. The weights of networks are
+another matter: there it is Adam with 1e-3 on mini-batches (`for_networks`).
 """
 
 from __future__ import annotations
@@ -97,6 +98,11 @@ def method_named(name: str) -> Method:
     """The method ``name``; the error for an unknown one offers the near ones."""
     require_one_of("method", name, METHODS)
     return METHODS[name]
+
+
+def for_networks(choices: Method) -> Method:
+    """The defaults where parameters are those of networks: smaller steps, and a mini-batch in any case."""
+    return replace(choices, schedule=Adam(1e-3), batch="mini-batch", geometry=Euclidean())
 
 
 def gives_surrogate(estimator: object) -> bool:

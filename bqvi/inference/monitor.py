@@ -14,6 +14,7 @@ from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.inference.trace import Metrics
+from bqvi.models.amortised import is_amortised
 from bqvi.models.conjugate import LocalStep, is_conjugate
 from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import is_moving
@@ -98,6 +99,8 @@ class Monitor:
         if hasattr(self.model, "elbo"):
             return Value(self.model.elbo(q, self.data), 0.0, n_rows(self.data))
         if self.samples is not None:
+            if is_amortised(self.model):
+                return self._amortised(q, self.samples)
             return self._sampled(q, self.samples, account or Account())
         if is_of_one_function(self.model, q, memory):
             return self._remembered(q, memory)
@@ -141,6 +144,12 @@ class Monitor:
     def measure(self, q: Any) -> dict[str, float]:
         """The caller's metrics of q."""
         return {name: float(metric(q)) for name, metric in self.metrics.items()}
+
+    def _amortised(self, q: Any, samples: int) -> Value:
+        from bqvi.gradients.amortised import elbo_draws
+
+        values = elbo_draws(self.model, q, self.data, samples, self.NOISE)
+        return self._of_steps(values)._replace(evaluations=self.cost)
 
     def _sampled(self, q: Any, samples: int, account: Account) -> Value:
         import torch

@@ -13,8 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.arrays import Values, scale
+from bqvi.arrays import Values, like, namespace, scale
 from bqvi.checks import require_above, require_at_least
+from gp.arrays import Array, is_torch
 
 
 @runtime_checkable
@@ -185,19 +186,33 @@ class Adam:
 
     def start(self, like: Values) -> tuple[Values, Values]:
         """Zero moments."""
-        zeros = tuple(np.zeros(x.shape) for x in like)
+        zeros = tuple(namespace(x).zeros_like(x) for x in like)
         return zeros, zeros
 
     def increment(
         self, direction: Values, state: tuple[Values, Values], t: int
     ) -> tuple[Values, tuple[Values, Values]]:
         """The bias-corrected ratio of moments, times the rate."""
-        a, b = self.first, self.second
-        means = tuple(a * m + (1.0 - a) * g for m, g in zip(state[0], direction, strict=True))
-        squares = tuple(b * v + (1.0 - b) * g * g for v, g in zip(state[1], direction, strict=True))
-        rate = self.rate / (1.0 + self.decay * t) / (1.0 - a ** (t + 1))
-        correction = 1.0 - b ** (t + 1)
-        steps = tuple(
-            rate * m / (np.sqrt(v / correction) + self.epsilon) for m, v in zip(means, squares, strict=True)
-        )
+        rate = self.rate / (1.0 + self.decay * t) / (1.0 - self.first ** (t + 1))
+        correction = 1.0 - self.second ** (t + 1)
+        moved = [
+            (self._in_torch if is_torch(g) else self._in_numpy)(like(m, g), like(v, g), g, rate, correction)
+            for m, v, g in zip(*state, direction, strict=True)
+        ]
+        steps, means, squares = (tuple(part) for part in zip(*moved, strict=True))
         return steps, (means, squares)
+
+    def _in_numpy(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
+        a, b = self.first, self.second
+        m, v = a * m + (1.0 - a) * g, b * v + (1.0 - b) * g * g
+        return rate * m / (np.sqrt(v / correction) + self.epsilon), m, v
+
+    def _in_torch(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
+        """The same with as few passes over memory as there are: the weights of a network are many."""
+        import torch
+
+        m, v = m.lerp(g, 1.0 - self.first), (self.second * v).addcmul_(g, g, value=1.0 - self.second)
+        root = v.sqrt()
+        small = root.new_tensor(self.epsilon / rate)
+        root = torch.add(small, root, alpha=correction**-0.5 / rate, out=root)
+        return torch.div(m, root, out=root), m, v

@@ -14,6 +14,7 @@ from bqvi.families import (
     Flat,
     Gaussian,
     GaussianMixture,
+    Point,
     PointMass,
     Product,
 )
@@ -119,13 +120,15 @@ def _fits(q: Any, like: Any, mean_field: bool) -> bool:
 
 def _shape(q: Any) -> tuple[int, ...]:
     family = q.family if isinstance(q, PointMass) else q
+    if isinstance(family, Point):
+        return tuple(family.place.shape)
     return tuple(family.natural[0].shape)
 
 
 def _described(q: Any) -> str:
     if isinstance(q, Product):
         return "a Product of " + ", ".join(f"{name}: {_described(part)}" for name, part in q.factors.items())
-    if not isinstance(q, PointMass | ExponentialFamily):
+    if not isinstance(q, Point | PointMass | ExponentialFamily):
         return f"a {type(q).__name__}"
     kind = f"PointMass on a {type(q.family).__name__}" if isinstance(q, PointMass) else type(q).__name__
     return f"a {kind} of shape {_shape(q)}"

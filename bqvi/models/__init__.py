@@ -1,12 +1,15 @@
 """Models: what each states of itself. One a file; `conjugate` and `log_joint` say what is asked.
 
-`SoftmaxMixture` lives on torch, which takes seconds to import: it is loaded when asked for.
+`SoftmaxMixture` and the autoencoder live on torch, which takes seconds to import: they are loaded when asked
+for.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
+from bqvi.models.amortised import AmortisedModel
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo, log_likelihood_error
 from bqvi.models.conjugate_components import (
@@ -41,16 +44,23 @@ from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, l
 from bqvi.models.sequences import Sequences
 
 if TYPE_CHECKING:
+    from bqvi.models.autoencoder import VariationalAutoencoder
+    from bqvi.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, GaussianLikelihood
+    from bqvi.models.random_weights import WeightPrior
     from bqvi.models.softmax_mixture import SoftmaxMixture
 
 __all__ = [
+    "AmortisedModel",
+    "BernoulliLikelihood",
     "CategoricalEmissions",
+    "CategoricalLikelihood",
     "ComponentEmissions",
     "ConjugateComponents",
     "ConjugateModel",
     "DirichletProcessMixture",
     "DirichletWeights",
     "FactorAnalysis",
+    "GaussianLikelihood",
     "GaussianMixture",
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
@@ -72,6 +82,8 @@ __all__ = [
     "SoftmaxMixture",
     "Sticks",
     "UniformWeights",
+    "VariationalAutoencoder",
+    "WeightPrior",
     "bernoulli",
     "categorical",
     "component_estimates",
@@ -86,9 +98,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "SoftmaxMixture":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from bqvi.models.softmax_mixture import SoftmaxMixture
+_ON_TORCH = {
+    "BernoulliLikelihood": "likelihoods",
+    "CategoricalLikelihood": "likelihoods",
+    "GaussianLikelihood": "likelihoods",
+    "SoftmaxMixture": "softmax_mixture",
+    "VariationalAutoencoder": "autoencoder",
+    "WeightPrior": "random_weights",
+}
 
-    return SoftmaxMixture
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_ON_TORCH[name]}"), name)

@@ -1,4 +1,4 @@
-"""Nested records of arrays and numbers, as text and arrays and back.
+"""Nested records of arrays and numbers, as text and arrays and back; tensors come back as arrays.
 
 A state is made of dataclasses, tuples, lists, mappings, arrays, numbers and text. `flattened` writes it as a
 skeleton that JSON can hold, with arrays by number; `restored` builds it again from the classes that the
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from gp.arrays import is_torch, to_numpy
 
 DERIVED: dict[str, Any] = {"derived": True}
 """Metadata of a field that is not saved."""
@@ -32,8 +34,8 @@ def flattened(value: Any, arrays: list[np.ndarray]) -> Any:
     """
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, np.ndarray):
-        arrays.append(value)
+    if isinstance(value, np.ndarray) or is_torch(value):
+        arrays.append(to_numpy(value))
         return {"array": len(arrays) - 1}
     return _nested(value, arrays)
 

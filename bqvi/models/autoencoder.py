@@ -1,0 +1,337 @@
+"""Variational autoencoder: a latent-variable model with a network for each direction (source 002, 9.6).
+
+    p(z) = N(0, I),   p(x | z) a `likelihoods.Likelihood` of the decoder's output at z,
+    q(z | x) = N(m(x), diag s(x)^2),   the encoder's output is (m, ln s).
+
+Kingma and Welling (2014). The model states its densities; `bqvi.gradients.amortised` makes bounds and
+gradients of them, and `bqvi.fit` ascends. Weights are parameters of q: a `families.Product` with a factor for
+each array, named as in the networks ("encoder.0.weight"). The decoder's may have a prior (`WeightPrior`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bqvi.arrays import Seed, generator, like
+from bqvi.checks import require_at_least, require_integer, require_one_of, require_shape
+from bqvi.families import DiagonalGaussian, Point, Product
+from bqvi.models.data import Data, as_numbers, n_rows
+from bqvi.models.likelihoods import NAMED, Likelihood
+from bqvi.models.log_joint import LogJoint
+from bqvi.models.networks import Network, perceptron
+from bqvi.models.random_weights import RandomNetwork, WeightPrior
+from gp.arrays import Array, is_torch, to_numpy
+
+Tensor = torch.Tensor
+_BLOCK = 2048
+"""Data looked at together where nothing is differentiated."""
+_DRAWS = 20_000
+"""Outputs of the decoder made together."""
+ENCODER, DECODER, LIKELIHOOD = "encoder", "decoder", "likelihood"
+
+
+class VariationalAutoencoder:
+    """An `AmortisedModel` of images, counts or other data (N, ...).
+
+    Parameters
+    ----------
+    encoder : `torch.nn.Module`, rows (S, ...) -> (S, 2 latent): the means of q(z | x), then the logarithms
+        of its standard deviations. None: one hidden layer, for data (N, ``dimension``)
+    decoder : `torch.nn.Module`, z (S, latent) -> (S, ...), the shape of the data; with C classes (S, ..., C).
+        None: one hidden layer
+    latent : dimension of z, >= 1
+    likelihood : 'bernoulli' (the decoder gives logits), 'gaussian' (means; the noise is learnt), or a
+        ``BernoulliLikelihood``, ``GaussianLikelihood(sd)``, ``CategoricalLikelihood(classes)``
+    dimension : columns of the data, where a network is left out
+    hidden : units of the layers of such networks
+    beta : > 0, weight of KL(q(z | x) || p(z)) (Higgins et al. 2017); below 1 the objective is no bound
+        on the evidence
+    weights : a prior on the decoder's weights; None: the bound is maximised over them
+    device : where the networks and each mini-batch are: "cpu", "cuda", ...; data stay where they are
+    dtype : torch.float32 or torch.float64
+
+    Modules are copied. A run starts at the weights that they have; with ``start_from="random"`` each layer
+    draws its own anew. Data may be a memory map: it is read block by block.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument that is none of these, a dimension that is needed and not given.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module | None = None,
+        decoder: nn.Module | None = None,
+        *,
+        latent: int,
+        likelihood: str | Likelihood = "bernoulli",
+        dimension: int | None = None,
+        hidden: int = 256,
+        beta: float = 1.0,
+        weights: WeightPrior | None = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.latent = require_integer("latent", latent, 1)
+        self.likelihood = _likelihood(likelihood)
+        self.beta = _positive("beta", beta)
+        if weights is not None and not isinstance(weights, WeightPrior):
+            raise TypeError(f"weights is {weights!r:.100}; it must be a WeightPrior, or None")
+        self.weights = weights
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"dtype is {dtype}; it must be torch.float32 or torch.float64")
+        self.reference: Tensor = torch.empty(0, device=torch.device(device), dtype=dtype)
+        if encoder is None or decoder is None:
+            columns = _needed(dimension)
+            require_integer("hidden", hidden, 1)
+            outputs = int(np.prod(self.likelihood.output_shape((columns,))))
+            encoder = perceptron(columns, 2 * self.latent, hidden) if encoder is None else encoder
+            decoder = _decoder(self.latent, outputs, hidden, self.likelihood) if decoder is None else decoder
+        self._encoder = Network(ENCODER, encoder, self.reference.device, dtype)
+        self._decoder = Network(DECODER, decoder, self.reference.device, dtype)
+        self._random = None if weights is None else RandomNetwork(self._decoder, weights)
+
+    @property
+    def settings(self) -> str:
+        """What a saved run belongs to, beside the class."""
+        return (
+            f"latent={self.latent}, {self.likelihood}, beta={self.beta}, {self.weights}, "
+            f"{self._encoder.module}, {self._decoder.module}"
+        )
+
+    @property
+    def one_theta(self) -> bool:
+        """Whether all draws of z in a call share the decoder's weights."""
+        return self._random is None or not self._random.local
+
+    def check(self, data: Data) -> Data:
+        """``data`` (N, ...): numbers in the likelihood's support, and of a shape that fits the networks."""
+        x = as_numbers("data", data)
+        if len(x.shape) < 2 or 0 in tuple(x.shape):
+            raise ValueError(f"data has shape {tuple(x.shape)}; it must be (N, ...) with rows of numbers")
+        for start in range(0, n_rows(x), _BLOCK):
+            self.likelihood.check(to_numpy(x[start : start + _BLOCK]), start)
+        with torch.no_grad():
+            self._check_networks(self.rows(x[:2]))
+        return x
+
+    def _check_networks(self, rows: Tensor) -> None:
+        count, shape = len(rows), tuple(rows.shape[1:])
+        self._encoder.shaped(
+            self._encoder.start(), rows, "rows", (count, 2 * self.latent), "latent means, then log scales"
+        )
+        outputs = (count, *self.likelihood.output_shape(shape))
+        told = f"what {self.likelihood} needs for data of shape (N, {', '.join(map(str, shape))})"
+        z = rows.new_zeros((count, self.latent))
+        self._decoder.shaped(self._decoder.start(), z, "z", outputs, told)
+
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
+        """The networks' weights as they were given; for ``how`` = 'random' drawn anew by ``rng``."""
+        del data
+        new = rng if how == "random" else None
+        decoder, prior = self._decoder.start(new), self.weights
+        factors: dict[str, Any] = {name: Point(p) for name, p in self._encoder.start(new).items()}
+        factors |= {n: Point(p) if prior is None else prior.start(p) for n, p in decoder.items()}
+        own = self.likelihood.start.items()
+        return Product(factors | {f"{LIKELIHOOD}.{n}": Point(self.reference.new_tensor([x])) for n, x in own})
+
+    def rows(self, data: Data) -> Tensor:
+        """Rows of ``data`` as a tensor on the model's device."""
+        values: Tensor = data
+        if not is_torch(data):
+            rows = np.asarray(data)
+            values = torch.from_numpy(rows if rows.flags.writeable else rows.copy())
+        return values.to(device=self.reference.device, dtype=self.reference.dtype)
+
+    def local_posterior(self, q: Product, rows: Array) -> DiagonalGaussian:
+        """q(z | x) of tensor ``rows`` (S, ...), by the encoder's weights in ``q``."""
+        output = self._encoder(_places(q, ENCODER), rows)
+        return DiagonalGaussian.from_unconstrained(output.chunk(2, 1))
+
+    def conditional_terms(self, q: Product, z: Array, rows: Array, rng: np.random.Generator) -> Array:
+        """Values ln p(x_n | z_ln), (L, S), at z (L, S, latent) of tensor ``rows``.
+
+        The decoder's weights are those of ``q``, or drawn from it by numbers of ``rng``.
+        """
+        output = self._decoded(q, z, rng)
+        found: Tensor = self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
+        return found
+
+    def global_kl(self, q: Product) -> Array:
+        """KL of the decoder's weights in ``q`` to their prior, nats; 0 without one."""
+        if self.weights is None:
+            return self.reference.new_zeros(())
+        found: Tensor = sum(self.weights.kl(part) for part in _factors(q, DECODER).values())
+        return found
+
+    def encode(self, q: Product, x: Data) -> DiagonalGaussian:
+        """q(z | x) of rows ``x`` (N, ...), a batch of N, as arrays; ``q`` is that of a fit."""
+        with torch.no_grad():
+            found = [self.local_posterior(q, rows).unconstrained for rows in self._blocks(x)]
+        mean, log_scale = (np.concatenate([to_numpy(u[i]) for u in found]) for i in range(2))
+        return DiagonalGaussian.from_unconstrained((mean.astype(float), log_scale.astype(float)))
+
+    def decode(self, q: Product, z: Array, seed: Seed = 0) -> np.ndarray:
+        """E[x | z] at ``z`` (n, latent), (n, ...); random weights of ``q`` are drawn once, by ``seed``."""
+        with torch.no_grad():
+            output = self._decoded(q, self._latent("z", z)[None], generator(seed))[0]
+            return np.asarray(to_numpy(self.likelihood.mean(output)), float)
+
+    def reconstruct(self, q: Product, x: Data, seed: Seed = 0) -> np.ndarray:
+        """E[x | z] at the means of q(z | x) of rows ``x``; ``q`` and ``seed`` as of `decode`."""
+        return self.decode(q, self.encode(q, x).mean, seed)
+
+    def sample(self, q: Product, n: int, seed: Seed = 0) -> np.ndarray:
+        """``n`` draws of x from the generative model of ``q``, by numbers of ``seed``."""
+        rng = generator(seed)
+        z = self._latent("z", rng.standard_normal((require_integer("n", n, 1), self.latent)))
+        with torch.no_grad():
+            return self.likelihood.sample(self._decoded(q, z[None], rng)[0], self._own(q), rng)
+
+    def representation(self, data: Data) -> np.ndarray:
+        """Rows for mini-batch strategies that ask for no other: ``data`` as one table (N, D)."""
+        return np.asarray(to_numpy(data), float).reshape(n_rows(data), -1)
+
+    def log_evidence(
+        self, q: Product, x: Data, samples: int = 100, seed: Seed = 0, weight_draws: int = 1
+    ) -> np.ndarray:
+        """Estimates of ln p(x_n) of rows ``x``, (N,), nats: importance sampling from q(z | x).
+
+        Parameters
+        ----------
+        q : that of a fit.
+        x : (N, ...), training data or others.
+        samples : L of the importance-weighted bound, whose mean rises to ln p(x_n) with L.
+        seed : or a generator.
+        weight_draws : of random weights: the predictive density p(x_n | data) is the mean over them.
+        """
+        draws = require_integer("weight_draws", weight_draws, 1)
+        require_integer("samples", samples, 1)
+        rng = generator(seed)
+        with torch.no_grad():
+            each = [self._bounds(q, x, samples, rng) for _ in range(draws)]
+        return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(draws), float)
+
+    def _bounds(self, q: Product, x: Data, samples: int, rng: np.random.Generator) -> np.ndarray:
+        if self._random is not None:  # one draw of theta for all rows and all z
+            q = _drawn(q, rng)
+        size = max(1, _DRAWS // samples)
+        return np.concatenate([self._bound(q, rows, samples, rng) for rows in self._blocks(x, size)])
+
+    def _bound(self, q: Product, rows: Tensor, samples: int, rng: np.random.Generator) -> np.ndarray:
+        local = self.local_posterior(q, rows)
+        z = local.rsample(samples, rng)
+        log_prior = -0.5 * (z.square() + math.log(2.0 * math.pi)).sum(-1)
+        log_weights = self._given(q, z, rows) + log_prior - local.log_prob(z)
+        return np.asarray(to_numpy(torch.logsumexp(log_weights, 0) - math.log(samples)), float)
+
+    def log_joint(self, q: Product, row: Array) -> LogJoint:
+        """Ln p(x, z) of one datum ``row`` (...) as a function of z, with the decoder of ``q`` held fixed.
+
+        Random weights are at their means. For `bqvi.fit` with ``method="bq"``, or `bqvi.vbmc`: the evidence
+        of one datum, and what the encoder loses against the best Gaussian q(z).
+        """
+        rows = self.rows(np.asarray(to_numpy(row))[None])
+
+        def log_density(z: Tensor) -> Tensor:
+            own = z.to(rows.dtype)
+            log_prior = -0.5 * (own.square() + math.log(2.0 * math.pi)).sum(-1)
+            found: Tensor = (self._given(q, own[:, None], rows)[:, 0] + log_prior).to(z.dtype)
+            return found
+
+        return LogJoint(log_density, self.latent)
+
+    def _given(self, q: Product, z: Tensor, rows: Tensor) -> Tensor:
+        """Values ln p(x_n | z_ln) with random weights at their means, (L, S)."""
+        output = _by_draw(self._decoder(_places(q, DECODER), z.flatten(0, 1)), z)
+        found: Tensor = self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
+        return found
+
+    def _decoded(self, q: Product, z: Tensor, rng: np.random.Generator) -> Tensor:
+        """The decoder's output (L, S, ...) at z (L, S, latent)."""
+        flat = z.flatten(0, 1)
+        random = self._random is not None and not _is_drawn(q)
+        if random:
+            output = self._random(_factors(q, DECODER), flat, rng)  # type: ignore[misc]
+        else:
+            output = self._decoder(_places(q, DECODER), flat)
+        return _by_draw(output, z)
+
+    def _own(self, q: Product) -> dict[str, Tensor]:
+        """The likelihood's own parameters."""
+        return {name.partition(".")[2]: p for name, p in _places(q, LIKELIHOOD).items()}
+
+    def _blocks(self, x: Data, size: int = _BLOCK) -> Iterator[Tensor]:
+        for start in range(0, n_rows(x), size):
+            yield self.rows(x[start : start + size])
+
+    def _latent(self, name: str, z: Array) -> Tensor:
+        found = like(np.asarray(to_numpy(z)), self.reference)
+        require_shape(name, found, (len(found), self.latent))
+        return found
+
+
+def _by_draw(output: Tensor, z: Tensor) -> Tensor:
+    """Output (L S, ...) as (L, S, ...), as z is."""
+    return output.reshape(*z.shape[:2], *output.shape[1:])
+
+
+def _factors(q: Product, network: str) -> dict[str, Any]:
+    return {name: part for name, part in q.factors.items() if name.startswith(network)}
+
+
+def _places(q: Product, network: str) -> Mapping[str, Tensor]:
+    """The means of a network's parameters, by name."""
+    return {name: part.mean for name, part in _factors(q, network).items()}
+
+
+def _is_drawn(q: Product) -> bool:
+    return all(isinstance(part, Point) for part in q.factors.values())
+
+
+def _drawn(q: Product, rng: np.random.Generator) -> Product:
+    """Points at draws of all parameters."""
+    return Product({name: Point(part.rsample(1, rng)[0]) for name, part in q.factors.items()})
+
+
+def _likelihood(given: str | Likelihood) -> Likelihood:
+    if isinstance(given, str):
+        require_one_of("likelihood", given, NAMED)
+        return NAMED[given]
+    if isinstance(given, type) or not isinstance(given, Likelihood):
+        raise TypeError(
+            f"likelihood is {given!r:.100}; it must be 'bernoulli', 'gaussian', or one of "
+            "BernoulliLikelihood(), GaussianLikelihood(sd), CategoricalLikelihood(classes)"
+        )
+    return given
+
+
+def _positive(name: str, value: float) -> float:
+    require_at_least(name, value, 0.0)
+    if value == 0.0:
+        raise ValueError(
+            f"{name} is 0; it must be above 0: without the divergence q(z | x) shrinks to a point"
+        )
+    return float(value)
+
+
+def _needed(dimension: int | None) -> int:
+    if dimension is None:
+        raise ValueError(
+            "dimension is None, and a network was left out; give the number of columns of the data, or both "
+            "an encoder and a decoder"
+        )
+    return require_integer("dimension", dimension, 1)
+
+
+def _decoder(latent: int, outputs: int, hidden: int, likelihood: Likelihood) -> nn.Module:
+    layers = perceptron(latent, outputs, hidden)
+    classes = getattr(likelihood, "classes", None)
+    return layers if classes is None else layers.append(nn.Unflatten(1, (-1, classes)))

@@ -1,0 +1,202 @@
+"""Distributions of a datum given a decoder's output: Bernoulli, Gaussian, categorical.
+
+Entries of a datum are independent given the output. L are draws of z, S rows, and ... the shape of a datum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from bqvi.checks import require_above, require_integer
+from gp.arrays import to_numpy
+
+Tensor = torch.Tensor
+
+
+@runtime_checkable
+class Likelihood(Protocol):
+    """What the decoder's output means; a frozen record of settings."""
+
+    @property
+    def start(self) -> Mapping[str, float]:
+        """Name -> where a parameter of its own starts, for those that are learnt beside the decoder's."""
+
+    def check(self, x: np.ndarray, row: int) -> None:
+        """ValueError where data ``x`` (S, ...), which begin with row ``row``, are outside the support."""
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Of the decoder's output for one z, where a datum has ``shape``."""
+
+    def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
+        """Log density of ``x`` (S, ...) at ``output`` (L, S, ...), entry by entry, (L, S, ...).
+
+        ``own`` are the values of its own parameters.
+        """
+
+    def mean(self, output: Tensor) -> Tensor:
+        """E[x] at ``output``."""
+
+    def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:
+        """A draw of x at ``output`` with parameters ``own``, by numbers of ``rng``."""
+
+
+@dataclass(frozen=True)
+class BernoulliLikelihood:
+    """The output is the logit of each entry; entries between 0 and 1 count as mixtures of both."""
+
+    @property
+    def start(self) -> Mapping[str, float]:
+        """None of its own."""
+        return {}
+
+    def check(self, x: np.ndarray, row: int) -> None:
+        """``x`` within [0, 1]; its first row is ``row``."""
+        _require_within(x, row, 0.0, 1.0, "a Bernoulli likelihood: scale or binarise the data")
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The ``shape`` of a datum."""
+        return shape
+
+    def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
+        """x ln p + (1 - x) ln(1 - p) of ``x`` at the logits ``output``; ``own`` is empty."""
+        del own
+        return -binary_cross_entropy_with_logits(output, x.expand_as(output), reduction="none")
+
+    def mean(self, output: Tensor) -> Tensor:
+        """Probabilities at the logits ``output``."""
+        return output.sigmoid()
+
+    def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:
+        """Zeros and ones at the logits ``output`` by numbers of ``rng``; ``own`` is empty."""
+        del own
+        p = to_numpy(self.mean(output))
+        return np.asarray(rng.random(p.shape) < p, float)
+
+
+@dataclass(frozen=True)
+class GaussianLikelihood:
+    """The output is the mean; the noise is the same for all entries.
+
+    Parameters
+    ----------
+    sd : > 0, of the noise; None: it is learnt, from 1 on
+    """
+
+    sd: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.sd is not None:
+            require_above("sd", self.sd, 0.0)
+
+    @property
+    def start(self) -> Mapping[str, float]:
+        """The log of the noise's standard deviation, where it is learnt."""
+        return {"log_sd": 0.0} if self.sd is None else {}
+
+    def check(self, x: np.ndarray, row: int) -> None:
+        """``x`` finite; its first row is ``row``."""
+        _require_finite_rows(x, row)
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The ``shape`` of a datum."""
+        return shape
+
+    def _log_sd(self, own: Mapping[str, Tensor]) -> Any:
+        return own["log_sd"] if self.sd is None else math.log(self.sd)
+
+    def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
+        """Log density of ``x`` about the means ``output``; ``own`` has the log noise if it is learnt."""
+        log_sd = self._log_sd(own)
+        scale = log_sd.exp() if isinstance(log_sd, Tensor) else math.exp(log_sd)
+        found: Tensor = -0.5 * (((x - output) / scale).square() + math.log(2.0 * math.pi)) - log_sd
+        return found
+
+    def mean(self, output: Tensor) -> Tensor:
+        """The ``output``."""
+        return output
+
+    def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:
+        """The ``output`` with noise by numbers of ``rng``; ``own`` has the log noise if it is learnt."""
+        sd = np.exp(to_numpy(torch.as_tensor(self._log_sd(own))))
+        return np.asarray(to_numpy(output) + sd * rng.standard_normal(tuple(output.shape)))
+
+
+@dataclass(frozen=True)
+class CategoricalLikelihood:
+    """The output is the logits of C classes, on a further last axis; entries are 0, ..., C - 1.
+
+    Parameters
+    ----------
+    classes : C >= 2
+    """
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        require_integer("classes", self.classes, 2)
+
+    @property
+    def start(self) -> Mapping[str, float]:
+        """None of its own."""
+        return {}
+
+    def check(self, x: np.ndarray, row: int) -> None:
+        """``x`` integers below C; its first row is ``row``."""
+        told = f"a categorical likelihood of {self.classes} classes"
+        _require_within(x, row, 0.0, self.classes - 1.0, told)
+        odd = np.argwhere(x != np.rint(x))
+        if len(odd):
+            place, value = _placed(x, odd[0], row)
+            raise ValueError(f"data is {value} in {place}; entries must be integers for {told}")
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The ``shape`` of a datum, and C."""
+        return (*shape, self.classes)
+
+    def log_prob(self, output: Tensor, x: Tensor, own: Mapping[str, Tensor]) -> Tensor:
+        """Log probability of the classes ``x`` at the logits ``output``; ``own`` is empty."""
+        del own
+        classes = x.long().expand(output.shape[:-1])[..., None]
+        return output.log_softmax(-1).gather(-1, classes)[..., 0]
+
+    def mean(self, output: Tensor) -> Tensor:
+        """Probabilities of the classes at the logits ``output``, (..., C)."""
+        return output.softmax(-1)
+
+    def sample(self, output: Tensor, own: Mapping[str, Tensor], rng: np.random.Generator) -> np.ndarray:
+        """Classes at the logits ``output`` by numbers of ``rng``; ``own`` is empty."""
+        del own
+        logits = to_numpy(output)
+        return np.asarray((logits + rng.gumbel(size=logits.shape)).argmax(-1), float)
+
+
+NAMED: dict[str, Likelihood] = {"bernoulli": BernoulliLikelihood(), "gaussian": GaussianLikelihood()}
+"""Those that can be asked for by name."""
+
+
+def _placed(x: np.ndarray, where: np.ndarray, row: int) -> tuple[str, Any]:
+    """Where an entry stands, and its value."""
+    rest = ", ".join(str(i) for i in where[1:])
+    return f"row {row + where[0]}" + (f", entry {rest}" if rest else ""), x[tuple(where)]
+
+
+def _require_finite_rows(x: np.ndarray, row: int) -> None:
+    if not np.isfinite(x).all():
+        place, value = _placed(x, np.argwhere(~np.isfinite(x))[0], row)
+        raise ValueError(f"data is {value} in {place}; every entry must be finite")
+
+
+def _require_within(x: np.ndarray, row: int, lowest: float, highest: float, what: str) -> None:
+    _require_finite_rows(x, row)
+    if x.min() < lowest or x.max() > highest:
+        place, value = _placed(x, np.argwhere((x < lowest) | (x > highest))[0], row)
+        raise ValueError(
+            f"data is {value} in {place}; entries must be in [{lowest:g}, {highest:g}] for {what}"
+        )
