@@ -144,13 +144,14 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
 def _weighted(function: Function, answers: Answers, points: np.ndarray) -> Answers:
     if function.log_weight is None:
         return answers
-    logs = log_weights(function, points)
-    values = (
-        answers.values + logs[:, None]
-        if function.range.logarithmic
-        else answers.values * np.exp(logs)[:, None]
-    )
-    return replace(answers, values=values)
+    return replace(answers, values=weighted(function, answers.values, points))
+
+
+def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Values (m, o) at points (m, P) with the factor of a function that has one."""
+    logs = log_weights(function, points)[:, None]
+    found: np.ndarray = values + logs if function.range.logarithmic else values * np.exp(logs)
+    return found
 
 
 def log_weights(function: Function, points: np.ndarray) -> np.ndarray:

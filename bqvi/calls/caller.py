@@ -86,6 +86,10 @@ class Caller:
         """Whether values are noisy with an unknown sd."""
         return self.function.noise_sd == UNKNOWN
 
+    def to_user(self, points: np.ndarray) -> np.ndarray:
+        """Points (n, D) as the function gets them, (n, P)."""
+        return points if self.coordinates is None else self.coordinates.to_user(points)
+
     def evaluate(
         self,
         points: np.ndarray,
@@ -111,7 +115,7 @@ class Caller:
         budget = Budget() if budget is None else budget
         points = np.asarray(points, float)
         points = points[: budget.room(self.cost * len(points)) // self.cost]
-        theta = points if self.coordinates is None else self.coordinates.to_user(points)
+        theta = self.to_user(points)
         batch = Batch(self.function, self.coordinates, points, theta, ledger, cost=self.cost)
         try:
             if len(points):
@@ -151,3 +155,23 @@ class Caller:
         from bqvi.calls.given import evaluations_given
 
         return evaluations_given(self.function, self.coordinates, theta, values, gradients, noise_sd)
+
+    def told(
+        self, points: np.ndarray, values: Any, gradients: Any = None, noise_sd: Any = None
+    ) -> Evaluations:
+        """Evaluations that somebody else made, at points (n, D) that an engine asked for.
+
+        Parameters
+        ----------
+        values : (n,), or (n, o) for a function of several outputs; -inf or NaN where it failed.
+        gradients : (n, P), or (n, o, P); needed where the function has any.
+        noise_sd : (n,), a number or None.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Shapes disagree, a value is +inf, or gradients are missing.
+        """
+        from bqvi.calls.given import evaluations_told
+
+        return evaluations_told(self.function, self.coordinates, points, values, gradients, noise_sd)

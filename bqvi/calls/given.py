@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bqvi.calls.assembly import Batch
-from bqvi.calls.call import Answers
+from bqvi.calls.call import Answers, weighted
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import LARGEST, Function
+from bqvi.calls.returned import reasons_of, refused
 from gp.arrays import to_numpy
 
 
@@ -71,6 +73,41 @@ def evaluations_given(
     return _rows(function, coordinates, points, theta, values, slopes, _sds(noise_sd, len(values)))
 
 
+def evaluations_told(
+    function: Function,
+    coordinates: Coordinates | None,
+    points: np.ndarray,
+    values: Any,
+    gradients: Any = None,
+    noise_sd: Any = None,
+) -> Evaluations:
+    """See `Caller.told`."""
+    n, values = len(points), np.atleast_1d(numbers("values", values))
+    if len(values) != n or values.ndim > 1 + function.range.outputs:
+        raise ValueError(f"values has shape {values.shape}; it must be ({n},), one for each theta")
+    theta = points if coordinates is None else coordinates.to_user(points)
+    bad, what, must = refused(function, values.reshape(n, -1), theta)
+    if bad.any():
+        raise ValueError(f"values, row {int(np.argmax(bad))}: {what}; {must}")
+    if callable(function.noise_sd) and noise_sd is None:
+        raise ValueError("noise_sd is None, and the run was begun with a function of it: give its values")
+    if (gradients is None) != (function.gradient is None):
+        raise ValueError(
+            "gradients is None, and the function has gradients: give them too"
+            if gradients is None
+            else "gradients was given, and the run was begun without a gradient"
+        )
+    slopes = None if gradients is None else np.asarray(numbers("gradients", gradients))
+    if slopes is not None and slopes.shape not in (theta.shape, (*values.shape, theta.shape[1])):
+        raise ValueError(f"gradients has shape {slopes.shape}; it must be {(*values.shape, theta.shape[1])}")
+    made = _rows(function, coordinates, points, theta, values, slopes, _sds(noise_sd, n), "told")
+    if function.errors == "raise" and not made.good.all():
+        raise ValueError(f"values or gradients, row {int(np.argmin(made.good))}: one is not finite")
+    if function.log_weight is None:
+        return made
+    return replace(made, values=weighted(function, made.values, theta))
+
+
 def _sds(noise_sd: Any, n: int) -> np.ndarray | None:
     if noise_sd is None:
         return None
@@ -90,15 +127,18 @@ def _rows(
     values: np.ndarray,
     slopes: np.ndarray | None,
     sds: np.ndarray | None,
+    how: str = "given",
 ) -> Evaluations:
-    failed = ~(np.abs(values) < LARGEST)
-    reasons = np.array(
-        [f"was given as {value}" if bad else "" for value, bad in zip(values, failed, strict=True)]
-    )
+    values = values.reshape(len(values), -1)
+    largest = LARGEST if function.range.density else np.inf
+    said = reasons_of(function, np.where(values >= largest, np.inf, values))
+    reasons = np.array([reason.replace("returned", f"was {how} as") for reason in said])
+    failed = reasons != ""
     if slopes is not None:
-        fine = (np.abs(slopes) < LARGEST).all(axis=1)
+        slopes = slopes.reshape(len(values), values.shape[1], theta.shape[1])
+        fine = (np.abs(slopes) < LARGEST).all(axis=(1, 2))
         reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)
-        slopes = np.where(fine[:, None], slopes, np.nan)[:, None, :]
+        slopes = np.where(fine[:, None, None], slopes, np.nan)
     batch = Batch(function, coordinates, points, theta, with_gradients=slopes is not None)
-    batch.enter_whole(Answers(values[:, None], sds, slopes, failed, tuple(reasons.tolist())))
+    batch.enter_whole(Answers(values, sds, slopes, failed, tuple(reasons.tolist())))
     return batch.rows()

@@ -95,10 +95,11 @@ class Model(Protocol):
         """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
         ...
 
-    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
+    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0, before: int = 0) -> Any:
         """Return the indices of ``count`` of the candidates (M, D) to evaluate next.
 
-        The first ``given`` of the candidates will be evaluated anyway, and are not counted.
+        The first ``given`` of the candidates will be evaluated anyway, and are not counted; ``before`` were
+        chosen before these, where nodes are chosen one at a time.
         """
         ...
 
@@ -232,6 +233,43 @@ def with_next(problem: Problem, state: State) -> State:
     seconds = state.seconds + time.perf_counter() - began
     x = _points(problem, u)
     return replace(state, pending=x, pending_u=u, pending_sobol=from_sobol, seconds=seconds)
+
+
+def with_more(problem: Problem, state: State, count: int) -> State:
+    """Return the state with ``count`` further nodes, given that the pending ones will be evaluated too.
+
+    The first design is continued until there is an estimate.
+    """
+    began = time.perf_counter()
+    if not count:
+        return state
+    if not state.rows:
+        u = _sequence(problem, count, state)
+        from_sobol = np.ones(len(u), dtype=bool)
+    else:
+        state = prepared(problem, state)
+        u, from_sobol = _chosen(problem, state, count)
+    return replace(
+        state,
+        pending=np.concatenate([state.pending, _points(problem, u)]),
+        pending_u=np.concatenate([state.pending_u, u]),
+        pending_sobol=np.append(state.pending_sobol, from_sobol),
+        seconds=state.seconds + time.perf_counter() - began,
+    )
+
+
+def with_estimate_if_due(problem: Problem, state: State) -> State:
+    """Return the state with a record of all its nodes, where it is time for one while others are pending.
+
+    The first is due when half of the first design has values, others when as many nodes as a batch have
+    joined the last one, or no node is pending.
+    """
+    if not state.rows:
+        due = len(state) >= max(_LEAST, problem.initial // 2)
+    else:
+        since = state.n_evaluations - state.rows[-1].n_evaluations
+        due = since >= _batch(problem, state) or (since > 0 and not len(state.pending))
+    return with_estimate(problem, state) if due else state
 
 
 def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State:
@@ -382,23 +420,26 @@ def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, Any]:
     seed = _seed(problem, len(state))
     measure = problem.standard.measure
     finite = isinstance(measure, Empirical)
+    taken = np.concatenate([state.u, state.pending_u])
     if problem.criterion is not None:
-        candidates = pool(measure, found.best.chart, seed, state.u)
+        candidates = pool(measure, found.best.chart, seed, taken)
         among = candidates if finite else None
         count = min(count, len(candidates)) if finite else count
-        u = by_criterion(found.best, problem.criterion, count, seed, among)
+        u = by_criterion(found.best, problem.criterion, count, seed, among, state.pending_u)
         return u, np.zeros(len(u), dtype=bool)
     checks = _sequence(problem, _checks(state, count), state)
-    given = len(checks)
-    others = pool(measure, found.best.chart, seed, np.concatenate([state.u, checks]))
-    candidates = np.concatenate([checks, others])
-    chosen = problem.model.choose(found.best, candidates, count - given, given)
+    given, waiting = len(checks), len(state.pending_u)
+    others = pool(measure, found.best.chart, seed, np.concatenate([taken, checks]))
+    candidates = np.concatenate([state.pending_u, checks, others])
+    before = len(taken) if waiting else 0
+    chosen = problem.model.choose(found.best, candidates, count - given, waiting + given, before)
     return np.concatenate([checks, candidates[chosen]]), np.arange(given + len(chosen)) < given
 
 
 def _checks(state: State, count: int) -> int:
     """How many of the next ``count`` nodes continue the Sobol sequence."""
-    due = int(np.ceil(DESIGN.checks * (len(state) + count))) - int(state.sobol.sum())
+    sobol = int(state.sobol.sum()) + int(state.pending_sobol.sum())
+    due = int(np.ceil(DESIGN.checks * (len(state) + len(state.pending_u) + count))) - sobol
     return min(max(due, 0), count)
 
 
@@ -410,7 +451,7 @@ def _sequence(problem: Problem, count: int, state: State | None) -> Any:
     """Return the next ``count`` points of the Sobol sequence, in standard coordinates."""
     if count == 0:
         return np.zeros((0, problem.measure.dimension))
-    used = 0 if state is None else int(state.sobol.sum())
+    used = 0 if state is None else int(state.sobol.sum()) + int(state.pending_sobol.sum())
     if isinstance(problem.measure, Empirical):
         return _drawn(problem, count, state)
     cube = scrambled_sobol(problem.measure.dimension, used + count, problem.seed)[used:]
@@ -425,7 +466,7 @@ def _drawn(problem: Problem, count: int, state: State | None) -> Any:
     weights = np.bincount(inverse.reshape(-1), weights=measure.weights)
     keys = np.random.default_rng(problem.seed).exponential(size=len(points)) / np.maximum(weights, 1e-300)
     order = np.argsort(keys)
-    seen = set() if state is None else {tuple(row) for row in state.u}
+    seen = set() if state is None else {tuple(row) for row in [*state.u, *state.pending_u]}
     left = [i for i in order if tuple(points[i]) not in seen]
     return points[left[:count]]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Evaluations, Ledger
+from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import Problem, State, number
@@ -80,6 +80,25 @@ class BayesianRun:
 
     def _with_next(self, state: State) -> State:
         return bayesian.with_next(self.problem, state) if self.finished(state) is None else state
+
+    @property
+    def caller(self) -> Caller:
+        """What evaluates the nodes."""
+        return self.problem.integrand
+
+    def budget_of(self, state: State) -> Budget:
+        """What may be spent from ``state`` on."""
+        return Budget(self.problem.budget, state.n_evaluations)
+
+    def with_more(self, state: State, count: int) -> State:
+        """The state with further nodes, given the pending ones; with no more once the run has finished."""
+        state = bayesian.with_estimate_if_due(self.problem, state)
+        return bayesian.with_more(self.problem, state, count) if self.finished(state) is None else state
+
+    def pending(self, state: State) -> np.ndarray:
+        """Nodes to be evaluated, (m, D)."""
+        found: np.ndarray = state.pending
+        return found
 
     def finished(self, state: State) -> str | None:
         """'budget', 'exhausted', 'tolerance' or 'seconds'."""

@@ -46,7 +46,7 @@ class Direct:
         """Return zero, (o,): the mean tends to the data's where no node is."""
         return np.zeros(member.data.outputs)
 
-    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
+    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0, before: int = 0) -> Any:
         """Return the candidates that reduce the integral's variance most."""
         return by_variance(member, candidates, count, given)
 

@@ -16,6 +16,7 @@ from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
 from bqvi.calls.target_model import require_alone
+from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import Problem, standardised
@@ -73,6 +74,7 @@ def integrate(
     replicates: int = 8,
     executor: Executor | None = None,
     n_jobs: int = 1,
+    workers: int | None = None,
     progress: bool = False,
     callback: Callable[[Any], None] | None = None,
     checkpoint: str | Path | None = None,
@@ -121,6 +123,8 @@ def integrate(
     replicates : of 'qmc'.
     executor, n_jobs : nodes are evaluated through ``executor.submit``, or else ``executor.map``; or by so
         many processes of joblib.
+    workers : with an executor that has ``submit``: so many evaluations are kept under way, each taken as it
+        returns, and points are chosen given those that have not. None: batches, each waited for.
     progress : show evaluations and the estimate on a line.
     callback : told of each state.
     checkpoint : path of a file that is written each time that f returns, for ``resume``.
@@ -172,11 +176,12 @@ def integrate(
         errors=errors,
     )
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
+    busy = None if workers is None else Workers(integrand, workers)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     if method in SAMPLING:
         require_integer("replicates", replicates, LEAST_REPLICATES)
         run = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
-        return _sampling(run, resume, watch)
+        return _sampling(run, resume, watch, busy)
     problem = Problem(
         integrand=integrand,
         measure=inside,
@@ -193,18 +198,18 @@ def integrate(
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
     engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
     if resume is None:
-        return Run(engine, None, watch)
+        return Run(engine, None, watch, busy)
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
     require_same(before.settings, {"method": method, "log_volume": log_volume})
-    return Run(engine, engine.resumed(before.state), watch)
+    return Run(engine, engine.resumed(before.state), watch, busy)
 
 
-def _sampling(engine: SamplingRun, resume: Any, watch: Watch) -> Run[Any, Integral]:
+def _sampling(engine: SamplingRun, resume: Any, watch: Watch, busy: Workers | None) -> Run[Any, Integral]:
     if resume is None:
-        return Run(engine, None, watch)
+        return Run(engine, None, watch, busy)
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
     require_same(before.settings, engine.checkpoint(engine.init()).settings)
-    return Run(engine, before.state, watch)
+    return Run(engine, before.state, watch, busy)
 
 
 def _proposal(model: TargetModel) -> Gaussian:

@@ -104,13 +104,19 @@ def by_variance(surrogate: Surrogate, candidates: Any, count: int, given: int = 
     return among(state, count, given)
 
 
-def by_criterion(surrogate: Surrogate, criterion: Criterion, count: int, seed: int, among: Any = None) -> Any:
+def by_criterion(
+    surrogate: Surrogate, criterion: Criterion, count: int, seed: int, among: Any = None, waiting: Any = ()
+) -> Any:
     """Return ``count`` nodes in standard coordinates, (count, D), by a criterion of the user's.
 
     ``among`` are the points of a finite measure that are left, (M, D); otherwise the domain is searched.
+    ``waiting`` are nodes (k, D) that are being evaluated.
     """
     posterior = surrogate.posterior()
     noise = surrogate.tau * float(surrogate.process.scales[0])
+    for u in waiting:
+        x = surrogate.chart.forward(u[None])
+        posterior = posterior.extend(x, posterior.mean(x), np.array([noise]))
     search, rng = ContinuousSearch(), np.random.default_rng(seed)
     chosen = []
     for _ in range(count):

@@ -87,10 +87,28 @@ class SamplingRun:
     def step(self, state: Sampled) -> Sampled:
         """Evaluate what has not been."""
         began = time.perf_counter()
-        budget, first = Budget(self.budget, state.n_evaluations), not state.known.any()
-        made = self.integrand.evaluate(state.nodes[~state.known], self.ledger, budget, first=first)
+        budget, first = self.budget_of(state), not state.known.any()
+        made = self.integrand.evaluate(self.pending(state), self.ledger, budget, first=first)
         reached = self.with_evaluations(state, made)
         return replace(reached, seconds=state.seconds + time.perf_counter() - began)
+
+    @property
+    def caller(self) -> Caller:
+        """What evaluates the nodes."""
+        return self.integrand
+
+    def budget_of(self, state: Sampled) -> Budget:
+        """What may be spent from ``state`` on."""
+        return Budget(self.budget, state.n_evaluations)
+
+    def pending(self, state: Sampled) -> np.ndarray:
+        """Nodes to be evaluated, (m, D)."""
+        found: np.ndarray = state.nodes[~state.known]
+        return found
+
+    def with_more(self, state: Sampled, count: int) -> Sampled:
+        """The state as it is: all nodes are known at the beginning."""
+        return state
 
     def finished(self, state: Sampled) -> str | None:
         """'budget', once all nodes are evaluated, or all that may be."""

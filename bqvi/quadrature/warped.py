@@ -97,13 +97,13 @@ class Warped:
         more_mean, _ = _quadratic(member, products(member))
         return np.array([(scale * more_mean) ** 2 / 3])
 
-    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
+    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0, before: int = 0) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         state, mean = _linearised(member, candidates)
         scale = float(member.process.scales[0])
 
         def score(state: Conditioned) -> Any:
-            explore = (state.count - given) % _EXPLORE == _EXPLORE - 1
+            explore = (before + state.count - given) % _EXPLORE == _EXPLORE - 1
             return _uncertainty(scale * state.variance, mean) if explore else variance_reduction(state)
 
         return among(state, count, given, score)

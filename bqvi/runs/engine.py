@@ -92,3 +92,28 @@ class Engine(Protocol[S, R_co]):
     def standing(self, state: S) -> Standing:
         """How far it has come."""
         ...
+
+
+class Asked(Engine[S, R_co], Protocol[S, R_co]):
+    """An engine that can be asked for points while others are being evaluated."""
+
+    @property
+    def caller(self) -> Any:
+        """What evaluates the user's function (`bqvi.calls.Caller`)."""
+        ...
+
+    def budget_of(self, state: S) -> Any:
+        """What may be spent from ``state`` on (`bqvi.calls.Budget`)."""
+        ...
+
+    def pending(self, state: S) -> Any:
+        """Points (m, D) that were chosen and have no values yet."""
+        ...
+
+    def with_more(self, state: S, count: int) -> S:
+        """The state with ``count`` further pending points, given that the pending ones will have values.
+
+        Where it is time for it, the run learns before from what has values. There are fewer, or none, where
+        the run has finished.
+        """
+        ...

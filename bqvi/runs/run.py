@@ -6,6 +6,10 @@ Whatever ends a step before its time, the evaluations that returned are in the e
 to the state from before the step, and the exception that leaves the run has both. With ``checkpoint`` the
 same is written to a file each time that an evaluation returns, so that a killed process loses no more than
 the evaluations under way.
+
+With workers a step asks the engine for as many further points as workers are free, begins their evaluations,
+and takes what has returned. The points under way are part of the state, so that a run that was killed begins
+with them again. `Run.ask` and `Run.tell` are the same for whoever evaluates himself.
 """
 
 from __future__ import annotations
@@ -16,10 +20,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from bqvi.runs.engine import Engine
+import numpy as np
+
+from bqvi.checks import require_integer
+from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
+from bqvi.runs.pending import matched
 from bqvi.runs.progress import ProgressLine
 from gp.threads import as_the_user_has_it, single_threaded
 
@@ -63,6 +71,33 @@ class Watch:
             raise ValueError(f"checkpoint is {self.checkpoint}, in a folder that does not exist")
 
 
+class Workers(Protocol):
+    """Evaluations under way (`bqvi.calls.workers.Workers`).
+
+    Attributes
+    ----------
+    count : how many there may be at a time.
+    """
+
+    count: int
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def begin(self, points: Any) -> None:
+        """Begin evaluations at points (n, D)."""
+        ...
+
+    def take(self, ledger: Any) -> None:
+        """Enter those that have returned in the ledger; waits for the first."""
+        ...
+
+    def end(self, ledger: Any, wait: bool) -> None:
+        """Enter those that have returned, or return if there is time to ``wait``; begin no others."""
+        ...
+
+
 class Run(Generic[S, R]):
     """A run under way: an iterator over its states, of which each step gives one.
 
@@ -72,6 +107,8 @@ class Run(Generic[S, R]):
     ----------
     engine : what is run. state : where it begins; by default the engine's own beginning.
     watch : who looks on.
+    workers : with these each step takes what has returned, of as many evaluations as they keep under way;
+        without, it is a batch that is chosen and evaluated together.
 
     Raises
     ------
@@ -80,8 +117,13 @@ class Run(Generic[S, R]):
         state with every evaluation that returned.
     """
 
-    def __init__(self, engine: Engine[S, R], state: S | None, watch: Watch) -> None:
-        self._engine = engine
+    def __init__(
+        self, engine: Engine[S, R], state: S | None, watch: Watch, workers: Workers | None = None
+    ) -> None:
+        self._engine, self._workers = engine, workers
+        self._asked: set[bytes] = set()
+        """Pending points that were handed out."""
+        self._draining = False
         self._watch = watch
         self._held = (engine.init() if state is None else state, False)
         """The state, and whether what is in the ledger is in it."""
@@ -151,7 +193,11 @@ class Run(Generic[S, R]):
         engine = self._engine
         if self._line is None:
             self._line = ProgressLine(self._watch.progress, engine.standing(self.state))
-        reached = engine.step(self.state)
+        if self._workers is None:
+            reached = engine.step(self.state)
+        else:
+            self._keep_busy(self._workers)
+            reached = self._collected()
         self._held = (reached, True)  # one assignment: an interrupt finds the evaluations once, here or there
         made = engine.ledger.take()
         self._held = (reached, False)
@@ -161,6 +207,112 @@ class Run(Generic[S, R]):
         if self._watch.callback is not None:
             with as_the_user_has_it():
                 self._watch.callback(reached)
+
+    def _keep_busy(self, workers: Workers) -> None:
+        """Give work to those that have none, and take what has returned.
+
+        Where the run asks for nothing more, those under way are waited for, and then it is asked again.
+        """
+        free = workers.count - len(workers)
+        if free and not self._draining:
+            points = self._next(free)
+            workers.begin(points)
+            self._draining = not len(points)
+        while len(workers):
+            workers.take(self._engine.ledger)
+            if not self._draining:
+                return
+        self._draining = False
+
+    def _next(self, count: int) -> np.ndarray:
+        """Up to ``count`` pending points (n, D) that nobody evaluates, as far as the budget goes."""
+        engine = self._asking()
+        under_way = self._under_way()
+        count = engine.budget_of(self.state).room(len(under_way) + count) - len(under_way)
+        missing = count - (len(engine.pending(self.state)) - len(under_way))
+        reached = engine.with_more(self.state, max(missing, 0))
+        self._held = (reached, False)
+        points = engine.pending(reached)
+        free = [i for i, point in enumerate(points) if point.tobytes() not in self._asked]
+        found: np.ndarray = points[free[:count]]
+        self._asked |= {point.tobytes() for point in found}
+        self._autosave(reached)
+        return found
+
+    def _under_way(self) -> list[bytes]:
+        """Pending points that were handed out and have no value yet."""
+        pending = [point.tobytes() for point in self._asking().pending(self.state)]
+        self._asked &= set(pending)
+        return [point for point in pending if point in self._asked]
+
+    def ask(self, count: int = 1) -> np.ndarray:
+        """Points at which to evaluate next, for whoever evaluates them himself; `tell` takes the values.
+
+        They are chosen given that all points that were asked for before will be evaluated too. The run learns
+        here, from what it was told.
+
+        Parameters
+        ----------
+        count : how many.
+
+        Returns
+        -------
+        (n, P), in the units of the user's function. Fewer than ``count`` where the budget has no room for
+        more, points not yet told among them; none where the run has come to its end (`stopped` says why),
+        once all that was asked for is told. A resumed run asks for the points again that were never told.
+        """
+        require_integer("count", count, 1)
+        if self._workers is not None:
+            raise RuntimeError("ask was called on a run with workers, which evaluates by itself")
+        engine = self._asking()
+        with self._handing_over():
+            points = self._next(count)
+        found: np.ndarray = engine.caller.to_user(points)
+        return found
+
+    def tell(self, theta: Any, values: Any, gradients: Any = None, noise_sd: Any = None) -> S:
+        """Values at points that `ask` gave, in any order, all or some of them.
+
+        Parameters
+        ----------
+        theta : (n, P), rows of what `ask` gave.
+        values : (n,), or (n, o) for several outputs; -inf or NaN where the function failed.
+        gradients : (n, P), or (n, o, P); needed where the run has any.
+        noise_sd : (n,), a number or None.
+
+        Returns
+        -------
+        The state with them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A point was never asked for, or has been told before; or what is told is no such array.
+        """
+        engine = self._asking()
+        pending = engine.pending(self.state)
+        theta = np.atleast_2d(np.asarray(theta, float))
+        known = engine.caller.to_user(pending)
+        rows = matched(known, theta)[0] if len(known) else np.full(len(theta), -1)
+        if (rows < 0).any():
+            i = int(np.argmax(rows < 0))
+            raise ValueError(
+                f"theta[{i}] is {theta[i].tolist()}, which was never asked for or has been told: tell the "
+                f"points that ask() gave, to the last digit; {len(pending)} of them have no value yet"
+            )
+        made = engine.caller.told(pending[rows], values, gradients, noise_sd)
+        reached = engine.with_evaluations(self.state, made)
+        self._held = (reached, False)
+        self._autosave(reached)
+        return reached
+
+    def _asking(self) -> Asked[S, R]:
+        """The engine, if it can be asked for points."""
+        engine: Any = self._engine
+        if not hasattr(engine, "with_more"):
+            door = engine.checkpoint(self.state).door
+            raise TypeError(f"a run of bqvi.{door} cannot be asked for points; vbmc and integrate can")
+        return engine  # type: ignore[no-any-return]
 
     def _end(self, reason: str) -> None:
         if self._line is not None:
@@ -198,6 +350,8 @@ class Run(Generic[S, R]):
 
     def _ended(self, error: BaseException) -> RunError | RunInterrupted | RunExit | RunStopped:
         """The exception to raise in the place of ``error``, once its evaluations are in the state."""
+        if self._workers is not None:
+            self._workers.end(self._engine.ledger, wait=isinstance(error, Exception))
         reached = self._collected()
         self._held = (reached, True)
         self._engine.ledger.take()

@@ -37,6 +37,11 @@ class Clock:
         self._begun_at = self._before
         self._calls, self._n_calls = 0.0, 0
 
+    @property
+    def runs(self) -> bool:
+        """Whether a step has begun that has not ended."""
+        return self._began is not None
+
     def ends(self) -> float:
         """A step ends; return the seconds since the run began."""
         spent = self.spent

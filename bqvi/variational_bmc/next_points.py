@@ -34,6 +34,8 @@ _TARGETS = 160
 _CANDIDATES = 256
 _QUANTILE = 0.6744897501960817
 _MOST = 20.0
+KNOWN = 0.01
+"""Variance of f, in squared nats, where another evaluation is of little use."""
 _TEMPERS = (0.4, 0.75)
 
 
@@ -58,6 +60,7 @@ def next_points(
     first: Vector | None = None,
     prediction_error: float = 1.0,
     variational: bool = False,
+    waiting: Vector | None = None,
 ) -> Vector:
     """Return ``count`` points (count, D) of the frame.
 
@@ -68,6 +71,7 @@ def next_points(
     first : (D,), a point to begin the batch with.
     prediction_error : mean squared standardised error of the surrogate's recent predictions.
     variational : the range is integrated against q (VIQR), not against the surrogate's density (IMIQR).
+    waiting : (k, D), points that are being evaluated: the variances are given them.
     """
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
@@ -78,23 +82,31 @@ def next_points(
     targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)
     u, whitened = found.u[candidates], found.whitened[:, candidates]
+    sieve = len(candidates)
     mean, log_q = found.mean[candidates], found.log_q[candidates]
     variance, left = found.variance[candidates], found.variance[targets]
-    if first is not None:
-        own = surrogate.whitened(first[None])
-        u, whitened = np.concatenate([u, first[None]]), np.concatenate([whitened, own], axis=1)
-        variance = np.append(variance, surrogate.moments(first[None], own)[1])
+    beside = [part for part in (None if first is None else first[None], waiting) if part is not None]
+    if beside:
+        more = np.concatenate(beside)
+        own = surrogate.whitened(more)
+        u, whitened = np.concatenate([u, more]), np.concatenate([whitened, own], axis=1)
+        variance = np.append(variance, surrogate.moments(more, own)[1])
     signals = surrogate.covariance(u, found.u[targets], whitened, found.whitened[:, targets])
     base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
     between = surrogate.covariance(u, u, whitened, whitened)
     noises = np.full(len(u), noise + surrogate.rounding)
     state = Conditioned(lambda j: between[:, j], variance, noises, signals)
+    ahead = list(range(len(u) - (0 if waiting is None else len(waiting)), len(u)))
+    for index in ahead:
+        left = np.maximum(left - state.explained(index) ** 2, 1e-12)
+        state = state.given(index)
+    leads = first is not None and not (ahead and state.variance[sieve] < KNOWN)
     chosen: list[int] = []
     for _ in range(count):
         moments = SieveMoments(mean, log_q, state.variance, state.predictive_variance, state.signals)
         scores = InterquantileRange(None, left, base).score(moments)
-        scores[chosen] = -np.inf
-        best = len(u) - 1 if first is not None and not chosen else int(np.argmax(scores))
+        scores[[*ahead, *chosen]] = -np.inf
+        best = sieve if leads and not chosen else int(np.argmax(scores))
         chosen.append(best)
         left = np.maximum(left - state.explained(best) ** 2, 1e-12)
         state = state.given(best)

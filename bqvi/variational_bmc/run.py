@@ -17,6 +17,7 @@ from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, Tar
 from bqvi.calls.bounds import Bound
 from bqvi.calls.given import made_before, numbers
 from bqvi.calls.target_model import require_alone
+from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.variational_bmc.result import VBMCResult
@@ -42,6 +43,7 @@ def vbmc(
     batch: int | None = None,
     executor: Executor | None = None,
     n_jobs: int = 1,
+    workers: int | None = None,
     errors: Literal["raise", "infeasible"] | None = None,
     evaluations: Sequence[Any] | None = None,
     initial: int | None = None,
@@ -74,6 +76,8 @@ def vbmc(
     batch : evaluations a step, chosen together; by default 5 (3 with gradients), 2 (1) at first.
     executor, n_jobs : batches are evaluated through ``executor.submit``, or else ``executor.map``; or by so
         many processes of joblib.
+    workers : with an executor that has ``submit``: so many evaluations are kept under way, each taken as it
+        returns, and points are chosen given those that have not. None: batches, each waited for.
     errors : what becomes of an exception of log_joint. None: a numerical one (ArithmeticError, ValueError,
         RuntimeError, LinAlgError) is an infeasible point, one of its code or of the system (NameError,
         TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it, and values that are not
@@ -132,7 +136,7 @@ def vbmc(
     first = _design(target, coordinates, start, initial, limits.budget, number, evaluations)
     engine = VBMCRun(target, coordinates, first, settings, limits, number)
     state = None if resume is None else engine.resumed(resumed(resume, DOOR, RECORDS).state)
-    return Run(engine, state, watch)
+    return Run(engine, state, watch, None if workers is None else Workers(target, workers))
 
 
 def _start(start: Any) -> np.ndarray | None:

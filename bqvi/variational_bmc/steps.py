@@ -19,7 +19,7 @@ from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import left_open
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
-from bqvi.variational_bmc.next_points import next_points
+from bqvi.variational_bmc.next_points import KNOWN, next_points
 from bqvi.variational_bmc.state import Estimate, Row, Settings, State, prediction_error, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
@@ -28,8 +28,6 @@ Vector = np.ndarray
 
 _UNCERTAIN = 0.01
 """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
-_KNOWN = 0.01
-"""Variance of f, in squared nats, where another evaluation is of little use."""
 
 
 def design(dimension: int, count: int, seed: int) -> Vector:
@@ -57,7 +55,7 @@ def _mode(surrogate: Surrogate) -> Vector | None:
     near = evaluated_box(data)
     margin = np.maximum(near.upper - near.lower, 2.0)
     found = ascended(surrogate, best, near.lower - margin, near.upper + margin)
-    return None if surrogate.moments(found[None])[1][0] < _KNOWN else found
+    return None if surrogate.moments(found[None])[1][0] < KNOWN else found
 
 
 def observation_noise(state: State, estimate: Estimate) -> float:
@@ -68,20 +66,46 @@ def observation_noise(state: State, estimate: Estimate) -> float:
     return noise
 
 
-def with_next(state: State, estimate: Estimate, count: int, seed: int, variational: bool = False) -> State:
-    """The state with ``count`` points to evaluate next."""
+def with_next(
+    state: State,
+    estimate: Estimate,
+    count: int,
+    seed: int,
+    variational: bool = False,
+    waiting: Vector | None = None,
+    leading: bool = True,
+) -> State:
+    """The state with ``count`` further points to evaluate.
+
+    Parameters
+    ----------
+    waiting : points (k, D) whose values the estimate does not know, but will.
+    leading : whether the first of them may be the surrogate's mode, or the edge of what is feasible.
+    """
     noise = observation_noise(state, estimate)
-    first = _edge(estimate.found) if settled(state) else _mode(estimate.surrogate)
+    first = (_edge(estimate.found) if settled(state) else _mode(estimate.surrogate)) if leading else None
     allowed = estimate.found.feasible > 0.5
     if not allowed.any():
         allowed = np.ones(len(allowed), bool)
     worse = prediction_error(state)
+    given = None if waiting is None else state.frame.into(waiting)
     u = next_points(
-        estimate.surrogate, estimate.found, count, noise, seed, allowed, first, worse, variational
+        estimate.surrogate, estimate.found, count, noise, seed, allowed, first, worse, variational, given
     )
     mean, variance = estimate.surrogate.moments(u)
     predicted = np.stack([mean, variance + noise], axis=1)
-    return replace(state, pending=state.frame.out(u), pending_predicted=predicted)
+    return with_pending(state, state.frame.out(u), predicted)
+
+
+def with_pending(state: State, points: Vector, predicted: Vector | None = None) -> State:
+    """The state with further points (m, D) to evaluate, what is predicted there (m, 2) or None."""
+    if predicted is None:
+        predicted = np.full((len(points), 2), np.nan)
+    return replace(
+        state,
+        pending=np.concatenate([state.pending, points]),
+        pending_predicted=np.concatenate([state.pending_predicted, predicted]),
+    )
 
 
 def _edge(found: Correction) -> Vector | None:

@@ -26,6 +26,7 @@ from bqvi.variational_bmc.state import UNSETTLED, Estimate, Known, Row, Settings
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import judge, verifies
 from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.waiting import with_more
 
 DOOR = "vbmc"
 RECORDS = named(State, Evaluations, Frame, Mixture, Row, Known, Coordinates, Affine)
@@ -81,7 +82,7 @@ class _Exploring:
 
         ``predicted`` are means and variances of the values, (m, 2), where there are predictions.
         """
-        budget = self._run.budget(self.reached)
+        budget = self._run.budget_of(self.reached)
         if budget.room(len(points)) < len(points) or self._run.clock.over:
             return False
         if predicted is not None:
@@ -120,6 +121,8 @@ class VBMCRun:
         self.settings, self.limits, self.seed = settings, limits, seed
         self.ledger = Ledger(target.dimension)
         self.clock = Clock(limits.seconds)
+        self.learned: tuple[tuple[Row, ...], Estimate] | None = None
+        """The estimate that the last of these rows tells of, where points are asked for."""
         self._latest: tuple[tuple[Row, ...], Evaluations, VBMCResult] | None = None
 
     def init(self) -> State:
@@ -150,12 +153,12 @@ class VBMCRun:
         require_good(before.evaluations, _NEEDED)
         if len(before) >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
-        seed = self._seed_at(before)
+        seed = self.seed_at(before)
         fitted, estimate = learn(before, self.settings, seed)
         row = record(before, fitted, estimate)
-        if self._explores(before, row):
+        if self.explores(before, row):
             before = self._explored(state, before, fitted, estimate)
-            seed = self._seed_at(before)
+            seed = self.seed_at(before)
             fitted, estimate = learn(before, self.settings, seed)
             row = record(before, fitted, estimate)
         reached = replace(fitted, rows=(*before.rows, row), before=before.known)
@@ -167,13 +170,26 @@ class VBMCRun:
             reached = with_next(reached, estimate, size, seed, self.settings.variational)
         return replace(reached, seconds=self.clock.ends())
 
-    def budget(self, state: State) -> Budget:
+    def budget_of(self, state: State) -> Budget:
         """What may be spent from ``state`` on."""
         return Budget(self.limits.budget, len(state))
 
+    @property
+    def caller(self) -> Caller:
+        """What evaluates the log joint."""
+        return self.target
+
+    def pending(self, state: State) -> np.ndarray:
+        """Points to be evaluated, (m, D)."""
+        return state.pending
+
+    def with_more(self, state: State, count: int) -> State:
+        """The state with further points, given the pending ones; with no more once the run has finished."""
+        return with_more(self, state, count)
+
     def _evaluated(self, state: State) -> State:
         """The state with its pending points evaluated, as far as the budget goes; at first the climb too."""
-        reached, budget = state, self.budget(state)
+        reached, budget = state, self.budget_of(state)
         if len(state.pending) and budget.left:
             self.call(state.pending, budget, bool(state.evaluations.failed.all()))
             reached = evaluated(state, self.ledger.entries())
@@ -191,7 +207,7 @@ class VBMCRun:
         with self.clock.calls(budget.room(len(points))):
             self.target.evaluate(points, self.ledger, budget, first)
 
-    def _explores(self, before: State, row: Row) -> bool:
+    def explores(self, before: State, row: Row) -> bool:
         """Whether it is time to explore: before convergence, or when half the budget is spent."""
         tolerance = 0.05 if self.limits.tolerance is None else self.limits.tolerance
         late = 2 * len(before) >= self.limits.budget and settled(before)
@@ -224,7 +240,7 @@ class VBMCRun:
             return True
         weights = estimate.found.weights
         nearest = modes.squares(fitted.frame.out(estimate.found.u)).argmin(1)
-        seed = self._seed_at(run.reached)
+        seed = self.seed_at(run.reached)
         inside = [weights * (nearest == r) for r in range(len(modes)) if (weights * (nearest == r)).any()]
         chosen = np.concatenate([resampled(share, _DRAWS_EACH, seed) for share in inside])
         u = estimate.found.u[chosen]
@@ -235,7 +251,7 @@ class VBMCRun:
         errors = (run.values[-len(u) :] - mean).reshape(len(inside), -1).mean(1)
         return float(np.array([share.sum() for share in inside]) @ np.abs(errors)) < _MISSED
 
-    def _seed_at(self, state: State) -> int:
+    def seed_at(self, state: State) -> int:
         """Of the step that learns from ``state``."""
         return int(np.random.SeedSequence([self.seed, len(state)]).generate_state(1)[0] >> 1)
 
@@ -269,7 +285,7 @@ class VBMCRun:
         """From the state before its last record; the run's own state stays as it is."""
         before = state.before_last_record()
         require_good(before.evaluations, _NEEDED)
-        reached, estimate = learn(before, self.settings, self._seed_at(before), final=True)
+        reached, estimate = learn(before, self.settings, self.seed_at(before), final=True)
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)

@@ -1,0 +1,183 @@
+"""Where to evaluate next while other points are being evaluated: VBMC with workers that are never idle.
+
+    told values --learn--> surrogate, q          once as many values as a batch are new, or none is pending
+    pending, new --condition--> its variances    (Ginsbourger et al. 2010: by a rank-one update for each)
+                 --acquisition--> next points
+
+Points whose values the surrogate does not know condition its variances and not its mean: what they will be
+is not guessed. The first design is continued until half of it has values. Exploration asks for its points
+like any other, and is done over again as values come, from those that it has (`climbing` does the same).
+Everything follows from the seed, and from which values came in which order between which questions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bqvi.calls import require_good
+from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.exploration import Exploration, explore
+from bqvi.variational_bmc.learning import learn
+from bqvi.variational_bmc.modes import Modes
+from bqvi.variational_bmc.state import Estimate, State
+from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next, with_pending
+
+if TYPE_CHECKING:
+    from bqvi.variational_bmc.vbmc_run import VBMCRun
+
+_NEEDED = 2
+"""Good evaluations to begin with."""
+_IN_EACH = 3
+"""Latest predictions in each of several modes by which the surrogate is judged there."""
+_MISSED = 0.1
+"""Nats by which the surrogate may miss them, on average over the posterior."""
+
+
+class _AsksError(Exception):
+    """The points (m, D) that an exploration needs next, and that have no values yet."""
+
+    def __init__(self, points: np.ndarray) -> None:
+        super().__init__(f"{len(points)} points have no values yet")
+        self.points = points
+
+
+class _Asking:
+    """A run as exploration sees it (`exploration.Explorer`), whose points are asked for."""
+
+    def __init__(self, state: State) -> None:
+        self.points, self.values = state.evaluations.points, state.evaluations.values
+        self.gradients = state.evaluations.gradients
+
+    def evaluate(self, points: np.ndarray) -> bool:
+        """Ask for the points (m, D)."""
+        raise _AsksError(points)
+
+
+def with_more(run: VBMCRun, state: State, count: int) -> State:
+    """The state with up to ``count`` further pending points; with none once the run has finished.
+
+    Parameters
+    ----------
+    run : whose log joint it is. state : with pending points, which are being evaluated.
+    """
+    if not run.clock.runs:
+        run.clock.starts(state.seconds)
+    if _in_design(run, state):
+        reached = _designed(run, state, count)
+    else:
+        reached = state if state.rows and not _due(run, state) else _learned(run, state)
+        left = count - (len(reached.pending) - len(state.pending))
+        if left > 0 and run.finished(reached) is None:
+            reached = _chosen(run, reached, left)
+    return replace(reached, seconds=run.clock.spent)
+
+
+def _in_design(run: VBMCRun, state: State) -> bool:
+    """Whether too few points have values for a surrogate, and others are on their way."""
+    if state.rows:
+        return False
+    design = len(run.first.pending) + len(run.first.evaluations)
+    good = int((~state.evaluations.failed).sum())
+    least = min(design, max(run.target.dimension + 3, design // 2))
+    return good < least and len(state) < design
+
+
+def _designed(run: VBMCRun, state: State, count: int) -> State:
+    """With points of the climb to the mode, where there are gradients, and of the first design's sequence."""
+    begun = len(state) + len(state.pending)
+    climb = _climbing(run, state)
+    more = design(run.target.dimension, begun + count, run.seed)[begun : begun + count - len(climb)]
+    return with_pending(state, np.concatenate([climb, more]))
+
+
+def _climbing(run: VBMCRun, state: State) -> np.ndarray:
+    """The next point of the climb to the mode, (1, D), or none, (0, D)."""
+    none = np.zeros((0, run.target.dimension))
+    if not len(state):
+        return none
+    point = next_step(state.evaluations, 3 * run.target.dimension + 5)
+    return none if point is None else _unasked(state, point[None])
+
+
+def _unasked(state: State, points: np.ndarray) -> np.ndarray:
+    """Those of the points (m, D) that are not pending."""
+    pending = {point.tobytes() for point in state.pending}
+    kept = [i for i, point in enumerate(points) if point.tobytes() not in pending]
+    return points[kept]
+
+
+def _due(run: VBMCRun, state: State) -> bool:
+    """Whether the surrogate is to learn from the values that came since it last did."""
+    new = len(state) - state.rows[-1].n_evaluations
+    return new >= batch_size(state, run.settings) or (new > 0 and not len(state.pending))
+
+
+def _learned(run: VBMCRun, state: State) -> State:
+    """The state with a record of all its values."""
+    require_good(state.evaluations, _NEEDED)
+    fitted, estimate = learn(state, run.settings, run.seed_at(state))
+    row = record(state, fitted, estimate)
+    if run.explores(state, row):
+        fitted = _explored(run, fitted, estimate)
+    reached = replace(fitted, rows=(*state.rows, row), before=state.known)
+    run.learned = (reached.rows, estimate)
+    return reached
+
+
+def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
+    """The state with the points that exploration asks for; ``explored`` where it asks for none."""
+    dimension, frame = run.target.dimension, state.frame
+    modes = Modes.of(estimate.surrogate, estimate.q, frame, estimate.found.log_evidence + frame.log_volume)
+    sequence = design(dimension, Exploration().count(dimension, len(modes)), run.seed)
+    try:
+        found = explore(_Asking(state), modes, sequence, math.sqrt(observation_noise(state, estimate)))
+    except _AsksError as asks:
+        room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
+        return with_pending(state, _unasked(state, asks.points)[: max(room, 0)])
+    if not found.complete or not _predicted_in_all(modes, state, estimate):
+        return state
+    return replace(state, explored=found.count)
+
+
+def _predicted_in_all(modes: Modes, state: State, estimate: Estimate) -> bool:
+    """Whether the latest values in each of several modes were predicted."""
+    if len(modes) < 2:
+        return True
+    known = np.isfinite(state.predicted[:, 0]) & ~state.evaluations.failed
+    nearest = modes.squares(state.evaluations.points[known]).argmin(1)
+    errors = (state.evaluations.values - state.predicted[:, 0])[known]
+    drawn = modes.squares(state.frame.out(estimate.found.u)).argmin(1)
+    total = 0.0
+    for r in range(len(modes)):
+        latest = errors[nearest == r][-_IN_EACH:]
+        if len(latest) < _IN_EACH:
+            return False
+        total += float(estimate.found.weights[drawn == r].sum()) * abs(float(latest.mean()))
+    return total < _MISSED
+
+
+def _chosen(run: VBMCRun, state: State, count: int) -> State:
+    """With points that the acquisition chooses, given those whose values the surrogate does not know."""
+    reached = with_pending(state, _climbing(run, state)[:count])
+    count -= len(reached.pending) - len(state.pending)
+    if count <= 0:
+        return reached
+    learned, estimate = _latest(run, state)
+    begun, each = len(reached) + len(reached.pending), batch_size(reached, run.settings)
+    seed = int(np.random.SeedSequence([run.seed, len(state), begun]).generate_state(1)[0] >> 1)
+    waiting = np.concatenate([reached.evaluations.points[learned:], reached.pending])
+    leading = -begun % each < count
+    return with_next(reached, estimate, count, seed, run.settings.variational, waiting, leading)
+
+
+def _latest(run: VBMCRun, state: State) -> tuple[int, Estimate]:
+    """How many values were learned from last, and what was learned; done again where it is not at hand."""
+    n = state.rows[-1].n_evaluations
+    if run.learned is None or run.learned[0] is not state.rows:
+        then = replace(state, evaluations=state.evaluations[:n], predicted=state.predicted[:n])
+        run.learned = (state.rows, learn(then.before_last_record(), run.settings, run.seed_at(then))[1])
+    return n, run.learned[1]

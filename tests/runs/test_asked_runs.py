@@ -1,0 +1,183 @@
+"""Runs whose workers are never idle, and runs that are asked for points and told values.
+
+The oracles: the function itself, which counts its calls; evidences and integrals known in closed form; the
+same run with its values told by hand in the same order.
+"""
+
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+from doors import CASES, Calls
+
+import bqvi
+from bqvi.runs import Run
+from experiments.problems.simulated_workers import SimulatedWorkers
+from gp.measures import Gaussian
+
+BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+
+
+def slope(x):
+    return -x - np.array([0.4 * x[0] ** 3, 0.0])
+
+
+def told(run: Run, name: str, theta) -> None:
+    case = CASES[name]
+    gradients = [slope(x) for x in theta] if "gradients" in name else None
+    run.tell(theta, [case.function(x) for x in theta], gradients)
+
+
+@pytest.mark.parametrize("name", ["integrate bq", "integrate monte-carlo", "vbmc"])
+def test_the_budget_is_kept_and_the_same_order_gives_the_same_digits(name):
+    case = CASES[name]
+    calls, workers = Calls(case.function), SimulatedWorkers(4, 0.7, seed=2)
+    found = case.run(calls, executor=workers, workers=4)
+    assert calls.count == found.n_evaluations == case.budget
+    assert len({tuple(x) for x in calls.returned}) == case.budget
+    assert workers.busy / workers.clock > 2.0
+    again = case.run(case.function, executor=SimulatedWorkers(4, 0.7, seed=2), workers=4)
+    assert case.numbers(found) == case.numbers(again)
+
+
+@pytest.mark.parametrize("name", ["integrate wsabi-l", "integrate qmc", "vbmc with gradients"])
+def test_a_run_that_is_told_by_hand_is_the_one_with_workers(name):
+    """One worker: its values come in the order of its points."""
+    case = CASES[name]
+    found = case.run(case.function, executor=SimulatedWorkers(1, 0.0, seed=0), workers=1)
+    run = case.steps(case.function)
+    while run.n_evaluations < case.budget:
+        told(run, name, run.ask())
+    assert case.numbers(run.result())[:3] == case.numbers(found)[:3]
+    assert len(run.ask()) == 0
+    assert run.stopped == "budget"
+
+
+@pytest.mark.parametrize("name", ["integrate bq", "vbmc with gradients"])
+def test_a_run_that_is_resumed_asks_again_for_what_was_pending(name, tmp_path):
+    """Saved with points under way, and then told in the order of the run that went on."""
+    case = CASES[name]
+    run = case.steps(case.function)
+    told(run, name, run.ask(9)[::-1])
+    first = run.ask(4)
+    run.save(tmp_path / "run.npz")
+    again = case.steps(case.function, resume=tmp_path / "run.npz")
+    np.testing.assert_array_equal(again.ask(4), first)
+    for one in (run, again):
+        told(one, name, first[[2, 0, 1]])
+    np.testing.assert_array_equal(run.ask(3), again.ask(3))
+    for one in (run, again):
+        told(one, name, first[[3]])
+    np.testing.assert_array_equal(run.ask(5), again.ask(5))
+
+
+def test_values_that_were_never_asked_for_are_refused():
+    run = bqvi.vbmc.steps(lambda x: 0.0, **BOX, budget=20)
+    points = run.ask(3)
+    with pytest.raises(ValueError, match=r"theta\[1\] is \[0.123, 0.5\], which was never asked for"):
+        run.tell([points[0], [0.123, 0.5]], [0.0, 0.0])
+    run.tell(points[1], [-1.0])
+    with pytest.raises(ValueError, match="never asked for or has been told"):
+        run.tell(points[1], [-1.0])
+    with pytest.raises(ValueError, match="one for each theta"):
+        run.tell(points[[0, 2]], [-1.0])
+    with pytest.raises(ValueError, match="must be finite"):
+        run.tell(points[0], [np.inf])
+    run.tell(points[[2, 0]], [np.nan, -2.0])
+    assert run.n_evaluations == 3
+    assert run.state.evaluations.reasons == ("", "was told as nan", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: bqvi.vbmc(lambda x: 0.0, **BOX, workers=4),
+            ValueError,
+            "workers is 4, which needs an executor",
+        ),
+        (lambda: bqvi.vbmc(lambda x: 0.0, **BOX, workers=0), ValueError, "workers is 0"),
+        (
+            lambda: bqvi.fit.steps(bqvi.models.LogJoint(lambda x: 0.0, 2, gradient=None), method="bq").ask(),
+            TypeError,
+            "bqvi.fit cannot be asked",
+        ),
+        (lambda: bqvi.vbmc.steps(lambda x: 0.0, **BOX).ask(0), ValueError, "count is 0"),
+        (
+            lambda: bqvi.vbmc.steps(lambda x: 0.0, **BOX, gradient=slope).tell([[0.0, 0.0]], [1.0]),
+            ValueError,
+            "gradients is None",
+        ),
+    ],
+)
+def test_bad_arguments(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_an_error_keeps_what_returns_of_the_others():
+    def broken(x):
+        if len(calls.returned) == 13:
+            raise NameError("nowhere")
+        return CASES["vbmc"].function(x)
+
+    calls = Calls(broken)
+    with pytest.raises(bqvi.RunError, match="nowhere") as failed:
+        CASES["vbmc"].run(calls, executor=SimulatedWorkers(4, 0.7, seed=0), workers=4)
+    assert failed.value.n_evaluations == len(calls.returned) == 13
+    whole = CASES["vbmc"].run(CASES["vbmc"].function, resume=failed.value)
+    assert whole.n_evaluations == 20
+
+
+class Deadly:
+    def __init__(self, function, at):
+        self.function, self.at, self.calls = function, at, 0
+
+    def __call__(self, x):
+        self.calls += 1
+        if self.calls == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.function(x)
+
+
+def _killed(name, path):
+    case = CASES[name]
+    case.run(Deadly(case.function, 16), executor=SimulatedWorkers(4, 0.7, 3), workers=4, checkpoint=path)
+
+
+@pytest.mark.parametrize("name", ["integrate bq", "vbmc"])
+def test_a_process_that_is_killed_loses_what_was_pending(name, tmp_path):
+    process = multiprocessing.get_context("fork").Process(target=_killed, args=(name, tmp_path / "run.npz"))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    case = CASES[name]
+    run = case.steps(case.function, resume=tmp_path / "run.npz")
+    assert 15 - 4 <= run.n_evaluations < 16
+    calls = Calls(case.function)
+    before = run.n_evaluations
+    found = case.run(calls, resume=tmp_path / "run.npz", executor=SimulatedWorkers(4, 0.7, 3), workers=4)
+    assert found.n_evaluations == case.budget
+    assert calls.count == case.budget - before
+
+
+def test_evidence_and_integral_are_those_known():
+    def log_joint(x):
+        return -0.5 * float((x[0] - 0.3) ** 2 + (x[1] + x[0]) ** 2 / 0.25)
+
+    workers = SimulatedWorkers(8, 1.0, seed=4)
+    found = bqvi.vbmc(log_joint, **BOX, budget=150, executor=workers, workers=8)
+    assert found.converged
+    assert found.n_evaluations < 150
+    assert abs(found.log_evidence - np.log(np.pi)) < min(3.0 * found.log_evidence_sd, 0.1)
+    integral = bqvi.integrate(
+        lambda x: float(np.cos(x.sum())),
+        Gaussian(np.zeros(2), np.eye(2)),
+        budget=60,
+        vectorised=False,
+        executor=SimulatedWorkers(8, 1.0, seed=5),
+        workers=8,
+    )
+    assert abs(integral.mean - np.exp(-1.0)) < max(3.0 * integral.sd, 1e-5) < 1e-3
