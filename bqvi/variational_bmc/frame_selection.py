@@ -27,6 +27,8 @@ Values below the first are not used to locate the posterior.
 """
 _SHALLOWEST = 15.0
 """Nats beyond D / 2, the mean depth of a Gaussian's draws, to which values are always left as they are."""
+_GLANCE, _BEHIND = 6, 10.0
+"""Iterations after which a candidate that is so many nats behind the best is not fitted any further."""
 _MANY, _OFTEN = 100, 1.08
 """Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
 
@@ -99,8 +101,10 @@ def selected(
         if other_frame is frame and np.array_equal(trial.values, data.values):
             continue
         start = psi if other_frame is frame else None
-        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, 2 * iterations))
-        best = max(best, found)
+        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, _GLANCE))
+        if found.comparable > best.comparable - _BEHIND:
+            fitted = fit(trial, found.psi, 2 * iterations - _GLANCE)
+            best = max(best, Candidate(other_frame, other_threshold, trial, *fitted))
     return best
 
 

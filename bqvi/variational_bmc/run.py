@@ -35,7 +35,7 @@ def vbmc(
     plausible_upper: Bound = None,
     start: Any = None,
     gradient: Callable[[Any], Any] | str | None = None,
-    noise_sd: float | str | None = None,
+    noise_sd: float | str | Callable[[Any], float] | None = None,
     budget: int | None = None,
     *,
     periodic: Sequence[int] | Sequence[bool] | np.ndarray = (),
@@ -69,7 +69,8 @@ def vbmc(
     plausible_lower, plausible_upper : (P,), likely to hold most of the posterior.
     start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
-    noise_sd : of log_joint's values: None (exact), a number, or "unknown".
+    noise_sd : of log_joint's values: None (exact), a number, a function of theta (P,), or "unknown". Values
+        that are said to be exact and look noisy are told of in the warnings, and never converge.
     budget : evaluations in all; by default 50 (D + 2).
     periodic : indices or booleans; the period is upper - lower.
     names : of the parameters.

@@ -25,6 +25,7 @@ from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.state import UNSETTLED, Estimate, Known, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import judge, verifies
+from bqvi.variational_bmc.undeclared_noise import looks_noisy, undeclared_noise
 from bqvi.variational_bmc.variational import Mixture
 from bqvi.variational_bmc.waiting import with_more
 
@@ -289,6 +290,8 @@ class VBMCRun:
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)
+        noise = undeclared_noise(estimate.surrogate) if state.evaluations.noise_variance is None else None
+        noisy = () if noise is None else (looks_noisy(noise),)
         share = found.effective / len(found.u)
         corrected = found.effective > _CORRECTED and (found.shape < _USABLE or share > _EVEN)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
@@ -305,10 +308,11 @@ class VBMCRun:
             elbo_sd=row.elbo_sd,
             log_evidence=evidence,
             log_evidence_sd=sd,
-            converged=verdict.converged,
+            converged=verdict.converged and not noisy,
             stopped="",
-            reasons=verdict.reasons,
+            reasons=(*verdict.reasons, *noisy),
             warnings=(
+                *noisy,
                 *((FROM_VALUES,) if state.values_from else ()),
                 *advice(
                     posterior,

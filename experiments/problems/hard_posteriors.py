@@ -73,7 +73,8 @@ def ring(sd: float = 0.1, radius: float = 8.0) -> Problem:
             r = radius + sd * rng.standard_normal(2 * n)
             found = np.append(found, r[rng.uniform(0.0, radius + 9.0 * sd, 2 * n) < r])
         angle = rng.uniform(0.0, 2.0 * math.pi, n)
-        return found[:n, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        out: np.ndarray = found[:n, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        return out
 
     log_evidence = math.log(2.0 * math.pi * radius * sd) + 0.5 * _LOG_2PI
     variance = 0.5 * (radius**2 + 3.0 * sd**2)  # E r^2 / 2 under that density

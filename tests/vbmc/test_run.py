@@ -55,6 +55,32 @@ def test_noise_known_or_not():
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
 
 
+def test_noise_that_was_not_declared_is_said():
+    problem = known_posteriors.rosenbrock(2)
+    found = bqvi.vbmc(problem.noisy(0.3, 0), **problem.bounds(), budget=50)
+    assert not found.converged
+    (told,) = [warning for warning in found.warnings if "look noisy" in warning]
+    assert 0.2 < float(told.split("deviation of ")[1].split(":")[0]) < 0.45
+    assert told in found.reasons
+    exact = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=40)
+    assert not any("look noisy" in warning for warning in exact.warnings)
+
+
+def test_noise_may_be_a_function():
+    """Noise that grows away from the mode: sd .1 there, .1 + |x| / 4 elsewhere."""
+    rng = np.random.default_rng(5)
+
+    def sd(x):
+        return 0.1 + 0.25 * float(np.linalg.norm(x))
+
+    def noisy(x):
+        return gaussian(x) + sd(x) * rng.standard_normal()
+
+    found = bqvi.vbmc(noisy, **BOX, noise_sd=sd, budget=50, tolerance=None)
+    np.testing.assert_allclose(found.evaluations.noise_variance, [sd(x) ** 2 for x in found.theta])
+    assert abs(found.log_evidence - np.log(2 * np.pi)) < 3 * found.log_evidence_sd < 1.0
+
+
 def test_an_edge_that_nobody_told_is_learnt():
     found = bqvi.vbmc(lambda x: gaussian(x) if x[0] > 0 else -np.inf, **BOX, budget=60)
     assert found.evaluations.failed.any()
