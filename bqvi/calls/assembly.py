@@ -196,6 +196,7 @@ class Batch:
             tuple(self._reasons[kept]),
             n_evaluations=self._cost * self._called,
             by_products=self._products_of_rows(kept),
+            gradient_noise_variance=self._gradient_noise(kept),
         )
 
     def _gradients_of_rows(self, kept: np.ndarray) -> np.ndarray:
@@ -218,6 +219,15 @@ class Batch:
         if all(products is None for products in self._by_products):
             return ()
         return chosen(tuple(self._by_products), np.flatnonzero(kept).tolist())
+
+    def _gradient_noise(self, kept: np.ndarray) -> np.ndarray | None:
+        """Of the rows' gradients, (n, D): each coordinate is a function of one parameter."""
+        if self.function.gradient_noise_sd is None or not self._with_gradients:
+            return None
+        sds = np.broadcast_to(self.function.gradient_noise_sd, self.theta[kept].shape)
+        if self.coordinates is not None and len(sds):
+            sds = self.coordinates.pull_gradients(self.points[kept], sds)
+        return np.square(sds)
 
     def _noise_of_rows(self, kept: np.ndarray, failed: np.ndarray) -> np.ndarray | None:
         sds, known = self._sds, self.function.noise_sd

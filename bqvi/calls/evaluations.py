@@ -27,6 +27,7 @@ class Evaluations:
     n_evaluations : points at which the function was called to get these rows. More than n where a batch
         that failed was called again point by point.
     by_products : for each row the dict that was returned beside the value, or None; () where there is none.
+    gradient_noise_variance : (n, D), of the gradients' entries, or None where they are exact.
     """
 
     points: np.ndarray
@@ -37,6 +38,7 @@ class Evaluations:
     reasons: tuple[str, ...]
     n_evaluations: int = -1
     by_products: Products = ()
+    gradient_noise_variance: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.n_evaluations < 0:
@@ -64,11 +66,12 @@ class Evaluations:
         return Evaluations(
             self.points[index],
             self.values[index],
-            None if self.gradients is None else self.gradients[index],
-            None if self.noise_variance is None else self.noise_variance[index],
+            _rows(self.gradients, index),
+            _rows(self.noise_variance, index),
             self.failed[index],
             tuple(self.reasons[i] for i in index),
             by_products=chosen(self.by_products, index.tolist()),
+            gradient_noise_variance=_rows(self.gradient_noise_variance, index),
         )
 
     def joined(self, more: Evaluations) -> Evaluations:
@@ -84,6 +87,7 @@ class Evaluations:
             self.reasons + more.reasons,
             self.n_evaluations + more.n_evaluations,
             joined(self.by_products, len(self), more.by_products, len(more)),
+            _joined(first.gradient_noise_variance, second.gradient_noise_variance),
         )
 
     def _like(self, other: Evaluations) -> Evaluations:
@@ -95,9 +99,24 @@ class Evaluations:
             gradients = np.full((n, *other.gradients.shape[1:]), np.nan)
         if noise is None and other.noise_variance is not None:
             noise = np.full(n, np.nan)
+        slopes_noise = self.gradient_noise_variance
+        if slopes_noise is None and other.gradient_noise_variance is not None:
+            slopes_noise = np.full(self.points.shape, np.nan)
         if not len(other):
-            gradients, noise = self.gradients, self.noise_variance
-        return Evaluations(self.points, values, gradients, noise, self.failed, self.reasons)
+            gradients, noise, slopes_noise = self.gradients, self.noise_variance, self.gradient_noise_variance
+        return Evaluations(
+            self.points,
+            values,
+            gradients,
+            noise,
+            self.failed,
+            self.reasons,
+            gradient_noise_variance=slopes_noise,
+        )
+
+
+def _rows(array: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
+    return None if array is None else array[index]
 
 
 def _joined(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:

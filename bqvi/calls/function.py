@@ -81,6 +81,7 @@ class Function:
     vectorised : whether ``value`` and its like take many points at once.
     noise_sd : of the values: None, exact unless ``value`` returns a standard deviation; a number; "unknown";
         or a function (P,) -> a number, if ``vectorised`` (n, P) -> (n,). Called once at each point.
+    gradient_noise_sd : None, exact; () or (P,): of the noise of the gradient's entries.
     log_weight : None; or a function (n, P) -> (n,), the logarithm of a factor of what is returned.
     like : an array of the kind, dtype and device that points are handed over in; None: NumPy, or for
         "autodiff" torch, float64.
@@ -99,6 +100,7 @@ class Function:
     gradient: Callable[..., Any] | str | None = None
     vectorised: bool = False
     noise_sd: float | str | Callable[..., Any] | None = None
+    gradient_noise_sd: np.ndarray | None = None
     log_weight: Callable[..., Any] | None = None
     like: Array | None = None
     range: Range = LOG_JOINT

@@ -209,7 +209,10 @@ def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     found = evaluate(model, q, replace(batch, account=Account()), kept.points)
     good = found[found.good]
     slopes = kept.gradients[: len(good)] if good.gradients is None else good.gradients
-    anew = replace(kept, points=good.points, values=good.values, gradients=slopes, by_products=())
+    exact = np.zeros((len(good), 1 + slopes.shape[1]))
+    anew = replace(
+        kept, points=good.points, values=good.values, gradients=slopes, noise=exact, by_products=()
+    )
     return anew.without_process()
 
 

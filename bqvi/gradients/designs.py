@@ -29,11 +29,14 @@ from bqvi.checks import require_above, require_at_least, require_integer
 from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.whitened import JITTER
 
 
 class Informed(Protocol):
     """A process with the covariances of candidates."""
+
+    @property
+    def noise(self) -> float:
+        """The variance over s^2 that the noise of a new observation will have."""
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior covariances of the numbers that (C, D) points would show."""
@@ -51,6 +54,11 @@ class Guarded:
 
     process: Informed
     feasibility: Feasibility
+
+    @property
+    def noise(self) -> float:
+        """That of the process."""
+        return self.process.noise
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Those of the process."""
@@ -174,7 +182,7 @@ class IntegralVarianceReduction:
         if process is None:
             return _blurred_frames(n, dimension, rng)
         pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
-        return pool[most_informative(process.candidates(pool), n, JITTER)]
+        return pool[most_informative(process.candidates(pool), n, process.noise)]
 
 
 @dataclass(frozen=True)
@@ -197,7 +205,7 @@ class UncertaintySampling:
         known = process.candidates(pool)
         density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), known.block)
         weighted = density[:, None] * known.columns(slice(None)) * density
-        return pool[most_informative(Candidates.of(weighted, weighted, known.block), n, JITTER)]
+        return pool[most_informative(Candidates.of(weighted, weighted, known.block), n, process.noise)]
 
 
 def _require_pool(candidates: int, spread: float) -> None:

@@ -7,7 +7,9 @@ the residuals R of a linear fit (`linear_fit`) over the outputs shows how inputs
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
 with w falling from 1 as points lie beyond q (`whitened.jitter_multiple`). The second term keeps M near I
-until there are many more points than directions. Lengthscales along M's eigenvectors go with its
+until there are many more points than directions. Where y is noisy the sum of the noise's variances is taken
+off C's diagonal, and the second term, what C is uncertain by, is larger by the square of the share that is
+left. Lengthscales along M's eigenvectors go with its
 eigenvalues' -1/2, so a kernel of u^T M u' is anisotropic, turned as the log joint is, and has no more
 hyperparameters than before. The root is a compromise, chosen by evidence on five log joints: the power 0 is
 isotropic, 1 trusts C.
@@ -41,18 +43,22 @@ class Directions:
         return cls(np.eye(dimension), np.ones(dimension))
 
     @classmethod
-    def of(cls, points: np.ndarray, targets: np.ndarray) -> Directions:
-        """From (m, D) points and y there."""
+    def of(cls, points: np.ndarray, targets: np.ndarray, noise: np.ndarray | None = None) -> Directions:
+        """From (m, D) points and y there, with the variances of its noise, (m,)."""
         d = points.shape[1]
         weights = 1.0 / jitter_multiple(points)
         left = LinearFit.of(points, targets, weights).residuals(points, targets)
         spread = (left.T * weights) @ left
-        size = float(np.trace(spread)) / d
+        whole = size = float(np.trace(spread)) / d
+        if noise is not None:
+            of_noise = float(weights @ noise)
+            np.einsum("ii->i", spread)[:] -= of_noise
+            size -= of_noise
         if not size > _LEAST * (float(np.vdot(targets, targets)) + 1.0):
             return cls.isotropic(d)
         total = float(weights.sum())
         values, vectors, _ = scipy.linalg.lapack.dsyevd(spread / size)
-        squares = np.sqrt(np.maximum(values, 0.0) + d / total)
+        squares = np.sqrt(np.maximum(values, 0.0) + d / total * (whole / size) ** 2)
         return cls(vectors, np.sqrt(squares / squares.mean()))
 
     def scaled(self, points: np.ndarray) -> np.ndarray:

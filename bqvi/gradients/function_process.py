@@ -19,7 +19,7 @@ import numpy as np
 
 from acquisition.functionals import Candidates
 from bqvi.gradients.moment_covariance import mean_square
-from bqvi.gradients.whitened import Moments, distance_noise
+from bqvi.gradients.whitened import JITTER, Moments, distance_noise, typical_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.function_process import FunctionProcess
@@ -31,15 +31,29 @@ class FunctionSurrogate:
     """A `whitened.Surrogate` from m points."""
 
     process: FunctionProcess
+    noise: float = JITTER
+    """Variance over s^2 that the noise of a number of a new observation near q will have."""
 
     @classmethod
-    def of(cls, kernel: FunctionKernel, points: np.ndarray, targets: np.ndarray) -> FunctionSurrogate:
-        """From (m, D) points in q's units and the B numbers that they show, (m, B)."""
-        return cls(FunctionProcess.of(kernel, points, targets, distance_noise))
+    def of(
+        cls,
+        kernel: FunctionKernel,
+        points: np.ndarray,
+        targets: np.ndarray,
+        measured: np.ndarray | None = None,
+    ) -> FunctionSurrogate:
+        """From (m, D) points in q's units and the B numbers that they show, (m, B).
 
-    def extended(self, points: np.ndarray, targets: np.ndarray) -> FunctionSurrogate:
+        ``measured`` is the variance of their noise over s^2, (m, B); None where they are exact.
+        """
+        process = FunctionProcess.of(kernel, points, targets, distance_noise, _flat(measured))
+        return cls(process, typical_noise(measured))
+
+    def extended(
+        self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
+    ) -> FunctionSurrogate:
         """With (l, D) more points."""
-        return FunctionSurrogate(self.process.extended(points, targets))
+        return FunctionSurrogate(self.process.extended(points, targets, _flat(measured)), self.noise)
 
     @property
     def given(self) -> Conditioned:
@@ -86,6 +100,10 @@ class FunctionSurrogate:
     def _model_covariance(self) -> np.ndarray:
         prior = standard_prior(self.given.points.shape[1], self.process.kernel)
         return self.given.covariance(prior, self._whitened)
+
+
+def _flat(rows: np.ndarray | None) -> np.ndarray | None:
+    return None if rows is None else rows.reshape(-1)
 
 
 def _deviations(covariance: np.ndarray, dimension: int) -> Moments:

@@ -24,7 +24,7 @@ of the functionals is their prior covariance less c^T K^-1 c.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,7 @@ from acquisition.functionals import Candidates
 from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
 from bqvi.gradients.moment_covariance import mean_square, of_outputs
 from bqvi.gradients.observation_noise import ObservationNoise
-from bqvi.gradients.whitened import JITTER, Frame, Moments
+from bqvi.gradients.whitened import JITTER, Frame, Moments, typical_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.expectation import KernelMeans
 
@@ -53,6 +53,8 @@ class GradientProcess:
     """c, (m, 1 + D)."""
     whitened: np.ndarray
     """W c, (m, 1 + D)."""
+    noise: float = JITTER
+    """Variance over s^2 that the noise of a new observation near q will have."""
 
     @classmethod
     def of(
@@ -62,26 +64,33 @@ class GradientProcess:
         kernel: SeparableKernel,
         jitter: float = JITTER,
         prior_slope: float = 0.0,
+        measured: np.ndarray | None = None,
     ) -> GradientProcess:
-        """From (m, D) points in q's units and y there."""
+        """From (m, D) points in q's units and y there.
+
+        ``measured`` is the variance of the noise of y over s^2, (m,); None where it is exact.
+        """
         above = targets - prior_slope * points
         noise = ObservationNoise.of(points, above, kernel.directions, jitter)
-        given = Conditioned.of(kernel, points, above, noise)
-        return _under(given, prior_slope, Frame.standard(points.shape[1]))
+        given = Conditioned.of(kernel, points, above, noise, measured)
+        q = Frame.standard(points.shape[1])
+        return _under(given, prior_slope, q, typical_noise(measured, jitter))
 
     def under(self, q: Frame) -> GradientProcess:
         """For integrals under another q, in the units of the observations."""
-        return _under(self.given, self.prior_slope, q)
+        return _under(self.given, self.prior_slope, q, self.noise)
 
-    def extended(self, points: np.ndarray, targets: np.ndarray) -> GradientProcess:
+    def extended(
+        self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
+    ) -> GradientProcess:
         """With (n, D) more points, in the units of the observations, and y there; O(m^2 n)."""
         m = len(self.covariances)
-        given = self.given.extended(points, targets - self.prior_slope * points)
+        given = self.given.extended(points, targets - self.prior_slope * points, measured)
         covariances = np.concatenate(
             [self.covariances, self.functionals.covariances(given.places.at(slice(m, None)))]
         )
         whitened = np.concatenate([self.whitened, given.whitening[m:] @ covariances])
-        return GradientProcess(given, self.prior_slope, self.functionals, covariances, whitened)
+        return replace(self, given=given, covariances=covariances, whitened=whitened)
 
     @property
     def kernel(self) -> SeparableKernel:
@@ -194,7 +203,8 @@ class GradientProcess:
         return Moments(np.sqrt(ours * theirs[0]), np.sqrt(np.maximum(variance, 0.0)))
 
 
-def _under(given: Conditioned, prior_slope: float, q: Frame) -> GradientProcess:
+def _under(given: Conditioned, prior_slope: float, q: Frame, noise: float) -> GradientProcess:
     functionals = SeparableFunctionals(given.kernel, q)  # type: ignore[arg-type]
     covariances = functionals.covariances(given.places)
-    return GradientProcess(given, prior_slope, functionals, covariances, given.whitening @ covariances)
+    whitened = given.whitening @ covariances
+    return GradientProcess(given, prior_slope, functionals, covariances, whitened, noise)

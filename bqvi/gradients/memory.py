@@ -55,6 +55,8 @@ class Memory:
     hyperparameters: np.ndarray = field(metadata=_GROWS)
     """Logarithms of those of the last fit; (0,) before it."""
     base: Base
+    noise: np.ndarray = field(metadata=_GROWS)
+    """Variances of the noise of f and of the entries of grad f, (m, 1 + D) or (m, 1); 0 where exact."""
     failed: np.ndarray = field(metadata=_GROWS)
     """theta of evaluations that raised or were not finite, (k, D): designs keep away from them."""
     fitted_at: int = 0
@@ -79,6 +81,7 @@ class Memory:
             np.empty((0, width)),
             np.empty(0),
             base,
+            np.empty((0, 1 + width)),
             np.empty((0, dimension)),
         )
 
@@ -117,6 +120,7 @@ class Memory:
             points=np.concatenate([self.points, good.points]),
             values=np.concatenate([self.values, good.values]),
             gradients=np.concatenate([self.gradients, slopes]),
+            noise=np.concatenate([self.noise, _noise_of(good, slopes)]),
             faults=self.faults + len(found) - len(good),
             by_products=joined(self.by_products, len(self), good.by_products, len(good)),
             failed=np.concatenate([self.failed, found.points[~found.good]]),
@@ -134,3 +138,12 @@ class Memory:
                 f"the log joint is {self.values[0]} at all {len(self)} points, with gradient zero: it does "
                 "not depend on theta, and no Gaussian is best. Check that log_prob uses its argument"
             )
+
+
+def _noise_of(good: Evaluations, slopes: np.ndarray) -> np.ndarray:
+    """Variances of values and gradients, (n, 1 + D) or (n, 1)."""
+    of_values = np.zeros(len(good)) if good.noise_variance is None else good.noise_variance
+    of_slopes = good.gradient_noise_variance
+    if of_slopes is None or not slopes.shape[1]:
+        of_slopes = np.zeros_like(slopes)
+    return np.nan_to_num(np.column_stack([of_values, of_slopes]))

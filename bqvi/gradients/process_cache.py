@@ -24,7 +24,7 @@ from bqvi.calls import Evaluations
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.settings import CACHE
-from bqvi.gradients.surrogates import Kind, Process
+from bqvi.gradients.surrogates import Kind, Process, over_scale
 from bqvi.gradients.whitened import Frame, within_reach
 
 
@@ -64,7 +64,7 @@ class ProcessCache:
             first = replace(self, most=max(self.most, n))  # with memory=0, all of the step's own
             return first._made(frame, first._fitted(frame, memory), self.most)
         units = base.frame if base.at else frame
-        process = before.extended(*self._observed(units, memory, slice(-n, None)))
+        process = self._extended(before, units, memory, slice(-n, None))
         if base.at:
             memory = replace(memory, process=process, base=replace(base, joined=np.append(base.joined, n)))
         if _standardised_error(before, process) > CACHE.refit_error:
@@ -73,12 +73,13 @@ class ProcessCache:
 
     def _fitted(self, frame: Frame, memory: Memory) -> Memory:
         start = memory.hyperparameters if memory.fitted_at else None
-        hyperparameters = self.kind.fit(*self._used(frame, memory, len(memory)), start)
+        points, targets, noise = self._used(frame, memory, len(memory))
+        hyperparameters = self.kind.fit(points, targets, start, noise)
         return replace(memory, hyperparameters=hyperparameters, fitted_at=len(memory))
 
     def _made(self, frame: Frame, memory: Memory, most: int) -> tuple[Process, Memory]:
         """Anew, in the units of ``frame``; to be kept if it has no more than ``most`` points."""
-        process = self.kind.process(*self._used(frame, memory, len(memory)), memory.hyperparameters)
+        process = self._process(frame, memory, len(memory))
         kept = isinstance(process, GradientProcess) and len(process.given.points) <= most
         base = Base(frame.mean, frame.scale, len(memory) if kept else 0)
         return process, replace(memory, process=process if kept else None, base=base)
@@ -96,18 +97,32 @@ class ProcessCache:
         base = memory.base
         if memory.process is not None or not base.at:
             return memory
-        process = self.kind.process(*self._used(base.frame, memory, base.at), memory.hyperparameters)
+        process = self._process(base.frame, memory, base.at)
         ends = base.at + np.cumsum(base.joined)
         for start, end in zip(ends - base.joined, ends, strict=True):
-            process = process.extended(*self._observed(base.frame, memory, slice(start, end)))
+            process = self._extended(process, base.frame, memory, slice(start, end))
         return replace(memory, process=process)
 
-    def _observed(self, units: Frame, memory: Memory, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Points, whitened, and targets."""
-        points = units.whiten(memory.points[rows])
-        return points, self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
+    def _process(self, units: Frame, memory: Memory, count: int) -> Process:
+        """Of the first ``count`` evaluations."""
+        points, targets, noise = self._used(units, memory, count)
+        return self.kind.process(points, targets, memory.hyperparameters, noise)
 
-    def _used(self, units: Frame, memory: Memory, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def _extended(self, process: Process, units: Frame, memory: Memory, rows: slice) -> Process:
+        points, targets, noise = self._observed(units, memory, rows)
+        return process.extended(points, targets, over_scale(noise, memory.hyperparameters))
+
+    def _observed(
+        self, units: Frame, memory: Memory, rows: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Points, whitened, targets, and the variances of their noise, if any."""
+        points = units.whiten(memory.points[rows])
+        targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
+        return points, targets, self.kind.noise(units, memory.noise[rows])
+
+    def _used(
+        self, units: Frame, memory: Memory, count: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """The same of those among the first ``count`` that a process is built on."""
         return self._observed(units, memory, self._chosen(units.whiten(memory.points[:count])))
 

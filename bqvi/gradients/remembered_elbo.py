@@ -73,7 +73,8 @@ def process_near(q: Any, memory: Memory) -> tuple[FunctionProcess, Frame] | None
         return None
     u = u[near]
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
-    return kind.process(u, targets, kind.fit(u, targets, None)).process, frame
+    noise = kind.noise(frame, memory.noise[near])
+    return kind.process(u, targets, kind.fit(u, targets, None, noise), noise).process, frame
 
 
 def _sd(given: Conditioned, kernel: FunctionKernel) -> float:

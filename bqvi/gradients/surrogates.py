@@ -3,11 +3,16 @@
 Each kind says what its targets are in the units of a q, how its hyperparameters are fitted (as logarithms, so
 that a memory can keep them as an array), and how the process is made of them. The separable process on
 gradients costs O(m^3) whatever D, and is the default wherever it is possible.
+
+Where evaluations are noisy, the variances V of the noise are known in nats, not over s^2: then s^2 is a
+hyperparameter, the last, and the evidence that of s^2 (K_0 + N) + V; V / s^2 is added to the noise N of the
+process. In q's units the noise of a gradient is L^T V L, of which a process takes the diagonal, and the
+separable one, whose outputs share K, its mean.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -17,12 +22,13 @@ from bqvi.gradients.directions import Directions
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.observation_noise import ObservationNoise
 from bqvi.gradients.settings import SEARCH
-from bqvi.gradients.whitened import JITTER, Frame, distance_noise
+from bqvi.gradients.whitened import JITTER, Frame, distance_noise, jitter_multiple
 from gp.conditioning.function_kernel import FunctionKernel, Shown
 from gp.evidence import LogPosterior
-from gp.fixed_points import components_gram, tied
+from gp.fixed_points import components_gram, scaled, tied
 from gp.kernels import QuadraticTrend, SquaredExponential, Sum
 from gp.observations import Functional, Gradients, Observations, Values
 from gp.priors import JointPrior
@@ -45,10 +51,21 @@ class Kind(Protocol):
     ) -> np.ndarray:
         """(m, B), of f (m,) and grad f (m, D) at ``whitened`` (m, D)."""
 
-    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+    def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
+        """Of the targets, (m,) or (m, B), from those of f and grad f (m, 1 + D); None where all are exact."""
+
+    def fit(
+        self,
+        points: np.ndarray,
+        targets: np.ndarray,
+        start: np.ndarray | None,
+        noise: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Logarithms of the hyperparameters, from where the last fit ended; ``start`` None for a first."""
 
-    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> Process:
+    def process(
+        self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
+    ) -> Process:
         """Given (m, D) points and their targets."""
 
 
@@ -77,24 +94,46 @@ class OnGradients:
         y: np.ndarray = gradients @ frame.scale + whitened
         return y
 
-    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
-        """ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10 and b2 = 1 / (10 D)."""
-        u = points[-SEARCH.points :]
-        y = targets[-SEARCH.points :] - self.prior_slope * u
-        directions = Directions.of(u, y)
-        scaled = directions.scaled(u)
-        inner = scaled @ scaled.T
-        gram = components_gram(scaled, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
-        noise = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
-        prior = _prior(u.shape[1], 4)
-        return _fitted(LogPosterior(gram, noise, y, prior), start)
+    def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
+        """Of an entry of y on average, (m,)."""
+        if not variances[:, 1:].any():
+            return None
+        of_entries: np.ndarray = variances[:, 1:] @ np.square(frame.scale).mean(1)
+        return of_entries
 
-    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> GradientProcess:
+    def fit(
+        self,
+        points: np.ndarray,
+        targets: np.ndarray,
+        start: np.ndarray | None,
+        noise: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10, b2 = 1 / (10 D); of noisy y ln s^2."""
+        most = SEARCH.points if noise is None else SEARCH.noisy_points
+        u = points[-most:]
+        y = targets[-most:] - self.prior_slope * u
+        kept = None if noise is None else noise[-len(u) :]
+        directions = Directions.of(u, y, kept)
+        bent = directions.scaled(u)
+        inner = bent @ bent.T
+        gram = components_gram(bent, (np.ones_like(inner), u @ u.T, 0.5 * inner * inner))
+        shaped = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
+        prior = _prior(u.shape[1], 4)
+        if kept is None:
+            return _fitted(LogPosterior(gram, shaped, y, prior), start, 4)
+        prior = _with_scale(prior, u, np.square(y).mean(1))
+        known = LogPosterior(scaled(gram, shaped), kept, y, prior, convention="known")
+        return _fitted(known, start, 4)
+
+    def process(
+        self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
+    ) -> GradientProcess:
         """Given (m, D) points and y."""
-        directions = Directions.of(points, targets - self.prior_slope * points)
-        lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs))
+        directions = Directions.of(points, targets - self.prior_slope * points, noise)
+        lengthscale, constant, linear, quadratic = (float(x) for x in np.exp(logs[:4]))
         kernel = SeparableKernel(lengthscale, constant, linear, quadratic, directions)
-        return GradientProcess.of(points, targets, kernel, self.jitter, self.prior_slope)
+        measured = over_scale(noise, logs)
+        return GradientProcess.of(points, targets, kernel, self.jitter, self.prior_slope, measured)
 
 
 @dataclass(frozen=True)
@@ -126,11 +165,26 @@ class OnFunction:
             parts.append(gradients @ frame.scale + whitened)
         return np.concatenate(parts, 1)
 
-    def fit(self, points: np.ndarray, targets: np.ndarray, start: np.ndarray | None) -> np.ndarray:
-        """ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10."""
-        most = max(2, SEARCH.rows // targets.shape[1]) if self.gradients else SEARCH.points
+    def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
+        """Of each number that is observed, (m, B)."""
+        parts = [variances[:, :1]] if self.values else []
+        if self.gradients:
+            parts.append(variances[:, 1:] @ np.square(frame.scale))
+        found = np.concatenate(parts, 1)
+        return found if found.any() else None
+
+    def fit(
+        self,
+        points: np.ndarray,
+        targets: np.ndarray,
+        start: np.ndarray | None,
+        noise: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10, and of noisy targets ln s^2."""
+        alone = SEARCH.points if noise is None else SEARCH.noisy_points
+        most = max(2, SEARCH.rows // targets.shape[1]) if self.gradients else alone
         u, y = points[-most:], targets[-most:]
-        n, noise, first = len(u), distance_noise(u, y), int(self.values)
+        n, shaped, first = len(u), distance_noise(u, y), int(self.values)
         parts, blocks = list[np.ndarray](), list[Values | Gradients]()
         if self.values:
             parts, blocks = [y[:, 0]], [Values(u)]
@@ -140,19 +194,33 @@ class OnFunction:
         rows = np.concatenate(parts)
         basis = np.zeros((len(rows), first))
         basis[: first * n] = 1.0
-        noise = np.concatenate([np.repeat(noise, len(part) // n) for part in parts])
+        shaped = np.concatenate([np.repeat(shaped, len(part) // n) for part in parts])
         # the squared exponential has the variance l^2 where gradients are observed (`FunctionKernel.height`)
         tie = np.array([[1.0, 0.0, 0.0], [2.0 * self.gradients, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
         gram = tied(Sum((SquaredExponential(), QuadraticTrend())), observed, tie)
-        posterior = LogPosterior(gram, noise, rows[:, None], _prior(u.shape[1], 3), basis)
-        return _fitted(posterior, start)
-
-    def process(self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray) -> FunctionSurrogate:
-        """Given (m, D) points and their targets."""
-        lengthscale, linear, quadratic = (float(x) for x in np.exp(logs))
-        return FunctionSurrogate.of(
-            FunctionKernel(lengthscale, linear, quadratic, self._shown()), points, targets
+        prior = _prior(u.shape[1], 3)
+        if noise is None:
+            return _fitted(LogPosterior(gram, shaped, rows[:, None], prior, basis), start, 3)
+        measured = np.concatenate([noise[-n:, :first].reshape(-1), noise[-n:, first:].reshape(-1)])
+        # of a slope where gradients are observed, as s^2 is
+        sizes = np.square(y[:, first:]).mean(1) if self.gradients else np.square(y[:, 0] - np.median(y[:, 0]))
+        posterior = LogPosterior(
+            scaled(gram, shaped), measured, rows[:, None], _with_scale(prior, u, sizes), basis, "known"
         )
+        return _fitted(posterior, start, 3)
+
+    def process(
+        self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
+    ) -> FunctionSurrogate:
+        """Given (m, D) points and their targets."""
+        lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
+        kernel = FunctionKernel(lengthscale, linear, quadratic, self._shown())
+        return FunctionSurrogate.of(kernel, points, targets, over_scale(noise, logs))
+
+
+def over_scale(noise: np.ndarray | None, logs: np.ndarray) -> np.ndarray | None:
+    """The variances of the noise over s^2, for the hyperparameters of a fit with that noise."""
+    return None if noise is None else noise * np.exp(-logs[-1])
 
 
 def _prior(dimension: int, parameters: int) -> JointPrior:
@@ -161,10 +229,22 @@ def _prior(dimension: int, parameters: int) -> JointPrior:
     return JointPrior.normal(centre, np.append(_SPREAD, 2.0)[:parameters], (5.0, 4.0))
 
 
-def _fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
+def _with_scale(prior: JointPrior, points: np.ndarray, squares: np.ndarray) -> JointPrior:
+    """The same with ln s^2, around that of what is typical of ``squares`` (m,) near q."""
+    typical = weighted_median(squares, 1.0 / jitter_multiple(points))
+    of_scale = JointPrior.normal(np.log([typical + 1e-300]), np.array([SEARCH.scale_sd]), (5.0, 4.0))
+    return JointPrior(
+        *(np.append(getattr(prior, part.name), getattr(of_scale, part.name)) for part in fields(prior))
+    )
+
+
+def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) -> np.ndarray:
     """From the centre of the prior, and where the last fit ended or, of a first fit, ``_SIMPLE``."""
     prior = posterior.prior
-    simple = prior.lower + _SIMPLE[: len(prior.lower)] * prior.shoulder
-    starts = (prior.lower, simple) if start is None else (start, prior.lower)
-    found: np.ndarray = search(posterior, starts, prior.bounds, SEARCH.search).psi
+    simple = prior.lower.copy()
+    simple[:parameters] += _SIMPLE[:parameters] * prior.shoulder[:parameters]
+    known = start is not None and len(start) == len(simple)
+    starts = (start, prior.lower) if known else (prior.lower, simple)
+    asked = SEARCH.search if posterior.convention == "profiled" else SEARCH.noisy_search
+    found: np.ndarray = search(posterior, starts, prior.bounds, asked).psi
     return found

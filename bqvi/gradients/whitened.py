@@ -170,6 +170,11 @@ def distance_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return JITTER * jitter_multiple(points)
 
 
+def typical_noise(measured: np.ndarray | None, jitter: float = JITTER) -> float:
+    """The variance over s^2 of an observation near q, from what is known of others' noise; None for none."""
+    return jitter if measured is None else jitter + float(np.median(measured))
+
+
 def within_reach(points: np.ndarray) -> np.ndarray:
     """Which of (m, D) points are near enough to q to be used, (m,); all, if fewer than two are."""
     near: np.ndarray = np.einsum("nd,nd->n", points, points) < NOISE.left_out * points.shape[1]

@@ -22,7 +22,7 @@ from bqvi.inference import starting
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.given_calls import with_calls, with_known
+from bqvi.inference.given_calls import with_calls, with_known, with_noise
 from bqvi.inference.loop import Problem, Records, State, start
 from bqvi.inference.methods import defaults_for, method_named
 from bqvi.inference.monitor import Monitor
@@ -65,6 +65,8 @@ def fit(
     names: Sequence[str] | None = None,
     executor: Executor | None = None,
     n_jobs: int = 1,
+    noise_sd: float | Callable[[Any], Any] | None = None,
+    gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
     evaluations: Sequence[Any] | None = None,
     progress: bool = False,
     callback: Callable[[Any], None] | None = None,
@@ -122,6 +124,10 @@ def fit(
     names : of the parameters
     executor, n_jobs : the evaluations of a step of such an estimator are made through ``executor.submit``, or
         else ``executor.map``; or by so many processes of joblib
+    noise_sd : standard deviation of the noise of a `LogJoint`'s values, for 'bq': a number, or a function of
+        theta as ``log_prob`` is one. None: they are exact, or ``log_prob`` returns (value, deviation)
+    gradient_noise_sd : the same of its gradient's entries, where it has one: a number or (P,), 0 if they are
+        exact. Noise is taken to be independent from one evaluation to the next
     evaluations : of a `LogJoint`, for such an estimator: (theta (n, P), values (n,)) made before, then
         gradients (n, P) if it has any. They count in the budget, and stand in the place of the first step's
         design
@@ -162,6 +168,7 @@ def fit(
     model = settled(LogJoint.of(model) if isinstance(model, TargetModel) else model, data)
     check_model(model, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
+    model = with_noise(model, choice, method, noise_sd, gradient_noise_sd)
     model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations)
     data = model.check(data)
     problem = problem_of(model, data, method, choice, minibatch, schedule, geometry, samples)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from bqvi.calls import make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.executors import require_workers
-from bqvi.calls.given import made_before
+from bqvi.calls.given import made_before, numbers
 from bqvi.calls.target_model import require_alone
-from bqvi.gradients import Estimator, RememberingEstimator
+from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
 from bqvi.inference.loop import State
 from bqvi.inference.methods import Method
 from bqvi.models.log_joint import LogJoint
@@ -61,8 +63,7 @@ def with_calls(
     executor = require_workers(executor, n_jobs)
     if not said:
         return model
-    if not isinstance(model, LogJoint) or type(model).log_prior is not LogJoint.log_prior:
-        raise TypeError(f"{said[0]} was given, but model is a {type(model).__name__}; it is for a LogJoint")
+    _require_log_joint(model, said[0])
     if not keeps:
         raise ValueError(
             f"{said[0]} was given with method {method!r}, which draws from q; it is for methods that keep "
@@ -72,6 +73,58 @@ def with_calls(
     if names is not None or len(periodic) or any(bound is not None for bound in bounds):
         coordinates = make_coordinates(*bounds, periodic=periodic, names=names, dimension=model.dimension)
     return model.within(coordinates, executor, n_jobs)
+
+
+def with_noise(
+    model: Any, choice: Method | None, method: str | Estimator, noise_sd: Any, gradient_noise_sd: Any
+) -> Any:
+    """The model with the noise of its values and gradients; itself where none was given.
+
+    Parameters
+    ----------
+    choice, method : as of `choices.problem_of`. noise_sd, gradient_noise_sd : as of `fit`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One of them is something else, or is missing, or the model or the method has no place for it.
+    """
+    if noise_sd is None and gradient_noise_sd is None:
+        return model
+    name = "gradient_noise_sd" if noise_sd is None else "noise_sd"
+    _require_log_joint(model, name)
+    estimator = method if choice is None else choice.estimator(None)
+    if not isinstance(estimator, BayesianQuadrature):
+        raise ValueError(
+            f"{name} was given with method {method!r}; it is for 'bq', whose Gaussian process takes it"
+        )
+    if isinstance(noise_sd, str):
+        raise ValueError(
+            f"noise_sd is {noise_sd!r}; it must be a number or a function of theta. Where it is not known, "
+            "bqvi.vbmc fits it"
+        )
+    if not model.differentiable:
+        if gradient_noise_sd is not None:
+            raise ValueError("gradient_noise_sd was given, and the log joint has no gradient; leave it out")
+        return model.with_noise(noise_sd, None)
+    if noise_sd is None or gradient_noise_sd is None:
+        missing = "noise_sd" if noise_sd is None else "gradient_noise_sd"
+        raise ValueError(
+            f"{name} was given and {missing} was not; of a log joint with gradients give both"
+            + (", 0 where gradients are exact" if noise_sd is not None else "")
+        )
+    sds = numbers("gradient_noise_sd", gradient_noise_sd)
+    if sds.shape not in ((), (model.dimension,)) or not (np.isfinite(sds) & (sds >= 0.0)).all():
+        raise ValueError(
+            f"gradient_noise_sd is {gradient_noise_sd!r}; it must be a number or ({model.dimension},), "
+            "finite and not negative"
+        )
+    return model.with_noise(noise_sd, sds)
+
+
+def _require_log_joint(model: Any, name: str) -> None:
+    if not isinstance(model, LogJoint) or type(model).log_prior is not LogJoint.log_prior:
+        raise TypeError(f"{name} was given, but model is a {type(model).__name__}; it is for a LogJoint")
 
 
 def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | None) -> State:
@@ -92,7 +145,7 @@ def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | No
     arrays = made_before(evaluations)
     assert arrays is not None  # asked for only where they were given
     if len(arrays) == 4:
-        raise ValueError("evaluations has noise sds; fit takes exact values of the log joint")
+        raise ValueError("evaluations has noise sds; fit takes them as noise_sd")
     if not hasattr(state.memory, "rescued"):
         raise ValueError("evaluations was given, and the estimator keeps none (memory=0)")
     if model.differentiable and (len(arrays) < 3 or arrays[2] is None):

@@ -115,6 +115,12 @@ class LogJoint:
         """The model of another package that it is the log joint of (`of`), if it is one's."""
         return self.function.model
 
+    def with_noise(self, noise_sd: Any, gradient_noise_sd: np.ndarray | None) -> LogJoint:
+        """The same log joint with what is known of its noise, as of `bqvi.calls.Function`."""
+        found = copy.copy(self)
+        found.function = replace(self.function, noise_sd=noise_sd, gradient_noise_sd=gradient_noise_sd)
+        return found
+
     def within(self, coordinates: Coordinates | None, executor: Executor | None, n_jobs: int) -> LogJoint:
         """The same log joint in other coordinates, with the log Jacobian added, evaluated in parallel.
 

@@ -88,8 +88,17 @@ class Conditioned:
     """The diagonal blocks of K^-1, (m, B, B)."""
 
     @classmethod
-    def of(cls, kernel: Kernel, points: np.ndarray, targets: np.ndarray, noise: Noise) -> Conditioned:
+    def of(
+        cls,
+        kernel: Kernel,
+        points: np.ndarray,
+        targets: np.ndarray,
+        noise: Noise,
+        measured: np.ndarray | None = None,
+    ) -> Conditioned:
         """From (m, D) points and what is observed there, O(n^3).
+
+        ``measured`` is added to the diagonal of N, (m,) or (m B,).
 
         Raises
         ------
@@ -100,6 +109,8 @@ class Conditioned:
         gram = kernel.covariance(places, places)
         numbers = len(gram) // len(points)
         _add_noise(gram, noise(points, targets))
+        if measured is not None:
+            _add_noise(gram, measured)
         whitening = np.ascontiguousarray(triangular_inverse(cholesky(gram)))
         basis = kernel.constant(points)
         level = 0.0 if basis is None else float(basis @ targets.reshape(-1)) / float(basis @ basis)
@@ -116,13 +127,17 @@ class Conditioned:
             _diagonal_blocks(whitening, numbers),
         )
 
-    def extended(self, points: np.ndarray, targets: np.ndarray) -> Conditioned:
-        """With (l, D) more points, O(n^2 l B). LinAlgError as `of`."""
+    def extended(
+        self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
+    ) -> Conditioned:
+        """With (l, D) more points, O(n^2 l B). ``measured`` and LinAlgError as of `of`."""
         new, basis = self.kernel.at(points), self.kernel.constant(points)
         n, numbers = len(self.whitening), self.numbers
         cross = self.whitened_covariance(new)
         gram = self.kernel.covariance(new, new) - cross.T @ cross
         _add_noise(gram, self.noise(points, targets))
+        if measured is not None:
+            _add_noise(gram, measured)
         last = triangular_inverse(cholesky(gram))
         whitening = np.zeros((n + len(gram), n + len(gram)))
         whitening[:n, :n] = self.whitening

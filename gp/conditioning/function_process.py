@@ -28,20 +28,29 @@ class FunctionProcess:
 
     @classmethod
     def of(
-        cls, kernel: FunctionKernel, points: np.ndarray, targets: np.ndarray, noise: Noise
+        cls,
+        kernel: FunctionKernel,
+        points: np.ndarray,
+        targets: np.ndarray,
+        noise: Noise,
+        measured: np.ndarray | None = None,
     ) -> FunctionProcess:
         """From (m, D) points and the B numbers that they show, (m, B): O((m B)^3).
+
+        ``measured`` is added to the noise, (m,) or (m B,).
 
         Raises
         ------
         numpy.linalg.LinAlgError
             The Gram matrix is not positive definite in floating point.
         """
-        return cls(kernel, Conditioned.of(kernel, points, targets, noise))
+        return cls(kernel, Conditioned.of(kernel, points, targets, noise, measured))
 
-    def extended(self, points: np.ndarray, targets: np.ndarray) -> FunctionProcess:
+    def extended(
+        self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
+    ) -> FunctionProcess:
         """With (l, D) more points, O((m B)^2 l B)."""
-        return FunctionProcess(self.kernel, self.given.extended(points, targets))
+        return FunctionProcess(self.kernel, self.given.extended(points, targets, measured))
 
     @cached_property
     def posterior_mean(self) -> KernelSum:

@@ -82,6 +82,28 @@ def tied(kernel: Kernel, observed: Functional, tie: np.ndarray) -> Callable[[Any
     return of
 
 
+def scaled(
+    gram: Callable[[Any], tuple[Any, Pullback]], diagonal: np.ndarray
+) -> Callable[[Any], tuple[Any, Pullback]]:
+    """Return s^2 (K + N) as a function of psi, of which the last is ln s^2, and the others are those of K.
+
+    Parameters
+    ----------
+    gram : psi to K (N, N) and its pull-back, which is a `Changes`. diagonal : of N, (N,).
+    """
+
+    def of(psi: np.ndarray) -> tuple[Any, Pullback]:
+        matrix, pullback = gram(psi[:-1])
+        assert isinstance(pullback, Changes)
+        scale = float(np.exp(psi[-1]))
+        changes = [scale * change for change in pullback.changes]
+        whole = scale * matrix
+        np.einsum("ii->i", whole)[:] += scale * diagonal
+        return whole, Changes.of([*changes, whole])
+
+    return of
+
+
 def without_values(kernel: Kernel, x: np.ndarray) -> Gram:
     """Return the covariance of the gradients at points x (n, D) from that of values and gradients."""
     n, gram = len(x), gram_of(kernel, Observations((Values(x), Gradients(x))))

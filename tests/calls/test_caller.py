@@ -169,6 +169,17 @@ def test_noise():
     assert unknown.evaluate(POINTS).noise_variance is None
 
 
+def test_noise_of_gradients_is_pulled_back_as_they_are():
+    """The noise of an entry, seen as the difference that it makes there."""
+    sds = np.array([0.5, 2.0])
+    found = target(density, box(), gradient=density_gradient, gradient_noise_sd=sds).evaluate(POINTS)
+    moved = target(density, box(), gradient=lambda t: density_gradient(t) + sds).evaluate(POINTS)
+    np.testing.assert_allclose(found.gradient_noise_variance, (moved.gradients - found.gradients) ** 2)
+    both = found.joined(target(density, box(), gradient=density_gradient).evaluate(POINTS))
+    np.testing.assert_array_equal(both[: len(found)].gradient_noise_variance, found.gradient_noise_variance)
+    assert np.isnan(both[len(found) :].gradient_noise_variance).all()
+
+
 class OneAtATime:
     def map(self, function, items):
         return map(function, items)

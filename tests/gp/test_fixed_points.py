@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gp.embeddings import embed
-from gp.fixed_points import Changes, gram_of, tied
+from gp.fixed_points import Changes, gram_of, scaled, tied
 from gp.grams import covariance_with_pullback
 from gp.kernels import (
     Anova,
@@ -116,6 +116,18 @@ def test_functions_without_derivatives_say_so():
             covariance(KERNELS["broken"], observed, observed)
     with pytest.raises(TypeError, match="stationary kernel"):
         ByColumn(Constant(1.0))
+
+
+def test_a_scale_multiplies_the_matrix_and_its_diagonal():
+    """By central differences of the matrix."""
+    inner = tied(SquaredExponential(1.4, 0.7), Values(X), np.eye(2))
+    diagonal, psi = np.linspace(0.1, 0.5, len(X)), np.array([0.3, -0.2, 0.7])
+    gram = scaled(inner, diagonal)
+    matrix, pullback = gram(psi)
+    np.testing.assert_allclose(matrix, np.exp(0.7) * (inner(psi[:2])[0] + np.diag(diagonal)))
+    for p, change in enumerate(pullback.changes):
+        up, down = (gram(psi + sign * 1e-5 * np.eye(3)[p])[0] for sign in (1, -1))
+        np.testing.assert_allclose(change, (up - down) / 2e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("what", ["values", "slopes", "slopes alone"])

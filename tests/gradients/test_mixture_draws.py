@@ -4,6 +4,8 @@ Against sums over a grid, differentiated by torch; against the theorem that a po
 and kernels against automatic differentiation of the kernel of values.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -138,7 +140,7 @@ def test_what_is_far_is_left_out():
     frame = Frame(np.zeros(2), np.eye(2), False)
     points = np.array([[0.0, 1.0], [50.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
     known = Memory.empty(2, True)
-    known = Memory(points, np.arange(4.0), points, known.hyperparameters, known.base, known.failed)
+    known = replace(known, points=points, values=np.arange(4.0), gradients=points)
     np.testing.assert_array_equal(Used.of(known, frame, 10).values, [0.0, 2.0, 3.0])
     np.testing.assert_array_equal(Used.of(known, frame, 2).values, [2.0, 3.0])
 

@@ -30,7 +30,8 @@ def memory_of(function, points, with_gradients):
     (slopes,) = torch.autograd.grad(values.sum(), theta)
     gradients = slopes.numpy() if with_gradients else np.empty((len(points), 0))
     kept = Memory.empty(points.shape[1], with_gradients)
-    return replace(kept, points=points, values=values.detach().numpy(), gradients=gradients)
+    noise = np.zeros((len(points), 1 + gradients.shape[1]))
+    return replace(kept, points=points, values=values.detach().numpy(), gradients=gradients, noise=noise)
 
 
 def around(q, n, seed, spread=1.3):
