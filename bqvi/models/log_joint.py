@@ -116,7 +116,12 @@ class LogJoint:
         return self.function.model
 
     def with_noise(self, noise_sd: Any, gradient_noise_sd: np.ndarray | None) -> LogJoint:
-        """The same log joint with what is known of its noise, as of `bqvi.calls.Function`."""
+        """The same log joint with what is known of its noise.
+
+        Parameters
+        ----------
+        noise_sd : of the values, as of `bqvi.calls.Function`. gradient_noise_sd : of the gradients, likewise.
+        """
         found = copy.copy(self)
         found.function = replace(self.function, noise_sd=noise_sd, gradient_noise_sd=gradient_noise_sd)
         return found
