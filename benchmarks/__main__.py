@@ -11,9 +11,9 @@ import platform
 import sys
 
 NAMES = (
-    "cavi", "mixtures", "topics", "hidden_markov", "sngd", "bq", "memory", "minibatch", "acquisition",
-    "quadrature", "quadrature_peers", "vbmc", "expectation", "gp_predict", "gp_fit", "gp_evidence",
-    "gp_scaling", "gp_memory", "autoencoder",
+    "cavi", "mixtures", "topics", "stream", "hidden_markov", "sngd", "bq", "memory", "minibatch",
+    "acquisition", "quadrature", "quadrature_peers", "vbmc", "expectation", "gp_predict", "gp_fit",
+    "gp_evidence", "gp_scaling", "gp_memory", "autoencoder",
 )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse
 
 from bqvi.arrays import digamma, gammaln
-from bqvi.models.documents import Block, blocks
+from bqvi.models.documents import Block, blocks, parts
 from gp.arrays import Array, to_numpy
 
 _FLOOR = {"float32": -40.0, "float64": -340.0}
@@ -88,14 +88,36 @@ def document_step(
     relative = log_topics - top
     table = _exponential(relative, np.dtype(float)).T.copy()
     single = _exponential(relative.astype(np.float32), np.dtype(np.float32)).T.copy()
-    corpus = _Corpus(counts, concentration, table, top)
-    gamma, ratios = np.empty((counts.shape[0], len(concentration))), np.zeros(counts.nnz)
-    bounds = np.zeros(counts.shape[0])
-    for block in blocks(counts, len(concentration)):
-        found = _best(corpus, block, single, None if start is None else start[block.rows], sweeps or Sweeps())
+    k, n = log_topics.shape[0], counts.shape[0]
+    w = np.ones(n) if weights is None else np.asarray(to_numpy(weights), float)
+    words, log_proportions, bound = np.zeros_like(table), np.zeros(k), 0.0
+    gamma, first = np.empty((n, k)), 0
+    for part in parts(counts):
+        rows = slice(first, first + part.shape[0])
+        corpus = _Corpus(part, concentration, table, top)
+        own, ratios, bounds = _swept(
+            corpus, single, None if start is None else start[rows], sweeps or Sweeps()
+        )
+        by_word = scipy.sparse.csr_array((ratios, part.indices, part.indptr), shape=part.shape)
+        words += by_word.T @ (_relative(own) * w[rows, None])
+        log_proportions += w[rows] @ (digamma(own) - digamma(own.sum(axis=1))[:, None])
+        bound += float(w[rows] @ bounds)
+        gamma[rows], first = own, rows.stop
+    words *= table
+    return DocumentSums(np.ascontiguousarray(words.T), log_proportions, float(w.sum()), bound, gamma)
+
+
+def _swept(
+    corpus: _Corpus, single: np.ndarray, start: np.ndarray | None, sweeps: Sweeps
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """gamma (n, K), n_dw / p_dw of each stored count, p relative, and the bounds (n,)."""
+    counts, k = corpus.counts, len(corpus.concentration)
+    gamma, ratios, bounds = np.empty((counts.shape[0], k)), np.zeros(counts.nnz), np.zeros(counts.shape[0])
+    for block in blocks(counts, k):
+        found = _best(corpus, block, single, None if start is None else start[block.rows], sweeps)
         gamma[block.rows], bounds[block.rows] = found.gamma, found.bounds
         ratios[block.entries[block.shown]] = found.ratios[block.shown]
-    return _summed(corpus, weights, gamma, ratios, bounds)
+    return gamma, ratios, bounds
 
 
 @dataclass(frozen=True)
@@ -202,20 +224,3 @@ def _evaluated(corpus: _Corpus, block: Block, tables: np.ndarray, gamma: np.ndar
     divergence = ((gamma - alpha) * (log_share - digamma(total)[:, None])).sum(axis=1)
     divergence += gammaln(total) - gammaln(gamma).sum(axis=1) + gammaln(alpha).sum() - gammaln(alpha.sum())
     return _Found(gamma, block.counts / likelihood, words - divergence)
-
-
-def _summed(
-    corpus: _Corpus, weights: Array | None, gamma: np.ndarray, ratios: np.ndarray, bounds: np.ndarray
-) -> DocumentSums:
-    counts = corpus.counts
-    w = np.ones(len(gamma)) if weights is None else np.asarray(to_numpy(weights), float)
-    by_word = scipy.sparse.csr_array((ratios, counts.indices, counts.indptr), shape=counts.shape)
-    statistics = (by_word.T @ (_relative(gamma) * w[:, None])) * corpus.table
-    log_mean = digamma(gamma) - digamma(gamma.sum(axis=1))[:, None]
-    return DocumentSums(
-        words=np.ascontiguousarray(statistics.T),
-        log_proportions=w @ log_mean,
-        count=float(w.sum()),
-        bound=float(w @ bounds),
-        proportions=gamma,
-    )

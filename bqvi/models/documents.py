@@ -1,8 +1,10 @@
 """Documents as counts of words: the check of what the user gave, blocks for array code, document completion.
 
-A corpus is a SciPy CSR array (N, V) of whole counts. Documents differ in length, so array code works on
-*blocks*: documents of about the same number of distinct words, as padded tables (b, L) of words and counts,
-small enough that a block's table of topics (b, L, K) stays in the processor's cache over all its sweeps.
+A corpus is a SciPy CSR array (N, V) of whole counts, of any type of numbers, also on memory-mapped arrays of
+files: it is read in parts of `PART` documents, so that memory does not grow with it but for K numbers a
+document. Documents differ in length, so array code works on *blocks*: documents of about the same number of
+distinct words, as padded tables (b, L) of words and counts, small enough that a block's table of topics
+(b, L, K) stays in the processor's cache over all its sweeps.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from bqvi.checks import require_above, require_columns, require_finite
 from bqvi.models.data import Data, as_numbers, is_sparse
 from gp.arrays import to_numpy
 
+PART = 1 << 14
+"""Documents that are read at once."""
 BLOCK_ENTRIES = 1 << 17
 """Numbers in a block's table (b, L, K): 1 MiB, a core's second-level cache."""
 
@@ -43,6 +47,8 @@ class Block:
 def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sparse.csr_array:
     """(N, V) whole counts, or ``fractional`` ones, as CSR, without stored zeros or repeated entries.
 
+    A CSR array that is like that already is returned as it is, and not copied.
+
     Raises
     ------
     TypeError, ValueError
@@ -50,20 +56,41 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
     """
     x = data if is_sparse(data) else to_numpy(as_numbers("data", data))
     require_columns("data", x, n_words)
-    require_finite("data", x)
-    counts: Any = scipy.sparse.csr_array(x, dtype=float, copy=is_sparse(data))
-    counts.sum_duplicates()
-    counts.eliminate_zeros()
-    bad = (counts.data < 0.0) | (not fractional and counts.data != np.floor(counts.data))
-    if bad.any():
-        place = int(np.argmax(bad))
-        row = int(np.searchsorted(counts.indptr, place, side="right")) - 1
-        raise ValueError(
-            f"data has a count of {counts.data[place]:g} in row {row}, column {counts.indices[place]}; "
-            f"counts of words must be {'' if fractional else 'whole and '}nonnegative"
-        )
+    counts: Any = scipy.sparse.csr_array(x)
+    if not counts.has_canonical_format or any((part.data == 0).any() for part in parts(counts)):
+        counts = scipy.sparse.csr_array(x, dtype=float, copy=True)
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+    start = 0
+    for part in parts(counts):
+        require_finite("data", part.data)
+        bad = (part.data < 0.0) | (not fractional and part.data != np.floor(part.data))
+        if bad.any():
+            place = int(np.argmax(bad))
+            row = start + int(np.searchsorted(part.indptr, place, side="right")) - 1
+            raise ValueError(
+                f"data has a count of {part.data[place]:g} in row {row}, column {part.indices[place]}; "
+                f"counts of words must be {'' if fractional else 'whole and '}nonnegative"
+            )
+        start += part.shape[0]
     checked: scipy.sparse.csr_array = counts
     return checked
+
+
+def parts(counts: scipy.sparse.csr_array) -> Iterator[scipy.sparse.csr_array]:
+    """Consecutive parts of at most `PART` documents, in float64."""
+    for start in range(0, counts.shape[0], PART):
+        part = counts[start : start + PART]
+        yield part if part.dtype == float else part.astype(float)
+
+
+def word_totals(counts: scipy.sparse.csr_array, weights: np.ndarray) -> np.ndarray:
+    """sum_d w_d n_dv, (V,), of ``weights`` (N,)."""
+    total, start = np.zeros(counts.shape[1]), 0
+    for part in parts(counts):
+        total += part.T @ weights[start : start + part.shape[0]]
+        start += part.shape[0]
+    return total
 
 
 def blocks(counts: scipy.sparse.csr_array, n_topics: int) -> Iterator[Block]:
@@ -97,9 +124,12 @@ def _block(counts: scipy.sparse.csr_array, rows: np.ndarray, lengths: np.ndarray
 
 def log_multinomial_coefficients(counts: scipy.sparse.csr_array) -> np.ndarray:
     """ln (n! / prod_w n_w!) of each document, nats, (N,)."""
-    logs = counts.copy()
-    logs.data = scipy.special.gammaln(counts.data + 1.0)
-    return np.asarray(scipy.special.gammaln(counts.sum(axis=1) + 1.0) - logs.sum(axis=1))
+    found = [np.zeros(0)]
+    for part in parts(counts):
+        logs = part.copy()
+        logs.data = scipy.special.gammaln(part.data + 1.0)
+        found.append(scipy.special.gammaln(part.sum(axis=1) + 1.0) - logs.sum(axis=1))
+    return np.concatenate(found)
 
 
 def split_words(

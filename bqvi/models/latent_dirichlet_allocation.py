@@ -35,7 +35,7 @@ from bqvi.families.concentration import Concentration
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.document_step import DocumentSums, document_step
-from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words
+from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words, word_totals
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array
 
@@ -117,7 +117,7 @@ class LatentDirichletAllocation:
         That is ``how``; ``rng`` makes the noise. Document n of ``data`` counts ``weights`` (N,), default 1.
         """
         part = np.ones(n_rows(data)) if weights is None else weights
-        totals = np.asarray(data.T @ part)
+        totals = word_totals(data, part)
         words = float(totals.sum()) / self.n_topics
         noise = rng.gamma(100.0, 0.01, (self.n_topics, self.n_words))
         if how == "random":

@@ -82,7 +82,7 @@ class ProbabilisticLatentSemanticAnalysis:
 
     def check(self, data: Data) -> scipy.sparse.csr_array:
         """(N, V) whole counts, as CSR."""
-        return check_counts(data, self.n_words)
+        return check_counts(data, self.n_words).astype(float, copy=False)
 
     def for_data(self, data: Data) -> Self:
         """The same model, with as many documents as ``data`` has; `fit` asks for it."""

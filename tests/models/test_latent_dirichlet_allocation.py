@@ -14,7 +14,7 @@ from scipy.special import gammaln, psi, softmax
 
 import bqvi
 from bqvi.families import Concentration, Dirichlet, Product
-from bqvi.models import LatentDirichletAllocation, elbo
+from bqvi.models import LatentDirichletAllocation, documents, elbo
 from bqvi.models.document_step import Sweeps, document_step
 from bqvi.models.documents import split_words
 
@@ -346,3 +346,32 @@ def test_symmetric_concentrations_come_back(size, alpha):
     if size > 1:
         np.testing.assert_allclose(point.mode, alpha, rtol=1e-6)
     assert np.isfinite(point.mode).all()
+
+
+def test_counts_in_files_are_read_in_parts_and_not_copied(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    whole = scipy.sparse.csr_array(rng.poisson(0.7, (50, 12)).astype(float))
+    whole.data.astype(np.uint8).tofile(tmp_path / "data")
+    whole.indices.astype(np.int32).tofile(tmp_path / "indices")
+    mapped = np.memmap(tmp_path / "data", np.uint8, "r")
+    indices = np.memmap(tmp_path / "indices", np.int32, "r")
+    counts = scipy.sparse.csr_array((mapped, indices, whole.indptr.astype(np.int32)), shape=whole.shape)
+    model = LatentDirichletAllocation(3, 12)
+    checked = model.check(counts)
+    assert np.shares_memory(checked.data, mapped)
+    assert np.shares_memory(checked.indices, indices)
+    q = model.initial(model.check(whole), "k-means++", np.random.default_rng(1))
+    weights = rng.uniform(0.5, 2.0, 50)
+    expected = model.local_step(q, whole, weights)
+    monkeypatch.setattr(documents, "PART", 7)
+    again = model.initial(checked, "k-means++", np.random.default_rng(1))
+    np.testing.assert_allclose(again.natural[0], q.natural[0], rtol=1e-12)
+    found = model.local_step(q, checked, weights)
+    assert found.bound == pytest.approx(expected.bound, rel=1e-12)
+    np.testing.assert_allclose(found.statistics[0], expected.statistics[0], rtol=1e-9)
+    np.testing.assert_allclose(found.local, expected.local, rtol=1e-9)
+    assert model.log_base_measure(checked) == pytest.approx(model.log_base_measure(whole), rel=1e-12)
+    assert elbo(model, q, checked) == pytest.approx(elbo(model, q, whole), rel=1e-12)
+    whole.data[20] = -1.0
+    with pytest.raises(ValueError, match=rf"row {np.searchsorted(whole.indptr, 20, side='right') - 1}, "):
+        model.check(whole)
