@@ -37,7 +37,8 @@ def like(values: np.ndarray, parameter: Array) -> Array:
         import torch
 
         return torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)
-    return values.astype(parameter.dtype, copy=False)
+    # a saved number of no dimensions comes back as a float
+    return np.asarray(values, parameter.dtype)
 
 
 def add(a: Values, b: Values, scale: float = 1.0) -> Values:
