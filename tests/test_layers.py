@@ -44,7 +44,8 @@ def test_the_check_sees_an_upward_import():
 
 ENGINES = ("quadrature", "sampled_bounds", "gradients", "variational_bmc", "inference")
 THEMES = (
-    "short", "thesis", "models", "minibatch", "gradients", "quadrature", "vbmc", "bounds", "gp", "problems",
+    "short", "thesis", "models", "amortised", "minibatch", "gradients", "quadrature", "vbmc", "bounds", "gp",
+    "problems",
 )  # fmt: skip
 ROOMS = {
     "bqvi/calls": tuple(f"bqvi.{name}" for name in (*ENGINES, "adapters", "surrogate")),
@@ -59,6 +60,7 @@ ROOMS = {
             "short",
             "thesis",
             "models",
+            "amortised",
             "minibatch",
             "gradients",
             "quadrature",

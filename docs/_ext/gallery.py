@@ -17,6 +17,7 @@ THEMES = {
     "short": "In short",
     "thesis": "Variational inference in the thesis' mixture",
     "models": "Models and data",
+    "amortised": "Autoencoders",
     "minibatch": "Mini-batches",
     "gp": "Gaussian processes",
     "quadrature": "Bayesian quadrature",

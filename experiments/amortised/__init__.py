@@ -1,0 +1,1 @@
+"""Networks that give the local posteriors: autoencoders through the one loop."""
