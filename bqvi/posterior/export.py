@@ -1,10 +1,15 @@
 """A posterior for other packages: a torch distribution, and groups that ArviZ opens.
 
     torch     MixtureSameFamily in the charts' coordinates t, and one transform for each coordinate
-    xarray    a tree of data sets: `posterior` (chain, draw), `sample_stats` with the log density of q
+    xarray    a tree of data sets, each with dimensions chain and draw first:
+                  posterior                 the variables of the model, with its coords and dims
+                  unconstrained_posterior   the parameters that the run saw, where a model was given
+                  sample_stats              lp (log density of q), log_weight (by which draws were resampled)
+                  observed_data, constant_data   of the model, without chain and draw
 
-`Posterior.to_netcdf` writes the tree to a file, which `arviz.from_netcdf` reads; both need the extra `arviz`
-(xarray, h5netcdf).
+ArviZ 1.x takes the tree; for ArviZ 0.23, ``arviz.InferenceData.from_datatree(tree)``. `Posterior.to_netcdf`
+writes it to a file, which ``arviz.from_netcdf`` of both reads. Either needs the extra ``arviz`` (xarray,
+h5netcdf).
 """
 
 from __future__ import annotations
@@ -33,11 +38,19 @@ from torch.distributions.transforms import (
 )
 
 from bqvi.checks import require_integer
+from gp.extras import needing
 
 if TYPE_CHECKING:
     import xarray
 
+    from bqvi.calls.target_model import TargetModel
     from bqvi.posterior.posterior import Posterior
+
+_CHAINS = 4
+_NOTE = (
+    "independent draws, parted into chains for ArviZ: diagnostics of Markov chains (r_hat, ess) do not judge "
+    "them; see converged, log_evidence_sd and pareto_k of the run"
+)
 
 
 def torch_distribution(posterior: Posterior) -> Distribution:
@@ -73,7 +86,7 @@ def _transform(name: str, low: float, high: float) -> Transform:
 
 
 def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, Any]) -> xarray.DataTree:
-    """Draws with their log densities under q as an xarray DataTree.
+    """Draws of a posterior as an xarray DataTree.
 
     Parameters
     ----------
@@ -86,24 +99,48 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
     ImportError
         xarray is not installed.
     """
-    try:
+    with needing("arviz"):
         import xarray
-    except ImportError:
-        raise ImportError("to_xarray needs xarray: pip install 'bqvi[arviz]'") from None
-    length = require_integer("n", n, 4) // 4
-    draws = posterior.sample(4 * length, seed)
-    shape = (4, length)
-    coords = {"chain": np.arange(4), "draw": np.arange(length)}
-
+    length = require_integer("n", n, _CHAINS) // _CHAINS
+    draws, log_weights = posterior.sample_with_weights(_CHAINS * length, seed)
     plain = {name: int(x) if isinstance(x, bool | np.bool_) else x for name, x in attributes.items()}
+    told = {"inference_library": "bqvi", "note": _NOTE, **plain}
+    model = posterior.model
 
-    def table(columns: Mapping[str, np.ndarray]) -> xarray.Dataset:
-        variables = {name: (("chain", "draw"), x.reshape(shape)) for name, x in columns.items()}
-        return xarray.Dataset(variables, coords=coords, attrs={"inference_library": "bqvi", **plain})
+    def table(columns: Mapping[str, np.ndarray], drawn: bool = True) -> xarray.Dataset:
+        leading = {"chain": _CHAINS, "draw": length} if drawn else {}
+        variables, coords = {}, {name: np.arange(count) for name, count in leading.items()}
+        for name, x in columns.items():
+            array = np.asarray(x)
+            inner = array.shape[1:] if drawn else array.shape
+            dims = _dims(model, name, inner)
+            variables[name] = ((*leading, *dims), array.reshape((*leading.values(), *inner)))
+            coords |= _labels(model, dims, inner)
+        return xarray.Dataset(variables, coords=coords, attrs=told)
 
-    return xarray.DataTree.from_dict(
-        {
-            "posterior": table(dict(zip(posterior.names, draws.T, strict=True))),
-            "sample_stats": table({"lp": posterior.log_prob(draws)}),
-        }
-    )
+    by_name = dict(zip(posterior.names, draws.T, strict=True))
+    stats = {"lp": posterior.log_prob(draws), "log_weight": log_weights}
+    groups = {"posterior": table(by_name if model is None else model.constrain(draws))}
+    if model is not None:
+        groups["unconstrained_posterior"] = table(by_name)
+    groups["sample_stats"] = table(stats)
+    if model is not None and model.observed:
+        groups["observed_data"] = table(model.observed, drawn=False)
+    if model is not None and model.constants:
+        groups["constant_data"] = table(model.constants, drawn=False)
+    return xarray.DataTree.from_dict(groups)
+
+
+def _dims(model: TargetModel | None, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of the dimensions of a variable: the model's, or as ArviZ names those without one."""
+    given = () if model is None else tuple(model.dims.get(name, ()))
+    return given if len(given) == len(shape) else tuple(f"{name}_dim_{i}" for i in range(len(shape)))
+
+
+def _labels(model: TargetModel | None, dims: tuple[str, ...], shape: tuple[int, ...]) -> dict[str, Any]:
+    """Labels along the dimensions: the model's, or numbers from 0."""
+    given = {} if model is None else model.coords
+    return {
+        dim: np.asarray(given[dim]) if len(given.get(dim, ())) == count else np.arange(count)
+        for dim, count in zip(dims, shape, strict=True)
+    }

@@ -151,15 +151,25 @@ class Posterior:
 
     def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
         """Draws (n, P); from the weighted draws, if there are any, by systematic resampling."""
+        return self.sample_with_weights(n, seed)[0]
+
+    def sample_with_weights(self, n: int, seed: int | np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Draws (n, P) by the seed, as `sample`, and the log weights (n,) by which they were resampled.
+
+        The draws are to be used as they are, without weights. A weight is relative to the mean weight: 0 in
+        logarithms where q needs no correction.
+        """
         require_integer("n", n, 1)
         require_seed("seed", seed)
         rng = np.random.default_rng(seed)
         if self.draws is None:
-            return self.coordinates.to_user(self.q.sample(n, rng))
+            return self.coordinates.to_user(self.q.sample(n, rng)), np.zeros(n)
         edges = np.cumsum(self.draws.weights)
         index = np.searchsorted(edges / edges[-1], (np.arange(n) + rng.random()) / n, side="right")
-        points = self.draws.points[np.minimum(index, len(edges) - 1)]
-        return self.coordinates.to_user(rng.permutation(points))
+        index = rng.permutation(np.minimum(index, len(edges) - 1))
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.draws.weights[index] * len(edges))
+        return self.coordinates.to_user(self.draws.points[index]), logs
 
     def variables(self, n: int, seed: int | np.random.Generator) -> dict[str, np.ndarray]:
         """``n`` draws by the ``seed`` as the variables of the model by name, (n, ...) each.
@@ -301,18 +311,20 @@ class Posterior:
 
         return torch_distribution(self)
 
-    def to_xarray(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
-        """``n`` draws by the seed as groups that ArviZ opens; see `bqvi.posterior.export`.
+    def to_arviz(self, n: int = 4000, seed: int = 0, **attributes: Any) -> xarray.DataTree:
+        """``n`` draws by the seed as groups that ArviZ opens, in the words of the `model` if there is one.
 
-        Further ``attributes`` are written beside them. Needs the extra ``arviz``.
+        See `bqvi.posterior.export`. Further ``attributes`` are written beside the draws, such as
+        ``log_evidence``. Needs the extra ``arviz``. The draws are independent: r_hat, the effective sample
+        size and other diagnostics of Markov chains say nothing of how good they are.
         """
         from bqvi.posterior.export import data_tree
 
         return data_tree(self, n, seed, attributes)
 
     def to_netcdf(self, path: str | Path, n: int = 4000, seed: int = 0, **attributes: Any) -> None:
-        """Write what `to_xarray` makes of ``n`` draws by the seed to a netCDF file at ``path``."""
-        self.to_xarray(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
+        """Write what `to_arviz` makes of ``n`` draws by the seed to a netCDF file at ``path``."""
+        self.to_arviz(n, seed, **attributes).to_netcdf(Path(path), engine="h5netcdf")
 
     def plot(
         self,

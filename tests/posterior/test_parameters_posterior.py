@@ -8,6 +8,7 @@ import scipy.stats
 import torch
 
 from bqvi import families
+from bqvi.adapters import TargetModel
 from bqvi.calls.affine import Affine
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.posterior import Posterior, WeightedDraws
@@ -156,6 +157,45 @@ def test_arviz_opens_the_draws(tmp_path):
     np.testing.assert_allclose(back["sample_stats"]["lp"].values.ravel(), posterior.log_prob(draws))
     assert back["posterior"].attrs["log_evidence"] == -3.5
     assert arviz.extract(back)["above"].sizes == {"sample": 400}
+
+
+def test_arviz_has_the_variables_of_the_model():
+    arviz = pytest.importorskip("arviz_base")
+    model = TargetModel(
+        lambda theta: 0.0,
+        ("a", "log_b[0]", "log_b[1]"),
+        to_named=lambda theta: {"a": theta[:, 0], "b": np.exp(theta[:, 1:]), "c": theta[:, None, 1:] + 1.0},
+        coords={"side": ["left", "right"], "other": [1, 2, 3]},
+        dims={"b": ("side",), "y": ("other",)},
+        observed={"y": np.arange(3.0)},
+        constants={"x": np.ones((2, 2))},
+    )
+    posterior = Posterior.of(families.Gaussian(np.zeros(3), np.eye(3)), model=model)
+    tree = posterior.to_arviz(n=40, seed=2, log_evidence=-1.0)
+    draws = posterior.sample(40, 2)
+    found = tree["posterior"]
+    assert found["b"].dims == ("chain", "draw", "side")
+    assert list(found["b"].coords["side"].values) == ["left", "right"]
+    assert found["c"].dims == ("chain", "draw", "c_dim_0", "c_dim_1")
+    np.testing.assert_array_equal(found["b"].values.reshape(40, 2), np.exp(draws[:, 1:]))
+    np.testing.assert_array_equal(tree["unconstrained_posterior"]["log_b[1]"].values.ravel(), draws[:, 2])
+    np.testing.assert_array_equal(tree["sample_stats"]["log_weight"].values, np.zeros((4, 10)))
+    assert tree["observed_data"]["y"].dims == ("other",)
+    assert tree["constant_data"]["x"].shape == (2, 2)
+    assert "r_hat" in found.attrs["note"]
+    assert arviz.extract(tree)["b"].sizes == {"sample": 40, "side": 2}
+
+
+def test_weights_of_draws_are_those_they_were_resampled_by():
+    weighted, _ = tilted()
+    theta, logs = weighted.sample_with_weights(3000, SEED)
+    np.testing.assert_array_equal(theta, weighted.sample(3000, SEED))
+    points = weighted.coordinates.to_user(weighted.draws.points)
+    given = dict(zip(map(tuple, points), weighted.draws.log_weights, strict=True))
+    expected = np.array([given[tuple(row)] for row in theta])
+    np.testing.assert_allclose(logs - logs[0], expected - expected[0], atol=1e-9)
+    # the weights have mean 1: so have their inverses over draws that were resampled by them
+    assert abs(np.mean(np.exp(-logs)) - 1.0) < 0.1
 
 
 def tilted():
