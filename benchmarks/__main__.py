@@ -11,7 +11,7 @@ import platform
 import sys
 
 NAMES = (
-    "cavi", "mixtures", "topics", "stream", "hidden_markov", "sngd", "bq", "memory", "minibatch",
+    "adapters", "cavi", "mixtures", "topics", "stream", "hidden_markov", "sngd", "bq", "memory", "minibatch",
     "acquisition", "quadrature", "quadrature_peers", "vbmc", "expectation", "gp_predict", "gp_fit",
     "gp_evidence", "gp_scaling", "gp_memory", "autoencoder",
 )  # fmt: skip

@@ -7,12 +7,14 @@ box is the central 95 % of draws of the prior, which take no evaluation of the l
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bqvi.adapters.pymc_lkj import excess
 from bqvi.adapters.variables import Layout, box_of_draws
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
@@ -52,6 +54,11 @@ def from_pymc(
     TypeError, ValueError
         ``model`` is no PyMC model, has discrete or no free variables, nothing observed, a data container that
         nothing uses or that has missing values, or is not in float64.
+
+    Warns
+    -----
+    UserWarning
+        PyMC's density of an LKJ variable is not normalised; the log joint is (`bqvi.adapters.pymc_lkj`).
     """
     with needing("pymc"):
         import pymc
@@ -60,14 +67,22 @@ def from_pymc(
     _check(model)
     density = model.logp_dlogp_function(ravel_inputs=True)
     density.set_extra_values({})
+    off = excess(model)
+    if off:
+        warnings.warn(
+            f"PyMC {pymc.__version__} has the normaliser of the LKJ distribution with the wrong sign; the "
+            f"log joint is PyMC's less {off:.6g} nats, which corrects the evidence",
+            UserWarning,
+            stacklevel=2,
+        )
     first = model.initial_point(seed)
     layout = Layout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
     words = _Words(model, layout)
     low, high = _prior_box(model, layout, seed, plausible_lower, plausible_upper)
     return TargetModel(
-        log_joint=_Value(density),
+        log_joint=_Value(density, off),
         names=layout.names,
-        log_joint_and_gradient=_Both(density),
+        log_joint_and_gradient=_Both(density, off),
         start=layout.joined(first) if start is None else start,
         plausible_lower=low,
         plausible_upper=high,
@@ -155,21 +170,24 @@ def _prior_box(model: Any, layout: Layout, seed: int, low: Any, high: Any) -> tu
 
 
 class _Both:
-    """The compiled density with its gradient at theta (P,)."""
+    """The compiled density, less the constant ``off``, with its gradient at theta (P,)."""
 
-    def __init__(self, density: Any) -> None:
-        self.density = density
+    def __init__(self, density: Any, off: float) -> None:
+        self.density, self.off = density, off
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = self.density(theta)
-        return float(value), np.asarray(gradient)
+        return float(value) - self.off, np.asarray(gradient)
 
 
-class _Value(_Both):
+class _Value:
     """The value alone; PyMC computes both."""
 
-    def __call__(self, theta: np.ndarray) -> float:  # type: ignore[override]
-        return float(self.density(theta)[0])
+    def __init__(self, density: Any, off: float) -> None:
+        self.both = _Both(density, off)
+
+    def __call__(self, theta: np.ndarray) -> float:
+        return self.both(theta)[0]
 
 
 class _Words:

@@ -95,7 +95,8 @@ class TargetModel:
 
     def __repr__(self) -> str:
         package = f" of {self.package}" if self.package else ""
-        return f"TargetModel({self.dimension} parameters{package}: {', '.join(self.names[:6])}, ...)"
+        listed = ", ".join(self.names[:6]) + (", ..." if self.dimension > 6 else "")
+        return f"TargetModel({self.dimension} parameters{package}: {listed})"
 
     @property
     def dimension(self) -> int:

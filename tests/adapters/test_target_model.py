@@ -5,10 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from adapter_models import X, Y, check, regression, regression_evidence
+from adapter_models import X, Y, check, log_lkj, regression, regression_evidence
 
 import bqvi
 from bqvi.adapters import TargetModel, from_function, from_torch
+from bqvi.adapters.pymc_lkj import log_normaliser
 from bqvi.calls import Caller
 
 LOG_NORMALISER = np.log(2 * np.pi)
@@ -191,3 +192,15 @@ def test_a_torch_module():
     assert module.a.item() == 0.0
     with pytest.raises(TypeError, match="one number"):
         from_torch(linear(2).double(), torch.zeros(3, 2).double()).value(np.zeros(6))
+
+
+def test_the_normaliser_of_lkj_by_a_sum_over_a_grid():
+    """The integral of |R|^(eta - 1) over three correlations for which R is positive definite."""
+    grid = (np.arange(80) + 0.5) / 40 - 1.0
+    a, b, c = np.meshgrid(grid, grid, grid, indexing="ij")
+    determinant = 1 + 2 * a * b * c - a**2 - b**2 - c**2
+    inside = determinant > 0
+    for eta in (2.0, 3.5):
+        found = np.log((determinant[inside] ** (eta - 1)).sum() * 0.025**3)
+        assert abs(log_normaliser(3, eta) - found) < 1e-3
+    assert abs(log_lkj(np.eye(3), 2.5) + log_normaliser(3, 2.5)) < 1e-12
