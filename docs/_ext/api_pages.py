@@ -16,7 +16,7 @@ PACKAGES = {
         "bqvi.inference", "bqvi.gradients", "bqvi.families", "bqvi.models", "bqvi.posterior", "bqvi.sklearn",
     ),
     "Evidence and integrals": ("bqvi.variational_bmc", "bqvi.quadrature", "bqvi.sampled_bounds"),
-    "Runs and calls": ("bqvi.runs", "bqvi.calls"),
+    "Runs and calls": ("bqvi.runs", "bqvi.adapters", "bqvi.calls"),
     "Gaussian processes": (
         "gp", "gp.kernels", "gp.means", "gp.measures", "gp.embeddings", "gp.expectation", "gp.conditioning",
     ),
