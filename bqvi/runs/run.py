@@ -15,6 +15,7 @@ with them again. `Run.ask` and `Run.tell` are the same for whoever evaluates him
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -121,8 +122,8 @@ class Run(Generic[S, R]):
         self, engine: Engine[S, R], state: S | None, watch: Watch, workers: Workers | None = None
     ) -> None:
         self._engine, self._workers = engine, workers
-        self._asked: set[bytes] = set()
-        """Pending points that were handed out."""
+        self._asked: Counter[bytes] = Counter()
+        """Pending points that were handed out, and how often each."""
         self._draining = False
         self._watch = watch
         self._held = (engine.init() if state is None else state, False)
@@ -227,23 +228,26 @@ class Run(Generic[S, R]):
     def _next(self, count: int) -> np.ndarray:
         """Up to ``count`` pending points (n, D) that nobody evaluates, as far as the budget goes."""
         engine = self._asking()
-        under_way = self._under_way()
-        count = engine.budget_of(self.state).room(len(under_way) + count) - len(under_way)
-        missing = count - (len(engine.pending(self.state)) - len(under_way))
-        reached = engine.with_more(self.state, max(missing, 0))
+        under_way = len(engine.pending(self.state)) - len(self._free())
+        count = engine.budget_of(self.state).room(under_way + count) - under_way
+        reached = engine.with_more(self.state, max(count - len(self._free()), 0))
         self._held = (reached, False)
-        points = engine.pending(reached)
-        free = [i for i, point in enumerate(points) if point.tobytes() not in self._asked]
-        found: np.ndarray = points[free[:count]]
-        self._asked |= {point.tobytes() for point in found}
+        found: np.ndarray = engine.pending(reached)[self._free()[:count]]
+        self._asked.update(point.tobytes() for point in found)
         self._autosave(reached)
         return found
 
-    def _under_way(self) -> list[bytes]:
-        """Pending points that were handed out and have no value yet."""
+    def _free(self) -> list[int]:
+        """Rows of the pending points that were not handed out; those that have values are forgotten."""
         pending = [point.tobytes() for point in self._asking().pending(self.state)]
-        self._asked &= set(pending)
-        return [point for point in pending if point in self._asked]
+        self._asked &= Counter(pending)
+        out = Counter(self._asked)
+        free = []
+        for i, point in enumerate(pending):
+            out[point] -= 1
+            if out[point] < 0:
+                free.append(i)
+        return free
 
     def ask(self, count: int = 1) -> np.ndarray:
         """Points at which to evaluate next, for whoever evaluates them himself; `tell` takes the values.

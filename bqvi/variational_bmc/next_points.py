@@ -34,6 +34,8 @@ _TARGETS = 160
 _CANDIDATES = 256
 _QUANTILE = 0.6744897501960817
 _MOST = 20.0
+_DETERMINED = 1e-6
+"""Share of its variance below which a value is known once those under way are: what is left is rounding."""
 KNOWN = 0.01
 """Variance of f, in squared nats, where another evaluation is of little use."""
 _TEMPERS = (0.4, 0.75)
@@ -100,6 +102,7 @@ def next_points(
     for index in ahead:
         left = np.maximum(left - state.explained(index) ** 2, 1e-12)
         state = state.given(index)
+    ahead += np.flatnonzero(state.variance < _DETERMINED * variance).tolist() if ahead else []
     leads = first is not None and not (ahead and state.variance[sieve] < KNOWN)
     chosen: list[int] = []
     for _ in range(count):

@@ -14,6 +14,7 @@ from doors import CASES, Calls
 
 import bqvi
 from bqvi.runs import Run
+from bqvi.variational_bmc.steps import with_pending
 from experiments.problems.simulated_workers import SimulatedWorkers
 from gp.measures import Gaussian
 
@@ -88,6 +89,20 @@ def test_values_that_were_never_asked_for_are_refused():
     run.tell(points[[2, 0]], [np.nan, -2.0])
     assert run.n_evaluations == 3
     assert run.state.evaluations.reasons == ("", "was told as nan", "")
+
+
+def test_a_point_that_is_chosen_twice_is_evaluated_twice():
+    """As a noisy function may have to be."""
+    run = bqvi.vbmc.steps(lambda x: 0.0, **BOX, budget=20)
+    run.ask(10)
+    engine, point = run._engine, np.array([[0.5, 0.25]])
+    engine.with_more = lambda state, count: with_pending(state, np.repeat(point, count, axis=0))
+    twice = run.ask(2)
+    np.testing.assert_array_equal(twice[0], twice[1])
+    run.tell(twice[:1], [-1.0])
+    run.tell(twice[1:], [-1.1])
+    assert run.n_evaluations == 2
+    assert len(run.ask(30)) == 8
 
 
 @pytest.mark.parametrize(
