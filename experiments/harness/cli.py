@@ -73,6 +73,16 @@ def run(
     jobs: JobsOption = None,
     results: ResultsOption = Path("results"),
     module: ModuleOption = None,
+    backend: Annotated[
+        str | None, typer.Option(help="Workers of `loky`, `dask` or `ray`, as of a cluster.")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Of Dask's scheduler (tcp://host:8786) or of Ray's head node (host:6379).",
+            show_default="workers on this machine",
+        ),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of data sets.")
     ] = None,
@@ -86,8 +96,10 @@ def run(
     ] = False,
 ) -> None:
     """Run experiments, on from what is already there. Ctrl-C is safe: the same command resumes."""
-    from experiments.harness import runner, store
+    from experiments.harness import clusters, runner, store
 
+    if address is not None and backend is None:
+        raise typer.BadParameter("an address needs --backend dask or ray", param_hint="--address")
     console = Console(highlight=False, soft_wrap=True)
     resources = Resources(data, posteriors)
     own = _add(module)
@@ -109,11 +121,13 @@ def run(
         store.write_text(path, made.manifest.to_json())
     _tell_plan(plans, console)
     try:
-        failures = _execute(plans, jobs, console)
+        failures = _execute(plans, jobs, console, backend, address)
     except KeyboardInterrupt:
         _finish(plans, results, console)
         console.print("Interrupted. The finished runs are kept; the same command resumes.")
         raise typer.Exit(130) from None
+    except clusters.BackendError as error:
+        raise typer.BadParameter(str(error), param_hint="--backend") from None
     except runner.WorkerDiedError as error:
         _finish(plans, results, console)
         console.print(f"[red]Stopped:[/] {error}.")
@@ -213,7 +227,9 @@ def _tell_plan(plans: Sequence[Plan], console: Console) -> None:
             )
 
 
-def _execute(plans: Sequence[Plan], jobs: int | None, console: Console) -> list[Outcome]:
+def _execute(
+    plans: Sequence[Plan], jobs: int | None, console: Console, backend: str | None, address: str | None
+) -> list[Outcome]:
     """Compute what is pending, showing progress; return the failures."""
     import joblib
     from rich.progress import (
@@ -225,7 +241,7 @@ def _execute(plans: Sequence[Plan], jobs: int | None, console: Console) -> list[
         TimeRemainingColumn,
     )
 
-    from experiments.harness import runner
+    from experiments.harness import clusters, runner
 
     pending = [job for made in plans for job in made.pending]
     columns = (
@@ -235,7 +251,13 @@ def _execute(plans: Sequence[Plan], jobs: int | None, console: Console) -> list[
     failures: list[Outcome] = []
     with Progress(*columns, console=console, disable=not pending) as progress:
         task = progress.add_task("runs", total=len(pending))
-        for outcome in runner.execute(pending, jobs or joblib.cpu_count()):
+        processes = jobs or joblib.cpu_count()
+        outcomes = (
+            runner.execute(pending, processes)
+            if backend is None
+            else clusters.execute(pending, processes, backend, address)
+        )
+        for outcome in outcomes:
             if outcome.error is not None:
                 failures.append(outcome)
                 progress.console.print(f"[red]failed[/] {_describe(outcome)}")

@@ -211,24 +211,62 @@ def _perform_in_worker(job: Job) -> Outcome:
     return perform(job)
 
 
-def perform(job: Job) -> Outcome:
-    """Compute one job and write its shard, or its traceback if it raises."""
+@dataclass(frozen=True)
+class Computed:
+    """What a job gave, wherever it was computed.
+
+    Attributes
+    ----------
+    frame, record : its rows and where they come from; None where it raised.
+    error : None, or one line that says what was raised. traceback : the whole of it.
+    seconds : it took.
+    """
+
+    frame: pd.DataFrame | None
+    record: Record | None
+    seconds: float
+    error: str | None = None
+    traceback: str = ""
+
+    @classmethod
+    def failed(cls, error: str) -> Computed:
+        """Of a job that has no rows, and no traceback."""
+        return cls(None, None, 0.0, error.partition("\n")[0], error)
+
+
+def computed(job: Job) -> Computed:
+    """Compute one job."""
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     clock = time.perf_counter()
     try:
         with threadpool_limits(limits=1):
             frame = _checked(job.run(job.case, job.seed))
         seconds = time.perf_counter() - clock
-        store.write_shard(job.path, frame, _record(job, seconds, started))
+        return Computed(frame, _record(job, seconds, started), seconds)
     except Exception as error:  # whatever an experiment raises is recorded, and the others go on
-        log = store.error_path(job.path)
-        # With --force, an older result must not stand for this run.
-        job.path.unlink(missing_ok=True)
-        store.write_text(log, traceback.format_exc())
         message = f"{type(error).__name__}: {error}".partition("\n")[0]
-        elapsed = time.perf_counter() - clock
-        return Outcome(job.experiment, job.case.name, job.seed, elapsed, message, log)
-    return Outcome(job.experiment, job.case.name, job.seed, seconds, None, None)
+        return Computed(None, None, time.perf_counter() - clock, message, traceback.format_exc())
+
+
+def written(job: Job, found: Computed) -> Outcome:
+    """Write the shard of a job, or its traceback if it raised."""
+    if found.frame is not None and found.record is not None:
+        try:
+            store.write_shard(job.path, found.frame, found.record)
+            return Outcome(job.experiment, job.case.name, job.seed, found.seconds, None, None)
+        except Exception as error:  # rows that cannot be written
+            message = f"{type(error).__name__}: {error}".partition("\n")[0]
+            found = Computed(None, None, found.seconds, message, traceback.format_exc())
+    log = store.error_path(job.path)
+    # With --force, an older result must not stand for this run.
+    job.path.unlink(missing_ok=True)
+    store.write_text(log, found.traceback)
+    return Outcome(job.experiment, job.case.name, job.seed, found.seconds, found.error, log)
+
+
+def perform(job: Job) -> Outcome:
+    """Compute one job and write its shard, or its traceback if it raises."""
+    return written(job, computed(job))
 
 
 def _checked(frame: object) -> pd.DataFrame:

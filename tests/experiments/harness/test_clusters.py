@@ -1,0 +1,72 @@
+"""Cells on a cluster: rows equal those of one process to the digit; a lost worker loses its cell."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+import toy_experiment
+from test_harness_runner import go, rows
+
+from experiments.harness import clusters, runner, store
+
+
+@pytest.fixture(autouse=True)
+def global_state_is_left_alone():
+    """Not asked of these: Dask draws from random's global generator."""
+
+
+def on(backend, root, **options):
+    made = runner.plan(toy_experiment.make(), root, **options)
+    store.write_text(store.manifest_path(root, "toy"), made.manifest.to_json())
+    return made, list(clusters.execute(made.pending, 1, backend))
+
+
+@pytest.mark.parametrize("backend", clusters.BACKENDS)
+def test_rows_are_those_of_one_process(backend, tmp_path):
+    if backend != "loky":
+        pytest.importorskip({"dask": "distributed"}.get(backend, backend))
+    go(toy_experiment.make(), tmp_path / "here", quick=True)
+    made, outcomes = on(backend, tmp_path / "there", quick=True)
+    assert [outcome.error for outcome in outcomes] == [None] * len(made.jobs)
+    same = [c for c in rows(tmp_path / "here") if c not in ("seconds", "started")]
+    pd.testing.assert_frame_equal(rows(tmp_path / "here")[same], rows(tmp_path / "there")[same])
+
+
+class Losing:
+    """Loses the worker of the second cell."""
+
+    def __init__(self, pool):
+        self.pool, self.count = pool, 0
+
+    def submit(self, function, job):
+        self.count += 1
+        if self.count != 2:
+            return self.pool.submit(function, job)
+        lost = Future()
+        lost.set_exception(type("KilledWorker", (Exception,), {})("a node died"))
+        return lost
+
+
+def test_a_lost_worker_loses_its_cell_only(tmp_path, monkeypatch):
+    @contextmanager
+    def losing(backend, n_jobs, address):
+        with ThreadPoolExecutor(1) as pool:
+            yield Losing(pool)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clusters, "_executor", losing)
+        made, outcomes = on("dask", tmp_path)
+    failed = [outcome for outcome in outcomes if outcome.error]
+    assert len(outcomes) == len(made.jobs)
+    assert [outcome.error for outcome in failed] == ["the worker was lost (KilledWorker: a node died)"]
+    assert "a node died" in failed[0].log.read_text()
+    made, _ = go(toy_experiment.make(), tmp_path)  # the same command again
+    assert [(job.case.name, job.seed) for job in made.pending] == [(failed[0].case, failed[0].seed)]
+
+
+def test_what_cannot_be_used_is_named(tmp_path):
+    with pytest.raises(clusters.BackendError, match="one of loky, dask, ray"):
+        list(clusters.execute([], 1, "slurm"))
+    with pytest.raises(clusters.BackendError, match="loky is for this machine"):
+        list(clusters.execute([], 1, "loky", "tcp://host:1"))
