@@ -203,6 +203,9 @@ def test_a_stream_ends_near_the_batch_fit():
         stream.partial_fit(batch)
     whole = BayesianGaussianMixture(2, random_state=0).fit(x)
     assert stream.n_samples_seen_ == 4000
+    hole = x[:50].copy()
+    hole[::3, 0] = np.nan
+    assert np.isfinite(stream.partial_fit(hole).partial_fit(x[:50]).score(hole))
     assert stream.score(x) == pytest.approx(whole.score(x), abs=0.01)
 
 

@@ -10,7 +10,7 @@ online EM of Cappe and Moulines (2009).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -105,8 +105,10 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             model = Weighted(self._model(len(data[0])))
             rng = generator_of(self.random_state)
             self._seen = first_seen(model, data, self._family, self.init_params, rng)
-        rows, weights = Weighted(self._seen.model).check(data)
-        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
+        # another batch may be the first that has missing values
+        seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
+        rows, weights = Weighted(seen.model).check(data)
+        self._keep(natural_step(seen, rows, weights, self.total_samples))
         return self
 
     def _run(self, model: Any, data: Any, **start: Any) -> Any:
