@@ -133,7 +133,9 @@ def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:
 
 
 def _as_bytes(x: Data) -> list[bytes]:
+    """Of each row, the same whatever the type of its numbers."""
     if not is_sparse(x):
-        return [np.ascontiguousarray(row).tobytes() for row in to_numpy(x)]
+        return [row.tobytes() for row in np.ascontiguousarray(to_numpy(x), float)]
     ends = zip(x.indptr[:-1], x.indptr[1:], strict=True)
-    return [x.indices[a:b].tobytes() + x.data[a:b].tobytes() for a, b in ends]
+    indices, numbers = x.indices.astype(np.int64), x.data.astype(float)
+    return [indices[a:b].tobytes() + numbers[a:b].tobytes() for a, b in ends]
