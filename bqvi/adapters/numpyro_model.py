@@ -218,19 +218,24 @@ class _Sites:
     def _value(self) -> Callable[[Any], Any]:
         import jax
 
-        return jax.jit(jax.vmap(self._log_joint))
+        found: Callable[[Any], Any] = jax.jit(jax.vmap(self._log_joint))
+        return found
 
     @cached_property
     def _both(self) -> Callable[[Any], Any]:
         import jax
 
-        return jax.jit(jax.vmap(jax.value_and_grad(self._log_joint)))
+        found: Callable[[Any], Any] = jax.jit(jax.vmap(jax.value_and_grad(self._log_joint)))
+        return found
 
     @cached_property
     def _constrain(self) -> Callable[[Any], Any]:
         import jax
 
-        return jax.jit(jax.vmap(lambda theta: self.postprocess(self.layout.parted(theta))))
+        found: Callable[[Any], Any] = jax.jit(
+            jax.vmap(lambda theta: self.postprocess(self.layout.parted(theta)))
+        )
+        return found
 
 
 def _padded(theta: np.ndarray) -> np.ndarray:

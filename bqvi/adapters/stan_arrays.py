@@ -24,10 +24,10 @@ class Columns:
         found: dict[str, np.ndarray] = {}
         for name, places in self._places().items():
             shape = tuple(np.max([index for _, index in places], axis=0) + 1) if places[0][1] else ()
-            array = np.empty((len(rows), *shape))
+            array = np.empty((*shape, len(rows)))
             for column, index in places:
-                array[(slice(None), *index)] = rows[:, column]
-            found[name] = array
+                array[index] = rows[:, column]
+            found[name] = np.moveaxis(array, -1, 0)
         return found
 
     def _places(self) -> dict[str, list[tuple[int, tuple[int, ...]]]]:

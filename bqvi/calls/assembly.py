@@ -227,7 +227,8 @@ class Batch:
         sds = np.broadcast_to(self.function.gradient_noise_sd, self.theta[kept].shape)
         if self.coordinates is not None and len(sds):
             sds = self.coordinates.pull_gradients(self.points[kept], sds)
-        return np.square(sds)
+        variances: np.ndarray = np.square(sds)
+        return variances
 
     def _noise_of_rows(self, kept: np.ndarray, failed: np.ndarray) -> np.ndarray | None:
         sds, known = self._sds, self.function.noise_sd

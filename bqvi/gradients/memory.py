@@ -146,4 +146,5 @@ def _noise_of(good: Evaluations, slopes: np.ndarray) -> np.ndarray:
     of_slopes = good.gradient_noise_variance
     if of_slopes is None or not slopes.shape[1]:
         of_slopes = np.zeros_like(slopes)
-    return np.nan_to_num(np.column_stack([of_values, of_slopes]))
+    variances: np.ndarray = np.nan_to_num(np.column_stack([of_values, of_slopes]))
+    return variances

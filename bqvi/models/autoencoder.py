@@ -168,8 +168,8 @@ class VariationalAutoencoder:
         """KL of the decoder's weights in ``q`` to their prior, nats; 0 without one."""
         if self.weights is None:
             return self.reference.new_zeros(())
-        found: Tensor = sum(self.weights.kl(part) for part in _factors(q, DECODER).values())
-        return found
+        parts = [self.weights.kl(part) for part in _factors(q, DECODER).values()]
+        return torch.stack(parts).sum()
 
     def encode(self, q: Product, x: Data) -> DiagonalGaussian:
         """q(z | x) of rows ``x`` (N, ...), a batch of N, as arrays; ``q`` is that of a fit."""
@@ -273,7 +273,7 @@ class VariationalAutoencoder:
             yield self.rows(x[start : start + size])
 
     def _latent(self, name: str, z: Array) -> Tensor:
-        found = like(np.asarray(to_numpy(z)), self.reference)
+        found: Tensor = like(np.asarray(to_numpy(z)), self.reference)
         require_shape(name, found, (len(found), self.latent))
         return found
 

@@ -91,8 +91,9 @@ def redrawn(module: nn.Module, seed: int) -> nn.Module:
     found = copy.deepcopy(module)
     with _own_generator(seed):
         for part in found.modules():
-            if callable(getattr(part, "reset_parameters", None)):
-                part.reset_parameters()
+            reset = getattr(part, "reset_parameters", None)
+            if callable(reset):
+                reset()
     return found.requires_grad_(False)
 
 

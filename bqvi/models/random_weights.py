@@ -104,15 +104,16 @@ class _RandomLinear(nn.Module):
         for name, p in linear.named_parameters():
             self.register_parameter(name, nn.Parameter(p.detach(), requires_grad=False))
             self.register_parameter(name + _VARIANCE, nn.Parameter(p.detach(), requires_grad=False))
-        self.biased = linear.bias is not None
         self.rng = np.random.default_rng(0)
 
     def forward(self, x: Tensor) -> Tensor:
         """A draw of the output at ``x`` (..., inputs)."""
-        bias, spread = (self.bias, self.bias_variance) if self.biased else (None, None)
-        mean = nn.functional.linear(x, self.weight, bias)
-        variance = nn.functional.linear(x.square(), self.weight_variance, spread)
-        return mean + (variance + _TINY).sqrt() * like(self.rng.standard_normal(tuple(mean.shape)), mean)
+        own = dict(self.named_parameters())
+        mean = nn.functional.linear(x, own["weight"], own.get("bias"))
+        spread = own.get("bias" + _VARIANCE)
+        variance = nn.functional.linear(x.square(), own["weight" + _VARIANCE], spread)
+        noise: Tensor = like(self.rng.standard_normal(tuple(mean.shape)), mean)
+        return mean + (variance + _TINY).sqrt() * noise
 
 
 def _with_random_outputs(network: Network) -> tuple[nn.Module, list[_RandomLinear]]:

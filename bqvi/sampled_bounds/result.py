@@ -13,7 +13,8 @@ from scipy.special import stdtrit
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
 from bqvi.checks import require_integer
-from bqvi.quadrature.tails import TAILS, pareto_shape
+from bqvi.quadrature.settings import TAILS
+from bqvi.quadrature.tails import pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.resampling import normalised
