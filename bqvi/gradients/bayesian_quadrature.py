@@ -23,7 +23,7 @@ import numpy as np
 
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
-from bqvi.gradients.designs import FEASIBLE, Design, Guarded, Informed, IntegralVarianceReduction
+from bqvi.gradients.designs import Design, Guarded, Informed, IntegralVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient import Batch, Gradient
@@ -31,6 +31,7 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.prediction_check import predicted_divergence
 from bqvi.gradients.process_cache import ProcessCache
+from bqvi.gradients.settings import FEASIBILITY
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
@@ -192,7 +193,7 @@ def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
     if not found.good.any():
         return True
     at_mean = _feasibility(frame, kept)(np.zeros((1, len(frame.mean))))
-    return float(at_mean[0]) < FEASIBLE
+    return float(at_mean[0]) < FEASIBILITY.least
 
 
 def _feasibility(frame: Frame, kept: Memory) -> Feasibility:

@@ -29,6 +29,7 @@ from bqvi.checks import require_above, require_at_least, require_integer
 from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.settings import DESIGN, FEASIBILITY
 
 
 class Informed(Protocol):
@@ -63,12 +64,6 @@ class Guarded:
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Those of the process."""
         return self.process.candidates(pool)
-
-
-FEASIBLE = 0.5
-"""Least probability with which the evaluation at a candidate succeeds."""
-BLUR = 0.35
-"""Standard deviation of what is added to nodes u, -u, on which every odd function is linear."""
 
 
 @runtime_checkable
@@ -138,7 +133,7 @@ class Optimised:
     """
 
     lengthscale: float = 2.0
-    blur: float = BLUR
+    blur: float = DESIGN.blur
 
     def __post_init__(self) -> None:
         require_above("lengthscale", self.lengthscale, 0.0)
@@ -222,12 +217,12 @@ def _pool(
     if not isinstance(process, Guarded):
         return pool
     probability = process.feasibility(pool)
-    found: np.ndarray = pool[probability >= min(FEASIBLE, np.sort(probability)[-n])]
+    found: np.ndarray = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
     return found
 
 
 def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
-    nodes: np.ndarray = normal_frames(n, dimension, rng) + BLUR * rng.standard_normal((n, dimension))
+    nodes: np.ndarray = normal_frames(n, dimension, rng) + DESIGN.blur * rng.standard_normal((n, dimension))
     return nodes
 
 

@@ -6,8 +6,9 @@ failed. The probability that an evaluation succeeds is estimated beside the proc
     1, u_1, .., u_D, |u|^2,
 
 which half-spaces, balls and their complements can be made of, with a normal prior of variance
-`PRIOR_VARIANCE` on each coefficient, at its mode by Newton steps. For regions of other shapes the nearest
-evaluation decides: where it failed, and the nearest good one is 1.5 times as far, the probability is 0.
+`FeasibilitySettings.prior_variance` on each coefficient, at its mode by Newton steps. For regions of other
+shapes the nearest evaluation decides: where it failed, and the nearest good one is 1.5 times as far, the
+probability is 0.
 """
 
 from __future__ import annotations
@@ -17,14 +18,8 @@ from functools import cached_property
 
 import numpy as np
 
+from bqvi.gradients.settings import FEASIBILITY
 from gp.triangular import cholesky_inverse
-
-PRIOR_VARIANCE = 4.0
-"""Variance of a coefficient a priori, in units whitened by q. With planes that cut 0.6 and 16 % off the mass
-of the first q, on three log joints (D = 2, 5 and 10), 1, 4 and 16 end 2, 2 and 4 of 48 runs; without a model
-of feasibility 24 end."""
-_STEPS = 8
-_NEAR = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +43,18 @@ class Feasibility:
         if not len(self.good):
             return probability
         nearest, ours = (_nearest(points, known) for known in (self.failed, self.good))
-        return np.where(_NEAR**2 * nearest < ours, 0.0, probability)
+        return np.where(FEASIBILITY.nearest**2 * nearest < ours, 0.0, probability)
 
     @cached_property
     def _coefficients(self) -> np.ndarray:
         features = _features(np.concatenate([self.good, self.failed]))
         succeeded = np.arange(len(features)) < len(self.good)
         found = np.zeros(features.shape[1])
-        for _ in range(_STEPS):
+        for _ in range(FEASIBILITY.steps):
             probability = _logistic(features @ found)
-            slope = features.T @ (succeeded - probability) - found / PRIOR_VARIANCE
+            slope = features.T @ (succeeded - probability) - found / FEASIBILITY.prior_variance
             curvature = (features.T * (probability * (1.0 - probability))) @ features
-            np.einsum("ii->i", curvature)[:] += 1.0 / PRIOR_VARIANCE
+            np.einsum("ii->i", curvature)[:] += 1.0 / FEASIBILITY.prior_variance
             found = found + cholesky_inverse(curvature)[1] @ slope
         return found
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-_RIDGE = 1.0
-_LARGE = 4.0
+from bqvi.gradients.settings import NOISE
+
 _TINY = 1e-300
 
 
@@ -34,7 +34,7 @@ class LinearFit:
         design[:, 0], design[:, 1:] = 1.0, points
         weighted = design.T * weights
         gram = weighted @ design
-        np.einsum("ii->i", gram)[:] += _RIDGE
+        np.einsum("ii->i", gram)[:] += NOISE.ridge
         return cls(scipy.linalg.lapack.dposv(gram, weighted @ targets)[1])
 
     def residuals(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -48,7 +48,9 @@ class LinearFit:
 def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The weights, (m,), less where y is large."""
     squares = np.einsum("no,no->n", targets, targets)
-    lessened: np.ndarray = weights / (1.0 + squares / (_LARGE * weighted_median(squares, weights) + _TINY))
+    lessened: np.ndarray = weights / (
+        1.0 + squares / (NOISE.large * weighted_median(squares, weights) + _TINY)
+    )
     return lessened
 
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
 from bqvi.calls.by_products import Products, joined
+from bqvi.gradients.settings import FEASIBILITY
 from bqvi.gradients.whitened import Frame
 
-PATIENCE = 5
-"""Rounds in a row without one good evaluation that end a run."""
 _GROWS: dict[str, Any] = {"grows": True}
 """Marks arrays whose first dimension grows, for `checkpoint`."""
 _DERIVED: dict[str, Any] = {"derived": True}
@@ -94,14 +93,15 @@ class Memory:
         Raises
         ------
         EvaluationError
-            It is the last of `PATIENCE` rounds in a row without a good one.
+            It is the last of `FeasibilitySettings.patience` rounds in a row without a good one.
         """
         fruitless = 0 if found.good.any() else self.fruitless + 1
-        if fruitless >= PATIENCE:
+        if fruitless >= FEASIBILITY.patience:
             reasons = "; ".join(dict.fromkeys(found.reasons))
             raise EvaluationError(
-                f"the log joint had no finite value and gradient in {PATIENCE} rounds in a row, the last of "
-                f"{len(found)} points: it {reasons}. The {len(self)} good evaluations before are in "
+                f"the log joint had no finite value and gradient in {FEASIBILITY.patience} rounds in a "
+                f"row, the last of {len(found)} points: it {reasons}. The {len(self)} good evaluations "
+                "before are in "
                 "state.memory. Start q where the log joint is finite, or guard it"
             )
         return replace(self._longer(found), fruitless=fruitless)

@@ -23,13 +23,9 @@ from bqvi.families import GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.mixture_draws import log_density
+from bqvi.gradients.settings import MIXTURE
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import Frame, within_reach
-
-SHORT = 0.25
-"""Lengthscale, over sqrt(D), that a search starts from, shorter than any that is likely: from below it climbs
-to the waves. On two mixtures with 8 to 25 nodes a dimension .2 and .35 found the highest maximum of eight
-starts; .5 fell short of it by 80 to 250 nats in one fit of four, 2 in nearly all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +82,7 @@ def most_likely(
     numpy.linalg.LinAlgError
         No fit has a Gram matrix that is positive definite in floating point.
     """
-    short = np.log([SHORT * np.sqrt(used.points.shape[1]), 0.1, 0.1])
+    short = np.log([MIXTURE.short * np.sqrt(used.points.shape[1]), 0.1, 0.1])
     found = list[Fitted]()
     for relative in (False, True):
         given = used.targets(kind, q if relative else None)

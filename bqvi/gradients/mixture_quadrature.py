@@ -38,14 +38,10 @@ from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy
 from bqvi.gradients.mixture_evidence import Used, most_likely
 from bqvi.gradients.mixture_expectation import moment_matched
 from bqvi.gradients.mixture_gradient import MixtureGradient
+from bqvi.gradients.settings import MIXTURE
 from bqvi.gradients.stratified import require_still, together
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import JITTER, Frame
-
-_GROWTH = 1.15
-"""Hyperparameters are refitted when the memory has grown by this factor."""
-_SPREAD = 1.5
-"""Standard deviation of candidates, in units of their component."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +173,7 @@ class MixtureQuadrature:
         own = rng.choice(q.n_components, size=self.candidates, p=np.asarray(q.weights))
         noise = np.zeros((self.candidates, q.n_components, q.dimension))
         rows = np.arange(self.candidates)
-        noise[rows, own] = _SPREAD * rng.standard_normal((self.candidates, q.dimension))
+        noise[rows, own] = MIXTURE.spread * rng.standard_normal((self.candidates, q.dimension))
         pool = np.asarray(q.strata(noise))[rows, own]
         frame = kept.known.base.frame
         candidates = MixtureGradient(process, frame, q).candidates(frame.whiten(pool))
@@ -194,7 +190,7 @@ class MixtureQuadrature:
         frame = Frame.of(moment_matched(q))
         q_before = tuple(np.asarray(u) + 0.0 for u in q.unconstrained)
         before, relative, process = q.from_unconstrained(q_before), kept.relative, None
-        if len(known) >= _GROWTH * known.fitted_at:
+        if len(known) >= MIXTURE.growth * known.fitted_at:
             start = (known.hyperparameters, relative) if known.fitted_at else None
             fitted = most_likely(self._used(known, frame), self._kind(model), before, start)
             relative, process = fitted.relative, fitted.process

@@ -25,15 +25,12 @@ from typing import Any
 import numpy as np
 
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.settings import NOISE
+from bqvi.gradients.settings import EVIDENCE, NOISE
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import Frame
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.function_process import FunctionProcess
-
-_ROWS = 1200
-"""Numbers, values and entries of gradients, that the process is conditioned on at most: a solve of .1 s."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def process_near(q: Any, memory: Memory) -> tuple[FunctionProcess, Frame] | None
     numbers = 1 + memory.gradients.shape[1]
     u = frame.whiten(memory.points)
     near = np.flatnonzero(np.square(u).sum(1) < NOISE.left_out * dimension)
-    near = near[-max(_ROWS // numbers, dimension + 2) :]
+    near = near[-max(EVIDENCE.rows // numbers, dimension + 2) :]
     if len(near) < dimension + 2:
         return None
     u = u[near]

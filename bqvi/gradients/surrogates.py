@@ -34,11 +34,6 @@ from gp.observations import Functional, Gradients, Observations, Values
 from gp.priors import JointPrior
 from gp.search import search
 
-_SPREAD = np.array([0.7, 3.0, 2.0])
-"""Prior standard deviations of ln (l, b, b); of a further b too."""
-_SIMPLE = np.array([3.0, 3.5, 3.5, -4.0])
-"""Hyperparameters, in these, with which little but a quadratic log joint is likely: one is found exactly."""
-
 Process = GradientProcess | FunctionSurrogate
 
 
@@ -226,7 +221,7 @@ def over_scale(noise: np.ndarray | None, logs: np.ndarray) -> np.ndarray | None:
 def _prior(dimension: int, parameters: int) -> JointPrior:
     """Of ln (l, b0, b1, b2) or of ln (l, b1, b2)."""
     centre = np.log([2.0 * np.sqrt(dimension), 0.1, 0.1, 0.1 / dimension])[:parameters]
-    return JointPrior.normal(centre, np.append(_SPREAD, 2.0)[:parameters], (5.0, 4.0))
+    return JointPrior.normal(centre, np.array(SEARCH.sds[:parameters]), (5.0, 4.0))
 
 
 def _with_scale(prior: JointPrior, points: np.ndarray, squares: np.ndarray) -> JointPrior:
@@ -239,10 +234,10 @@ def _with_scale(prior: JointPrior, points: np.ndarray, squares: np.ndarray) -> J
 
 
 def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) -> np.ndarray:
-    """From the centre of the prior, and where the last fit ended or, of a first fit, ``_SIMPLE``."""
+    """From the centre of the prior, and where the last fit ended or, of a first fit, ``SEARCH.simple``."""
     prior = posterior.prior
     simple = prior.lower.copy()
-    simple[:parameters] += _SIMPLE[:parameters] * prior.shoulder[:parameters]
+    simple[:parameters] += np.array(SEARCH.simple[:parameters]) * prior.shoulder[:parameters]
     known = start is not None and len(start) == len(simple)
     starts = (start, prior.lower) if known else (prior.lower, simple)
     asked = SEARCH.search if posterior.convention == "profiled" else SEARCH.noisy_search

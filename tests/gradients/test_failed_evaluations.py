@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose
 import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients.designs import Guarded, IntegralVarianceReduction, UncertaintySampling
-from bqvi.gradients.feasibility import PRIOR_VARIANCE, Feasibility
+from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.settings import FEASIBILITY
 from bqvi.models import LogJoint
 
 
@@ -29,7 +30,7 @@ def test_the_coefficients_are_the_mode_of_the_logistic_posterior():
     signs = np.r_[np.ones(len(good)), -np.ones(len(failed))]
 
     def objective(b):
-        return np.logaddexp(0.0, -signs * (features @ b)).sum() + 0.5 * b @ b / PRIOR_VARIANCE
+        return np.logaddexp(0.0, -signs * (features @ b)).sum() + 0.5 * b @ b / FEASIBILITY.prior_variance
 
     expected = scipy.optimize.minimize(objective, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
     assert_allclose(Feasibility(good, failed)._coefficients, expected, atol=1e-6)

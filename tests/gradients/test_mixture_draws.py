@@ -19,7 +19,8 @@ from bqvi.gradients import MixtureQuadrature
 from bqvi.gradients.black_box import torch_posterior
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy, log_density
-from bqvi.gradients.mixture_evidence import SHORT, Used, most_likely
+from bqvi.gradients.mixture_evidence import Used, most_likely
+from bqvi.gradients.settings import MIXTURE
 from bqvi.gradients.stratified import entropy_terms
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import Frame
@@ -173,7 +174,7 @@ def test_either_prior_mean_brings_the_exact_gradient():
     of = Used.of(first.known, first.known.base.frame, 100)
     for relative in (False, True):
         targets = of.targets(OnFunction(), OTHER if relative else None)
-        logs = OnFunction().fit(*targets, np.log([SHORT, 0.1, 0.1]))
+        logs = OnFunction().fit(*targets, np.log([MIXTURE.short, 0.1, 0.1]))
         kept = type(first)(
             first.known, first.q_before, 0, relative, OnFunction().process(*targets, logs), OTHER
         )

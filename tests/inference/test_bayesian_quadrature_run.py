@@ -473,7 +473,7 @@ def test_values_alone_cannot_be_differentiated():
 
 
 def test_a_log_joint_that_is_never_good_ends_the_run_with_its_reason():
-    """After `PATIENCE` rounds: the count of fruitless ones is kept although nothing else is."""
+    """After so many rounds: the count of fruitless ones is kept although nothing else is."""
     calls = []
 
     def never(theta):
