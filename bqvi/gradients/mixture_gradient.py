@@ -49,6 +49,16 @@ class MixtureGradient:
         return self.q.pulled_back(*(np.asarray(part) for part in gradient))
 
     @property
+    def value_deviation(self) -> float:
+        """The standard deviation of E_q[f]: the posterior's, constant unknown, and the jackknife's."""
+        of, given = self._functionals, self.process.given
+        shares = of.level * np.repeat(np.asarray(self.q.weights), len(of.level) // len(of.means))
+        whitened, level = (self._whitened @ shares)[:, None], np.ones(1)
+        prior = shares @ of.prior(self.process.process.kernel) @ shares
+        variance = float(given.covariance(np.array([[prior]]), whitened, level)[0, 0])
+        return float(np.sqrt(max(variance, 0.0) + mean_square(given.changes(whitened, level))[0, 0]))
+
+    @property
     def model_covariance(self) -> np.ndarray:
         """Posterior covariance of dE/du, (P, P), all of u in one vector, if the model were true."""
         of, given = self._functionals, self.process.given

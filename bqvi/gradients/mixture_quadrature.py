@@ -235,6 +235,13 @@ class MixtureQuadrature:
         return Gradient(values, False, 0, bound=level, standard_error=errors)
 
 
+def value_deviation(q: GaussianMixture, kept: MixtureMemory) -> float:
+    """The standard deviation of the E_q[f] of a step's bound; infinite where no process is at hand."""
+    if kept.process is None or kept.process.given.basis is None:
+        return np.inf
+    return MixtureGradient(kept.process, kept.known.base.frame, q, kept.relative).value_deviation
+
+
 def _within(q: GaussianMixture, n: int, rng: np.random.Generator) -> np.ndarray:
     """n points of q, (n, D): antithetic-orthogonal in each component, the components in turn."""
     k = q.n_components

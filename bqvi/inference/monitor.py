@@ -105,7 +105,7 @@ class Monitor:
         if is_of_one_function(self.model, q, memory):
             return self._remembered(q, memory)
         values = np.empty(0) if values is None else values
-        return self._of_steps(values) if memory is None else self._of_surrogate(values)
+        return self._of_steps(values) if memory is None else self._of_surrogate(values, q, memory)
 
     def _of_steps(self, values: np.ndarray) -> Value:
         """The mean of estimates (t,) by the latest steps."""
@@ -114,16 +114,20 @@ class Monitor:
         error = math.inf if len(values) < 2 else float(values.std(ddof=1) / np.sqrt(len(values)))
         return Value(float(values.mean()) + self.base, error, 0)
 
-    def _of_surrogate(self, values: np.ndarray) -> Value:
+    def _of_surrogate(self, values: np.ndarray, q: Any, memory: Any) -> Value:
         """The mean of estimates (t,) from the same evaluations: their errors do not average out.
 
-        The standard error is that of one of them, with the difference between the halves, as q moves.
+        The standard error is that of one of them, with the difference between the halves, as q moves, and
+        with the surrogate's own standard deviation.
         """
+        from bqvi.gradients.mixture_quadrature import MixtureMemory, value_deviation
+
         found = self._of_steps(values)
         if len(values) < 4:
             return found._replace(standard_error=math.inf)
         drift = values[: len(values) // 2].mean() - values[len(values) // 2 :].mean()
-        return found._replace(standard_error=float(np.hypot(values.std(ddof=1), drift)))
+        own = value_deviation(q, memory) if isinstance(memory, MixtureMemory) else np.inf
+        return found._replace(standard_error=float(np.linalg.norm([values.std(ddof=1), drift, own])))
 
     def _remembered(self, q: Any, memory: Memory) -> Value:
         """NaN with an infinite error where too little is known near q."""

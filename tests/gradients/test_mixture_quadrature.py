@@ -15,7 +15,7 @@ from test_mixture_estimators import FULL, MODEL, bimodal, exact, flat, start
 import bqvi
 from bqvi.calls import EvaluationError
 from bqvi.families import Gaussian, GaussianMixture
-from bqvi.gradients import MixtureQuadrature
+from bqvi.gradients import MixtureQuadrature, remembered_elbo
 from bqvi.gradients.mixture_gradient import MixtureGradient
 from bqvi.gradients.whitened import Frame
 from bqvi.models import LogJoint
@@ -327,3 +327,18 @@ def test_one_component_is_a_gaussian():
     found = [part[0] for part in gradient.values[1:]]
     np.testing.assert_allclose(found[0], expected[0], atol=1e-8)
     np.testing.assert_allclose(found[1] + np.eye(2), expected[1], atol=1e-8)
+
+
+@pytest.mark.parametrize("shown", ["values", "both"])
+def test_the_deviation_of_a_mean_is_that_of_one_gaussian(shown):
+    """In the units of q itself, with closed forms; of two equal components as of one."""
+    rng = np.random.default_rng(2)
+    points = rng.standard_normal((14, 2))
+    process = of_function(SHOWN[shown], SHAPE, points, rng.standard_normal((14, SHOWN[shown].width(2))))
+    frame = Frame(np.array([1.0, -2.0]), np.array([[0.5, 0.0], [0.3, 1.2]]), False)
+    covariance = frame.scale @ frame.scale.T
+    expected = remembered_elbo._sd(process.given, process.process.kernel)
+    for weights in ([1.0], [0.3, 0.7]):
+        k = len(weights)
+        q = GaussianMixture(np.array(weights), np.tile(frame.mean, (k, 1)), np.tile(covariance, (k, 1, 1)))
+        np.testing.assert_allclose(MixtureGradient(process, frame, q).value_deviation, expected, rtol=1e-7)
