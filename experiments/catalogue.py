@@ -63,4 +63,5 @@ EXPERIMENTS: dict[str, str] = {
     "vbmc-robustness": "experiments.vbmc.robustness",
     "bounds": "experiments.bounds.closing",
     "bounds-posteriors": "experiments.bounds.posteriors",
+    "vbmc-workers": "experiments.vbmc.workers",
 }

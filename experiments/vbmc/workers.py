@@ -1,0 +1,177 @@
+"""VBMC with workers: batches that are waited for, and workers that are never idle.
+
+Evaluations take simulated seconds, lognormal with median 1 (`experiments.problems.simulated_workers`): the clock
+is that of the simulation, on which learning takes no time. A row for each record of a run:
+
+    clock    simulated seconds since its begin
+    n        evaluations whose values the record knows
+    error    log evidence - ln Z, nats
+
+A run has come to an error once it and all later records are below it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from experiments.harness import drawing
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.problems.simulated_workers import SimulatedWorkers
+from experiments.vbmc.runs import problem_named
+
+BUDGETS = {"Rosenbrock 2": 100, "bounded banana": 100, "lumpy 4": 150}
+BATCHES, BUSY = "batches", "never idle"
+ERROR = 0.1
+"""nats."""
+SPREADS = (0.5, 1.0)
+"""Standard deviations of the logarithm of an evaluation's seconds."""
+COUNTS = (8, 16)
+_LEAST = 1e-4
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each way with each number of workers and each spread, and one worker."""
+    del resources
+    budgets = {"Rosenbrock 2": 30} if quick else BUDGETS
+    chosen = [
+        (problem, way, workers, spread)
+        for problem in budgets
+        for workers in (COUNTS[:1] if quick else COUNTS)
+        for spread in (SPREADS[1:] if quick else SPREADS)
+        for way in (BATCHES, BUSY)
+    ]
+    if not quick:
+        chosen += [(problem, BUSY, 1, SPREADS[0]) for problem in budgets]
+    return [
+        Case(
+            f"{problem}: {way}, {workers} workers, {spread:g}",
+            {
+                "problem": problem,
+                "way": way,
+                "workers": workers,
+                "spread": spread,
+                "budget": budgets[problem],
+            },
+        )
+        for problem, way, workers, spread in chosen
+    ]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return the records of one run."""
+    settings = case.settings
+    problem, count = problem_named(settings["problem"]), settings["workers"]
+    workers = SimulatedWorkers(count, settings["spread"], seed)
+    rows: list[dict[str, Any]] = []
+
+    def look(state: Any) -> None:
+        if state.rows and (not rows or rows[-1]["n"] != state.rows[-1].n_evaluations):
+            last = state.rows[-1]
+            error = last.log_evidence - problem.log_evidence
+            rows.append({"clock": workers.clock, "n": last.n_evaluations, "error": error})
+
+    ways: dict[str, dict[str, Any]] = {
+        BATCHES: {"batch": count, "initial": max(10, count)},
+        BUSY: {"workers": count},
+    }
+    bqvi.vbmc(
+        problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
+        executor=workers, callback=look, **ways[settings["way"]],
+    )  # fmt: skip
+    busy = workers.busy / (workers.clock * count)
+    return pd.DataFrame(rows).assign(busy=busy, size=lambda made: made["error"].abs().clip(lower=_LEAST))
+
+
+def reached(rows: pd.DataFrame) -> tuple[float, float]:
+    """Simulated seconds and evaluations after which the error stays below `ERROR`; infinite if it does not."""
+    above = np.flatnonzero(rows["error"].abs().to_numpy() >= ERROR)
+    first = int(above[-1]) + 1 if len(above) else 0
+    if first == len(rows):
+        return np.inf, np.inf
+    return float(rows["clock"].iloc[first]), float(rows["n"].iloc[first])
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the error against simulated seconds."""
+    problems = list(results["problem"].unique())
+    settings = list(results[results["workers"] > 1].groupby(["workers", "spread"], sort=False).groups)
+    figure, axes = drawing.figure(len(settings), len(problems), size=(3.0, 2.1), sharey=True)
+    lines = drawing.strokes(results["way"])
+    for i, (workers, spread) in enumerate(settings):
+        for j, problem in enumerate(problems):
+            rows = results[
+                (results["problem"] == problem)
+                & (results["workers"] == workers)
+                & (results["spread"] == spread)
+            ]
+            ax = axes[i, j]
+            for way, group in rows.groupby("way", sort=False):
+                for k, (_, one) in enumerate(group.groupby("seed")):
+                    ax.plot(
+                        one["clock"], one["size"], drawstyle="steps-post", lw=1.0, **lines[way],
+                        label=way if k == 0 else None,
+                    )  # fmt: skip
+            ax.axhline(ERROR, color="0.6", lw=0.8)
+            ax.set(xscale="log", yscale="log", title=f"{problem}: {workers} workers, {spread:g}")
+            if i == len(settings) - 1:
+                ax.set_xlabel("simulated seconds")
+            if j == 0:
+                ax.set_ylabel("|error of ln Z| (nats)")
+    drawing.legend_below(figure, axes)
+    caption = (
+        "Error of the log evidence against simulated seconds; a line is a run. Above each frame the number of "
+        "workers and the standard deviation of the logarithm of an evaluation's seconds."
+    )
+    return [Drawing("against-seconds", figure, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate seconds and evaluations until the error stays below `ERROR`."""
+    ends = [
+        {**dict(zip(("problem", "workers", "spread", "way", "seed"), key, strict=True)),
+         "seconds": reached(rows)[0], "n": reached(rows)[1], "busy": rows["busy"].iloc[0]}
+        for key, rows in results.groupby(["problem", "workers", "spread", "way", "seed"], sort=False)
+    ]  # fmt: skip
+    made = pd.DataFrame(ends)
+    rows = []
+    for (problem, workers, spread), group in made.groupby(["problem", "workers", "spread"], sort=False):
+        by = {way: part for way, part in group.groupby("way")}
+        row: dict[str, Any] = {"problem": problem, "workers": workers, "spread": f"{spread:g}"}
+        for way, part in by.items():
+            row[f"seconds, {way}"] = f"{part['seconds'].median():.3g}"
+            row[f"evaluations, {way}"] = f"{part['n'].median():.0f}"
+            row[f"busy, {way}"] = f"{part['busy'].median():.2f}"
+        if len(by) == 2:
+            row["seconds, ratio"] = f"{by[BUSY]['seconds'].median() / by[BATCHES]['seconds'].median():.2f}"
+        rows.append(row)
+    caption = (
+        f"Medians over seeds: simulated seconds and evaluations after which the error of ln Z stays below {ERROR:g} "
+        "nats, and the share of their time in which workers are busy, over the whole run."
+    )
+    return [Table("seconds", pd.DataFrame(rows), caption)]
+
+
+experiment = Experiment(
+    name="vbmc-workers",
+    title="VBMC with workers that are never idle",
+    summary=(
+        "Batches that are waited for against points chosen while others are being evaluated: error of the "
+        "evidence against simulated seconds, 8 and 16 workers whose evaluations take lognormal times."
+    ),
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    seeds=5,
+    quick_seeds=1,
+)
