@@ -1,7 +1,7 @@
 """VBMC with workers: batches that are waited for, and workers that are never idle.
 
-Evaluations take simulated seconds, lognormal with median 1 (`experiments.problems.simulated_workers`): the clock
-is that of the simulation, on which learning takes no time. A row for each record of a run:
+Evaluations take simulated seconds, lognormal with median 1 (`experiments.problems.simulated_workers`): the
+clock is that of the simulation, on which learning takes no time. A row for each record of a run:
 
     clock    simulated seconds since its begin
     n        evaluations whose values the record knows
@@ -93,7 +93,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def reached(rows: pd.DataFrame) -> tuple[float, float]:
-    """Simulated seconds and evaluations after which the error stays below `ERROR`; infinite if it does not."""
+    """Simulated seconds and evaluations until the error stays below `ERROR`; infinite if it does not."""
     above = np.flatnonzero(rows["error"].abs().to_numpy() >= ERROR)
     first = int(above[-1]) + 1 if len(above) else 0
     if first == len(rows):
@@ -118,7 +118,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             for way, group in rows.groupby("way", sort=False):
                 for k, (_, one) in enumerate(group.groupby("seed")):
                     ax.plot(
-                        one["clock"], one["size"], drawstyle="steps-post", lw=1.0, **lines[way],
+                        one["clock"], one["size"], drawstyle="steps-post", lw=1.0, color=lines[way].colour,
+                        linestyle=lines[way].dashes,
                         label=way if k == 0 else None,
                     )  # fmt: skip
             ax.axhline(ERROR, color="0.6", lw=0.8)
@@ -129,8 +130,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
                 ax.set_ylabel("|error of ln Z| (nats)")
     drawing.legend_below(figure, axes)
     caption = (
-        "Error of the log evidence against simulated seconds; a line is a run. Above each frame the number of "
-        "workers and the standard deviation of the logarithm of an evaluation's seconds."
+        "Error of the log evidence against simulated seconds; a line is a run. Above each frame the number "
+        "of workers and the standard deviation of the logarithm of an evaluation's seconds."
     )
     return [Drawing("against-seconds", figure, caption)]
 
@@ -145,7 +146,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     made = pd.DataFrame(ends)
     rows = []
     for (problem, workers, spread), group in made.groupby(["problem", "workers", "spread"], sort=False):
-        by = {way: part for way, part in group.groupby("way")}
+        by = dict(iter(group.groupby("way")))
         row: dict[str, Any] = {"problem": problem, "workers": workers, "spread": f"{spread:g}"}
         for way, part in by.items():
             row[f"seconds, {way}"] = f"{part['seconds'].median():.3g}"
@@ -155,8 +156,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
             row["seconds, ratio"] = f"{by[BUSY]['seconds'].median() / by[BATCHES]['seconds'].median():.2f}"
         rows.append(row)
     caption = (
-        f"Medians over seeds: simulated seconds and evaluations after which the error of ln Z stays below {ERROR:g} "
-        "nats, and the share of their time in which workers are busy, over the whole run."
+        "Medians over seeds: simulated seconds and evaluations after which the error of ln Z stays below "
+        f"{ERROR:g} nats, and the share of their time in which workers are busy, over the whole run."
     )
     return [Table("seconds", pd.DataFrame(rows), caption)]
 
