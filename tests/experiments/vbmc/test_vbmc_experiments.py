@@ -38,7 +38,7 @@ def shown(experiment, found):
     return {one.name: one.frame for one in experiment.tables(found)}
 
 
-@pytest.mark.parametrize("name", ["vbmc-targets", "vbmc-2d", "vbmc-robustness"])
+@pytest.mark.parametrize("name", ["vbmc-targets", "vbmc-2d", "vbmc-robustness", "vbmc-workers"])
 def test_runs_and_draws(name):
     experiment = registry.load(name)
     cases = experiment.checked_cases(True, Resources())
