@@ -105,7 +105,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error against simulated seconds."""
     problems = list(results["problem"].unique())
     settings = list(results[results["workers"] > 1].groupby(["workers", "spread"], sort=False).groups)
-    figure, axes = drawing.figure(len(settings), len(problems), size=(3.0, 2.1), sharey=True)
+    figure, axes = drawing.figure(len(settings), len(problems), size=(3.0, 2.1), sharex=True, sharey=True)
     lines = drawing.strokes(results["way"])
     for i, (workers, spread) in enumerate(settings):
         for j, problem in enumerate(problems):
