@@ -1,5 +1,6 @@
 """Variational inference: one loop (`loop`), and the choices that make a method of it (`methods`)."""
 
+from bqvi.inference.data_parallel import AllReduced, DataParallel
 from bqvi.inference.fit import fit
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, State, Stop
@@ -9,8 +10,10 @@ from bqvi.inference.trace import Row, Trace
 
 __all__ = [
     "Adam",
+    "AllReduced",
     "Constant",
     "Cosine",
+    "DataParallel",
     "Euclidean",
     "Exponential",
     "Fit",

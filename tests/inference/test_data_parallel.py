@@ -1,0 +1,126 @@
+"""Fits on two processes have the numbers of one; what is sent is counted."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.inference.data_parallel import AllReduced, DataParallel
+from bqvi.models import GaussianMixture, LogisticRegression
+
+distributed = pytest.importorskip("torch.distributed")
+
+
+def data(folder: Path) -> np.ndarray:
+    """A memory map of three clusters, made once."""
+    path = folder / "rows.npy"
+    if not path.exists():
+        rng = np.random.default_rng(0)
+        np.save(path, rng.normal(size=(301, 2)) + 4.0 * rng.integers(3, size=(301, 1)))
+    return np.load(path, mmap_mode="r")
+
+
+def labelled(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(x), (np.asarray(x).sum(axis=1) > 6.0).astype(float)
+
+
+def fits(folder: Path, parallel: bool) -> dict[str, np.ndarray]:
+    """Coordinate ascent, stochastic natural gradients, and pathwise gradients of another model."""
+    x = data(folder)
+    mixture = GaussianMixture(3, "full")
+    model = DataParallel(mixture) if parallel else mixture
+    pathwise = bqvi.gradients.Pathwise(samples=2)
+    found = {
+        "cavi": bqvi.fit(model, x, steps=8, seed=1),
+        "sngd": bqvi.fit(model, x, method="sngd", minibatch=20, steps=8, seed=1),
+        "pathwise": bqvi.fit(
+            LogisticRegression(2),
+            labelled(x),
+            method=AllReduced(pathwise) if parallel else pathwise,
+            minibatch=31,
+            steps=5,
+            seed=1,
+        ),
+    }
+    return {name: numbers(fit) for name, fit in found.items()}
+
+
+def numbers(fit) -> np.ndarray:
+    return np.concatenate([*(np.ravel(np.asarray(part)) for part in fit.q.natural), fit.trace["elbo"]])
+
+
+def begin(folder: Path, rank: int) -> None:
+    distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{folder / 'store'}",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=90),
+    )
+
+
+def test_two_processes_have_the_numbers_of_one(tmp_path):
+    alone = fits(tmp_path, parallel=False)
+    here = Path(__file__).resolve()
+    search = os.pathsep.join([str(here.parent), str(here.parents[2]), os.environ.get("PYTHONPATH", "")])
+    code = f"from pathlib import Path; import test_data_parallel as t; t.second(Path({str(tmp_path)!r}))"
+    other = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": search})
+    try:
+        begin(tmp_path, 0)
+        together = fits(tmp_path, parallel=True)
+        wrong = np.array(data(tmp_path))
+        wrong[-1] = np.nan
+        with pytest.raises(ValueError, match="rows of 1 other"):
+            DataParallel(GaussianMixture(3, "full")).check(wrong)
+    finally:
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+        assert other.wait(timeout=120) == 0
+    for name, known in alone.items():
+        assert np.allclose(together[name], known, rtol=1e-9, atol=1e-9), name
+    second = np.load(tmp_path / "second.npz")
+    assert all(np.array_equal(second[name], together[name]) for name in alone)
+
+
+def second(folder: Path) -> None:
+    """What the other process does."""
+    begin(folder, 1)
+    np.savez(folder / "second.npz", **fits(folder, parallel=True))
+    wrong = np.array(data(folder))
+    wrong[-1] = np.nan
+    with pytest.raises(ValueError, match=r"NaN|nan"):
+        DataParallel(GaussianMixture(3, "full")).check(wrong)
+    distributed.destroy_process_group()
+
+
+def test_without_a_group_there_is_one_process(tmp_path):
+    x = data(tmp_path)
+    alone = bqvi.fit(GaussianMixture(3, "full"), x, steps=4, seed=0)
+    found = bqvi.fit(DataParallel(GaussianMixture(3, "full")), x, steps=4, seed=0)
+    assert found.elbo == alone.elbo
+
+
+def test_what_it_is_not_for():
+    with pytest.raises(TypeError, match="no local step"):
+        DataParallel(LogisticRegression(2))
+    with pytest.raises(TypeError, match="keeps evaluations"):
+        AllReduced(bqvi.gradients.BayesianQuadrature())
+
+
+def test_messages_on_a_device(tmp_path):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available() or not distributed.is_nccl_available():
+        pytest.skip("there is no CUDA device, or no NCCL")
+    distributed.init_process_group("nccl", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        from bqvi.inference.data_parallel import _message
+
+        sums = _message([np.arange(3.0), np.ones((2, 2))])
+        assert np.array_equal(sums[1], np.ones((2, 2)))
+    finally:
+        distributed.destroy_process_group()
