@@ -13,7 +13,7 @@ import sys
 NAMES = (
     "adapters", "cavi", "mixtures", "topics", "stream", "hidden_markov", "sngd", "bq", "memory", "minibatch",
     "acquisition", "quadrature", "quadrature_peers", "vbmc", "expectation", "gp_predict", "gp_fit",
-    "gp_evidence", "gp_scaling", "gp_memory", "autoencoder",
+    "gp_evidence", "gp_scaling", "gp_memory", "autoencoder", "data_parallel",
 )  # fmt: skip
 
 
