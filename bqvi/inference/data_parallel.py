@@ -13,7 +13,7 @@ rounding. ``max_seconds`` would end the processes at different steps, which then
 ``steps`` or ``tolerance``. Where one process finds its rows wrong before the first step, all stop; where one
 ends later, the others wait until the time-out of the process group.
 
-The process group is torch's (`torch.distributed.init_process_group`, as `torchrun` prepares it; gloo, or nccl
+The process group is torch's (`torch.distributed.init_process_group`, as torchrun prepares it; gloo, or nccl
 with a device for each process). Without one there is one process, which has all rows.
 """
 
