@@ -189,8 +189,8 @@ def bounds_of(
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(way, rows, free, coordinates)
-    latest = way.log_weights[rows.reshape(-1)].reshape(len(rows), -1)
-    credible, reason = _verdict(choices, free, interval, latest)
+    shares = normalised(way.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
+    credible, reason = _verdict(choices, free, interval, shares)
     one = systems.problems == 1
 
     def told(values: Any) -> Any:
@@ -256,9 +256,12 @@ def _draws(
 
 
 def _verdict(
-    choices: Choices, logs: np.ndarray, interval: np.ndarray, log_weights: np.ndarray
+    choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray
 ) -> tuple[bool, str]:
-    """Whether the bounds are to be believed, and a sentence; ``log_weights`` since the latest resampling."""
+    """Whether the bounds are to be believed, and a sentence.
+
+    ``shares`` (M, R K) are the weights since the latest resampling, of sum 1 in each estimate.
+    """
     with np.errstate(invalid="ignore"):
         spread = float(np.nan_to_num(logs.std(axis=1, ddof=1), nan=np.inf).max())
     if (interval[:, 0] > interval[:, 1]).any():
@@ -271,7 +274,7 @@ def _verdict(
             f"A log estimate has a standard deviation of {spread:.2g} nats: few particles carry it, and both "
             "bounds may lie low. Raise budget or particles, or give a proposal nearer to the posterior."
         )
-    shape = max(pareto_shape(normalised(row)) for row in log_weights)
+    shape = max(pareto_shape(row) for row in shares)
     if shape > TAILS.unusable:
         return False, (
             f"The weights have a Pareto tail of shape {shape:.2f}: parts of the posterior where the proposal "
