@@ -105,7 +105,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
 def claims(results: pd.DataFrame) -> list[Claim]:
     """Check what becomes of the encoder's signal."""
     medians = results.groupby(["case", "samples"])["encoder"].median()
-    first, last = min(results["samples"]), max(results["samples"])
+    first, second, *_ = tried = sorted(set(results["samples"]))
+    last = tried[-1]
     ends = {kind: (float(medians[kind, first]), float(medians[kind, last])) for kind in KINDS}
     told = {kind: f"{a:.3f} at L = {first}, {b:.3f} at L = {last}" for kind, (a, b) in ends.items()}
     return [
@@ -116,6 +117,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             [
                 Check("IWAE falls", ends["IWAE"][1] < ends["IWAE"][0], told["IWAE"]),
                 Check("DReG does not fall", ends["DReG"][1] >= ends["DReG"][0], told["DReG"]),
+                Check(
+                    f"DReG does not fall from L = {second} on",
+                    ends["DReG"][1] >= float(medians["DReG", second]),
+                    f"{medians['DReG', second]:.3f} at L = {second}",
+                ),
             ],
         )
     ]
