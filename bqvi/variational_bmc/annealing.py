@@ -15,15 +15,12 @@ from scipy.special import logsumexp, ndtri
 
 from bqvi.variational_bmc.correction import variance_penalised
 from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.settings import RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
-_DRAWS = 256
-_ROUNDS = 10
-_WIDENING = 1.3
-"""Of the proposal's standard deviations over the Gaussian's, in the first round."""
 _TEMPERATURES = 0.7 ** np.arange(120)
 
 
@@ -32,10 +29,10 @@ def annealed(
 ) -> tuple[Vector, Vector]:
     """Mean (D,) and covariance (D, D) in the frame, led from those given."""
     dimension = len(mean)
-    least = max(0.2 * _DRAWS, min(4.0 * dimension, 0.5 * _DRAWS))
-    for step in range(_ROUNDS):
-        z = ndtri(np.clip(scrambled_sobol(dimension, _DRAWS, seed + step), 1e-12, 1.0 - 1e-12))
-        factor = _WIDENING * _root(covariance)
+    least = max(0.2 * RESTARTS.draws, min(4.0 * dimension, 0.5 * RESTARTS.draws))
+    for step in range(RESTARTS.rounds):
+        z = ndtri(np.clip(scrambled_sobol(dimension, RESTARTS.draws, seed + step), 1e-12, 1.0 - 1e-12))
+        factor = RESTARTS.widening * _root(covariance)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
         log_ratio = (

@@ -10,7 +10,7 @@ What the surrogate does not know moves log Z by E_P[f - mean] to first order: a 
 
     var = P^T C P,     C the posterior covariance of f at the draws,
 
-computed at ``_RESAMPLED`` draws that stand for the rest. The expectation of the density itself is that of a
+computed at some draws that stand for the rest. The expectation of the density itself is that of a
 log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared.
 Beyond it the surrogate is at its prior, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
 mass is not invented where nothing was evaluated. Where the variance exceeds a squared nat even at the draws
@@ -37,24 +37,13 @@ from scipy.special import logsumexp, ndtri
 
 from bqvi.quadrature.tails import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.settings import WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
 from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
 
-WIDE = 0.25
-_WIDENING = 1.7
-_RESAMPLED = 256
-_ROUNDS = 4
-_TAIL, _LACKING, _BESIDE, _LONGER = 10.0, 2.0, 8, 3.0
-"""Nats below the top, beyond D / 2, to which points are a tail; nats that q lacks there; how many; scales."""
-_COVERED = 0.9
-"""Effective share of the draws above which the proposal is not led any further."""
-_BEST_KNOWN = 0.05
-"""Share of the draws that are known best."""
-_WHOLE = 2.0
-"""Of the Gaussian with the moments of all of q: thin curved tails lie along it, not along any component."""
 ANYWHERE = Feasibility(None, None, None, 1.0)
 
 
@@ -109,7 +98,7 @@ class Proposal:
     factors: Vector
 
     @classmethod
-    def of(cls, q: Mixture, wide: float = WIDE, widening: float = _WIDENING) -> Proposal:
+    def of(cls, q: Mixture, wide: float = WEIGHTS.wide, widening: float = WEIGHTS.widening) -> Proposal:
         """(1 - a) q + a q widened."""
         weights = np.concatenate([(1.0 - wide) * q.weights, wide * q.weights])
         scales = np.concatenate([q.scales, widening * q.scales])
@@ -175,7 +164,7 @@ def variance_penalised(mean: Vector, variance: Vector, top: float) -> Vector:
     mean, variance : (m,) each, of the surrogate at the draws.
     top : the highest value that was evaluated.
     """
-    excess = variance - max(float(np.quantile(variance, _BEST_KNOWN)) - 1.0, 0.0)
+    excess = variance - max(float(np.quantile(variance, WEIGHTS.best_known)) - 1.0, 0.0)
     result: Vector = bounded(mean, variance, top) + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
     return result
 
@@ -204,13 +193,13 @@ def polished(
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
     They begin at evaluated tails too, where q would hardly ever draw.
     """
-    whole = Proposal(np.ones(1), q.mean[None], _WHOLE * np.linalg.cholesky(q.covariance)[None])
+    whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * np.linalg.cholesky(q.covariance)[None])
     wide = Proposal.of(q, 0.5, 2.0).and_also(whole, 0.3)
     g = Proposal.of(q, 0.4).and_also(whole, 0.05)
     beside = _beside(surrogate, q, _weighed(surrogate, q, g, 512, seed, feasible).log_evidence)
     if beside is not None:
         g, wide = g.and_also(beside, 0.1), wide.and_also(beside, 0.3)
-    for step in range(_ROUNDS):
+    for step in range(WEIGHTS.rounds):
         u = g.draws(count // 4, seed + 1 + step)
         logs = g.log_parts(u)
         log_ratio = (
@@ -220,7 +209,7 @@ def polished(
         )
         weights = np.exp(log_ratio - logsumexp(log_ratio))
         effective = 1.0 / (weights @ weights)
-        if effective < 10.0 * u.shape[1] or effective > _COVERED * len(u):
+        if effective < 10.0 * u.shape[1] or effective > WEIGHTS.covered * len(u):
             break
         g = g.adapted(u, weights, logs).and_also(wide, 0.1)
     found = _weighed(surrogate, q, g, count, seed, feasible)
@@ -230,15 +219,15 @@ def polished(
 def _beside(surrogate: Surrogate, q: Mixture, log_evidence: float) -> Proposal | None:
     """Gaussians at evaluated points that q lacks, scaled like the component nearest to each, and longer."""
     data = surrogate.data
-    near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + _TAIL)
+    near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + WEIGHTS.tail)
     u = data.points[near]
     parts = Proposal.of(q).log_parts(u)
     lack = surrogate.mean(u) - log_evidence - logsumexp(parts, axis=1)
-    worst = [i for i in np.argsort(-lack)[:_BESIDE] if lack[i] > _LACKING]
+    worst = [i for i in np.argsort(-lack)[: WEIGHTS.beside] if lack[i] > WEIGHTS.lacking]
     if not worst:
         return None
     scales = q.scales[np.argmax(parts[worst], axis=1) % q.count]
-    factors = np.concatenate([scales, _LONGER * scales])[:, :, None] * np.eye(surrogate.dimension)
+    factors = np.concatenate([scales, WEIGHTS.longer * scales])[:, :, None] * np.eye(surrogate.dimension)
     return Proposal(np.full(len(factors), 1.0 / len(factors)), np.concatenate([u[worst]] * 2), factors)
 
 
@@ -281,7 +270,7 @@ def _weighed(
 
 def _sd(surrogate: Surrogate, u: Vector, whitened: Vector, weights: Vector, seed: int) -> float:
     """Of E_P[f]."""
-    index = resampled(weights, _RESAMPLED, seed)
+    index = resampled(weights, WEIGHTS.resampled, seed)
     at = u[index]
     prior = float(surrogate.kernel(at, at).mean())
     explained = whitened[:, index].mean(1)

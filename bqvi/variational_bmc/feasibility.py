@@ -26,12 +26,9 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
-Vector = np.ndarray
+from bqvi.variational_bmc.settings import FEASIBILITY
 
-_SHARPNESS = 6.0
-_LEAST = 1e-12
-_ALONE = 0.7
-"""An accident is nearer to a good evaluation than to a failed one by this factor."""
+Vector = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class Feasibility:
         tree = cKDTree(good)
         distances = tree.query(bad)[0]
         edges = bad[~_accidents(good, bad, np.asarray(distances))]
-        gap = max(float(np.median(distances)), _LEAST)
+        gap = max(float(np.median(distances)), FEASIBILITY.least)
         return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap)
 
     @property
@@ -78,8 +75,8 @@ class Feasibility:
         if self.good is None or failed is None:
             return np.ones(len(u))
         near, far = self.good.query(u)[0], failed.query(u)[0]
-        log_ratio = np.log(np.maximum(near, _LEAST)) - np.log(np.maximum(far, _LEAST))
-        sharpness = _SHARPNESS * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
+        log_ratio = np.log(np.maximum(near, FEASIBILITY.least)) - np.log(np.maximum(far, FEASIBILITY.least))
+        sharpness = FEASIBILITY.sharpness * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
         result: Vector = 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, -60.0, 69.0)))
         return result
 
@@ -92,7 +89,7 @@ def _accidents(good: Vector, bad: Vector, distances: Vector) -> Vector:
     among = np.array([_in_hull(good, x) for x in bad])
     found = np.zeros(len(bad), bool)
     while True:
-        alone = distances < _ALONE * _others(bad, ~found)
+        alone = distances < FEASIBILITY.alone * _others(bad, ~found)
         more = among & alone & ~found
         if not more.any():
             return found

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
+from bqvi.variational_bmc.settings import FRAMES
 from bqvi.variational_bmc.variational import Mixture
 from gp.measures import GaussianMixture
 
 Vector = np.ndarray
-
-_CORRELATED, _THIN = 6.0, 50.0
-"""Condition numbers of the correlations: below the first axes stay, beyond the second they are turned."""
-_PLAUSIBLE = 0.25
-"""Variance of the plausible box, two standard deviations to either side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +73,7 @@ class Frame:
 def fitting(mean: Vector, covariance: Vector, was_turned: bool) -> Frame:
     """Along the axes, or turned where the correlations ask for it; in between as it was."""
     condition = _condition(covariance)
-    along = condition < _CORRELATED or (condition < _THIN and not was_turned)
+    along = condition < FRAMES.correlated or (condition < FRAMES.thin and not was_turned)
     return axes(mean, covariance) if along else turned(mean, covariance)
 
 
@@ -87,7 +83,7 @@ def alternative(mean: Vector, covariance: Vector, frame: Frame) -> Frame | None:
     Log densities are more often sums of functions of few *given* coordinates than of turned ones, but a
     mixture with axes of its own needs many components for a thin posterior that has none.
     """
-    if not _CORRELATED < _condition(covariance) < _THIN:
+    if not FRAMES.correlated < _condition(covariance) < FRAMES.thin:
         return None
     return turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
 
@@ -119,7 +115,7 @@ def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
     covariance += (0.05 * np.trace(covariance) / dimension + 1e-10) * np.eye(dimension)
     widest = float(np.linalg.eigvalsh(covariance)[-1])
     spread = 0.5 * dimension / max(float(weights @ depth), 1e-6)
-    return mean, covariance * np.clip(spread, 1.0, max(1.0, _PLAUSIBLE / widest))
+    return mean, covariance * np.clip(spread, 1.0, max(1.0, FRAMES.plausible / widest))
 
 
 def axes(mean: Vector, covariance: Vector) -> Frame:

@@ -14,23 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.variational_bmc.frame import Frame, alternative
+from bqvi.variational_bmc.settings import FITTING, SHAPING
 from bqvi.variational_bmc.state import Settings, State
 from bqvi.variational_bmc.surrogate import Data, fit, noise_shaped
 from bqvi.variational_bmc.variational import Box
 
 Vector = np.ndarray
-
-_DEEP, _DEEPEST = 10.0, 1000.0
-"""Nats below the best, for each dimension, to which values are left as they are: at first, and at most.
-
-Values below the first are not used to locate the posterior.
-"""
-_SHALLOWEST = 15.0
-"""Nats beyond D / 2, the mean depth of a Gaussian's draws, to which values are always left as they are."""
-_GLANCE, _BEHIND = 6, 10.0
-"""Iterations after which a candidate that is so many nats behind the best is not fitted any further."""
-_MANY, _OFTEN = 100, 1.08
-"""Beyond so many observations hyperparameters are fitted when evaluations have grown by this factor."""
 
 
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
@@ -77,11 +66,11 @@ def selected(
     """
     n, dimension = len(state), len(frame.shift)
     iterations = settings.fits * (3 if psi is None else 1)
-    threshold = state.threshold or _DEEP * dimension
+    threshold = state.threshold or SHAPING.deep * dimension
     data = shaped_data(state, frame, threshold, settings)
-    many = len(data.residuals) > _MANY
+    many = len(data.residuals) > FITTING.many
     restarted = restarted and data.gradients is not None
-    if psi is not None and not final and (restarted or (many and n < _OFTEN * state.fitted_at)):
+    if psi is not None and not final and (restarted or (many and n < FITTING.often * state.fitted_at)):
         return Candidate(frame, threshold, data, psi, 0.0)
     best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
     if settings.noise_unknown and psi is not None and (final or n // settings.batch % 4 == 0):
@@ -101,9 +90,9 @@ def selected(
         if other_frame is frame and np.array_equal(trial.values, data.values):
             continue
         start = psi if other_frame is frame else None
-        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, _GLANCE))
-        if found.comparable > best.comparable - _BEHIND:
-            fitted = fit(trial, found.psi, 2 * iterations - _GLANCE)
+        found = Candidate(other_frame, other_threshold, trial, *fit(trial, start, FITTING.glance))
+        if found.comparable > best.comparable - FITTING.behind:
+            fitted = fit(trial, found.psi, 2 * iterations - FITTING.glance)
             best = max(best, Candidate(other_frame, other_threshold, trial, *fitted))
     return best
 
@@ -114,7 +103,7 @@ def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Fra
     if state.mean is not None and state.covariance is not None:
         kind = alternative(state.mean, state.covariance, frame)
         frames += [kind] if kind is not None else []
-    thresholds = (_SHALLOWEST + 0.5 * dimension, _DEEP * dimension, _DEEPEST * dimension)
+    thresholds = (SHAPING.shallowest + 0.5 * dimension, SHAPING.deep * dimension, SHAPING.deepest * dimension)
     return [(one, r) for one in frames for r in thresholds if one is not frame or r != threshold]
 
 
@@ -126,5 +115,5 @@ def evaluated_box(data: Data) -> Box:
     dimension = data.points.shape[1]
     depth = data.top - data.values
     best = np.sort(depth)[: 2 * dimension + 2][-1]
-    near = data.points[depth <= max(best, _DEEP * dimension)]
+    near = data.points[depth <= max(best, SHAPING.deep * dimension)]
     return Box(near.min(0), near.max(0))

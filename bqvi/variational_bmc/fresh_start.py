@@ -11,10 +11,11 @@ from where the mass is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from bqvi.variational_bmc.settings import FRESH_START, FreshStart
 from bqvi.variational_bmc.state import State, begun, prediction_error
 
 FROM_VALUES = (
@@ -23,28 +24,8 @@ FROM_VALUES = (
 )
 
 
-@dataclass(frozen=True)
-class FreshStart:
-    """Settings, chosen on the funnel (D = 5) and both parametrisations of the eight schools, one seed each.
-
-    Attributes
-    ----------
-    wrong : mean squared standardised error of the predictions above which a run is lost. It was 14 to 22 on
-        the funnel, at most 9.3 on non-centred schools.
-    predictions : from which that is told.
-    hardly : effective share of the draws below which hardly any carries weight. following : records in
-        succession of which that is so in a run that is lost.
-    """
-
-    wrong: float = 12.0
-    predictions: int = 10
-    hardly: float = 0.02
-    following: int = 5
-
-
-def lost(state: State, settings: FreshStart | None = None) -> bool:
+def lost(state: State, settings: FreshStart = FRESH_START) -> bool:
     """Whether gradients have led the run astray."""
-    settings = FreshStart() if settings is None else settings
     if state.values_from or state.evaluations.gradients is None:
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())

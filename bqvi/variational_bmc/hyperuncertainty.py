@@ -17,15 +17,11 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from bqvi.variational_bmc.correction import Correction, resampled
+from bqvi.variational_bmc.settings import FITTING
 from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean
 from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
-
-_SETS = 8
-_DRAWS = 512
-_FURTHEST = 2.0
-"""Standard deviations."""
 
 
 def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
@@ -34,10 +30,10 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     objective = log_posterior(data.thinned)
     best = objective.expanded(psi)
     root = _root(best.curvature, objective.prior.sd)
-    u = found.u[resampled(found.weights, _DRAWS, seed)]
+    u = found.u[resampled(found.weights, FITTING.set_draws, seed)]
     known = surrogate.mean(u)
-    cube = np.clip(scrambled_sobol(len(psi), _SETS, seed), 1e-9, 1 - 1e-9)
-    steps = np.clip(ndtri(cube), -_FURTHEST, _FURTHEST)
+    cube = np.clip(scrambled_sobol(len(psi), FITTING.sets, seed), 1e-9, 1 - 1e-9)
+    steps = np.clip(ndtri(cube), -FITTING.furthest, FITTING.furthest)
     log_weights, shifts = [0.0], [0.0]
     for step in steps:
         at = psi + root @ step

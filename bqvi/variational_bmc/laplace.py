@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from bqvi.variational_bmc.settings import RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
 
 Vector = np.ndarray
 
 _STEP = 1e-3
-_FLATTEST = 1e-2
-_TRIES = 12
 
 
 def laplace(
@@ -30,7 +29,7 @@ def laplace(
     values, vectors = np.linalg.eigh(hessian(surrogate, u))
     if widest is not None:
         values = np.minimum(values, -(widest**-2.0))
-    elif values.max() > -_FLATTEST or not np.all((u > lower) & (u < upper)):
+    elif values.max() > -RESTARTS.flattest or not np.all((u > lower) & (u < upper)):
         return None
     return u, (vectors / -values) @ vectors.T
 
@@ -39,10 +38,10 @@ def ascended(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) 
     """Where Newton's ascent of the mean from ``start`` ends, (D,): a mode, or on the box's boundary."""
     u = start.copy()
     value = float(surrogate.mean(u[None])[0])
-    for _ in range(_TRIES):
+    for _ in range(RESTARTS.tries):
         slope, curvature = surrogate.mean_gradient(u[None])[0], hessian(surrogate, u)
         values, vectors = np.linalg.eigh(curvature)
-        bowl = np.minimum(values, -_FLATTEST)
+        bowl = np.minimum(values, -RESTARTS.flattest)
         newton = -(vectors / bowl) @ (vectors.T @ slope)
         for length in 0.5 ** np.arange(8):
             trial = np.clip(u + length * newton, lower, upper)

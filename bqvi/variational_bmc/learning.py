@@ -21,16 +21,12 @@ from bqvi.variational_bmc.frame_selection import evaluated_box, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.moments import moments_of
+from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS
 from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, Mixture, climb, grown, pruned
 
 Vector = np.ndarray
-
-_SHALLOW, _UNSEEN = 7.0, 4.0
-"""Nats below the top, beyond D / 2, of a mode or a tail; nats by which it exceeds the draws' density."""
-LEAST_EFFECTIVE = 20.0
-"""Draws that have to carry the weight."""
 
 
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Estimate]:
@@ -39,12 +35,12 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
     Where hardly a draw of q carries weight, q and the frame start again from Laplace's approximation.
     """
     state, estimate = _learn(state, settings, seed, final)
-    if estimate.found.effective > LEAST_EFFECTIVE:
+    if estimate.found.effective > RESTARTS.least_effective:
         return state, estimate
     again = _restarted(state, estimate)
     if again is not None:
         state, estimate = _learn(again, settings, seed, final, restarted=True)
-        if estimate.found.effective > LEAST_EFFECTIVE:
+        if estimate.found.effective > RESTARTS.least_effective:
             return state, estimate
     mean, covariance = _spread(state, estimate.surrogate, seed)
     again = replace(state, mean=mean, covariance=covariance, q=None)
@@ -147,11 +143,11 @@ def _missed(surrogate: Surrogate, q: Mixture, found: Correction) -> Vector:
     A mode that was evaluated but never drawn from q has no part in any diagnostic of the draws.
     """
     data = surrogate.data
-    best = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + _SHALLOW)
+    best = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + COMPONENTS.shallow)
     best = best[np.argsort(-data.values[best])]
     u = data.points[best]
     log_density = surrogate.mean(u) - found.log_evidence
-    chosen: Vector = u[log_density - logsumexp(Proposal.of(q).log_parts(u), axis=1) > _UNSEEN]
+    chosen: Vector = u[log_density - logsumexp(Proposal.of(q).log_parts(u), axis=1) > COMPONENTS.unseen]
     return chosen
 
 

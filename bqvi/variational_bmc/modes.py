@@ -19,16 +19,10 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.settings import MODES
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
 from gp.triangular import cholesky, solve_lower
-
-_ALONG = 7
-"""Points of a segment between two components at which the surrogate is asked for a dip."""
-_DIP = 1.0
-"""Nats below the lower of its ends that separate two modes."""
-_INSIDE = 4.0
-"""A point is inside a mode up to that many standard deviations of |x|^2 under N(0, I) beyond its mean D."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +68,7 @@ class Modes:
     def contain(self, points: np.ndarray) -> np.ndarray:
         """Return whether each of the points (n, D) lies where some mode has its mass, (n,)."""
         dimension = points.shape[1]
-        result: np.ndarray = self.squares(points).min(1) < dimension + _INSIDE * np.sqrt(2.0 * dimension)
+        result: np.ndarray = self.squares(points).min(1) < dimension + MODES.inside * np.sqrt(2.0 * dimension)
         return result
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
@@ -102,10 +96,10 @@ class Modes:
 def connected(surrogate: Surrogate, q: Mixture) -> list[np.ndarray]:
     """Return groups of the components of q between whose means the surrogate's mean has no dip."""
     first, second = np.triu_indices(q.count, 1)
-    along = np.linspace(0.0, 1.0, _ALONG)[:, None, None]
+    along = np.linspace(0.0, 1.0, MODES.along)[:, None, None]
     segments = (1.0 - along) * q.means[first] + along * q.means[second]
-    heights = surrogate.mean(segments.reshape(-1, q.means.shape[1])).reshape(_ALONG, -1)
-    joined = heights.min(0) > np.minimum(heights[0], heights[-1]) - _DIP
+    heights = surrogate.mean(segments.reshape(-1, q.means.shape[1])).reshape(MODES.along, -1)
+    joined = heights.min(0) > np.minimum(heights[0], heights[-1]) - MODES.dip
     label = np.arange(q.count)
     for i, j in zip(first[joined], second[joined], strict=True):
         label[label == label[j]] = label[i]

@@ -22,11 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.settings import WEIGHTS
 from bqvi.variational_bmc.variational import Mixture
 from gp.triangular import cholesky, solve_lower
-
-_TRUSTED = 200.0
-"""Effective draws below which the weights are blended with those of q."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +46,7 @@ def moments_of(found: Correction, q: Mixture) -> Moments:
     """Moments of the weighted draws ``found`` of the mixture ``q``; of q where few draws carry the weight."""
     ours = np.exp(found.log_q - found.log_proposal)
     ours = ours / ours.sum()
-    trust = min(1.0, found.effective / _TRUSTED)
+    trust = min(1.0, found.effective / WEIGHTS.trusted)
     weights = trust * found.weights + (1.0 - trust) * ours
     weights = weights / weights.sum()
     beta = float(weights @ ours) / float(ours @ ours)

@@ -26,19 +26,12 @@ import numpy as np
 from acquisition.conditioned import Conditioned
 from acquisition.pointwise.quantile_range import InterquantileRange
 from bqvi.variational_bmc.correction import Correction, resampled
+from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
 Vector = np.ndarray
 
-_TARGETS = 160
-_CANDIDATES = 256
 _QUANTILE = 0.6744897501960817
-_MOST = 20.0
-_DETERMINED = 1e-6
-"""Share of its variance below which a value is known once those under way are: what is left is rounding."""
-KNOWN = 0.01
-"""Variance of f, in squared nats, where another evaluation is of little use."""
-_TEMPERS = (0.4, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +69,12 @@ def next_points(
     waiting : (k, D), points that are being evaluated: the variances are given them.
     """
     rng = np.random.default_rng(seed)
-    spread = _QUANTILE * np.minimum(np.sqrt(found.variance), _MOST)
-    temper = float(np.clip(_TEMPERS[1] / np.sqrt(prediction_error), *_TEMPERS))
+    spread = _QUANTILE * np.minimum(np.sqrt(found.variance), NODES.most)
+    temper = float(np.clip(NODES.tempers[1] / np.sqrt(prediction_error), *NODES.tempers))
     log_density = found.log_q if variational else temper * (found.mean - found.mean.max())
     log_range = log_density - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
     share = np.exp(log_range - log_range.max())
-    targets = resampled(share, _TARGETS, int(rng.integers(2**31)))
+    targets = resampled(share, NODES.targets, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)
     u, whitened = found.u[candidates], found.whitened[:, candidates]
     sieve = len(candidates)
@@ -102,8 +95,8 @@ def next_points(
     for index in ahead:
         left = np.maximum(left - state.explained(index) ** 2, 1e-12)
         state = state.given(index)
-    ahead += np.flatnonzero(state.variance < _DETERMINED * variance).tolist() if ahead else []
-    leads = first is not None and not (ahead and state.variance[sieve] < KNOWN)
+    ahead += np.flatnonzero(state.variance < NODES.determined * variance).tolist() if ahead else []
+    leads = first is not None and not (ahead and state.variance[sieve] < NODES.known)
     chosen: list[int] = []
     for _ in range(count):
         moments = SieveMoments(mean, log_q, state.variance, state.predictive_variance, state.signals)
@@ -120,8 +113,8 @@ def next_points(
 def _candidates(share: Vector, allowed: Vector, rng: np.random.Generator) -> Vector:
     """Half of them by their share, whitened evenly."""
     places = np.flatnonzero(allowed)
-    if len(places) <= _CANDIDATES:
+    if len(places) <= NODES.candidates:
         return places
-    evenly = rng.choice(places, _CANDIDATES // 2, replace=False)
-    by_share = resampled(share * allowed + 1e-300, _CANDIDATES // 2, int(rng.integers(2**31)))
+    evenly = rng.choice(places, NODES.candidates // 2, replace=False)
+    by_share = resampled(share * allowed + 1e-300, NODES.candidates // 2, int(rng.integers(2**31)))
     return np.unique(np.concatenate([evenly, by_share[allowed[by_share]]]))

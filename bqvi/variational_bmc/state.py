@@ -16,14 +16,11 @@ from bqvi.runs.pending import matched
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import left_open
 from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
 
 Vector = np.ndarray
-
-_REMEMBERED, _LARGEST_ERROR = 30, 25.0
-UNSETTLED = 1.0
-"""Divergence between successive posteriors of a run that is still looking for it."""
 
 
 @dataclass(frozen=True)
@@ -206,16 +203,16 @@ def evaluated(state: State, more: Evaluations) -> State:
 
 
 def prediction_error(state: State) -> float:
-    """Mean squared standardised error of the latest ``_REMEMBERED`` predictions, drawn to 1 as if by 4 more.
+    """Mean squared standardised error of the latest predictions, drawn to 1 as if by 4 more.
 
-    Each counts as at most ``_LARGEST_ERROR``.
+    How many there are, and as how much each counts at most, say `settings.PredictionSettings`.
     """
     gaps = state.evaluations.values - state.predicted[:, 0]
-    squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-_REMEMBERED:]
-    return float((4.0 + np.minimum(squares, _LARGEST_ERROR).sum()) / (4.0 + len(squares)))
+    squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-PREDICTIONS.remembered :]
+    return float((4.0 + np.minimum(squares, PREDICTIONS.largest_error).sum()) / (4.0 + len(squares)))
 
 
 def settled(state: State) -> bool:
     """Whether the posterior has been found: it no longer moves by much, and the draws cover it."""
     last = state.rows[-1] if state.rows else None
-    return last is not None and last.divergence < UNSETTLED and last.effective > 0.05
+    return last is not None and last.divergence < PREDICTIONS.unsettled and last.effective > 0.05

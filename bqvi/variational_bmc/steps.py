@@ -19,15 +19,13 @@ from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import left_open
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
-from bqvi.variational_bmc.next_points import KNOWN, next_points
+from bqvi.variational_bmc.next_points import next_points
+from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.state import Estimate, Row, Settings, State, prediction_error, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
-
-_UNCERTAIN = 0.01
-"""Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
 
 
 def design(dimension: int, count: int, seed: int) -> Vector:
@@ -55,7 +53,7 @@ def _mode(surrogate: Surrogate) -> Vector | None:
     near = evaluated_box(data)
     margin = np.maximum(near.upper - near.lower, 2.0)
     found = ascended(surrogate, best, near.lower - margin, near.upper + margin)
-    return None if surrogate.moments(found[None])[1][0] < KNOWN else found
+    return None if surrogate.moments(found[None])[1][0] < NODES.known else found
 
 
 def observation_noise(state: State, estimate: Estimate) -> float:
@@ -110,7 +108,7 @@ def with_pending(state: State, points: Vector, predicted: Vector | None = None) 
 
 def _edge(found: Correction) -> Vector | None:
     """The draw (D,) with most mass that may not be feasible; ``None`` if it is little."""
-    if found.uncertain_mass < _UNCERTAIN:
+    if found.uncertain_mass < NODES.uncertain:
         return None
     at = int(np.argmax(found.log_weights + np.log(np.maximum(1.0 - found.feasible, 1e-300))))
     chosen: Vector = found.u[at]

@@ -1,16 +1,17 @@
 """When a run has converged, and what is said where it has not.
 
-Six questions, of the last ``STEADY`` records. All have to be answered with yes.
+Six questions, of the last records, with the thresholds of `settings.ConvergenceSettings`. All have to be
+answered with yes.
 
-- *Is it settled?* Successive posteriors differ by a Gaussianised divergence below ``DIVERGENCE``, beside what
-  they would differ by were they the same, as both are known from draws (:mod:`moments`).
+- *Is it settled?* Successive posteriors differ by little, beside what they would differ by were they the
+  same, as both are known from draws (:mod:`moments`).
 - *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each
   other.
 - *Is it known?* Its sd, which contains what the surrogate leaves open, is below the tolerance.
-- *Do the draws stand for the surrogate?* An effective share above ``EFFECTIVE``, and Pareto k < ``SHAPE`` or
-  an effective share above ``UNIFORM``: among weights that are nearly the same the largest have no tail.
-- *Did the surrogate predict the latest evaluations?* Their mean squared standardised error is below
-  ``PREDICTION_ERROR``; the sd was scaled by it.
+- *Do the draws stand for the surrogate?* By their effective share and Pareto k, or by the share alone where
+  it is high: among weights that are nearly the same the largest have no tail.
+- *Did the surrogate predict the latest evaluations?* By their mean squared standardised error; the sd was
+  scaled by it.
 - *Has the plausible box been explored?* See :mod:`exploration`, whose part of the sd is not counted above.
 """
 
@@ -20,16 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bqvi.variational_bmc.settings import CONVERGENCE
 from bqvi.variational_bmc.state import Row
 
-STEADY = 4
-DIVERGENCE = 0.03
-SHAPE = 0.7
-EFFECTIVE = 0.1
-UNIFORM = 0.9
-PREDICTION_ERROR = 9.0
-_AGAIN = 1.1
-"""Growth of the evaluations after which a thorough estimate that disagreed is made again."""
 UNEXPLORED = "the plausible box has not been explored for further modes"
 
 
@@ -48,9 +42,12 @@ class Verdict:
 
 def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
     """Answer the questions; the last row may be that of the final, thorough estimate."""
-    if len(rows) < STEADY + 2:
-        return Verdict(False, (f"only {len(rows)} steps have been made; at least {STEADY + 2} are needed",))
-    last = rows[-STEADY:]
+    asked = CONVERGENCE
+    if len(rows) < asked.steady + 2:
+        return Verdict(
+            False, (f"only {len(rows)} steps have been made; at least {asked.steady + 2} are needed",)
+        )
+    last = rows[-asked.steady :]
     now = last[-1]
     sds = [row.known_sd for row in last]
     evidences = np.array([row.log_evidence for row in last])
@@ -58,16 +55,18 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
     allowed = max(tolerance, 2.0 * float(np.median(sds)))
     divergence = max(row.divergence - row.divergence_floor for row in last)
     reasons = []
-    if not divergence < DIVERGENCE:
-        reasons.append(f"successive posteriors still differ (divergence {divergence:.2g}, not {DIVERGENCE})")
+    if not divergence < asked.divergence:
+        reasons.append(
+            f"successive posteriors still differ (divergence {divergence:.2g}, not {asked.divergence})"
+        )
     if not spread < allowed:
-        reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {STEADY} steps)")
+        reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {asked.steady} steps)")
     if not sds[-1] < tolerance:
         reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
-    if not (now.effective > EFFECTIVE and (now.shape < SHAPE or now.effective > UNIFORM)):
+    if not (now.effective > asked.effective and (now.shape < asked.shape or now.effective > asked.uniform)):
         message = f"Pareto k {now.shape:.2f}, effective share {now.effective:.2g}"
         reasons.append(f"q does not cover the surrogate ({message})")
-    if not now.prediction_error < PREDICTION_ERROR:
+    if not now.prediction_error < asked.prediction_error:
         reasons.append(
             f"the surrogate predicts worse than it says (mean squared z {now.prediction_error:.1f})"
         )
@@ -88,5 +87,5 @@ def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:
     for row in rows[first:]:
         now = row.n_evaluations >= due
         if now:
-            due = _AGAIN * row.n_evaluations
+            due = CONVERGENCE.again * row.n_evaluations
     return first < len(rows) and now

@@ -22,6 +22,7 @@ from typing import cast
 
 import numpy as np
 
+from bqvi.variational_bmc.settings import FITTING, SHAPING
 from gp.conditioning import Conditioned, ObservedKernel
 from gp.evidence import LogPosterior
 from gp.expectation import AnovaSum, DiagonalIntegrals, Quadratic
@@ -33,25 +34,6 @@ from gp.search import Search, search
 from gp.triangular import cholesky, lower_product, solve_lower
 
 Vector = np.ndarray
-
-LEAST_NOISE = 1e-6
-"""Variance of an exact value, in squared nats."""
-_ROUNDING = 1e-11
-"""That fraction of the largest prior variance is rounding."""
-_STEEP = 0.1
-ENOUGH = 200
-"""Observations that hyperparameters are fitted to."""
-_FEWEST = 10
-_GAIN, _GAIN_WITH_GRADIENTS = 1e-3, 1e-2
-"""Nats of evidence that a step of a fit has to gain for it to go on.
-
-With gradients a step takes long. On logistic 5, cigar 4 and Rosenbrock 4, two seeds each, 1e-3 and 1e-2 ended
-at the same errors (.0002 to .026 and .0002 to .013), the second in .85 of the time.
-"""
-_UNKNOWN = 1e12
-"""Noise of a derivative that could not be computed."""
-TOP_VARIANCE = 100.0
-"""Prior variance of f where the frame has its origin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +96,15 @@ class Data:
 
     @cached_property
     def thinned(self) -> Data:
-        """All values, but gradients only at the points of highest density: ``ENOUGH`` observations.
+        """All values, but gradients only at the points of highest density (`settings.FittingSettings`).
 
-        More, where values alone are more: gradients at ``_FEWEST`` points stay. All are kept where they are
-        no more than that.
+        More, where values alone are more: gradients at a few points stay. All are kept where they are no more
+        than that.
         """
-        if self.gradients is None or len(self.residuals) <= ENOUGH:
+        if self.gradients is None or len(self.residuals) <= FITTING.enough:
             return self
         n, dimension = self.points.shape
-        m = min(max((ENOUGH - n) // dimension, _FEWEST), n)
+        m = min(max((FITTING.enough - n) // dimension, FITTING.fewest), n)
         order = np.argsort(-self.values, kind="stable")
         of_slopes = self.noise[n:].reshape(-1, dimension)[order[:m]]
         noise = np.concatenate([self.noise[:n][order], of_slopes.reshape(-1)])
@@ -149,13 +131,13 @@ def noise_shaped(
     depth = top - values
     excess = np.maximum(depth / threshold, 1.0)
     values = top - np.where(depth > threshold, threshold * (1.0 + np.log(excess)), depth)
-    shaped = (_STEEP * threshold * np.log(excess)) ** 2
-    variance = LEAST_NOISE + shaped + (0.0 if noise is None else noise / excess**2)
+    shaped = (SHAPING.steep * threshold * np.log(excess)) ** 2
+    variance = SHAPING.least_noise + shaped + (0.0 if noise is None else noise / excess**2)
     if gradients is not None:
         unknown = np.isnan(gradients)
         gradients = np.where(unknown, 0.0, gradients / excess[:, None])
-        slopes = LEAST_NOISE + shaped[:, None] + 1e-8 * gradients**2
-        slopes[unknown] = _UNKNOWN
+        slopes = SHAPING.least_noise + shaped[:, None] + 1e-8 * gradients**2
+        slopes[unknown] = SHAPING.unknown
         variance = np.concatenate([variance, slopes.reshape(-1)])
     return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess))
 
@@ -173,13 +155,13 @@ def kernel_of(psi: Vector, dimension: int) -> Sum:
     """The kernel of a vector of logarithms (l, w, s, b): analysis of variance, a quadratic, a constant."""
     w, s, b = np.exp(psi[dimension : dimension + 3])
     first = Anova(np.exp(psi[:dimension]), float(w), float(s))
-    return Sum((first, QuadraticTrend(float(b), float(b)), Constant(TOP_VARIANCE)))
+    return Sum((first, QuadraticTrend(float(b), float(b)), Constant(FITTING.top_variance)))
 
 
 def _noises(data: Data, psi: Vector) -> Vector:
     """Noise variances of all observations, with what rounding asks for, (N,)."""
     dimension = data.points.shape[1]
-    noise = data.noise + _ROUNDING * (np.exp(psi[dimension + 1]) + TOP_VARIANCE)
+    noise = data.noise + SHAPING.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
     if data.noise_fitted:
         noise = noise.copy()
         noise[: len(data.values)] += np.exp(psi[dimension + 3])
@@ -218,7 +200,7 @@ def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector,
     objective = log_posterior(data)
     centre = objective.prior.lower
     starts = [centre, _bent(centre, data)] if start is None else [start]
-    gain = _GAIN if data.gradients is None else _GAIN_WITH_GRADIENTS
+    gain = FITTING.gain if data.gradients is None else FITTING.gain_with_gradients
     asked = Search(len(starts), iterations, settled=0.5 * gain, gained=gain, longest=2.0)
     found = search(objective, starts, objective.prior.bounds, asked)
     return np.asarray(found.psi), data.log_slope + found.value
@@ -335,7 +317,7 @@ class Surrogate:
     @property
     def rounding(self) -> float:
         """A variance that is nothing."""
-        return 0.1 * LEAST_NOISE
+        return 0.1 * SHAPING.least_noise
 
     def covariance(self, u: Vector, v: Vector, whitened_u: Vector, whitened_v: Vector) -> Vector:
         """Posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""

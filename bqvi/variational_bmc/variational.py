@@ -21,14 +21,11 @@ import numpy as np
 import scipy.optimize
 from scipy.special import logsumexp, ndtri
 
+from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
 
 Vector = np.ndarray
-
-_LOWEST_LOGIT = -9.0
-_SMALLEST, _LARGEST = np.log(5e-3), np.log(4.0)
-"""Scales of components, in the frame's units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +184,10 @@ def climb(surrogate: Surrogate, q: Mixture, box: Box, seed: int, samples: int, i
         expected, h, gradient = elbo(surrogate, mixture(flat), base)
         return -(expected + h), -gradient
 
-    lower = np.concatenate([np.full(count, _LOWEST_LOGIT), np.tile(box.lower, count)])
+    lower = np.concatenate([np.full(count, COMPONENTS.lowest_logit), np.tile(box.lower, count)])
     upper = np.concatenate([np.full(count, 0.0), np.tile(box.upper, count)])
-    lower = np.append(lower, np.full(count * dimension, _SMALLEST))
-    upper = np.append(upper, np.full(count * dimension, _LARGEST))
+    lower = np.append(lower, np.full(count * dimension, np.log(COMPONENTS.smallest)))
+    upper = np.append(upper, np.full(count * dimension, np.log(COMPONENTS.largest)))
     logits = np.log(np.maximum(q.weights, 1e-9))
     start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
     start = np.clip(start, lower, upper)

@@ -22,7 +22,8 @@ from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import Trace, VBMCResult
-from bqvi.variational_bmc.state import UNSETTLED, Estimate, Known, Row, Settings, State, evaluated, settled
+from bqvi.variational_bmc.settings import MODES, PREDICTIONS, TRUST
+from bqvi.variational_bmc.state import Estimate, Known, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import judge, verifies
 from bqvi.variational_bmc.undeclared_noise import looks_noisy, undeclared_noise
@@ -32,20 +33,6 @@ from bqvi.variational_bmc.waiting import with_more
 DOOR = "vbmc"
 RECORDS = named(State, Evaluations, Frame, Mixture, Row, Known, Coordinates, Affine)
 """What a saved run is made of."""
-_NEEDED = 2
-"""Good evaluations to begin with."""
-_DRAWS_EACH = 3
-"""Draws of the posterior in each of several modes, which check the surrogate before a run has converged."""
-_MISSED = 0.1
-"""Nats by which the surrogate may miss them, on average over the posterior."""
-_CORRECTED = 100.0
-"""Effective draws from which the posterior is corrected by its weights."""
-_USABLE = 1.0
-"""Pareto k above which it is not: the weights have no mean."""
-_EVEN = 0.5
-"""Effective share of the draws above which it is all the same: none of 8192 has more than 1.1 % then."""
-_LOCATED = 1.0
-"""Sd of the log evidence, in nats, below which the posterior may say where plausible intervals should be."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +138,7 @@ class VBMCRun:
         if not len(state.pending):
             state = state.before_last_record()  # the last estimate is made again, to choose points from it
         before = self._evaluated(state)
-        require_good(before.evaluations, _NEEDED)
+        require_good(before.evaluations, TRUST.needed)
         if len(before) >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
         seed = self.seed_at(before)
@@ -243,14 +230,14 @@ class VBMCRun:
         nearest = modes.squares(fitted.frame.out(estimate.found.u)).argmin(1)
         seed = self.seed_at(run.reached)
         inside = [weights * (nearest == r) for r in range(len(modes)) if (weights * (nearest == r)).any()]
-        chosen = np.concatenate([resampled(share, _DRAWS_EACH, seed) for share in inside])
+        chosen = np.concatenate([resampled(share, MODES.draws_each, seed) for share in inside])
         u = estimate.found.u[chosen]
         mean, variance = estimate.surrogate.moments(u)
         predicted = np.stack([mean, variance + observation_noise(fitted, estimate)], axis=1)
         if not run.evaluate(fitted.frame.out(u), predicted):
             return False
         errors = (run.values[-len(u) :] - mean).reshape(len(inside), -1).mean(1)
-        return float(np.array([share.sum() for share in inside]) @ np.abs(errors)) < _MISSED
+        return float(np.array([share.sum() for share in inside]) @ np.abs(errors)) < MODES.missed
 
     def seed_at(self, state: State) -> int:
         """Of the step that learns from ``state``."""
@@ -285,7 +272,7 @@ class VBMCRun:
     def _thorough(self, state: State) -> VBMCResult:
         """From the state before its last record; the run's own state stays as it is."""
         before = state.before_last_record()
-        require_good(before.evaluations, _NEEDED)
+        require_good(before.evaluations, TRUST.needed)
         reached, estimate = learn(before, self.settings, self.seed_at(before), final=True)
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
@@ -293,7 +280,7 @@ class VBMCRun:
         noise = undeclared_noise(estimate.surrogate) if state.evaluations.noise_variance is None else None
         noisy = () if noise is None else (looks_noisy(noise),)
         share = found.effective / len(found.u)
-        corrected = found.effective > _CORRECTED and (found.shape < _USABLE or share > _EVEN)
+        corrected = found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
         model = self.target.function.model
         posterior = Posterior(frame.measure(estimate.q), self.coordinates, draws, model)
@@ -319,7 +306,7 @@ class VBMCRun:
                     made,
                     None if corrected else found.shape,
                     not self.settings.noise_unknown,
-                    row.divergence < UNSETTLED and sd < _LOCATED,
+                    row.divergence < PREDICTIONS.unsettled and sd < TRUST.located,
                 ),
             ),
             n_evaluations=len(state),

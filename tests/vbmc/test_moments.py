@@ -7,8 +7,8 @@ import pytest
 
 from bqvi.variational_bmc.correction import weighed
 from bqvi.variational_bmc.moments import moments_of
+from bqvi.variational_bmc.settings import CONVERGENCE
 from bqvi.variational_bmc.steps import gaussian_divergence
-from bqvi.variational_bmc.stopping import DIVERGENCE
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, prior_of
 from bqvi.variational_bmc.variational import Mixture
 
@@ -37,7 +37,7 @@ def test_a_posterior_that_does_not_change_has_settled(dimension):
     # the draws alone: in twenty dimensions nothing could ever fall below the threshold
     plain = [np.cov(found.u.T, aweights=found.weights, ddof=0) for found in drawn]
     apart = gaussian_divergence(*(x for s in plain for x in (np.zeros(dimension), s)))
-    assert (apart > DIVERGENCE) == (dimension == 20)
+    assert (apart > CONVERGENCE.divergence) == (dimension == 20)
 
 
 def test_the_floor_is_what_moments_of_the_same_posterior_differ_by():

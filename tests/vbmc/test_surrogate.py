@@ -5,9 +5,8 @@ import pytest
 
 import gp
 from bqvi.variational_bmc.laplace import hessian, laplace
+from bqvi.variational_bmc.settings import FITTING
 from bqvi.variational_bmc.surrogate import (
-    ENOUGH,
-    TOP_VARIANCE,
     Surrogate,
     _noises,
     fit,
@@ -62,7 +61,7 @@ def test_thinned_data_are_the_best_rows_and_give_a_fit_its_gradient():
     few = data.thinned
     m = len(few.gradients)
     assert len(few.residuals) == len(few.noise)
-    assert ENOUGH - 3 < len(few.residuals) <= ENOUGH
+    assert FITTING.enough - 3 < len(few.residuals) <= FITTING.enough
     assert few.thinned is few
     assert few.values[:m].min() >= few.values[m:].max()
     order = [int(np.flatnonzero((x == point).all(1))[0]) for point in few.points]
@@ -87,7 +86,7 @@ def test_with_all_interactions_it_is_the_process_of_gp():
     psi = np.array([np.log(1.1), np.log(0.7), np.log(1e9), np.log(2.5), -80.0])
     mine = Surrogate.of(data, psi)
     process = gp.GaussianProcess(
-        gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(TOP_VARIANCE),
+        gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(FITTING.top_variance),
         mean=gp.means.NegativeQuadratic(data.top, 0.0, 1.0),
         noise=0.01 + 1e-6,
     ).condition(x, log_joint(x))

@@ -1,0 +1,275 @@
+"""Constants of VBMC that decide results: what each is, and what it was chosen on.
+
+Unless it says otherwise, a constant was chosen when VBMC was built, on Rosenbrock, cigar and lumpy targets of
+2 to 6 dimensions and the bounded banana (`experiments.problems.known_posteriors`) at 40 to 160 evaluations,
+by the error of the log evidence, gsKL and time, a few seeds each; no study of it was kept. Those of
+exploration stand in `exploration.Exploration`, what a caller may change in `state.Settings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "COMPONENTS", "CONVERGENCE", "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "MODES", "NODES",
+    "PREDICTIONS", "RESTARTS", "SHAPING", "TRUST", "WEIGHTS", "FreshStart",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ShapingSettings:
+    """What a surrogate takes of the evaluations (`surrogate`, `frame_selection`)."""
+
+    least_noise: float = 1e-6
+    """Variance of an exact value, nats squared."""
+    rounding: float = 1e-11
+    """That fraction of the largest prior variance is rounding."""
+    steep: float = 0.1
+    """Sd of a value beyond the threshold r, over r log(depth / r) (Acerbi 2020)."""
+    unknown: float = 1e12
+    """Noise of a derivative that could not be computed."""
+    deep: float = 10.0
+    """Nats below the best, for each dimension, to which values are left as they are at first. Deeper values
+    are not used to locate the posterior."""
+    deepest: float = 1000.0
+    """The same, at most."""
+    shallowest: float = 15.0
+    """Nats beyond D / 2, the mean depth of a Gaussian's draws, to which values are never changed."""
+
+
+@dataclass(frozen=True)
+class FittingSettings:
+    """Hyperparameters (`surrogate`, `frame_selection`, `hyperuncertainty`, `undeclared_noise`)."""
+
+    enough: int = 200
+    """Observations that hyperparameters are fitted to where there are gradients."""
+    fewest: int = 10
+    """Points whose gradients are among them, at least."""
+    top_variance: float = 100.0
+    """Prior variance of f where the frame has its origin."""
+    gain: float = 1e-3
+    """Nats of evidence that a step of a fit has to gain for it to go on."""
+    gain_with_gradients: float = 1e-2
+    """The same where a step takes long. On logistic 5, cigar 4 and Rosenbrock 4, two seeds each, 1e-3 and
+    1e-2 ended at the same errors (.0002 to .026 and .0002 to .013), the second in .85 of the time."""
+    glance: int = 6
+    """Iterations after which a candidate that is ``behind`` the best is not fitted any further. With
+    ``gain_with_gradients``: .70 to .77 of the time on logistic 5 and cigar 4, the same number of evaluations
+    and errors within seed noise (seeds 2 and 3)."""
+    behind: float = 10.0
+    """Nats of evidence."""
+    many: int = 100
+    """Observations from which hyperparameters are fitted only when evaluations have grown by ``often``."""
+    often: float = 1.08
+    """Growth of the evaluations."""
+    sets: int = 8
+    """Draws of the hyperparameters that tell what not knowing them does to the evidence."""
+    set_draws: int = 512
+    """Draws of the posterior on which they are compared."""
+    furthest: float = 2.0
+    """Standard deviations to which hyperparameters are drawn."""
+    noise_gain: float = 0.35
+    """Nats of evidence for each evaluation from which values that were said to be exact count as noisy
+    (`undeclared_noise`), and ``least_noise_gain`` nats in all. Noise of sd .1 to 1 on Rosenbrock 2 gained .48
+    to 1.3 with 49 to 120 evaluations, the exact funnel (D = 5) and clusters of twenty Gaussians .10 to .22
+    with 80 to 220, six exact targets lost."""
+    least_noise_gain: float = 20.0
+    first_noise: float = 0.1
+    """Variance at which the search for such noise begins, nats squared."""
+
+
+@dataclass(frozen=True)
+class FrameSettings:
+    """Units and axes (`frame`)."""
+
+    correlated: float = 6.0
+    """Condition number of the correlations below which the axes stay."""
+    thin: float = 50.0
+    """The same, beyond which they are turned."""
+    plausible: float = 0.25
+    """Variance of the plausible box, two standard deviations to either side."""
+
+
+@dataclass(frozen=True)
+class WeightSettings:
+    """Importance weights, and what follows from them (`correction`, `moments`)."""
+
+    wide: float = 0.25
+    """Share of the proposal that is q widened."""
+    widening: float = 1.7
+    """Of its scales."""
+    resampled: int = 256
+    """Draws at which the covariance of f is computed."""
+    rounds: int = 4
+    """Of population Monte Carlo."""
+    tail: float = 10.0
+    """Nats below the top, beyond D / 2, to which evaluated points are a tail."""
+    lacking: float = 2.0
+    """Nats that q lacks there, for a component of the proposal beside it."""
+    beside: int = 8
+    """Such components at most."""
+    longer: float = 3.0
+    """Scales of their second copies over those of q's component."""
+    covered: float = 0.9
+    """Effective share of the draws above which the proposal is not led any further."""
+    best_known: float = 0.05
+    """Share of the draws that are known best: the level of the variance that counts is theirs."""
+    whole: float = 2.0
+    """Scale of the Gaussian with the moments of all of q: thin curved tails lie along it, not along any
+    component."""
+    trusted: float = 200.0
+    """Effective draws below which the posterior's moments are blended with those of q."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Where to evaluate next (`next_points`, `steps`)."""
+
+    targets: int = 160
+    """Draws that stand for the integral of the criterion."""
+    candidates: int = 256
+    """Draws that may be evaluated."""
+    most: float = 20.0
+    """Interquantile sds are cut there, nats."""
+    tempers: tuple[float, float] = (0.4, 0.75)
+    """Least and usual power of the density under which the criterion is integrated."""
+    uncertain: float = 0.01
+    """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
+    known: float = 0.01
+    """Variance of f, nats squared, where another evaluation is of little use."""
+    determined: float = 1e-6
+    """Share of its variance below which a value is known once those under way are: the rest is rounding."""
+
+
+@dataclass(frozen=True)
+class ComponentSettings:
+    """Components of q (`variational`, `learning`)."""
+
+    lowest_logit: float = -9.0
+    """Of a weight."""
+    smallest: float = 5e-3
+    """Scale, in the frame's units."""
+    largest: float = 4.0
+    """Scale, in the frame's units."""
+    shallow: float = 7.0
+    """Nats below the top, beyond D / 2, of an evaluated point that q must not miss."""
+    unseen: float = 4.0
+    """Nats by which its density exceeds the draws'."""
+
+
+@dataclass(frozen=True)
+class RestartSettings:
+    """Where q starts again (`learning`, `annealing`, `laplace`)."""
+
+    least_effective: float = 20.0
+    """Draws that have to carry the weight."""
+    draws: int = 256
+    """Of annealed population Monte Carlo."""
+    rounds: int = 10
+    """Of it."""
+    widening: float = 1.3
+    """Of the proposal's standard deviations over the Gaussian's."""
+    flattest: float = 1e-2
+    """Curvature of the mean below which it is no bowl."""
+    tries: int = 12
+    """Newton steps."""
+
+
+@dataclass(frozen=True)
+class ModeSettings:
+    """What is a mode (`modes`)."""
+
+    along: int = 7
+    """Points of a segment between two components at which the surrogate is asked for a dip."""
+    dip: float = 1.0
+    """Nats below the lower of its ends that separate two modes."""
+    inside: float = 4.0
+    """A point is inside a mode up to that many sds of |x|^2 under N(0, I) beyond its mean D."""
+    draws_each: int = 3
+    """Draws of the posterior in each of several modes that check the surrogate before convergence."""
+    missed: float = 0.1
+    """Nats by which the surrogate may miss them, on average over the posterior."""
+
+
+@dataclass(frozen=True)
+class FeasibilitySettings:
+    """The probability that a point can be evaluated (`feasibility`)."""
+
+    sharpness: float = 6.0
+    """p of the logit."""
+    least: float = 1e-12
+    """Distance."""
+    alone: float = 0.7
+    """An accident is nearer to a good evaluation than to a failed one by this factor."""
+
+
+@dataclass(frozen=True)
+class PredictionSettings:
+    """How far the surrogate's predictions were off (`state`)."""
+
+    remembered: int = 30
+    """Latest predictions that count."""
+    largest_error: float = 25.0
+    """Squared standardised error that each counts as, at most."""
+    unsettled: float = 1.0
+    """Divergence between successive posteriors of a run that is still looking for it."""
+
+
+@dataclass(frozen=True)
+class ConvergenceSettings:
+    """When a run has converged (`stopping`)."""
+
+    steady: int = 4
+    """Records of which everything is asked."""
+    divergence: float = 0.03
+    """Nats between successive posteriors, beside what draws leave open."""
+    shape: float = 0.7
+    """Pareto k."""
+    effective: float = 0.1
+    """Effective share of the draws."""
+    uniform: float = 0.9
+    """Effective share above which Pareto k is not asked."""
+    prediction_error: float = 9.0
+    """Mean squared standardised error of predictions."""
+    again: float = 1.1
+    """Growth of the evaluations after which a thorough estimate that disagreed is made again."""
+
+
+@dataclass(frozen=True)
+class TrustSettings:
+    """What the result is made of (`vbmc_run`)."""
+
+    needed: int = 2
+    """Good evaluations to begin with."""
+    corrected: float = 100.0
+    """Effective draws from which the posterior is corrected by its weights."""
+    usable: float = 1.0
+    """Pareto k above which it is not: the weights have no mean."""
+    even: float = 0.5
+    """Effective share of the draws above which it is all the same: none of 8192 has more than 1.1 % then."""
+    located: float = 1.0
+    """Sd of the log evidence, nats, below which the posterior may say where plausible intervals should be."""
+
+
+@dataclass(frozen=True)
+class FreshStart:
+    """When gradients have led a run astray (`fresh_start`).
+
+    Chosen on the funnel (D = 5) and both parametrisations of the eight schools, one seed each.
+    """
+
+    wrong: float = 12.0
+    """Mean squared standardised error of the predictions above which a run is lost. It was 14 to 22 on the
+    funnel, at most 9.3 on non-centred schools."""
+    predictions: int = 10
+    """From which that is told."""
+    hardly: float = 0.02
+    """Effective share of the draws below which hardly any carries weight."""
+    following: int = 5
+    """Records in succession of which that is so in a run that is lost."""
+
+
+SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameSettings(), WeightSettings()
+NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
+FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
+TRUST, FRESH_START = TrustSettings(), FreshStart()
