@@ -215,21 +215,21 @@ class _Sites:
         return numpyro.infer.util.unconstrain_fn(self.model, self.args, self.kwargs, values)
 
     @cached_property
-    def _value(self) -> Callable[[Any], Any]:
+    def _value(self) -> Any:
         import jax
 
         found: Callable[[Any], Any] = jax.jit(jax.vmap(self._log_joint))
         return found
 
     @cached_property
-    def _both(self) -> Callable[[Any], Any]:
+    def _both(self) -> Any:
         import jax
 
         found: Callable[[Any], Any] = jax.jit(jax.vmap(jax.value_and_grad(self._log_joint)))
         return found
 
     @cached_property
-    def _constrain(self) -> Callable[[Any], Any]:
+    def _constrain(self) -> Any:
         import jax
 
         found: Callable[[Any], Any] = jax.jit(
