@@ -17,6 +17,7 @@ engine nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from bqvi.calls.evaluations import Evaluations
 
@@ -36,23 +37,30 @@ class Ledger:
         self.on_return = on_return
         self._whole: list[Evaluations] = []
         self._under_way: Callable[[], Evaluations] | None = None
+        self._without_rows = 0
 
     def entries(self) -> Evaluations:
         """The evaluations that returned since the last `take`, those of a batch under way among them."""
         found = Evaluations.none(self.dimension)
         for part in self._whole:
             found = found.joined(part)
-        return found if self._under_way is None else found.joined(self._under_way())
+        if self._under_way is not None:
+            found = found.joined(self._under_way())
+        return replace(found, n_evaluations=found.n_evaluations + self._without_rows)
 
     def take(self) -> Evaluations:
         """The same, after which the ledger is empty."""
         found = self.entries()
-        self._whole, self._under_way = [], None
+        self._whole, self._under_way, self._without_rows = [], None, 0
         return found
 
     def enter(self, made: Evaluations) -> None:
         """A whole batch that has returned."""
         self._whole.append(made)
+
+    def count(self, evaluations: int) -> None:
+        """So many evaluations are made of which nothing is kept: they count, and have no rows."""
+        self._without_rows += evaluations
 
     def begin(self, so_far: Callable[[], Evaluations]) -> None:
         """A batch is under way; ``so_far`` tells at any time what has returned of it."""

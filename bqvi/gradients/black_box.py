@@ -99,7 +99,10 @@ def spend(model: Any, batch: Batch, theta: Any) -> None:
     """Ask the batch's budget for the evaluations at draws (L, ...) of theta, before they are made."""
     if batch.account.budget is not None:
         draws = len(next(iter(theta.values())) if isinstance(theta, dict) else theta)
-        batch.account.budget.spend(cost(model, batch, draws))
+        count = cost(model, batch, draws)
+        batch.account.budget.spend(count)
+        if batch.account.ledger is not None:  # a step that is cut short has made them, and keeps none
+            batch.account.ledger.count(count)
 
 
 def _log_joint(model: Any, q: Any, batch: Batch) -> LogJointFunction:

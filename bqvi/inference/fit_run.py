@@ -141,7 +141,11 @@ class FitRun:
 
     def _paid(self, state: State) -> int:
         """Evaluations but for those that the next step has already made: it may ask for them again."""
-        return state.evaluations + state.record_evaluations
+        paid = state.evaluations + state.record_evaluations + state.repeated
+        if state.unfinished is None:
+            return paid
+        kept = len(state.unfinished) * max(n_rows(self.problem.data), 1)
+        return paid + max(state.unfinished.n_evaluations - kept, 0)
 
     @property
     def _reserve(self) -> int:

@@ -99,6 +99,9 @@ class State:
     """What the records took, in the units of ``evaluations``, the closing ones among them."""
     estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
     """Of the ELBO less ln h of the data, by the latest steps from their own draws; at most 256."""
+    repeated: int = 0
+    """Of steps that were cut short and made again by an estimator that keeps none, in the units of
+    ``evaluations``."""
     unfinished: Evaluations | None = None
     """Of the next step, which was cut short: made again, it takes these in the place of calls."""
 
@@ -106,7 +109,7 @@ class State:
     def n_evaluations(self) -> int:
         """All that were made, in the units of ``evaluations``."""
         unfinished = 0 if self.unfinished is None else self.unfinished.n_evaluations
-        return self.evaluations + self.record_evaluations + unfinished
+        return self.evaluations + self.record_evaluations + self.repeated + unfinished
 
     def fork(self) -> State:
         """A state that shares nothing that changes with this one."""
@@ -280,6 +283,7 @@ def advance(
         rows=state.rows,
         record_evaluations=state.record_evaluations,
         estimates=state.estimates,
+        repeated=state.repeated,
         unfinished=state.unfinished,
     )
 
@@ -350,7 +354,9 @@ def _with_unused(state: State, account: Account) -> State:
         return state
     unused = account.unfinished.left()
     memory = state.memory
-    if hasattr(memory, "rescued") and len(unused):
+    if not hasattr(memory, "rescued"):
+        return replace(state, unfinished=None, repeated=state.repeated + unused.n_evaluations)
+    if len(unused):
         memory = memory.rescued(unused)
     spent = state.evaluations + unused.n_evaluations
     return replace(state, memory=memory, unfinished=None, evaluations=spent)

@@ -123,3 +123,23 @@ def test_a_log_joint_of_data_is_counted_per_datum():
     for options in ({"minibatch": 5}, {"minibatch": 5, "elbo_samples": 2, "record": 4}, {}):
         found = bqvi.fit(Marginal(Clusters(2, np.eye(2))), torch.tensor(x), "pathwise", budget=400, **options)
         assert 300 < found.n_evaluations <= 400
+
+
+@pytest.mark.parametrize("method", ["pathwise", "score"])
+@pytest.mark.parametrize("at", [1, 4])
+def test_a_step_that_keeps_nothing_is_counted_when_it_is_made_again(method, at):
+    """By counting points that the log joint is asked for, before and after the interrupt."""
+    asked = []
+
+    def log_prob(theta):
+        asked.append(len(theta))
+        if len(asked) == at:
+            raise KeyboardInterrupt
+        return -0.5 * theta.square().sum(1)
+
+    model = LogJoint(log_prob, 2)
+    with pytest.raises(bqvi.RunInterrupted) as caught:
+        bqvi.fit(model, method=method, samples=5, budget=40, seed=0)
+    assert caught.value.state.n_evaluations == sum(asked)
+    found = bqvi.fit(model, method=method, samples=5, budget=40, seed=0, resume=caught.value)
+    assert found.n_evaluations == sum(asked) == 40
