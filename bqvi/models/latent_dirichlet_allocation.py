@@ -36,9 +36,11 @@ from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.document_step import DocumentSums, document_step
 from bqvi.models.documents import check_counts, log_multinomial_coefficients, split_words, word_totals
-from bqvi.models.starts import sample_rows, starting_centres
+from bqvi.models.starts import MOST_ROWS, sample_rows, starting_centres
 from gp.arrays import Array
 
+START_ENTRIES = 1 << 22
+"""Numbers of the table of documents that a start looks at: 32 MiB, of which there are a few copies."""
 _LEARNT = ("symmetric", "asymmetric")
 
 
@@ -123,7 +125,8 @@ class LatentDirichletAllocation:
         if how == "random":
             lean = noise / self.n_words
         else:
-            chosen = sample_rows(n_rows(data), rng)
+            most = min(MOST_ROWS, max(10 * self.n_topics, START_ENTRIES // self.n_words))
+            chosen = sample_rows(n_rows(data), rng, most)
             sampled = take(data, chosen).toarray()
             overall = totals + 1.0
             smoothed = sampled + 10.0 * overall / overall.sum()

@@ -62,8 +62,8 @@ def _spread(
     return points[chosen]
 
 
-def sample_rows(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Sorted indices of at most MOST_ROWS of ``n`` rows."""
-    if n <= MOST_ROWS:
+def sample_rows(n: int, rng: np.random.Generator, most: int = MOST_ROWS) -> np.ndarray:
+    """Sorted indices of at most ``most`` of ``n`` rows."""
+    if n <= most:
         return np.arange(n)
-    return np.sort(rng.choice(n, MOST_ROWS, replace=False, shuffle=False))
+    return np.sort(rng.choice(n, most, replace=False, shuffle=False))
