@@ -116,7 +116,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             later = compared[compared["iteration"] > 0]
             drawing.curves(
                 ax, later, "iteration", y, by="method", lines=lines, steps=False, x_label="step",
-                y_label=f"{label} (nats an image)",
+                y_label=f"{label} (nats)",
             )  # fmt: skip
         drawing.legend_below(made, axes, columns=3)
         told = (
