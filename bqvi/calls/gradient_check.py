@@ -24,6 +24,8 @@ funnels, both forms of eight schools, a Rosenbrock function and a logistic regre
 wrong sign."""
 _DISAGREES = 0.3
 """Median relative disagreement of gradients and differences that is no matter of curvature."""
+_ONE_MULTIPLE = 0.2
+"""Interquartile range, relative to their median, of ratios that are one number."""
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
@@ -41,14 +43,7 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
     """
     if len(points) < _FEWEST:
         return 0.0
-    scale = np.maximum(points.std(axis=0), 1e-300)
-    distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
-    apart = np.asarray(distances)[:, 1] > 0.0
-    first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
-    a = values[second] - values[first]
-    steps = points[second] - points[first]
-    slopes = np.einsum("knd,nd->kn", gradients[np.stack([first, second])], steps)
-    b = slopes.mean(0)
+    a, b, slopes = _differences(points, values, gradients)
     size = np.abs(a) + np.abs(b)
     rounding = 1e-6 * (1.0 + np.abs(values).max())
     seen = size > rounding
@@ -56,6 +51,20 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
     if seen.sum() < _FEWEST or np.mean(between[seen]) >= _CONSISTENT:
         return 0.0
     return float(np.median(np.abs(a - b)[seen] / size[seen]))
+
+
+def _differences(
+    points: np.ndarray, values: np.ndarray, gradients: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Differences of values to nearest neighbours (k,), their trapezoids (k,), slopes at both ends (2, k)."""
+    scale = np.maximum(points.std(axis=0), 1e-300)
+    distances, nearest = cKDTree(points / scale).query(points / scale, k=2)
+    apart = np.asarray(distances)[:, 1] > 0.0
+    first, second = np.flatnonzero(apart), np.asarray(nearest)[apart, 1]
+    a = values[second] - values[first]
+    steps = points[second] - points[first]
+    slopes = np.einsum("knd,nd->kn", gradients[np.stack([first, second])], steps)
+    return a, slopes.mean(0), slopes
 
 
 def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
@@ -68,7 +77,20 @@ def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[
     found = disagreement(points, values, gradients)
     if found < _DISAGREES:
         return []
+    multiple = _multiple(points, values, gradients)
+    why = "check the gradient, its sign, and that it has every term of the log joint."
+    if multiple is not None:
+        of_sign = "change its sign" if abs(multiple + 1) < 0.1 else "look for a sign or a factor"
+        why = f"the gradient is {multiple:.3g} times that of the values; {of_sign}."
     return [
         "The gradients disagree with differences of the values between neighbouring evaluations (by "
-        f"{found:.0%}): check the gradient, its sign, and that it has every term of the log joint."
+        f"{found:.0%}): {why}"
     ]
+
+
+def _multiple(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float | None:
+    """The number that a given gradient is multiplied by, or ``None`` where it is no multiple."""
+    a, b = _differences(points, values, gradients)[:2]
+    ratios = b[np.abs(a) > 0] / a[np.abs(a) > 0]
+    low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75)) if len(ratios) else (0.0, 0.0, 0.0)
+    return float(middle) if high - low < _ONE_MULTIPLE * abs(middle) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -192,7 +193,7 @@ class FitRun:
     def result(self, state: State, reason: str) -> Fit:
         """q, and what is known of it."""
         found = state.fork()
-        return Fit(
+        fit = Fit(
             q=found.q,
             elbo=found.rows[-1].elbo if found.rows else float("nan"),
             trace=Trace(found.rows),
@@ -201,6 +202,9 @@ class FitRun:
             problem=self.problem,
             state=found,
         )
+        for told in fit.warnings:
+            warnings.warn(told, UserWarning, stacklevel=2)
+        return fit
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
         """The state with what a step had evaluated when it was cut short."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bqvi.calls.gradient_check import said
+from bqvi.families import Gaussian
+from bqvi.inference import flat
 from bqvi.inference.loop import Problem, State
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.trace import Trace
@@ -58,14 +60,19 @@ class Fit:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to look at, and what to do: where a given gradient is not that of the values."""
+        """What to look at, and what to do: where a given gradient is wrong, or q runs away."""
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
-        if not hasattr(memory, "gradients") or not callable(getattr(function, "gradient", None)):
+        if not hasattr(memory, "gradients"):
             return ()
-        if memory.noise.any():  # differences of values are then no check
-            return ()
-        return tuple(said(memory.points, memory.values, memory.gradients))
+        found: list[str] = []
+        exact = not memory.noise.any()  # else differences of values are no check
+        if exact and callable(getattr(function, "gradient", None)):
+            found = said(memory.points, memory.values, memory.gradients)
+        if not found and not self.converged and isinstance(self.q, Gaussian):
+            gradients = memory.gradients if function is None or function.gradient is not None else None
+            found = flat.said(self.q, memory.points, memory.values, gradients)
+        return tuple(found)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -146,5 +153,6 @@ class Fit:
     def __repr__(self) -> str:
         return (
             f"Fit(elbo={self.elbo:.6g}, {type(self.q).__name__}, {self.state.iteration} steps, "
-            f"{self.n_evaluations} evaluations, stopped: {self.stopped})"
+            f"{self.n_evaluations} evaluations, stopped: {self.stopped}"
+            f"{f', warnings: {len(self.warnings)}' if self.warnings else ''})"
         )

@@ -123,7 +123,33 @@ def test_other_models_have_no_bounds():
 
 def test_a_gradient_of_another_function_is_told():
     wrong = LogJoint(log_gamma, 2, gradient=lambda theta: -slope(theta))
-    found = bqvi.fit(wrong, method="bq", budget=20, **BOX)
+    with pytest.warns(UserWarning, match="times that of the values"):
+        found = bqvi.fit(wrong, method="bq", budget=20, **BOX)
     assert "gradients disagree with differences of the values" in found.warnings[0]
+    assert "warnings: 1" in repr(found)
     assert bqvi.fit(MODEL, method="bq", budget=40, **BOX).warnings == ()
     assert bqvi.fit(LogJoint(log_gamma, 2, gradient=None), method="bq", budget=20, **BOX).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "factor, told", [(-1.0, "-1 times that of the values; change its sign"), (3.0, "3 times")]
+)
+def test_a_multiple_of_the_gradient_is_named(factor, told):
+    model = LogJoint(lambda t: -0.5 * float(t @ t), 2, gradient=lambda t: -factor * t, vectorised=False)
+    with pytest.warns(UserWarning, match=told):
+        bqvi.fit(model, method="bq", budget=24)
+
+
+@pytest.mark.parametrize("gradient", ["autodiff", None])
+def test_a_q_that_runs_away_is_told(gradient):
+    """-theta_0^2 in two dimensions is improper: the ELBO has no maximum."""
+
+    def improper(theta):
+        return -(theta[0] ** 2)
+
+    model = LogJoint(improper, 2, gradient=gradient, vectorised=False)
+    with pytest.warns(UserWarning, match="q runs away"):
+        found = bqvi.fit(model, method="bq", budget=40)
+    assert "0% of the curvature" in found.warnings[0]
+    proper = LogJoint(lambda theta: -(theta[0] ** 2) - 1e-4 * theta[1] ** 2, 2, vectorised=False)
+    assert bqvi.fit(proper, method="bq", budget=100).warnings == ()
