@@ -43,6 +43,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from gp.fixed_points.gram import Changes
 from gp.kernels.base import Pullback
 from gp.linalg import Factor, inverse, least_squares
 from gp.priors import JointPrior
@@ -228,9 +229,10 @@ class LogPosterior:
         found = self._evidence(matrix)
         log_prior, slope = self.prior.log_density(psi)
         gradient = pullback(found.matrix_gradient()) + slope
-        changes = getattr(pullback, "changes", None)
-        curvature = None if changes is None else found.information(changes) + self.prior.curvature(psi)
-        return Expansion(found.value + log_prior, gradient, curvature)
+        if not isinstance(pullback, Changes):
+            return Expansion(found.value + log_prior, gradient)
+        bend = lambda: found.information(pullback.changes) + self.prior.curvature(psi)  # noqa: E731
+        return Expansion(found.value + log_prior, gradient, bend)
 
     def _evidence(self, matrix: Any) -> Evidence:
         diagonal = np.einsum("ii->i", matrix)

@@ -5,7 +5,8 @@ Log hyperparameters psi are found with it, the objective being a log evidence wi
 semi-definite curvature:
 
     with a curvature     Newton steps, no longer than a limit, halved until the value rises: some three
-                         evaluations from where an earlier fit ended
+                         evaluations from where an earlier fit ended. An entry at a bound beyond which the
+                         value rises stays there
     without              L-BFGS-B (SciPy), projected onto the bounds
 
 A climb starts from the best few of the starting points. An objective may raise ``LinAlgError`` where a
@@ -14,8 +15,9 @@ covariance matrix has no factor: such a point counts as lower than any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log
 from typing import Any, Protocol
 
@@ -25,6 +27,8 @@ from scipy.optimize import minimize
 __all__ = ["Expansion", "Found", "Objective", "Search", "search"]
 
 _FAILED = 1e25
+_LEAST_BEND = 1e-3
+"""Of the bend that a curvature has along a step: where the gradient falls less it says nothing."""
 _STOPPED_BY_ROUNDING = 2
 """Status of SciPy's L-BFGS-B when its line search finds no lower value."""
 
@@ -33,12 +37,18 @@ _STOPPED_BY_ROUNDING = 2
 class Expansion:
     """An objective at one point: its value, gradient (P,), and curvature (P, P) or ``None``.
 
-    The curvature stands for minus the Hessian. It is positive semi-definite, not exact.
+    The curvature stands for minus the Hessian. It is positive semi-definite, not exact, and computed by ``bend``
+    when it is asked for: not at points that a search does not keep.
     """
 
     value: float
     gradient: Any
-    curvature: Any = None
+    bend: Callable[[], Any] | None = None
+
+    @cached_property
+    def curvature(self) -> Any:
+        """(P, P), or ``None``."""
+        return None if self.bend is None else self.bend()
 
 
 class Objective(Protocol):
@@ -67,6 +77,11 @@ class Search:
     settled : a Newton step whose expected gain in nats is no more than this is not made.
     gained : after a Newton step that gained less there is no other.
     longest : the most that a Newton step changes an entry of psi. halvings : of a Newton step, at most.
+    damping : added to the diagonal of the curvature, in nats. Along an entry of psi on which the value hardly
+        depends a Newton step is short then, and does not shorten the others.
+    renewed : whether each Newton step has the curvature of where it starts. Otherwise that of the first point is
+        corrected by what gradients changed along each step (BFGS): better where the curvature is far from exact
+        or costs much.
     """
 
     climbs: int = 1
@@ -79,6 +94,8 @@ class Search:
     gained: float = 1e-6
     longest: float = 1.0
     halvings: int = 5
+    damping: float = 0.0
+    renewed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +141,7 @@ def _climb(objective: Objective, start: Any, bounds: tuple[Any, Any], asked: Sea
         first = objective.expanded(start)
     except np.linalg.LinAlgError:
         return Found(start, -inf, False, "the objective has no value at the start", 1)
-    if first.curvature is None:
+    if first.bend is None:
         return _quasi_newton(objective, start, first, bounds, asked)
     return _newton(objective, start, first, bounds, asked)
 
@@ -139,11 +156,13 @@ def _value(objective: Objective, psi: Any) -> float:
 
 def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, Any], asked: Search) -> Found:
     spent, message = 1, "the iterations are spent"
+    damping = asked.damping * np.eye(len(psi))
+    curvature = now.curvature + damping
     for _ in range(asked.iterations):
         if not np.isfinite(now.value):
             message = "the objective is not finite"
             break
-        step = np.linalg.solve(now.curvature, now.gradient)
+        step = _newton_step(psi, now.gradient, curvature, bounds)
         if 0.5 * float(step @ now.gradient) < asked.settled:
             message = "a step would gain too little"
             break
@@ -151,10 +170,9 @@ def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, A
         for _ in range(asked.halvings):
             at = np.clip(psi + step, *bounds)
             spent += 1
-            try:
-                there = objective.expanded(at)
-            except np.linalg.LinAlgError:
-                there = None
+            there = _expanded(objective, at)
+            if there is not None and not asked.renewed:
+                curvature = _corrected(curvature, at - psi, now.gradient - there.gradient)
             if there is not None and there.value > now.value:
                 break
             step = 0.5 * step
@@ -166,7 +184,35 @@ def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, A
         if gained < asked.gained:
             message = "a step gained too little"
             break
+        if asked.renewed:
+            curvature = now.curvature + damping
     return Found(psi, now.value, message.startswith("a step"), message, spent)
+
+
+def _expanded(objective: Objective, psi: Any) -> Expansion | None:
+    try:
+        return objective.expanded(psi)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _newton_step(psi: Any, gradient: Any, curvature: Any, bounds: tuple[Any, Any]) -> Any:
+    """Return the step (P,) to the maximum of the expansion, of the entries that are free to move."""
+    held = ((psi <= bounds[0]) & (gradient < 0)) | ((psi >= bounds[1]) & (gradient > 0))
+    if not held.any():
+        return np.linalg.solve(curvature, gradient)
+    step, free = np.zeros_like(psi), ~held
+    step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+    return step
+
+
+def _corrected(curvature: Any, step: Any, fall: Any) -> Any:
+    """Return the curvature (P, P) with which the gradient falls by ``fall`` along ``step`` (BFGS)."""
+    bent, along = curvature @ step, float(fall @ step)
+    expected = float(step @ bent)
+    if not along > _LEAST_BEND * expected > 0:
+        return curvature
+    return curvature - np.outer(bent, bent) / expected + np.outer(fall, fall) / along
 
 
 def _quasi_newton(

@@ -165,8 +165,8 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effor
             plain = next((m for m in members if m.name == PLAIN), None)
             members.append(_turned(measure, data, plain, earlier, effort))
             continue
-        starts = starting_points(measure.dimension, data.noisy)
-        starts += [earlier.hyperparameters[name]] if seen else []
+        starts = [earlier.hyperparameters[name]] if seen else []
+        starts += starting_points(measure.dimension, data.noisy) if effort.screens or not seen else []
         first = surrogate(name, *known[name], data, starts[0])
         members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
     return _weighed(members + _turned_rough(measure, members, data, earlier, effort))
@@ -297,13 +297,20 @@ def _marginal(
 
 
 def _laplace_covariance(member: Surrogate) -> Any:
-    """Inverse of minus the Hessian of the log posterior, by differences of its gradient."""
+    """Inverse of the curvature of the log posterior; of differences of its gradient where it has none."""
+    curvature = member.expanded(member.psi).curvature
+    if curvature is None:
+        curvature = _differences(member)
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    covariance = (vectors / (np.maximum(values, 0.0) + SEARCH.prior_precision)) @ vectors.T
+    return (covariance + covariance.T) / 2
+
+
+def _differences(member: Surrogate) -> Any:
+    """Minus the Hessian of the log posterior, by differences of its gradient."""
     step = 0.02
     rows = []
     for direction in step * np.eye(len(member.psi)):
         ahead, behind = (member.expanded(member.psi + sign * direction).gradient for sign in (1, -1))
         rows.append((behind - ahead) / (2 * step))
-    hessian = np.array(rows)
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    covariance = (vectors / (np.maximum(values, 0.0) + SEARCH.prior_precision)) @ vectors.T
-    return (covariance + covariance.T) / 2
+    return np.array(rows)

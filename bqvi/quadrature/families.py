@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gp.fixed_points import gram_of
+from gp.fixed_points import Changes, gram_of
 from gp.kernels import (
     Anova,
     ByColumn,
@@ -77,7 +77,9 @@ class Family:
 
         def gram(lengthscales: Any) -> tuple[Any, Pullback]:
             matrix, pullback = of_kernel(self.kernel(lengthscales))
-            return matrix, lambda weights: pullback(weights)[chosen]
+            return matrix, pullback.among(chosen) if isinstance(pullback, Changes) else (
+                lambda weights: pullback(weights)[chosen]
+            )
 
         return gram
 

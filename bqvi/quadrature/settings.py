@@ -7,7 +7,7 @@ deviations. None was chosen on `experiments.problems.unseen_integrands`, on whic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,6 +55,10 @@ class SearchSettings:
     """Two starting points are others if a log lengthscale differs by more."""
     gradient: float = 1e-2
     """A climb ends where no derivative is larger, in nats."""
+    longest: float = 2.0
+    """Step of a log hyperparameter."""
+    damping: float = 0.1
+    """Of a Newton step, in nats."""
     behind: float = 10.0
     """A candidate so many nats behind the best is left out of every other fit. To leave it out of two from 5
     nats on, with 55 % more nodes between fits, was tried and given up: errors at n = 40 were 1.3 (1.0 to 1.6)
@@ -77,16 +81,20 @@ class Effort:
     ----------
     climbs : from so many starting points.
     iterations : of a climb, at most. precision : relative gain of the log evidence by the last of them.
+    settled : a Newton step that promises no more nats is not made.
+    screens : whether the starting points of a first fit are tried beside where the last one ended.
     """
 
     climbs: int
     iterations: int
     precision: float
+    settled: float
+    screens: bool
 
     @property
     def again(self) -> Effort:
         """The same where an earlier fit says where to start."""
-        return Effort(1, self.iterations, self.precision)
+        return replace(self, climbs=1)
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ SEARCH = SearchSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()
 PEAKS = PeakSettings()
-PRECISE = Effort(climbs=2, iterations=40, precision=1e-5)
+PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-3, screens=True)
 """Of the last fit."""
-ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4)
+ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4, settled=1e-2, screens=False)
 """Where more data are to come. A second climb took 1 to 32 % of all evaluations of the evidence."""

@@ -13,7 +13,7 @@ and the standard deviation becomes that of an average. Noise of known variance p
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from bqvi.quadrature.settings import SEARCH, Effort
 from gp.conditioning import StudentProcess
 from gp.embeddings import KernelEmbedding, embed
 from gp.evidence import Evidence
+from gp.fixed_points import Changes
 from gp.integrals import Integrals
 from gp.kernels import Kernel
 from gp.kernels.parameters import scaled
@@ -222,7 +223,21 @@ class Surrogate:
             weights -= pin_slope / (found.degrees * found.outputs * found.scale) * w @ w.T
         gradient[:-1] += pullback(weights)
         gradient[-1] += tau * (weights.diagonal() @ self.view.noise) + pin_slope
-        return Expansion(found.value + prior + pin, gradient)
+        if not isinstance(pullback, Changes):
+            return Expansion(found.value + prior + pin, gradient)
+        bend = partial(self._curvature, found, pullback, psi)
+        return Expansion(found.value + prior + pin, gradient, bend)
+
+    def _curvature(self, found: Evidence, pullback: Changes, psi: Any) -> Any:
+        """Minus the Hessian, approximately, (D + 1, D + 1)."""
+        changes = [*pullback.changes, np.diag(np.exp(psi[-1]) * self.view.noise)]
+        curvature = found.information(changes) + self.view.prior.curvature(psi)
+        if self.data.noise_variance is not None:
+            w = found.weights
+            of_log_scale = np.array([np.vdot(w, change @ w) for change in changes]) / -found.squares
+            of_log_scale[-1] += 1.0
+            curvature += np.outer(of_log_scale, of_log_scale) / SEARCH.known_sd**2
+        return curvature
 
     def _pin(self, found: Evidence, psi: Any) -> tuple[float, float]:
         """Log density of log(s tau / known noise), and its slope in log s (and log tau)."""
@@ -239,7 +254,14 @@ class Surrogate:
     def climbed(self, effort: Effort) -> Surrogate:
         """Return the surrogate at the optimum that is reached from here."""
         asked = Search(
-            iterations=effort.iterations, value_tolerance=effort.precision, gradient_tolerance=SEARCH.gradient
+            iterations=effort.iterations,
+            value_tolerance=effort.precision,
+            gradient_tolerance=SEARCH.gradient,
+            settled=effort.settled,
+            gained=effort.settled,
+            longest=SEARCH.longest,
+            damping=SEARCH.damping,
+            renewed=False,
         )
         return self.at(search(self, [self.psi], self.bounds(), asked).psi)
 

@@ -55,6 +55,10 @@ class Changes:
         gradient: np.ndarray = self.pullback(weights)
         return gradient
 
+    def among(self, parameters: slice) -> Changes:
+        """Of some of the parameters."""
+        return Changes(lambda weights: self(weights)[parameters], lambda: self.changes[parameters])
+
     @cached_property
     def changes(self) -> Sequence[np.ndarray]:
         """The derivatives of K in the parameters, (N, N) each."""
@@ -192,7 +196,15 @@ def _beside_constant(part: Gram) -> Gram:
         assert isinstance(constant, Constant)  # as it was when this was made
         variance = float(constant.variance)
         matrix, pullback = part(other)
-        return matrix + variance, lambda weights: np.array([variance * weights.sum(), *pullback(weights)])
+
+        def both(weights: np.ndarray) -> np.ndarray:
+            return np.array([variance * weights.sum(), *pullback(weights)])
+
+        if not isinstance(pullback, Changes):
+            return matrix + variance, both
+        return matrix + variance, Changes(
+            both, lambda: [np.full_like(matrix, variance), *pullback.changes]
+        )
 
     return gram
 

@@ -13,11 +13,12 @@ class Pairs:
 
     Attributes
     ----------
-    count : n. places : (P,), of (i, j) in a flat (n, n) matrix. gaps : |x_i - x_j|, (D, P).
+    places : (P,), of (i, j) in a flat (n, n) matrix. pair : (n, n), which pair an entry is of; P on the
+        diagonal. gaps : |x_i - x_j|, (D, P).
     """
 
-    count: int
     places: np.ndarray
+    pair: np.ndarray
     gaps: np.ndarray
 
     @staticmethod
@@ -25,14 +26,13 @@ class Pairs:
         """Return those of points x (n, D)."""
         n = len(x)
         first, second = np.triu_indices(n, 1)
-        return Pairs(n, first * n + second, np.abs(x[first] - x[second]).T.copy())
+        pair = np.full((n, n), len(first))
+        pair[first, second] = pair[second, first] = np.arange(len(first))
+        return Pairs(first * n + second, pair, np.abs(x[first] - x[second]).T.copy())
 
     def matrix(self, values: np.ndarray, diagonal: float = 1.0) -> np.ndarray:
         """Return the symmetric matrix (n, n) of values (P,) beside a constant diagonal."""
-        half = np.zeros((self.count, self.count))
-        half.reshape(-1)[self.places] = values
-        full: np.ndarray = half + half.T
-        full.flat[:: self.count + 1] = diagonal
+        full: np.ndarray = np.append(values, diagonal).take(self.pair)
         return full
 
     def folded(self, weights: np.ndarray) -> np.ndarray:

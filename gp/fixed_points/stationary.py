@@ -29,8 +29,8 @@ from gp.observations import Functional, Values
 
 MOST_POINTS = 500
 """Beyond it, pairs by coordinate take more memory than they save time."""
-_Parts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
-"""The pairs' values (P,), and weights (P,) times values to the gradient in log lengthscales, (D,)."""
+_Parts = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], Callable[[], np.ndarray]]
+"""Of pairs: k (P,); weights (P,) times k to the gradient in log lengthscales, (D,); dk/dlog l / k, (D, P)."""
 
 
 @gram_of.register
@@ -47,8 +47,13 @@ def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -
         squares = pairs.gaps**2
 
         def parts(lengthscales: np.ndarray) -> _Parts:
-            values = np.exp((-0.5 / lengthscales**2) @ squares)
-            return values, lambda weighted: squares @ weighted / lengthscales**2
+            precision = lengthscales**-2.0
+            values = np.exp((-0.5 * precision) @ squares)
+            return (
+                values,
+                lambda weighted: squares @ weighted * precision,
+                lambda: squares * precision[:, None],
+            )
 
         distances = squares.sum(0)
 
@@ -78,13 +83,17 @@ def by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
 
     def exponential(lengthscales: np.ndarray) -> _Parts:
         values = np.exp((-1 / lengthscales) @ pairs.gaps)
-        return values, lambda weighted: pairs.gaps @ weighted / lengthscales
+        return (
+            values,
+            lambda weighted: pairs.gaps @ weighted / lengthscales,
+            lambda: pairs.gaps / lengthscales[:, None],
+        )
 
     def rough(lengthscales: np.ndarray) -> _Parts:
         b = pairs.gaps * (sqrt(3) / lengthscales)[:, None]
         raised = 1 + b
         values = np.prod(raised, axis=0) * np.exp(-b.sum(axis=0))
-        return values, lambda weighted: (b**2 / raised) @ weighted
+        return values, lambda weighted: (b**2 / raised) @ weighted, lambda: b**2 / raised
 
     parts = exponential if inner is Matern12 else rough
     return lambda changed: _of_pairs(pairs, changed.kernel, parts)
@@ -100,18 +109,25 @@ def tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
 
     def gram(changed: Tilted) -> tuple[Any, Pullback]:
         matrix, pullback = inner(changed.kernel)
-        return both * matrix, lambda weights: pullback(both * weights)
+
+        def tilted(weights: np.ndarray) -> np.ndarray:
+            gradient: np.ndarray = pullback(both * weights)
+            return gradient
+
+        if not isinstance(pullback, Changes):
+            return both * matrix, tilted
+        return both * matrix, Changes(tilted, lambda: [both * change for change in pullback.changes])
 
     return gram
 
 
 def _of_pairs(
     pairs: Pairs, kernel: Stationary, parts: Callable[[np.ndarray], _Parts]
-) -> tuple[Any, Pullback]:
+) -> tuple[np.ndarray, Changes]:
     """The matrix and the pull-back to log lengthscale (one, or (D,)) and log variance."""
     variance, width = float(kernel.variance), len(pairs.gaps)
     lengthscales, one = _by_coordinate(kernel, width)
-    values, to_lengths = parts(lengthscales)
+    values, to_lengths, slopes = parts(lengthscales)
     if variance != 1.0:
         values = variance * values
 
@@ -121,7 +137,13 @@ def _of_pairs(
         total = weighted.sum() + variance * weights.trace()
         return np.array([lengths.sum(), total]) if one else np.array([*lengths, total])
 
-    return pairs.matrix(values, variance), pullback
+    matrix = pairs.matrix(values, variance)
+
+    def changes() -> list[np.ndarray]:
+        rows = values * slopes()
+        return [*(pairs.matrix(row, 0.0) for row in (rows.sum(0)[None] if one else rows)), matrix]
+
+    return matrix, Changes(pullback, changes)
 
 
 def _by_coordinate(kernel: Stationary, width: int) -> tuple[np.ndarray, bool]:

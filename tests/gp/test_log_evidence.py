@@ -94,10 +94,10 @@ def test_the_information_is_the_average_of_observed_and_expected(basis):
 
 
 class _Bowl:
-    """A function with one maximum, of value -log cosh, with or without its curvature."""
+    """A function with one maximum, of value -log cosh, with or without its curvature, times ``share``."""
 
-    def __init__(self, centre, curved):
-        self.centre, self.curved, self.seen = np.asarray(centre), curved, 0
+    def __init__(self, centre, curved, share=1.0):
+        self.centre, self.curved, self.share, self.seen = np.asarray(centre), curved, share, 0
 
     def value(self, psi):
         if psi[0] > 5:
@@ -107,15 +107,16 @@ class _Bowl:
     def expanded(self, psi):
         self.seen += 1
         t = np.tanh(psi - self.centre)
-        return Expansion(self.value(psi), -t, np.diag(1.05 - t**2) if self.curved else None)
+        bend = (lambda: self.share * np.diag(1.05 - t**2)) if self.curved else None
+        return Expansion(self.value(psi), -t, bend)
 
 
-@pytest.mark.parametrize("curved", [True, False])
+@pytest.mark.parametrize("curved, share, renewed", [(True, 1.0, True), (True, 0.5, False), (False, 1.0, True)])
 @pytest.mark.parametrize("centre", [(0.3, -1.2), (7.0, 0.0)])
-def test_both_searches_end_at_the_maximum_within_the_bounds(centre, curved):
+def test_all_searches_end_at_the_maximum_within_the_bounds(centre, curved, share, renewed):
     bounds = np.array([-4.0, -4.0]), np.array([4.0, 4.0])
-    bowl = _Bowl(centre, curved)
-    found = search(bowl, [np.array([2.0, 2.0]), np.array([9.0, 0.0])], bounds, Search(climbs=2))
+    bowl, asked = _Bowl(centre, curved, share), Search(climbs=2, renewed=renewed, damping=0.0 if renewed else 0.1)
+    found = search(bowl, [np.array([2.0, 2.0]), np.array([9.0, 0.0])], bounds, asked)
     expected = scipy.optimize.minimize(
         lambda psi: -bowl.value(psi), np.zeros(2), method="Nelder-Mead",
         bounds=list(zip(*bounds, strict=True)), options={"xatol": 1e-8, "fatol": 1e-12},
