@@ -297,20 +297,13 @@ def _marginal(
 
 
 def _laplace_covariance(member: Surrogate) -> Any:
-    """Inverse of the curvature of the log posterior; of differences of its gradient where it has none."""
-    curvature = member.expanded(member.psi).curvature
-    if curvature is None:
-        curvature = _differences(member)
-    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    covariance = (vectors / (np.maximum(values, 0.0) + SEARCH.prior_precision)) @ vectors.T
-    return (covariance + covariance.T) / 2
-
-
-def _differences(member: Surrogate) -> Any:
-    """Minus the Hessian of the log posterior, by differences of its gradient."""
+    """Inverse of minus the Hessian of the log posterior, by differences of its gradient."""
     step = 0.02
     rows = []
     for direction in step * np.eye(len(member.psi)):
         ahead, behind = (member.expanded(member.psi + sign * direction).gradient for sign in (1, -1))
         rows.append((behind - ahead) / (2 * step))
-    return np.array(rows)
+    hessian = np.array(rows)
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+    covariance = (vectors / (np.maximum(values, 0.0) + SEARCH.prior_precision)) @ vectors.T
+    return (covariance + covariance.T) / 2

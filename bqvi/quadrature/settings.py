@@ -58,7 +58,8 @@ class SearchSettings:
     longest: float = 2.0
     """Step of a log hyperparameter."""
     damping: float = 0.1
-    """Of a Newton step, in nats."""
+    """Of the curvature of a climb, in nats: a hyperparameter that hardly matters moves little. On ten integrands a
+    climb from the average information, corrected by its gradients, takes .7 of the evaluations of L-BFGS-B."""
     behind: float = 10.0
     """A candidate so many nats behind the best is left out of every other fit. To leave it out of two from 5
     nats on, with 55 % more nodes between fits, was tried and given up: errors at n = 40 were 1.3 (1.0 to 1.6)
@@ -167,7 +168,7 @@ SEARCH = SearchSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()
 PEAKS = PeakSettings()
-PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-3, screens=True)
+PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-4, screens=True)
 """Of the last fit."""
 ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4, settled=1e-2, screens=False)
 """Where more data are to come. A second climb took 1 to 32 % of all evaluations of the evidence."""

@@ -202,9 +202,7 @@ def _beside_constant(part: Gram) -> Gram:
 
         if not isinstance(pullback, Changes):
             return matrix + variance, both
-        return matrix + variance, Changes(
-            both, lambda: [np.full_like(matrix, variance), *pullback.changes]
-        )
+        return matrix + variance, Changes(both, lambda: [np.full_like(matrix, variance), *pullback.changes])
 
     return gram
 

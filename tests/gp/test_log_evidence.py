@@ -111,11 +111,16 @@ class _Bowl:
         return Expansion(self.value(psi), -t, bend)
 
 
-@pytest.mark.parametrize("curved, share, renewed", [(True, 1.0, True), (True, 0.5, False), (False, 1.0, True)])
+@pytest.mark.parametrize(
+    "curved, share, renewed", [(True, 1.0, True), (True, 0.5, False), (False, 1.0, True)]
+)
 @pytest.mark.parametrize("centre", [(0.3, -1.2), (7.0, 0.0)])
 def test_all_searches_end_at_the_maximum_within_the_bounds(centre, curved, share, renewed):
     bounds = np.array([-4.0, -4.0]), np.array([4.0, 4.0])
-    bowl, asked = _Bowl(centre, curved, share), Search(climbs=2, renewed=renewed, damping=0.0 if renewed else 0.1)
+    bowl, asked = (
+        _Bowl(centre, curved, share),
+        Search(climbs=2, renewed=renewed, damping=0.0 if renewed else 0.1),
+    )
     found = search(bowl, [np.array([2.0, 2.0]), np.array([9.0, 0.0])], bounds, asked)
     expected = scipy.optimize.minimize(
         lambda psi: -bowl.value(psi), np.zeros(2), method="Nelder-Mead",
