@@ -37,8 +37,8 @@ _STOPPED_BY_ROUNDING = 2
 class Expansion:
     """An objective at one point: its value, gradient (P,), and curvature (P, P) or ``None``.
 
-    The curvature stands for minus the Hessian. It is positive semi-definite, not exact, and computed by ``bend``
-    when it is asked for: not at points that a search does not keep.
+    The curvature stands for minus the Hessian. It is positive semi-definite, not exact, and computed by
+    ``bend`` when it is asked for: not at points that a search does not keep.
     """
 
     value: float
@@ -79,9 +79,9 @@ class Search:
     longest : the most that a Newton step changes an entry of psi. halvings : of a Newton step, at most.
     damping : added to the diagonal of the curvature, in nats. Along an entry of psi on which the value hardly
         depends a Newton step is short then, and does not shorten the others.
-    renewed : whether each Newton step has the curvature of where it starts. Otherwise that of the first point is
-        corrected by what gradients changed along each step (BFGS): better where the curvature is far from exact
-        or costs much.
+    renewed : whether each Newton step has the curvature of where it starts. Otherwise that of the first point
+        is corrected by what gradients changed along each step (BFGS): better where the curvature is far from
+        exact or costs much.
     """
 
     climbs: int = 1

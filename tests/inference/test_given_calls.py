@@ -132,7 +132,7 @@ def test_a_gradient_of_another_function_is_told():
 
 
 @pytest.mark.parametrize(
-    "factor, told", [(-1.0, "-1 times that of the values; change its sign"), (3.0, "3 times")]
+    ("factor", "told"), [(-1.0, "-1 times that of the values; change its sign"), (3.0, "3 times")]
 )
 def test_a_multiple_of_the_gradient_is_named(factor, told):
     model = LogJoint(lambda t: -0.5 * float(t @ t), 2, gradient=lambda t: -factor * t, vectorised=False)
