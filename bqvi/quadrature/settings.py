@@ -169,7 +169,7 @@ SEARCH = SearchSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()
 PEAKS = PeakSettings()
-PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-4, screens=True)
+PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-5, screens=True)
 """Of the last fit."""
 ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4, settled=1e-2, screens=False)
 """Where more data are to come. A second climb took 1 to 32 % of all evaluations of the evidence."""
