@@ -128,6 +128,12 @@ def require_seed(name: str, value: object) -> None:
             raise TypeError(message) from None
 
 
+def require_boolean(name: str, value: object) -> None:
+    """True or False; a number or an array is neither."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}; it must be True or False")
+
+
 def require_integer(name: str, value: object, lowest: int) -> int:
     """An integer of at least ``lowest``, returned as int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -140,7 +146,7 @@ def require_integer(name: str, value: object, lowest: int) -> int:
 def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
     """One of ``allowed``; the error offers the near ones."""
     options = list(allowed)
-    if value in options:
+    if isinstance(value, str) and value in options:
         return
     near = difflib.get_close_matches(str(value), options, n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -16,9 +16,21 @@ INNER = 0.1
 Bound = float | Sequence[float] | np.ndarray | None
 
 
+def _length(name: str, value: Bound) -> int | None:
+    """Entries of an array, None of a number."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"{name} is {value!r}; its rows differ in length, it must be an array (P,)"
+        ) from None
+    return len(array) if array.ndim else None
+
+
 def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension: int | None) -> int:
     """P, on which all vectors must agree."""
-    lengths = {name: len(np.atleast_1d(value)) for name, value in bounds.items() if np.ndim(value) > 0}  # type: ignore[arg-type]
+    found = {name: _length(name, value) for name, value in bounds.items()}
+    lengths = {name: length for name, length in found.items() if length is not None}
     if names is not None:
         lengths["names"] = len(names)
     if dimension is not None:

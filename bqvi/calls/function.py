@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi.calls.faults import ERRORS
-from bqvi.checks import require_above, require_one_of
+from bqvi.checks import require_above, require_boolean, require_one_of
 from gp.arrays import Array, as_like, is_torch
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ class Function:
         if not callable(value):
             name = self.range.title.replace(" ", "_")
             raise TypeError(f"{name} is {value!r}; it must be a function of points")
-        if not (self.gradient is None or callable(self.gradient) or self.gradient == AUTODIFF):
+        require_boolean("vectorised", self.vectorised)
+        named = isinstance(self.gradient, str) and self.gradient == AUTODIFF
+        if not (self.gradient is None or callable(self.gradient) or named):
             raise ValueError(f'gradient is {self.gradient!r}; it must be None, "autodiff" or a function')
         if self.errors is not None:
             require_one_of("errors", self.errors, ERRORS)

@@ -17,7 +17,7 @@ from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
 from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
-from bqvi.checks import require_above, require_integer, require_one_of, require_seed
+from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import Problem, standardised
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, Stop
@@ -158,6 +158,7 @@ def integrate(
         log_density = None if over_box else _lebesgue
         f, log, vectorised = f.value, True, True
     _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds)
+    require_boolean("log", log)
     measure, log_volume = integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
     require_seed("seed", seed)
@@ -271,7 +272,8 @@ def _check_choices(
             raise ValueError(f"{name} is given, and method is {method!r}: only 'bq' uses it")
     if gradient is not None and (log or log_density is not None):
         raise ValueError("gradient is given with log or log_density: those of f itself are needed, without")
-    if gradient is not None and not callable(gradient) and gradient != "autodiff":
+    autodiff = isinstance(gradient, str) and gradient == "autodiff"
+    if gradient is not None and not callable(gradient) and not autodiff:
         raise ValueError(f"gradient is {gradient!r}; it must be a function, 'autodiff' or None")
     if isinstance(noise_sd, str):
         require_one_of("noise_sd", noise_sd, ("unknown",))

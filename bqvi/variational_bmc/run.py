@@ -18,7 +18,7 @@ from bqvi.calls.bounds import Bound
 from bqvi.calls.given import made_before, numbers
 from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
-from bqvi.checks import require_above, require_integer, require_seed
+from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun
@@ -175,8 +175,7 @@ def _limits(target: Caller, budget: int | None, tolerance: float | None, max_sec
 
 
 def _settings(target: Caller, batch: int | None, acquisition: str) -> Settings:
-    if acquisition not in ("imiqr", "viqr"):
-        raise ValueError(f'acquisition is {acquisition!r}; it must be "imiqr" or "viqr"')
+    require_one_of("acquisition", acquisition, ("imiqr", "viqr"))
     each = (3 if target.has_gradient else 5) if batch is None else require_integer("batch", batch, 1)
     return Settings(
         batch=each,

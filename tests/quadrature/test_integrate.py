@@ -191,7 +191,7 @@ def test_gradients_are_worth_evaluations():
         return -(x - CENTRE) * bump(x)[:, None]
 
     found = {
-        given: [bqvi.integrate(bump, GAUSSIAN, 14, gradient=given, seed=seed) for seed in range(5)]
+        given: [bqvi.integrate(bump, GAUSSIAN, 14, gradient=given, seed=seed) for seed in range(9)]
         for given in (slope, None)
     }
     errors, others = (np.median([abs(run.mean - TRUTH) for run in runs]) for runs in found.values())
