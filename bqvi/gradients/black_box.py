@@ -138,7 +138,8 @@ def per_datum_gradient(
     spend(model, batch, theta)
     terms = differentiable(model.log_likelihood_terms(theta, batch.rows)).mean(0)
     value = float(rest.detach()) + float(to_numpy(batch.weights) @ to_numpy(terms))
-    return add(posterior.gradient(rest), combined(posterior, terms, batch)), value
+    summed = combined(posterior, terms, batch)  # first: it keeps the graph that the two share
+    return add(posterior.gradient(rest), summed), value
 
 
 def combined(posterior: TorchPosterior, terms: torch.Tensor, batch: Batch) -> Values:

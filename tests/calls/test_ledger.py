@@ -52,7 +52,7 @@ def test_a_row_without_gradient_is_not_good_where_there_are_gradients():
 
 def test_evaluations_called_again_are_counted():
     again = Evaluations(
-        *(getattr(rows(2), name) for name in rows(2).__dataclass_fields__ if name[:2] != "n_")
+        **{name: getattr(rows(2), name) for name in rows(2).__dataclass_fields__ if name[:2] != "n_"}
     )
     assert again.n_evaluations == 2
     twice = Evaluations(again.points, again.values, None, None, again.failed, again.reasons, n_evaluations=4)

@@ -34,7 +34,20 @@ def table(experiment, quick=True):
 OF_VARIATIONAL_INFERENCE = [
     name
     for name in registry.EXPERIMENTS
-    if not name.startswith(("gp-", "mauna", "quadrature", "bq-", "minibatch-", "models-", "short-", "vbmc-"))
+    if not name.startswith(
+        (
+            "gp-",
+            "mauna",
+            "quadrature",
+            "bq-",
+            "minibatch-",
+            "models-",
+            "short-",
+            "vbmc-",
+            "bounds",
+            "amortised",
+        )
+    )
 ]
 
 
