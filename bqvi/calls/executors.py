@@ -38,11 +38,22 @@ _SHORTEST, _LONGEST = 0.001, 0.5
 """Seconds between two questions whether a future is done."""
 
 
-class Executor(Protocol):
-    """Whatever has a `map`, or a `submit` that gives futures: it is asked for the second first."""
+class Maps(Protocol):
+    """An executor that has a `map`."""
 
     def map(self, function: Callable[[Any], Any], items: Any, /) -> Any:
         """``function`` of each of the ``items``, in order."""
+
+
+class Submits(Protocol):
+    """An executor that gives futures."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+        """A future of ``function(*arguments)``: an object with ``result()``."""
+
+
+Executor = Submits | Maps
+"""Whatever has a `submit`, or else a `map`; where it has both, `submit` is used."""
 
 
 class RayExecutor:

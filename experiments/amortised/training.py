@@ -96,7 +96,8 @@ def _pictures(model: VariationalAutoencoder, q: Any, held: images.Images, latent
 
 
 def _text(pixels: np.ndarray) -> str:
-    return np.rint(255 * pixels).astype(np.uint8).tobytes().hex()
+    text: str = np.rint(255 * pixels).astype(np.uint8).tobytes().hex()
+    return text
 
 
 def _array(text: str, side: int) -> np.ndarray:

@@ -104,7 +104,8 @@ def reached(rows: pd.DataFrame) -> tuple[float, float]:
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error against simulated seconds."""
     problems = list(results["problem"].unique())
-    settings = list(results[results["workers"] > 1].groupby(["workers", "spread"], sort=False).groups)
+    several = results.loc[results["workers"] > 1, ["workers", "spread"]].drop_duplicates()
+    settings = list(several.itertuples(index=False, name=None))
     figure, axes = drawing.figure(len(settings), len(problems), size=(3.0, 2.1), sharex=True, sharey=True)
     lines = drawing.strokes(results["way"])
     for i, (workers, spread) in enumerate(settings):
@@ -146,7 +147,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     made = pd.DataFrame(ends)
     rows = []
     for (problem, workers, spread), group in made.groupby(["problem", "workers", "spread"], sort=False):
-        by = dict(iter(group.groupby("way")))
+        by = {str(way): part for way, part in group.groupby("way")}
         row: dict[str, Any] = {"problem": problem, "workers": workers, "spread": f"{spread:g}"}
         for way, part in by.items():
             row[f"seconds, {way}"] = f"{part['seconds'].median():.3g}"
