@@ -23,7 +23,7 @@ from bqvi.sampled_bounds import EvidenceBounds, evidence_bounds
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.run import vbmc
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Adam",
