@@ -4,8 +4,8 @@ For R of n dimensions, p(R) = |R|^(eta - 1) / c (Lewandowski, Kurowicka and Joe 
 
     ln c = sum_{k < n} k ln(pi) / 2 + ln Gamma(eta + (n - 1 - k) / 2) - ln Gamma(eta + (n - 1) / 2).
 
-Sampling does not notice a constant; an evidence is off by 2 ln c. How far PyMC is off is measured at R = I,
-where ln p = -ln c, so that a version that is right is left as it is.
+The constant does not change samples of a posterior; an evidence is off by 2 ln c. The error of PyMC's
+density is measured at R = I, where ln p = -ln c; a version of PyMC without the error is not corrected.
 """
 
 from __future__ import annotations

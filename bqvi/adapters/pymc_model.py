@@ -1,7 +1,7 @@
-"""`from_pymc`: a PyMC model. The unconstrained vector is PyMC's own, as its samplers see it.
+"""`from_pymc`: a PyMC model. The unconstrained vector is that of PyMC's own samplers.
 
 Density and gradient are ``logp_dlogp_function``: priors, likelihoods, potentials and the Jacobians of every
-transform. What turns draws into variables, and back, is compiled when it is first asked for. The plausible
+transform. The maps from draws to variables and back are compiled when they are first used. The plausible
 box is the central 95 % of draws of the prior, which take no evaluation of the log joint.
 """
 

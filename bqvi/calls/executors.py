@@ -1,4 +1,4 @@
-"""Who makes calls in parallel: executors of other packages, each brought to futures or to a `map`.
+"""Executors of other packages, which make calls in parallel: each is used by its futures or by its `map`.
 
     has `submit`                concurrent.futures, loky, MPIPoolExecutor, Parsl, submitit, `RayExecutor`
     has ``imap`` or `map` only  pools of multiprocessing, of Ray, of schwimmbad

@@ -1,10 +1,10 @@
-"""A log joint over R^D as another package states it, with what is needed to tell the results in its words.
+"""A log joint over R^D as another package states it, with the maps between theta and its named variables.
 
 The doors take a `TargetModel` in the place of a log joint. Its parameters theta are unconstrained: the
 package's own transforms, with their Jacobians in the log joint, stand between them and the named variables.
 
     theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
-                  --log_joint, log_joint_and_gradient-->  what the engines see
+                  --log_joint, log_joint_and_gradient-->  called by the engines
 
 The plausible box is where a run begins, and what VBMC explores.
 """

@@ -4,10 +4,10 @@ With z ~ q(z_n), L draws for each datum, and ln w = ln p(x_n | z) + beta (ln p(z
 
     pathwise   E[ln p(x_n | z)] - beta KL(q(z_n) || p(z)), the divergence in closed form ('analytic'); or
                E[ln w] through the path and q ('sampled'), or the path only ('sticking-the-landing')
-    score      (r_l - b_l) d ln q(z_l) / d phi for the encoder, r the part of ln w that is sampled and b the
+    score      (r_l - b_l) d ln q(z_l) / d omega for the encoder, r the part of ln w that is sampled and b the
                mean of the other draws of the same datum; the decoder's gradient needs no score
     IWAE       ln (1/L) sum_l w_l
-    DReG       the same bound. Its direct derivative in phi is a score, which is reparameterised once more
+    DReG       the same bound. Its direct derivative in omega is a score, which is reparameterised once more
                (Tucker et al. 2019): with v the normalised weights the path of draw l then counts
                v_l (1 - beta (1 - v_l)), v_l^2 for beta = 1. The decoder's gradient is IWAE's
 

@@ -2,13 +2,13 @@
 
 Each datum has a latent variable z_n ~ N(0, I), and
 
-    ln p(X | theta) = sum_n ln E_p(z)[p(x_n | z, theta)],     q(z_n) = N(m(x_n; phi), diag s(x_n; phi)^2).
+    ln p(X | theta) = sum_n ln E_p(z)[p(x_n | z, theta)],     q(z_n) = N(m(x_n; omega), diag s(x_n; omega)^2).
 
-The parameters phi of the encoder are shared by all data. q of a run is a `families.Product` with one factor
+The parameters omega of the encoder are shared by all data. q of a run is a `families.Product` with one factor
 for each array of parameters: a `families.Point` where the bound is maximised over it, a diagonal Gaussian
 where it has a prior. The bound that an estimator ascends is
 
-    sum_n w_n L_n(phi, theta) - KL(q(theta) || p(theta)),
+    sum_n w_n L_n(omega, theta) - KL(q(theta) || p(theta)),
 
 with L_n one of the bounds on ln p(x_n | theta) of `bqvi.gradients.amortised`.
 """

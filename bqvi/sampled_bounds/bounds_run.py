@@ -34,7 +34,7 @@ class Choices:
     Attributes
     ----------
     method : "smc", "ais" or "importance". transition : its name, of `TRANSITIONS`; "" where there is none.
-    systems : how many. particles, temperatures : K and T, or None for as many as suit the budget.
+    systems : how many. particles, temperatures : L and T, or None for as many as suit the budget.
     budget : evaluations in all. confidence : of the interval. seed : of all random numbers.
     draws : of the posterior, (M, n, D) in the coordinates, or None. exact : whether they are as given.
     """

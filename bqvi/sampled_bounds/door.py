@@ -1,6 +1,7 @@
-"""`evidence_bounds`: a log joint and a proposal, and out comes a bracket around the log evidence.
+"""`evidence_bounds`: bounds on the log evidence of a log joint, from below and from above, with a proposal.
 
-Everything is checked here, before any work. The work is that of :mod:`bqvi.sampled_bounds.bounds_run`.
+All arguments are checked here, before the first evaluation. The engine is
+:mod:`bqvi.sampled_bounds.bounds_run`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def evidence_bounds(
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function of the arguments of
         log_joint that returns (n, P).
     transitions : "hmc", by default where there is a gradient, or "random-walk".
-    particles : K of each estimate.
+    particles : L of each estimate.
     replicates : R, independent estimates.
     temperatures : T, of which the pilot run says where they lie. By default particles and temperatures
         share the budget as the pilot run finds best; where one of the two is given, the other fills it.

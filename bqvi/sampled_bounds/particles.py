@@ -1,4 +1,4 @@
-"""Particles of S systems, and the path of densities that they follow.
+"""Particles of G systems, and the path of densities that they follow.
 
     pi_b(x)  proportional to  q(x)^(1 - b) p(x)^b,        b from 0 to 1
 
@@ -25,13 +25,13 @@ _FAR = 1e100
 
 @dataclass(frozen=True, eq=False)
 class Particles:
-    """K particles of each of S systems.
+    """L particles of each of G systems.
 
     Attributes
     ----------
-    points : (S, K, D), in the coordinates.
-    log_joint, log_proposal : (S, K); the first is -inf where the density is zero.
-    joint_slopes, proposal_slopes : their gradients (S, K, D), or None.
+    points : (G, L, D), in the coordinates.
+    log_joint, log_proposal : (G, L); the first is -inf where the density is zero.
+    joint_slopes, proposal_slopes : their gradients (G, L, D), or None.
     """
 
     points: np.ndarray
@@ -42,16 +42,16 @@ class Particles:
 
     @property
     def log_ratio(self) -> np.ndarray:
-        """l = ln p - ln q, (S, K)."""
+        """l = ln p - ln q, (G, L)."""
         found: np.ndarray = self.log_joint - self.log_proposal
         return found
 
     def log_density(self, temperature: float) -> np.ndarray:
-        """ln pi_b less its constant, (S, K), at a temperature b > 0."""
+        """ln pi_b less its constant, (G, L), at a temperature b > 0."""
         return (1.0 - temperature) * self.log_proposal + temperature * self.log_joint
 
     def slopes(self, temperature: float) -> np.ndarray:
-        """The force at a temperature b, (S, K, D): the gradient of ln pi_b, that of ln q where p has none.
+        """The force at a temperature b, (G, L, D): the gradient of ln pi_b, that of ln q where p has none.
 
         Any function of the position alone leaves a leapfrog step reversible and its volume as it is.
         """
@@ -61,7 +61,7 @@ class Particles:
         return np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, self.proposal_slopes)
 
     def where(self, chosen: np.ndarray, others: Particles) -> Particles:
-        """These where ``chosen`` (S, K) says so, else ``others``."""
+        """These where ``chosen`` (G, L) says so, else ``others``."""
 
         def mixed(mine: Any, theirs: Any) -> Any:
             if mine is None:
@@ -71,7 +71,7 @@ class Particles:
         return Particles(*(mixed(a, b) for a, b in zip(self.parts(), others.parts(), strict=True)))
 
     def taken(self, parents: np.ndarray) -> Particles:
-        """The particles ``parents`` (S, K) of each system."""
+        """The particles ``parents`` (G, L) of each system."""
         rows = np.arange(len(parents))[:, None]
         return self.each(lambda part: part[rows, parents])
 
@@ -133,7 +133,7 @@ class Target:
         return self._caller.has_gradient
 
     def at(self, points: np.ndarray, wanted: np.ndarray | None = None, first: bool = False) -> Particles:
-        """Particles at points (S, K, D); the log joint is -inf where it is not ``wanted`` (S, K).
+        """Particles at points (G, L, D); the log joint is -inf where it is not ``wanted`` (G, L).
 
         Parameters
         ----------

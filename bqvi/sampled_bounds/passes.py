@@ -12,7 +12,7 @@ Backwards, x_(T-1) is a draw of the posterior, and x_(t-1) follows from x_t by t
 reversible. In a *conditional* system such a chain is particle 0, retained by each resampling. The law of
 such systems has the density estimate / Z in that of other systems with one particle chosen by its weight
 (Andrieu, Doucet and Holenstein 2010). So E[1 / estimate] = 1 / Z there, and by Jensen's inequality
-E[ln estimate] >= ln Z. With K = 1 it is the reverse annealing of Grosse, Ghahramani and Adams (2015).
+E[ln estimate] >= ln Z. With L = 1 it is the reverse annealing of Grosse, Ghahramani and Adams (2015).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Systems", "backwards_begun", "backwards_stepped", "begun", "estimate
 
 @dataclass(frozen=True)
 class Systems:
-    """The S systems: for each of M problems ``free`` ones, then ``conditional`` ones with one retained.
+    """The G systems: for each of M problems ``free`` ones, then ``conditional`` ones with one retained.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Systems:
         return self.free + self.conditional
 
     def cost(self, temperatures: int, particles: int, each: int) -> int:
-        """Evaluations of T ``temperatures`` with K ``particles``, the chains' too, at ``each`` a move."""
+        """Evaluations of T ``temperatures`` with L ``particles``, the chains' too, at ``each`` a move."""
         return self.problems * self.each * particles * (1 + (temperatures - 1) * each)
 
     @property
@@ -58,7 +58,7 @@ class Systems:
         return order[:, self.free :].reshape(-1)
 
     def kept(self, particles: int) -> np.ndarray:
-        """Which of K ``particles`` are retained, (S, K)."""
+        """Which of L ``particles`` are retained, (G, L)."""
         found = np.zeros((self.problems * self.each, particles), bool)
         found[self.with_retained, 0] = True
         return found
@@ -120,7 +120,7 @@ def stepped(
     Parameters
     ----------
     way : the pass so far. chains : backwards, or None. systems, plan, transition, target, rng : see there.
-    threshold : particles are resampled where the effective sample size is below this share of K.
+    threshold : particles are resampled where the effective sample size is below this share of L.
     """
     t = way.ess.shape[1] + 1
     rise = plan.temperatures[t] - plan.temperatures[t - 1]
@@ -146,7 +146,7 @@ def stepped(
 
 
 def estimates(way: Pass) -> np.ndarray:
-    """ln of the estimates of the evidence, (S,), at temperature 1."""
+    """ln of the estimates of the evidence, (G,), at temperature 1."""
     found: np.ndarray = way.log_estimates + log_mean(way.log_weights)
     return found
 

@@ -1,6 +1,6 @@
 """The pilot run: temperatures, units and step sizes, adapted on particles that no estimate uses.
 
-It is sequential Monte Carlo with K' particles for each problem, resampled at each temperature:
+It is sequential Monte Carlo with L' particles for each problem, resampled at each temperature:
 
     temperature    the next has the conditional effective sample size ``pilot_ess`` (of the worst problem)
     units          a Cholesky factor of the particles' covariance, shrunk towards its diagonal
@@ -22,7 +22,7 @@ from bqvi.sampled_bounds.resampling import normalised, systematic
 from bqvi.sampled_bounds.schedule import next_temperature, spread
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.state import Pilot, Plan
-from bqvi.sampled_bounds.transitions import Frame, Transition
+from bqvi.sampled_bounds.transitions import MoveUnits, Transition
 from gp.linear_maps import cholesky
 
 __all__ = ["begun", "curtailed", "next_rung", "planned"]
@@ -45,7 +45,7 @@ def next_rung(pilot: Pilot, transition: Transition, target: Target, rng: np.rand
         steps = pilot.frames[-1].steps
     else:
         steps = np.full(len(target.proposals), transition.first_step(dimension))
-    frame = Frame(_factors(pilot.particles.points, weights), steps)
+    frame = MoveUnits(_factors(pilot.particles.points, weights), steps)
     parents = np.stack([systematic(row, rng) for row in weights])
     particles = pilot.particles.taken(parents)
     for moves in range(SETTINGS.pilot_moves):
@@ -69,7 +69,7 @@ def curtailed(pilot: Pilot, transition: Transition, target: Target) -> Pilot:
         frame = pilot.frames[-1]
     else:
         count, dimension = len(target.proposals), target.proposals.dimension
-        frame = Frame(target.proposals.factors, np.full(count, transition.first_step(dimension)))
+        frame = MoveUnits(target.proposals.factors, np.full(count, transition.first_step(dimension)))
     return Pilot(
         pilot.particles,
         np.append(pilot.temperatures, 1.0),
@@ -81,7 +81,7 @@ def curtailed(pilot: Pilot, transition: Transition, target: Target) -> Pilot:
 def planned(pilot: Pilot, count: int, particles: int) -> Plan:
     """``count`` temperatures above 0, spread along those of the pilot run, each with the nearest one's units.
 
-    ``particles`` is K.
+    ``particles`` is L.
 
     Step sizes are interpolated.
     """
@@ -92,7 +92,7 @@ def planned(pilot: Pilot, count: int, particles: int) -> Plan:
     for place in places[1:-1]:
         nearest = pilot.frames[int(np.clip(round(place), 1, len(steps))) - 1]
         interpolated = [np.interp(place, index, column) for column in steps.T]
-        frames.append(Frame(nearest.factors, np.exp(interpolated)))
+        frames.append(MoveUnits(nearest.factors, np.exp(interpolated)))
     return Plan(temperatures, particles, tuple(frames))
 
 

@@ -1,8 +1,8 @@
 """The proposals q_1, ..., q_M of M problems: mixtures of Gaussians in their coordinates, all at once.
 
 M evidences with one factorisation, as those of M data under a decoder, are estimated together: what is
-computed of particles (S, K, D) of S systems is computed for all problems in one call. System s belongs to
-problem s // (S / M).
+computed of particles (G, L, D) of G systems is computed for all problems in one call. System s belongs to
+problem s // (G / M).
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class Proposals:
         return found
 
     def sample(self, systems: int, particles: int, rng: np.random.Generator) -> np.ndarray:
-        """Independent draws (M systems, K, D), K being ``particles``, of ``systems`` for each problem."""
+        """Independent draws (M systems, L, D), L being ``particles``, of ``systems`` for each problem."""
         drawn = [q.sample(systems * particles, rng) for q in self.mixtures]
         return np.concatenate(drawn).reshape(len(self) * systems, particles, self.dimension)
 
     def log_density(self, points: np.ndarray, slopes: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """Log densities (S, K) at points (S, K, D), and their gradients (S, K, D) if ``slopes``."""
+        """Log densities (G, L) at points (G, L, D), and their gradients (G, L, D) if ``slopes``."""
         grouped = points.reshape(len(self), 1, -1, self.dimension)
         u = (grouped - self.means[:, :, None]) @ np.swapaxes(self.whitening, -1, -2)
         logs = self.log_constants[..., None] - 0.5 * (u**2).sum(axis=-1)

@@ -1,13 +1,13 @@
 """Weights of particles: how many effective ones there are, and systematic resampling.
 
-Systematic resampling carries a comb of K teeth, of one uniform offset, over the cumulated weights K w of the
-particles, in random order: the expected number of offspring of a particle is K w, so that estimates of the
-evidence stay unbiased.
+Systematic resampling takes L positions, one apart, with one uniform offset, in the cumulated weights L w of
+the particles, which stand in random order. The expected number of offspring of a particle is L w, so that
+estimates of the evidence stay unbiased.
 
 Where a particle is *retained* (conditional sequential Monte Carlo; Andrieu, Doucet and Holenstein 2010) it
-keeps its place. It stands first on the comb, and the density of the offset is proportional to the number of
-its offspring, as where systematic resampling makes it the parent of a particle chosen at random (Chopin and
-Singh 2015).
+keeps its place. It stands first in the cumulated weights, and the density of the offset is proportional to
+the number of its offspring, as where systematic resampling makes it the parent of a particle chosen at
+random (Chopin and Singh 2015).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["conditional_ess", "effective_sample_size", "log_mean", "normalised",
 
 
 def normalised(log_weights: np.ndarray) -> np.ndarray:
-    """Weights (..., K) of sum 1; all zero where no particle has a weight."""
+    """Weights (..., L) of sum 1; all zero where no particle has a weight."""
     top = log_weights.max(axis=-1, keepdims=True)
     weights = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
     total = weights.sum(axis=-1, keepdims=True)
@@ -29,25 +29,25 @@ def normalised(log_weights: np.ndarray) -> np.ndarray:
 
 
 def log_mean(log_weights: np.ndarray) -> np.ndarray:
-    """ln of the mean weight of K particles, (...); -inf where none has a weight."""
+    """ln of the mean weight of L particles, (...); -inf where none has a weight."""
     found: np.ndarray = logsumexp(log_weights) - np.log(log_weights.shape[-1])
     return found
 
 
 def effective_sample_size(log_weights: np.ndarray) -> np.ndarray:
-    """1 / sum of the squared normalised weights, (...), between 1 and K; 0 where no particle has a weight."""
+    """1 / sum of the squared normalised weights, (...), between 1 and L; 0 where no particle has a weight."""
     squares = (normalised(log_weights) ** 2).sum(axis=-1)
     found: np.ndarray = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
     return found
 
 
 def conditional_ess(log_weights: np.ndarray, increments: np.ndarray) -> np.ndarray:
-    """The conditional effective sample size over K, (...), in [0, 1] (Zhou, Johansen and Aston 2016).
+    """The conditional effective sample size over L, (...), in [0, 1] (Zhou, Johansen and Aston 2016).
 
     Parameters
     ----------
-    log_weights : (..., K), of the particles before their next weights.
-    increments : (..., K), logarithms of the next weights.
+    log_weights : (..., L), of the particles before their next weights.
+    increments : (..., L), logarithms of the next weights.
 
     Returns
     -------
@@ -64,11 +64,11 @@ def conditional_ess(log_weights: np.ndarray, increments: np.ndarray) -> np.ndarr
 
 
 def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = False) -> np.ndarray:
-    """Parents (K,) of the next particles.
+    """Parents (L,) of the next particles.
 
     Parameters
     ----------
-    weights : (K,), of sum 1.
+    weights : (L,), of sum 1.
     rng : where the order and the offset come from.
     retained : whether particle 0 is retained, and is then its own parent.
     """
@@ -89,7 +89,7 @@ def systematic(weights: np.ndarray, rng: np.random.Generator, retained: bool = F
 
 
 def _offset_of_a_parent(expected: float, uniform: np.ndarray) -> float:
-    """An offset in [0, 1) of density proportional to the number of teeth below ``expected``, K w_0 > 0."""
+    """An offset in [0, 1) of density proportional to the positions below ``expected``, L w_0 > 0."""
     whole = np.floor(expected)
     rest = expected - whole
     if uniform[1] * expected < rest * (whole + 1.0):

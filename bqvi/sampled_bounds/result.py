@@ -1,4 +1,4 @@
-"""What a run of bounds returns: the bracket around the log evidence, and how far to trust it."""
+"""What a run of bounds returns: the bracket around the log evidence, and whether it can be relied on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WIDE = 1.0
 class EvidenceBounds:
     """Bounds on ln Z, each an expectation with its standard error. ``print`` it.
 
-    Numbers are floats for one problem, and arrays (M,) for M of them; R are the replicates, K the particles.
+    Numbers are floats for one problem, and arrays (M,) for M of them; R are the replicates, L the particles.
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ class EvidenceBounds:
     n_evaluations : of the log joint, the pilot run's among them.
     method : "smc", "ais" or "importance".
     credible : whether nothing that is seen speaks against the bounds; reason : a sentence on it.
-    draws : (R K, P) or (M, R K, P), particles at temperature 1, in the user's parameters.
-    log_weights : (R K,) or (M, R K), theirs, of sum 1 once exponentiated.
+    draws : (R L, P) or (M, R L, P), particles at temperature 1, in the user's parameters.
+    log_weights : (R L,) or (M, R L), theirs, of sum 1 once exponentiated.
     checkpoint : where the run stands; ``resume`` takes the whole result.
     """
 
@@ -245,7 +245,7 @@ def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _draws(
     way: Any, rows: np.ndarray, logs: np.ndarray, coordinates: Coordinates | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Particles (M, R K, P) at temperature 1 of the systems ``rows`` (M, R), and their log weights."""
+    """Particles (M, R L, P) at temperature 1 of the systems ``rows`` (M, R), and their log weights."""
     points = way.particles.points[rows.reshape(-1)]
     weights = normalised(way.log_weights[rows.reshape(-1)]).reshape(*rows.shape, -1)
     weights = weights * normalised(logs)[..., None]
@@ -260,7 +260,7 @@ def _verdict(
 ) -> tuple[bool, str]:
     """Whether the bounds are to be believed, and a sentence.
 
-    ``shares`` (M, R K) are the weights since the latest resampling, of sum 1 in each estimate.
+    ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate.
     """
     with np.errstate(invalid="ignore"):
         spread = float(np.nan_to_num(logs.std(axis=1, ddof=1), nan=np.inf).max())

@@ -1,10 +1,10 @@
 """Temperatures: the next by the conditional effective sample size, and how many, with how many particles.
 
-The distance between two temperatures is the root of -ln of the conditional effective sample size over K: its
+The distance between two temperatures is the root of -ln of the conditional effective sample size over L: its
 square is about the variance of the log weights from one to the other, and distances along a path add up.
 
 With d the distance from 0 to 1, T equally distant temperatures, and particles that follow the path, the
-variance of a log estimate is about v / K, v = T (exp(d^2 / T^2) - 1) with resampling and exp(d^2 / T) - 1
+variance of a log estimate is about v / L, v = T (exp(d^2 / T^2) - 1) with resampling and exp(d^2 / T) - 1
 without. The number of temperatures is the least with which v times the evaluations that a particle costs is
 about as small as with any, and a multiple of it, since particles follow with a delay; the rest of the budget
 is particles.
@@ -28,12 +28,12 @@ _LEAST = 1e-9
 
 
 def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) -> tuple[float, float]:
-    """The next temperature, at most 1, and the conditional effective sample size over K on the way there.
+    """The next temperature, at most 1, and the conditional effective sample size over L on the way there.
 
     Parameters
     ----------
-    log_ratios : (M, K), l at particles of equal weights of M problems at the ``temperature``.
-    wanted : the least conditional effective sample size of all problems, over K.
+    log_ratios : (M, L), l at particles of equal weights of M problems at the ``temperature``.
+    wanted : the least conditional effective sample size of all problems, over L.
     """
     equal = np.zeros(log_ratios.shape)
 
@@ -57,7 +57,7 @@ def spread(temperatures: np.ndarray, ess: np.ndarray, count: int) -> tuple[np.nd
     Parameters
     ----------
     temperatures : (n + 1,), those of the pilot run, from 0 to 1.
-    ess : (n,), conditional effective sample sizes over K between them.
+    ess : (n,), conditional effective sample sizes over L between them.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def spread(temperatures: np.ndarray, ess: np.ndarray, count: int) -> tuple[np.nd
 
 
 def lengths(ess: np.ndarray) -> np.ndarray:
-    """Distances (n,) between temperatures, of conditional effective sample sizes over K, (n,)."""
+    """Distances (n,) between temperatures, of conditional effective sample sizes over L, (n,)."""
     found: np.ndarray = np.sqrt(-np.log(np.clip(ess, 1e-6, 1.0 - 1e-6)))
     return found
 
@@ -83,7 +83,7 @@ class Allotment:
     Attributes
     ----------
     evaluations : to be spent.
-    cost : evaluations of T temperatures with K particles, at so many a move. each : evaluations of a move.
+    cost : evaluations of T temperatures with L particles, at so many a move. each : evaluations of a move.
     """
 
     evaluations: int
@@ -93,7 +93,7 @@ class Allotment:
     def chosen(
         self, distance: float, resampled: bool, temperatures: int | None, particles: int | None
     ) -> tuple[int, int]:
-        """T and K, of which either may be given as ``temperatures`` and ``particles``.
+        """T and L, of which either may be given as ``temperatures`` and ``particles``.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ class Settings:
     pilot_moves: int = 5
     """At each temperature of the pilot run, after each of which step sizes are adapted."""
     pilot_ess: float = 0.5
-    """Conditional effective sample size, over K, from one temperature of the pilot run to the next."""
+    """Conditional effective sample size, over L, from one temperature of the pilot run to the next."""
     near_best: float = 1.1
     """Times the least predicted variance at the same cost, below which fewer temperatures are preferred."""
     delay: float = 2.0
@@ -30,7 +30,7 @@ class Settings:
     least_particles: int = 8
     """Particles that the number of temperatures must leave room for."""
     resampling: float = 0.5
-    """Particles are resampled where their effective sample size is below this share of K."""
+    """Particles are resampled where their effective sample size is below this share of L."""
 
 
 SETTINGS = Settings()

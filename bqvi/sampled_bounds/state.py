@@ -9,7 +9,7 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.runs.records import named
 from bqvi.sampled_bounds.particles import Particles
-from bqvi.sampled_bounds.transitions import Frame
+from bqvi.sampled_bounds.transitions import MoveUnits
 
 __all__ = ["PILOT", "RECORDS", "Pass", "Pilot", "Plan", "State"]
 
@@ -23,15 +23,15 @@ class Pilot:
 
     Attributes
     ----------
-    particles : (M, K', .), of equal weights.
-    temperatures : (j + 1,), from 0 on. ess : (j,), conditional effective sample sizes over K' between them.
+    particles : (M, L', .), of equal weights.
+    temperatures : (j + 1,), from 0 on. ess : (j,), conditional effective sample sizes over L' between them.
     frames : j, one for each temperature above 0.
     """
 
     particles: Particles
     temperatures: np.ndarray
     ess: np.ndarray
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[MoveUnits, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +41,13 @@ class Plan:
     Attributes
     ----------
     temperatures : (T + 1,), from 0 to 1.
-    particles : K.
+    particles : L.
     frames : T - 1, one for each temperature strictly between.
     """
 
     temperatures: np.ndarray
     particles: int
-    frames: tuple[Frame, ...]
+    frames: tuple[MoveUnits, ...]
 
     def __len__(self) -> int:
         return len(self.temperatures) - 1
@@ -55,13 +55,13 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """The S systems on their way from temperature 0 to 1.
+    """The G systems on their way from temperature 0 to 1.
 
     Attributes
     ----------
-    particles : (S, K, .), after the move at the latest temperature.
-    log_weights : (S, K), since the latest resampling. log_estimates : (S,), ln of what came before it.
-    ess : (S, t), effective sample sizes at the temperatures passed, before resampling.
+    particles : (G, L, .), after the move at the latest temperature.
+    log_weights : (G, L), since the latest resampling. log_estimates : (G,), ln of what came before it.
+    ess : (G, t), effective sample sizes at the temperatures passed, before resampling.
     """
 
     particles: Particles
@@ -101,5 +101,5 @@ class State:
         return self.n_evaluations + (0 if self.unfinished is None else self.unfinished.n_evaluations)
 
 
-RECORDS = named(State, Pilot, Plan, Pass, Particles, Frame, Evaluations)
+RECORDS = named(State, Pilot, Plan, Pass, Particles, MoveUnits, Evaluations)
 """What a saved run is made of."""

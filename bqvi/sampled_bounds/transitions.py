@@ -1,7 +1,7 @@
 """Transitions that leave the density at a temperature invariant, and are reversible.
 
 Reversible means that a chain may be run backwards by the same transition, which the upper bound needs. Each
-move is made in units of a frame, x = L u, with a step size; both are fixed before any estimate is made. A
+move is made in units of a frame, x = A u, with a step size; both are fixed before any estimate is made. A
 factor of the step that is drawn anew for each move does not depend on the particle, so that reversibility and
 invariance hold.
 
@@ -22,19 +22,19 @@ import numpy as np
 
 from bqvi.sampled_bounds.particles import Particles, Target
 
-__all__ = ["TRANSITIONS", "Frame", "Hamiltonian", "RandomWalk", "Transition"]
+__all__ = ["TRANSITIONS", "Hamiltonian", "MoveUnits", "RandomWalk", "Transition"]
 
 _SHORTEST, _LONGEST = 0.8, 1.2
 """Factors of the step size: a trajectory of one length may come back to where it began (Neal 2011, 5.4.2)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class MoveUnits:
     """Units of moves for each of M problems.
 
     Attributes
     ----------
-    factors : (M, D, D), the matrices L.
+    factors : (M, D, D), the matrices A.
     steps : (M,), the step sizes h.
     """
 
@@ -42,7 +42,7 @@ class Frame:
     steps: np.ndarray
 
     def of_systems(self, systems: int) -> tuple[np.ndarray, np.ndarray]:
-        """L (S, D, D) and h (S, 1, 1) of S ``systems``."""
+        """A (G, D, D) and h (G, 1, 1) of G ``systems``."""
         each = systems // len(self.steps)
         return np.repeat(self.factors, each, axis=0), np.repeat(self.steps, each)[:, None, None]
 
@@ -58,12 +58,12 @@ class Transition(Protocol):
 
     @property
     def cost(self) -> int:
-        """See above."""
+        """Evaluations of the log joint in a move."""
         ...
 
     @property
     def acceptance(self) -> float:
-        """See above."""
+        """The rate of acceptance that step sizes are adapted to."""
         ...
 
     def first_step(self, dimension: int) -> float:
@@ -74,18 +74,18 @@ class Transition(Protocol):
         self,
         particles: Particles,
         temperature: float,
-        frame: Frame,
+        frame: MoveUnits,
         target: Target,
         rng: np.random.Generator,
         movable: np.ndarray,
     ) -> tuple[Particles, np.ndarray]:
-        """The particles after a move, and the probability of acceptance of each, (S, K).
+        """The particles after a move, and the probability of acceptance of each, (G, L).
 
         Parameters
         ----------
-        particles : of S systems. temperature : b, of the density that is left invariant.
-        frame : units of the M problems. target : evaluates. rng : for S K moves, whoever moves.
-        movable : (S, K), which particles are moved.
+        particles : of G systems. temperature : b, of the density that is left invariant.
+        frame : units of the M problems. target : evaluates. rng : for G L moves, whoever moves.
+        movable : (G, L), which particles are moved.
         """
         ...
 
@@ -105,7 +105,7 @@ class RandomWalk:
         self,
         particles: Particles,
         temperature: float,
-        frame: Frame,
+        frame: MoveUnits,
         target: Target,
         rng: np.random.Generator,
         movable: np.ndarray,
@@ -141,7 +141,7 @@ class Hamiltonian:
         self,
         particles: Particles,
         temperature: float,
-        frame: Frame,
+        frame: MoveUnits,
         target: Target,
         rng: np.random.Generator,
         movable: np.ndarray,
@@ -170,6 +170,6 @@ TRANSITIONS: dict[str, Transition] = {"random-walk": RandomWalk(), "hmc": Hamilt
 def _accepted(
     particles: Particles, proposed: Particles, gain: np.ndarray, uniform: np.ndarray, movable: np.ndarray
 ) -> tuple[Particles, np.ndarray]:
-    """Metropolis' rule: ``gain`` (S, K) is the logarithm of the ratio of densities."""
+    """Metropolis' rule: ``gain`` (G, L) is the logarithm of the ratio of densities."""
     rate = np.exp(np.minimum(np.where(movable & ~np.isnan(gain), gain, -np.inf), 0.0))
     return proposed.where(uniform < rate, particles), rate

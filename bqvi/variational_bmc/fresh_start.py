@@ -1,12 +1,12 @@
 """A fresh start from values alone, where gradients have led the run astray.
 
 With gradients a run begins with a climb of the log joint. The density of a funnel or of a centred hierarchy
-is highest at the end of a neck that holds hardly any mass, where all scales are orders of magnitude smaller.
-A stationary kernel that is fitted there, and to gradients at that, predicts nothing elsewhere. Such a run is
-told by its predictions, and by draws that hardly ever carry weight. It begins anew as a run without gradients
-does: from a Sobol design of the plausible box, in the box's frame. Earlier evaluations take part in it as
-far as they lie no higher than what has been found since (`State.usable`), so that the neck is approached
-from where the mass is.
+is highest at the end of a neck that holds hardly any mass, where all scales are orders of magnitude
+smaller. A stationary kernel that is fitted to gradients there predicts the rest of the posterior badly.
+Such a run is recognised by its prediction errors, and by an effective sample size of the draws that stays
+small. The run then begins anew as one without gradients does: from a Sobol design of the plausible box, in
+the box's frame. Earlier evaluations are used again where their values are no higher than those found since
+(`State.usable`), so that the neck is approached from the region of the mass.
 """
 
 from __future__ import annotations

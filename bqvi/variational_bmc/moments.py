@@ -28,7 +28,7 @@ from gp.triangular import cholesky, solve_lower
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class PosteriorMoments:
     """Of the posterior, in the frame.
 
     Attributes
@@ -42,7 +42,7 @@ class Moments:
     floor: float
 
 
-def moments_of(found: Correction, q: Mixture) -> Moments:
+def moments_of(found: Correction, q: Mixture) -> PosteriorMoments:
     """Moments of the weighted draws ``found`` of the mixture ``q``; of q where few draws carry the weight."""
     ours = np.exp(found.log_q - found.log_proposal)
     ours = ours / ours.sum()
@@ -58,10 +58,10 @@ def moments_of(found: Correction, q: Mixture) -> Moments:
     raise np.linalg.LinAlgError("the draws have no covariance")
 
 
-def _controlled(u: np.ndarray, left: np.ndarray, share: float, q: Mixture) -> Moments:
+def _controlled(u: np.ndarray, left: np.ndarray, share: float, q: Mixture) -> PosteriorMoments:
     """With what is ``left`` of the weights (M,) of draws u (M, D) beside a ``share`` of q."""
     mean = share * q.mean + left @ u
     centred, apart = u - mean, q.mean - mean
     covariance = share * (q.covariance + np.outer(apart, apart)) + (centred.T * left) @ centred
     squares = np.square(solve_lower(cholesky(covariance), centred.T)).sum(0)
-    return Moments(mean, covariance, 0.5 * float(left**2 @ (squares**2 + u.shape[1])))
+    return PosteriorMoments(mean, covariance, 0.5 * float(left**2 @ (squares**2 + u.shape[1])))

@@ -101,7 +101,7 @@ class State:
     pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
         nats below the best value from which values are given noise.
-    mean, covariance : moments of the posterior, in the coordinates. floor : see `moments.Moments`.
+    mean, covariance : moments of the posterior, in the coordinates. floor : see `moments.PosteriorMoments`.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     values_from : how many there were when the run began anew from values alone (:mod:`fresh_start`), or 0.
     rows : what was reached.

@@ -4,10 +4,10 @@
     pending, new --condition--> its variances    (Ginsbourger et al. 2010: by a rank-one update for each)
                  --acquisition--> next points
 
-Points whose values the surrogate does not know condition its variances and not its mean: what they will be
-is not guessed. The first design is continued until half of it has values. Exploration asks for its points
-like any other, and is done over again as values come, from those that it has (`climbing` does the same).
-Everything follows from the seed, and from which values came in which order between which questions.
+Pending points condition the surrogate's variances and not its mean, as their values are not predicted. The
+first design is continued until half of it has values. Exploration proposes its points in the same way, and is
+repeated from the known values each time that values return (`climbing` does the same). A run is determined by
+the seed and by the order in which values return between proposals.
 """
 
 from __future__ import annotations

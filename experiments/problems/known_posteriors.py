@@ -114,6 +114,7 @@ class Problem:
 
 
 def unbounded(dimension: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds (D,), (D,) of D = ``dimension`` parameters without bounds: -inf and inf."""
     return np.full(dimension, -np.inf), np.full(dimension, np.inf)
 
 
