@@ -61,6 +61,7 @@ EXPERIMENTS: dict[str, str] = {
     "vbmc-posteriors": "experiments.vbmc.posteriors",
     "vbmc-2d": "experiments.vbmc.two_dimensions",
     "vbmc-robustness": "experiments.vbmc.robustness",
+    "vbmc-hard": "experiments.vbmc.hard",
     "bounds": "experiments.bounds.closing",
     "bounds-posteriors": "experiments.bounds.posteriors",
     "vbmc-workers": "experiments.vbmc.workers",

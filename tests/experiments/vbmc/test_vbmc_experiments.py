@@ -15,6 +15,7 @@ from experiments.harness.experiment import Case, Resources
 from experiments.harness.results import _labelled
 from experiments.problems.known_posteriors import rosenbrock
 from experiments.problems.reference import MODELS, load_reference
+from experiments.vbmc import hard as vbmc_hard
 from experiments.vbmc import posteriors as vbmc_posteriors
 from experiments.vbmc import robustness as vbmc_robustness
 from experiments.vbmc import runs as vbmc_runs
@@ -38,7 +39,7 @@ def shown(experiment, found):
     return {one.name: one.frame for one in experiment.tables(found)}
 
 
-@pytest.mark.parametrize("name", ["vbmc-targets", "vbmc-2d", "vbmc-robustness", "vbmc-workers"])
+@pytest.mark.parametrize("name", ["vbmc-targets", "vbmc-2d", "vbmc-robustness", "vbmc-hard", "vbmc-workers"])
 def test_runs_and_draws(name):
     experiment = registry.load(name)
     cases = experiment.checked_cases(True, Resources())
@@ -133,6 +134,16 @@ def test_the_box_of_a_seed_holds_the_mean(tmp_path):
         box = vbmc_posteriors.box(reference, seed)
         assert (box["plausible_lower"] < reference.mean).all()
         assert (box["plausible_upper"] > reference.mean).all()
+
+
+def test_what_is_asked_of_hard_posteriors():
+    rows = pd.DataFrame(
+        {"error": [0.05, -0.3, 0.3, 0.3], "sd": [0.01, 0.2, 0.2, 0.2], "converged": [True, False] * 2}
+    )
+    assert list(vbmc_hard.met(vbmc_hard.HARD["funnel 5, gradients"], rows)) == [True, True, False, True]
+    assert list(vbmc_hard.met(vbmc_hard.HARD["ring"], rows)) == [True, False, False, False]
+    assert not vbmc_hard.misled(rows).any()
+    assert list(vbmc_hard.misled(rows.assign(sd=0.05))) == [False, False, True, False]
 
 
 def test_posteriors_need_a_folder():
