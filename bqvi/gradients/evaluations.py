@@ -71,7 +71,12 @@ def given(
     model : whose log joint they are of. theta : (n, P). values : (n,). gradients : (n, P) or None.
     noise_sd : (n,), a number or None.
     """
-    return _caller(model.function, model).given(theta, values, gradients, noise_sd)
+    return caller_of(model).given(theta, values, gradients, noise_sd)
+
+
+def caller_of(model: LogJoint) -> Caller:
+    """What calls a `LogJoint`'s function as its user states it, in its coordinates."""
+    return _caller(model.function, model)
 
 
 def _caller(function: Function, model: Any, cost: int = 1) -> Caller:

@@ -17,7 +17,7 @@ from bqvi.arrays import Seed, generator
 from bqvi.calls import Executor, TargetModel
 from bqvi.calls.bounds import Bound
 from bqvi.checks import require_integer, require_one_of, require_seed
-from bqvi.gradients import Estimator, RememberingEstimator
+from bqvi.gradients import Estimator
 from bqvi.inference import starting
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.fit_run import DOOR, FitRun, classes
@@ -187,16 +187,15 @@ def fit(
     first = [_initial(problem, start_from, family, child) for child in children]
     if evaluations is not None and resume is None:
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
-    _check_verify(problem, require_integer("verify", verify, 0), starts, resume)
-    runs = tuple(FitRun(problem, records, settings, state, verify=verify) for state in first)
+    runs = tuple(FitRun(problem, records, settings, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
     if resume is None:
-        return Run(engine, None, watch)
+        return Run(engine, None, watch, verify=verify)
     before = resumed(resume, DOOR, classes(first[0]) | named(Starts))
     require_same(before.settings, settings)
     if starts == 1 and isinstance(before.state, Starts):
         before = replace(before, state=before.state.states[before.state.best])
-    return Run(engine, engine.resumed(before), watch)
+    return Run(engine, engine.resumed(before), watch, verify=verify)
 
 
 def _check_budget(records: Records) -> None:
@@ -206,18 +205,6 @@ def _check_budget(records: Records) -> None:
         raise ValueError(
             f"budget is {budget}, and elbo_samples is {monitor.samples}: the last record alone takes "
             f"{monitor.cost} evaluations; raise the budget, or leave elbo_samples out"
-        )
-
-
-def _check_verify(problem: Problem, verify: int, starts: int, resume: Any) -> None:
-    """Evaluations can be made again where a run of one start is resumed that keeps them."""
-    if not verify:
-        return
-    kept = isinstance(problem.model, LogJoint) and isinstance(problem.estimator, RememberingEstimator)
-    if resume is None or starts > 1 or not kept:
-        raise ValueError(
-            f"verify is {verify}; it is for resuming a run of one start of a LogJoint, by an estimator that "
-            "keeps evaluations"
         )
 
 

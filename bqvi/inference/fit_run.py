@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import like
-from bqvi.calls import Account, Budget, Evaluations, Ledger, Unfinished
+from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, Unfinished
 from bqvi.gradients import RememberingEstimator
+from bqvi.gradients.evaluations import caller_of, evaluate
+from bqvi.gradients.gradient import Batch
 from bqvi.inference.affordable import affordable
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import (
@@ -26,9 +28,9 @@ from bqvi.inference.loop import (
 )
 from bqvi.inference.result import Fit
 from bqvi.inference.trace import Row, Trace
-from bqvi.inference.verified import verified
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
+from bqvi.models.log_joint import LogJoint
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.records import classes_in, named
 
@@ -59,7 +61,6 @@ class FitRun:
     problem, records, settings : what is run, what is recorded, and the choices in words.
     first : the state before the first step.
     ledger : where evaluations are entered; one of its own by default.
-    verify : evaluations of the run to resume that are made again before the first step, and compared.
     """
 
     def __init__(
@@ -69,11 +70,9 @@ class FitRun:
         settings: Mapping[str, str],
         first: State,
         ledger: Ledger | None = None,
-        verify: int = 0,
     ) -> None:
         self.problem, self.records, self.settings, self.first = problem, records, settings, first
         self.ledger = Ledger(getattr(first.q, "dimension", 1)) if ledger is None else ledger
-        self._verify = verify
         self._numbers: Any = None
         """Where the random numbers of the step under way began."""
 
@@ -109,11 +108,7 @@ class FitRun:
         return found
 
     def step(self, state: State) -> State:
-        """Along the gradient, or the closing record at the end; at first, what is to be verified."""
-        if self._verify:
-            found = verified(self.problem, state, self._verify, self._budget(state, self._reserve))
-            self._verify = 0
-            return found
+        """Along the gradient, or the closing record at the end."""
         self._numbers, unfinished = state.rng.bit_generator.state, None
         if state.unfinished is not None:
             unfinished = Unfinished(state.unfinished, max(n_rows(self.problem.data), 1))
@@ -135,6 +130,29 @@ class FitRun:
                 f"{error}; unless the log joint raised it, a covariance of q became singular: the steps are "
                 "too large, lower the schedule's scale"
             ) from error
+
+    @property
+    def caller(self) -> Caller:
+        """What evaluates a `LogJoint`."""
+        return caller_of(self.problem.model)
+
+    def budget_of(self, state: State) -> Budget:
+        """What may be spent from ``state`` on, the closing record's set aside."""
+        return self._budget(state, self._reserve)
+
+    def kept(self, state: State) -> Evaluations | None:
+        """The evaluations in the memory of an estimator of a `LogJoint`."""
+        memory = getattr(state.memory, "known", state.memory)
+        if not isinstance(self.problem.model, LogJoint) or not hasattr(memory, "points"):
+            return None
+        n = len(memory)
+        noise = memory.noise[:, 0] if memory.noise.size else None
+        return Evaluations(memory.points, memory.values, None, noise, np.zeros(n, bool), ("",) * n)
+
+    def again(self, state: State, points: np.ndarray) -> Evaluations:
+        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        batch = Batch(None, 0, account=Account(budget=self.budget_of(state)))
+        return evaluate(self.problem.model, state.q, batch, points)
 
     def _budget(self, state: State, reserve: int = 0) -> Budget:
         most = self.records.stop.budget

@@ -275,6 +275,8 @@ def with_estimate_if_due(problem: Problem, state: State) -> State:
 def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State:
     """Return the state with evaluations, in the user's coordinates, of nodes that were due."""
     made, spent = with_zeros(problem.integrand.function, made), made.n_evaluations
+    if not len(made):
+        return replace(state, without_node=state.without_node + spent)
     made = made[made.good]  # a value without its gradient is none here
     rows, left = matched(state.pending, made.points)
     slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)

@@ -17,7 +17,7 @@ from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
-from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged
+from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged, with_zeros
 from bqvi.quadrature.tails import verdict
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.records import named
@@ -89,6 +89,21 @@ class BayesianRun:
     def budget_of(self, state: State) -> Budget:
         """What may be spent from ``state`` on."""
         return Budget(self.problem.budget, state.n_evaluations)
+
+    def kept(self, state: State) -> Evaluations | None:
+        """The nodes and their values; None where their noise is not known."""
+        if isinstance(self.problem.noise_sd, str):
+            return None
+        noise, n = state.noise_variance, len(state)
+        if noise is None and self.problem.noise_sd is not None:
+            noise = np.full(n, float(self.problem.noise_sd) ** 2)
+        x = self.problem.standard.map.from_standard(state.u)
+        return Evaluations(x, state.values, None, noise, np.zeros(n, bool), ("",) * n)
+
+    def again(self, state: State, points: np.ndarray) -> Evaluations:
+        """Values at nodes (n, D) again, within the budget, entered in no ledger."""
+        made = self.caller.evaluate(points, None, self.budget_of(state))
+        return with_zeros(self.caller.function, made)
 
     def with_more(self, state: State, count: int) -> State:
         """The state with further nodes, given the pending ones; with no more once the run has finished."""

@@ -80,6 +80,7 @@ def integrate(
     checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: Integral | Ended | str | Path | None = None,
+    verify: int = 0,
 ) -> Run[Any, Integral]:
     """Integrate f against a probability measure, or over a box, from ``budget`` evaluations.
 
@@ -130,8 +131,10 @@ def integrate(
     checkpoint : path of a file that is written each time that f returns, for ``resume``.
     seed : or a generator; the same seed gives the same result.
     resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
-        same f, measure and choices, to a budget that may be larger for 'bq' and 'wsabi'. That f is the same
-        is not checked.
+        same f, measure and choices, to a budget that may be larger for 'bq' and 'wsabi'.
+    verify : with ``resume``, for 'bq' and 'wsabi': so many of its evaluations are made again before the first
+        step, within the budget, and it is an error if one differs by more than its noise. 0: that f is the
+        same is not checked.
 
     Returns
     -------
@@ -182,7 +185,7 @@ def integrate(
     if method in SAMPLING:
         require_integer("replicates", replicates, LEAST_REPLICATES)
         run = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
-        return _sampling(run, resume, watch, busy)
+        return _sampling(run, resume, watch, busy, verify)
     problem = Problem(
         integrand=integrand,
         measure=inside,
@@ -199,18 +202,20 @@ def integrate(
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
     engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
     if resume is None:
-        return Run(engine, None, watch, busy)
+        return Run(engine, None, watch, busy, verify)
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
     require_same(before.settings, {"method": method, "log_volume": log_volume})
-    return Run(engine, engine.resumed(before.state), watch, busy)
+    return Run(engine, engine.resumed(before.state), watch, busy, verify)
 
 
-def _sampling(engine: SamplingRun, resume: Any, watch: Watch, busy: Workers | None) -> Run[Any, Integral]:
+def _sampling(
+    engine: SamplingRun, resume: Any, watch: Watch, busy: Workers | None, verify: int
+) -> Run[Any, Integral]:
     if resume is None:
-        return Run(engine, None, watch, busy)
+        return Run(engine, None, watch, busy, verify)
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
     require_same(before.settings, engine.checkpoint(engine.init()).settings)
-    return Run(engine, before.state, watch, busy)
+    return Run(engine, before.state, watch, busy, verify)
 
 
 def _proposal(model: TargetModel) -> Gaussian:

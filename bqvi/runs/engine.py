@@ -26,6 +26,10 @@ class Ledger(Protocol):
         """The same, after which the ledger is empty."""
         ...
 
+    def count(self, evaluations: int) -> None:
+        """So many evaluations are made of which nothing is kept."""
+        ...
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -91,6 +95,27 @@ class Engine(Protocol[S, R_co]):
 
     def standing(self, state: S) -> Standing:
         """How far it has come."""
+        ...
+
+
+class Keeping(Engine[S, R_co], Protocol[S, R_co]):
+    """An engine whose states keep evaluations, of which some can be made again (:mod:`verified`)."""
+
+    @property
+    def caller(self) -> Any:
+        """What evaluates the user's function (`bqvi.calls.Caller`)."""
+        ...
+
+    def budget_of(self, state: S) -> Any:
+        """What may be spent from ``state`` on (`bqvi.calls.Budget`)."""
+        ...
+
+    def kept(self, state: S) -> Any | None:
+        """Those of ``state`` that have values to compare (`bqvi.calls.Evaluations`); None for none."""
+        ...
+
+    def again(self, state: S, points: Any) -> Any:
+        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         ...
 
 

@@ -30,6 +30,7 @@ from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.pending import matched
 from bqvi.runs.progress import ProgressLine
+from bqvi.runs.verified import compare, require_verifiable
 from gp.threads import as_the_user_has_it, single_threaded
 
 S = TypeVar("S")
@@ -110,17 +111,26 @@ class Run(Generic[S, R]):
     watch : who looks on.
     workers : with these each step takes what has returned, of as many evaluations as they keep under way;
         without, it is a batch that is chosen and evaluated together.
+    verify : evaluations of ``state`` that are made again before the first step, and compared.
 
     Raises
     ------
+    ValueError, TypeError
+        At once: ``verify`` of a run that is not resumed, or keeps no evaluations.
     RunError, RunInterrupted, RunExit, RunStopped
         From a step: the function or the run failed, Ctrl-C, SystemExit, another BaseException. Each has the
         state with every evaluation that returned.
     """
 
     def __init__(
-        self, engine: Engine[S, R], state: S | None, watch: Watch, workers: Workers | None = None
+        self,
+        engine: Engine[S, R],
+        state: S | None,
+        watch: Watch,
+        workers: Workers | None = None,
+        verify: int = 0,
     ) -> None:
+        self._verify = require_verifiable(verify, engine, state)
         self._engine, self._workers = engine, workers
         self._asked: Counter[bytes] = Counter()
         """Pending points that were handed out, and how often each."""
@@ -194,6 +204,7 @@ class Run(Generic[S, R]):
         engine = self._engine
         if self._line is None:
             self._line = ProgressLine(self._watch.progress, engine.standing(self.state))
+        self._compare()
         if self._workers is None:
             reached = engine.step(self.state)
         else:
@@ -208,6 +219,16 @@ class Run(Generic[S, R]):
         if self._watch.callback is not None:
             with as_the_user_has_it():
                 self._watch.callback(reached)
+
+    def _compare(self) -> None:
+        """Before the first step of a resumed run, ask whether its function is that of the run before."""
+        count, self._verify = self._verify, 0
+        if count:
+            engine: Any = self._engine
+            compare(engine, self.state, count)
+            self._held = (self._collected(), True)
+            engine.ledger.take()
+            self._held = (self.state, False)
 
     def _keep_busy(self, workers: Workers) -> None:
         """Give work to those that have none, and take what has returned.
@@ -274,6 +295,7 @@ class Run(Generic[S, R]):
             raise RuntimeError("ask was called on a run with workers, which evaluates by itself")
         engine = self._asking()
         with self._handing_over():
+            self._compare()
             points = self._next(count)
         found: np.ndarray = engine.caller.to_user(points)
         return found

@@ -55,6 +55,7 @@ def vbmc(
     seed: Seed = 0,
     checkpoint: str | Path | None = None,
     resume: VBMCResult | Ended | str | Path | None = None,
+    verify: int = 0,
 ) -> Run[State, VBMCResult]:
     """Evidence and posterior of an expensive model (Acerbi 2018, 2020; thesis 7.3.1).
 
@@ -98,8 +99,10 @@ def vbmc(
     seed : or a generator; the same seed gives the same result.
     checkpoint : path of a file that is written each time that log_joint returns, for ``resume``.
     resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
-        same bounds; ``start``, ``initial`` and ``evaluations`` are then not looked at. That log_joint is the
-        same is not checked.
+        same bounds; ``start``, ``initial`` and ``evaluations`` are then not looked at.
+    verify : with ``resume``: so many of its evaluations are made again before the first step, within the
+        budget, and it is an error if one differs by more than its noise. 0: that log_joint is the same is not
+        checked.
 
     Returns
     -------
@@ -137,7 +140,8 @@ def vbmc(
     first = _design(target, coordinates, start, initial, limits.budget, number, evaluations)
     engine = VBMCRun(target, coordinates, first, settings, limits, number)
     state = None if resume is None else engine.resumed(resumed(resume, DOOR, RECORDS).state)
-    return Run(engine, state, watch, None if workers is None else Workers(target, workers))
+    busy = None if workers is None else Workers(target, workers)
+    return Run(engine, state, watch, busy, verify)
 
 
 def _start(start: Any) -> np.ndarray | None:

@@ -134,6 +134,11 @@ class State:
         return len(self.evaluations)
 
     @property
+    def n_evaluations(self) -> int:
+        """All that count in the budget, those that were made again to verify the log joint among them."""
+        return self.evaluations.n_evaluations
+
+    @property
     def usable(self) -> Evaluations:
         """What the surrogate is made of: no failures, and after a fresh start no gradients and no spike.
 

@@ -126,9 +126,9 @@ class VBMCRun:
             raise ValueError(
                 f"resume was run with another {other}: give what it was begun with, or start anew"
             )
-        if len(state) > self.limits.budget:
+        if state.n_evaluations > self.limits.budget:
             raise ValueError(
-                f"budget is {self.limits.budget}; {len(state)} evaluations have been made: raise it"
+                f"budget is {self.limits.budget}; {state.n_evaluations} evaluations have been made: raise it"
             )
         return state
 
@@ -139,7 +139,7 @@ class VBMCRun:
             state = state.before_last_record()  # the last estimate is made again, to choose points from it
         before = self._evaluated(state)
         require_good(before.evaluations, TRUST.needed)
-        if len(before) >= self.limits.budget:
+        if before.n_evaluations >= self.limits.budget:
             return replace(before, seconds=self.clock.ends())
         seed = self.seed_at(before)
         fitted, estimate = learn(before, self.settings, seed)
@@ -160,12 +160,20 @@ class VBMCRun:
 
     def budget_of(self, state: State) -> Budget:
         """What may be spent from ``state`` on."""
-        return Budget(self.limits.budget, len(state))
+        return Budget(self.limits.budget, state.n_evaluations)
 
     @property
     def caller(self) -> Caller:
         """What evaluates the log joint."""
         return self.target
+
+    def kept(self, state: State) -> Evaluations | None:
+        """The evaluations that have values; None where their noise is not known."""
+        return None if self.settings.noise_unknown else state.evaluations[~state.evaluations.failed]
+
+    def again(self, state: State, points: np.ndarray) -> Evaluations:
+        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        return self.target.evaluate(points, None, self.budget_of(state))
 
     def pending(self, state: State) -> np.ndarray:
         """Points to be evaluated, (m, D)."""
@@ -198,7 +206,7 @@ class VBMCRun:
     def explores(self, before: State, row: Row) -> bool:
         """Whether it is time to explore: before convergence, or when half the budget is spent."""
         tolerance = 0.05 if self.limits.tolerance is None else self.limits.tolerance
-        late = 2 * len(before) >= self.limits.budget and settled(before)
+        late = 2 * before.n_evaluations >= self.limits.budget and settled(before)
         return not before.explored and (late or judge((*before.rows, row), tolerance).awaits_exploration)
 
     def _explored(self, state: State, before: State, fitted: State, estimate: Estimate) -> State:
@@ -245,14 +253,14 @@ class VBMCRun:
 
     def finished(self, state: State) -> str | None:
         """'converged', 'budget' or 'seconds'; converged only if the thorough estimate says so too."""
-        if len(state) >= self.limits.budget:
+        if state.n_evaluations >= self.limits.budget:
             return "budget"
         if not state.recorded:
             return None
         tolerance = self.limits.tolerance
         if tolerance is not None and verifies(state.rows, tolerance) and self._final(state).converged:
             return "converged"
-        count = min(batch_size(state, self.settings), self.limits.budget - len(state))
+        count = min(batch_size(state, self.settings), self.limits.budget - state.n_evaluations)
         return None if self.clock.allows(state.seconds, count) else "seconds"
 
     def result(self, state: State, reason: str) -> VBMCResult:
@@ -309,7 +317,7 @@ class VBMCRun:
                     row.divergence < PREDICTIONS.unsettled and sd < TRUST.located,
                 ),
             ),
-            n_evaluations=len(state),
+            n_evaluations=state.n_evaluations,
             evaluations=made,
             theta=self.coordinates.to_user(made.points),
             trace=Trace((*before.rows, row)),
@@ -324,11 +332,13 @@ class VBMCRun:
 
     def checkpoint(self, state: State) -> Checkpoint:
         """The state, and what it was begun with."""
-        return Checkpoint(DOOR, {"dimension": self.target.dimension, "seed": self.seed}, state, len(state))
+        return Checkpoint(
+            DOOR, {"dimension": self.target.dimension, "seed": self.seed}, state, state.n_evaluations
+        )
 
     def place(self, state: State) -> str:
         """After how many evaluations."""
-        return f"after {len(state)} evaluations"
+        return f"after {state.n_evaluations} evaluations"
 
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, and the evidence."""
@@ -336,4 +346,4 @@ class VBMCRun:
         if state.rows:
             row = state.rows[-1]
             message = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
-        return Standing(len(state), self.limits.budget, "evaluations", message)
+        return Standing(state.n_evaluations, self.limits.budget, "evaluations", message)

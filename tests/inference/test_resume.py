@@ -293,27 +293,3 @@ def test_a_matrix_that_became_singular_is_answered_with_what_to_do():
     with pytest.raises(bqvi.RunError, match=r"LinAlgError.*lower the schedule's scale") as caught:
         bqvi.fit(bqvi.models.LogJoint(log_joint, 1), method="pathwise", steps=3, seed=0)
     assert caught.value.result().stopped == "failed"
-
-
-def test_another_function_is_told_on_request(tmp_path):
-    calls = []
-
-    def one(theta):
-        calls.extend(theta)
-        return -0.5 * (theta**2).sum(-1)
-
-    def other(theta):
-        return one(theta) - 1e-3 * theta[:, 0] ** 4
-
-    kept = {"method": "bq", "budget": 30}
-    bqvi.fit(LogJoint(one, 2), method="bq", budget=12).save(tmp_path / "run.npz")
-    found = bqvi.fit(LogJoint(one, 2), resume=tmp_path / "run.npz", verify=4, **kept)
-    assert found.n_evaluations == len(calls) == 30
-    calls.clear()
-    with pytest.raises(bqvi.RunError, match=r"not that of the run to resume: \d of 4 evaluations") as caught:
-        bqvi.fit(LogJoint(other, 2), resume=tmp_path / "run.npz", verify=4, **kept)
-    assert len(calls) == 4
-    assert len(caught.value.state.memory) == 12
-    bqvi.fit(LogJoint(other, 2), resume=tmp_path / "run.npz", **kept)  # nobody asked
-    with pytest.raises(ValueError, match="verify is 3; it is for resuming a run of one start of a LogJoint"):
-        bqvi.fit(LogJoint(one, 2), verify=3, **kept)

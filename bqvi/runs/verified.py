@@ -1,0 +1,76 @@
+"""Whether the function of a run that goes on is that of the run before: a few evaluations made again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bqvi.checks import require_integer
+from bqvi.runs.engine import Keeping
+
+_SAME = 1e-6
+"""Difference of values, relative to their size and range, that other threads or another machine may bring."""
+_SDS = 7.0
+"""Standard deviations by which a noisy value may differ: a false alarm in 10^11 values."""
+
+
+class OtherFunctionError(ValueError):
+    """The user's function gives other values than in the run that is resumed."""
+
+
+def require_verifiable(verify: Any, engine: Any, state: Any) -> int:
+    """``verify``, if evaluations can be made again.
+
+    Parameters
+    ----------
+    verify : as the doors take it. engine : of the run. state : from which it is resumed; None if it is not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is no integer of at least 0, the run is not resumed, or it keeps no evaluations to compare.
+    """
+    count = require_integer("verify", verify, 0)
+    if count and (state is None or not hasattr(engine, "again") or engine.kept(state) is None):
+        raise ValueError(
+            f"verify is {count}; it is for a run that is resumed, of one start and by a method that keeps "
+            "evaluations whose noise, if any, is known, and has a budget for more ('bq', 'wsabi', vbmc)"
+        )
+    return count
+
+
+def compare(engine: Keeping[Any, Any], state: Any, count: int) -> None:
+    """Make ``count`` of the kept evaluations again, at most as many as the budget has room for.
+
+    They are counted in the engine's ledger.
+
+    Raises
+    ------
+    OtherFunctionError
+        A value differs by more than rounding and its noise, or there is none where there was one.
+    """
+    kept = engine.kept(state)
+    assert kept is not None  # `require_verifiable`
+    room = engine.budget_of(state).room(min(count, len(kept)))
+    if not room:
+        return
+    chosen = kept[np.unique(np.linspace(0, len(kept) - 1, room).round().astype(int))]
+    found = engine.again(state, chosen.points)
+    engine.ledger.count(found.n_evaluations)
+    before, now = (np.asarray(part.values).reshape(len(part), -1) for part in (chosen[: len(found)], found))
+    every = np.abs(np.asarray(kept.values)[np.isfinite(kept.values)])
+    allowed = _SAME * (np.abs(before) + float(np.ptp(every) if every.size else 0.0))
+    if chosen.noise_variance is not None:
+        allowed = allowed + _SDS * np.sqrt(2.0 * np.nan_to_num(chosen.noise_variance[: len(found), None]))
+    with np.errstate(invalid="ignore"):  # -inf less -inf, which is the same value
+        differ = ~((before == now) | (np.abs(now - before) <= allowed)).all(axis=1)
+    if differ.any():
+        i = int(np.argmax(differ))
+        place = engine.caller.function.place(engine.caller.to_user(found.points[i : i + 1])[0])
+        gave = (f"{part[i, int(np.argmax(before[i] != now[i]))]:.9g}" for part in (before, now))
+        raise OtherFunctionError(
+            f"the function is not that of the run to resume: {int(differ.sum())} of {len(found)} evaluations "
+            f"made again differ, at {place} from {' to '.join(gave)}; resume with "
+            "the function that the run was begun with, or start anew"
+        )

@@ -1,0 +1,74 @@
+"""Resuming with ``verify``: another function is told, and what is evaluated again counts in the budget."""
+
+import numpy as np
+import pytest
+
+import bqvi
+from gp.measures import Uniform
+from tests.runs.doors import CASES, Calls
+
+KEEPING = ("integrate bq", "integrate wsabi-l", "fit bq with gradients", "vbmc")
+OTHERS = ("integrate qmc", "integrate monte-carlo", "fit bq from several starts")
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_the_same_function_goes_on_and_another_is_told(name, tmp_path):
+    case = CASES[name]
+    path = tmp_path / "run.npz"
+    case.run(case.function, budget=case.budget - 8).save(path)
+
+    same = Calls(case.function)
+    found = case.run(same, resume=path, verify=3)
+    assert found.n_evaluations == case.budget
+    assert same.count == 8
+    assert len(same.returned[:3]) == len(set(same.returned[:3]))
+
+    other = Calls(lambda x: 1.0001 * case.function(x))
+    with pytest.raises(bqvi.RunError, match=r"not that of the run to resume: \d of 3 evaluations") as caught:
+        case.run(other, resume=path, verify=3)
+    assert other.count == 3
+    assert caught.value.n_evaluations == case.budget - 8 + 3
+    assert len(case.known(caught.value.state)) == case.budget - 8  # none of the other function
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_no_more_is_verified_than_the_budget_has_room_for(name, tmp_path):
+    case = CASES[name]
+    first = case.run(case.function, budget=case.budget - 1)
+    calls = Calls(case.function)
+    assert case.run(calls, resume=first, verify=5).n_evaluations == case.budget
+    assert calls.count == 1
+
+
+@pytest.mark.parametrize("name", [*KEEPING, *OTHERS])
+def test_verify_is_for_runs_that_are_resumed_and_keep_evaluations(name):
+    case = CASES[name]
+    with pytest.raises(ValueError, match="verify is 3; it is for a run that is resumed"):
+        case.run(case.function, verify=3)
+    with pytest.raises((TypeError, ValueError), match="verify is"):
+        case.run(case.function, verify=-1)
+    if name in OTHERS:
+        first = case.run(case.function)
+        with pytest.raises(ValueError, match="verify is 3"):
+            case.run(case.function, resume=first, verify=3)
+
+
+def test_noise_that_is_stated_is_no_other_function():
+    rng = np.random.default_rng(0)
+
+    def noisy(x):
+        return float(np.cos(3 * x[0])) + 0.1 * rng.standard_normal()
+
+    given = {"vectorised": False, "noise_sd": 0.1}
+    first = bqvi.integrate(noisy, Uniform(0.0, 1.0), 12, **given)
+    assert bqvi.integrate(noisy, Uniform(0.0, 1.0), 20, resume=first, verify=8, **given).n_evaluations == 20
+    unknown = {"vectorised": False, "noise_sd": "unknown"}
+    first = bqvi.integrate(noisy, Uniform(0.0, 1.0), 12, **unknown)
+    with pytest.raises(ValueError, match="whose noise, if any, is known"):
+        bqvi.integrate(noisy, Uniform(0.0, 1.0), 20, resume=first, verify=8, **unknown)
+
+
+def test_a_scale_that_is_tiny_is_compared_as_any_other():
+    first = bqvi.integrate(lambda x: 1e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 12)
+    with pytest.raises(bqvi.RunError, match="not that of the run"):
+        bqvi.integrate(lambda x: 2e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 20, resume=first, verify=2)
