@@ -155,7 +155,6 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/quadrature/laplace.py",
         "bqvi/quadrature/products.py",
         "bqvi/variational_bmc/annealing.py",
-        "bqvi/variational_bmc/correction.py",
         "bqvi/variational_bmc/distances.py",
         "bqvi/posterior/export.py",
         "bqvi/variational_bmc/frame.py",

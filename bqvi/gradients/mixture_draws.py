@@ -26,6 +26,7 @@ import numpy as np
 
 from bqvi.arrays import Values, diagonal_matrix
 from bqvi.families import DiagonalGaussian, GaussianMixture
+from gp.measures.mixture_density import MixtureDensity
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,17 +111,7 @@ def drawn_divergence(
 
 def log_density(q: GaussianMixture, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """ln q (N,) and its gradient (N, D), at (N, D) points."""
-    d, inverse = theta.shape[1], _scales(q)[1]
-    whitened = np.stack([(theta - m) @ a.T for m, a in zip(q.means, inverse, strict=True)])  # (K, N, D)
-    heights = np.log(np.einsum("kii->ki", inverse)).sum(1) + q.log_weights - 0.5 * d * log(2.0 * pi)
-    logs = heights[:, None] - 0.5 * np.einsum("knd,knd->kn", whitened, whitened)
-    top = logs.max(0)
-    shares = np.exp(logs - top)
-    total = shares.sum(0)
-    shares /= total
-    whitened *= shares[:, :, None]
-    slopes: np.ndarray = -(whitened @ inverse).sum(0)
-    return top + np.log(total), slopes
+    return MixtureDensity.of(np.asarray(q.weights), np.asarray(q.means), _scales(q)[0]).with_gradient(theta)
 
 
 def _drawn(

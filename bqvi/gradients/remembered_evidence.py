@@ -31,15 +31,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.remembered_elbo import process_near
 from bqvi.gradients.settings import EVIDENCE
-from bqvi.quadrature.tails import pareto_shape
+from bqvi.importance import Proposal, effective_size
+from bqvi.pareto import pareto_shape
 from gp.conditioning.function_process import FunctionProcess
-from gp.low_discrepancy import scrambled_sobol
 
 
 @dataclass(frozen=True)
@@ -60,27 +60,6 @@ class EvidenceEstimate:
     draws: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Draws:
-    """M draws u of g: the points (M, D), ln q and ln g there (M,) each, in q's units."""
-
-    points: np.ndarray
-    log_q: np.ndarray
-    log_g: np.ndarray
-
-    @classmethod
-    def of(cls, dimension: int, count: int, seed: int) -> _Draws:
-        """From a scrambled Sobol set, whose first coordinate says which are widened."""
-        cube = np.clip(scrambled_sobol(dimension + 1, count, seed), 1e-12, 1.0 - 1e-12)
-        wide, widening = EVIDENCE.wide, EVIDENCE.widening
-        points = ndtri(cube[:, 1:]) * np.where(cube[:, :1] < wide, widening, 1.0)
-        squares = np.einsum("md,md->m", points, points)
-        constant = -0.5 * dimension * np.log(2.0 * np.pi)
-        near = np.log(1.0 - wide) - 0.5 * squares
-        far = np.log(wide) - dimension * np.log(widening) - 0.5 * squares / widening**2
-        return cls(points, constant - 0.5 * squares, constant + np.logaddexp(near, far))
-
-
 def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstimate | None:
     """Return the log evidence, or None where fewer than D + 2 evaluations are near q.
 
@@ -94,24 +73,28 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     if found is None:
         return None
     process, frame = found
-    draws = _Draws.of(len(frame.mean), EVIDENCE.draws, seed)
+    d = len(frame.mean)
+    standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
+    g = standard.widened(EVIDENCE.wide, EVIDENCE.widening)
+    points = g.draws(EVIDENCE.draws, seed)
+    log_q = standard.density.log_density(points)
+    log_ratio = log_q - g.density.log_density(points)
     log_volume = float(np.log(np.abs(np.diagonal(frame.scale))).sum())
-    squares = np.einsum("md,md->m", draws.points, draws.points)
-    residual = process.posterior_mean(draws.points) - 0.5 * squares + log_volume - draws.log_q
-    whitened = _whitened(process, draws.points)
-    variance = _variances(process, draws.points, whitened)
+    squares = np.einsum("md,md->m", points, points)
+    residual = process.posterior_mean(points) - 0.5 * squares + log_volume - log_q
+    whitened = _whitened(process, points)
+    variance = _variances(process, points, whitened)
     trust = 1.0 / (1.0 + variance)
-    centre = weighted_median(residual, trust * np.exp(draws.log_q - draws.log_g))
-    logs = centre + trust * (residual - centre) + 0.5 * trust**2 * variance + draws.log_q - draws.log_g
+    centre = weighted_median(residual, trust * np.exp(log_ratio))
+    logs = centre + trust * (residual - centre) + 0.5 * trust**2 * variance + log_ratio
     total = float(logsumexp(logs))
     weights = np.exp(logs - total)
-    effective, count = 1.0 / float(weights @ weights), len(weights)
+    effective, count = effective_size(weights), len(weights)
     value = total - float(np.log(count))
-    d = len(frame.mean)
     elbo = process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value - 0.5 * d + float(q.entropy)
     shrunk = float(weights @ ((1.0 - trust) * np.minimum(np.abs(residual - centre), np.sqrt(variance))))
     parts = (
-        *_of_process(process, draws.points, whitened, weights * trust),
+        *_of_process(process, points, whitened, weights * trust),
         np.sqrt(max(1.0 / effective - 1.0 / count, 0.0)),
         shrunk,
         EVIDENCE.share * (value - elbo),

@@ -66,11 +66,12 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import Estimate, average
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
 from bqvi.quadrature.surrogate import Data
-from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, pareto_shape, slows
+from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
 

@@ -132,16 +132,8 @@ class TailSettings:
 
     fastest: float = 0.9
     """Exponent of growth beyond the nodes: there is an integral below 1."""
-    unusable: float = 0.7
-    """Pareto shape above which an average says nothing (Vehtari et al. 2024)."""
     most_of_one: float = 0.5
     """Share of a sum that one point may carry."""
-    least_tail: int = 5
-    """Values that a tail is fitted to, at least."""
-    prior_draws: int = 10
-    """Draws by which a shape is drawn to (Vehtari et al. 2024)"""
-    prior_shape: float = 0.5
-    """this."""
     outermost: int = 4
     """One node in so many is among the outermost."""
     slower: float = 0.8

@@ -3,8 +3,7 @@
 *Shape.* Beyond a high threshold t, |f| under the measure is distributed nearly as a generalised Pareto
 variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and above are infinite, so with
 k > 1/2 an average of draws has no variance, and in practice neither its value nor its standard deviation
-can be used from k of about 0.7 on (Vehtari et al. 2024). k is estimated by the posterior mean of Zhang &
-Stephens (2009) and drawn to 1/2 as if by ten more draws.
+can be used from k of about 0.7 on (Vehtari et al. 2024); `bqvi.pareto` estimates k.
 
 *Mass beyond the nodes.* If f grows like a(u) = exp(beta |u|^2 / 2) beyond the radius R of the farthest node,
 its integral there is g a, with g = f / a as large as at the outermost nodes:
@@ -47,6 +46,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import chdtrc
 
+from bqvi.pareto import PARETO, pareto_shape
 from bqvi.quadrature.settings import PEAKS, TAILS
 from gp.linalg import least_squares
 
@@ -55,8 +55,6 @@ __all__ = [
     "beyond",
     "largest_share",
     "missed_peak",
-    "pareto_fit",
-    "pareto_shape",
     "slows",
     "verdict",
 ]
@@ -67,35 +65,6 @@ NOTHING_SEEN = (
     "is infinite. If no value is larger than h in size, h / (n + 2) stands for it: one further node would "
     "be the first that is not zero."
 )
-
-
-def pareto_shape(values: Any) -> float:
-    """Return k of the largest of values (n,) >= 0, or -inf where fewer than five exceed the threshold.
-
-    The tail are the largest min(n / 5, 3 sqrt n) values, at least five.
-    """
-    ordered = np.sort(np.asarray(values, dtype=float))
-    n = len(ordered)
-    size = max(TAILS.least_tail, int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n)))))
-    if n <= size or not ordered[-1] > 0:
-        return -np.inf
-    above = (ordered[-size:] - ordered[-size - 1]) / ordered[-1]
-    above = above[above > 1e-12]
-    return -np.inf if len(above) < TAILS.least_tail else pareto_fit(above)[0]
-
-
-def pareto_fit(y: Any) -> tuple[float, float]:
-    """Return shape k and scale sigma of exceedances y > 0 in increasing order, at least five."""
-    n = len(y)
-    points = 30 + int(np.sqrt(n))
-    ratios = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
-    b = 1 / y[-1] + ratios / (3 * y[int(n / 4 + 0.5) - 1])
-    shapes = np.mean(np.log1p(-b[:, None] * y), axis=1)
-    log_likelihood = n * (np.log(-b / shapes) - shapes - 1)
-    weights = np.exp(log_likelihood - log_likelihood.max())
-    rate = float(b @ weights / weights.sum())
-    found = float(np.mean(np.log1p(-rate * y)))
-    return (n * found + TAILS.prior_draws * TAILS.prior_shape) / (n + TAILS.prior_draws), -found / rate
 
 
 def largest_share(values: Any) -> float:
@@ -124,9 +93,9 @@ def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
             "deviation are those of the points that happened to be drawn. Draw from a measure nearer to "
             "where the integrand is large."
         )  # fmt: skip
-    if shape > TAILS.unusable:
+    if shape > PARETO.unusable:
         return shape, False, (
-            f"The largest values have a Pareto tail of shape {shape:.2f}, above {TAILS.unusable}: so far as "
+            f"The largest values have a Pareto tail of shape {shape:.2f}, above {PARETO.unusable}: so far as "
             "the points tell, the average has no variance, and the standard deviation is too small. Draw "
             "from a measure with heavier tails."
         )  # fmt: skip
@@ -167,7 +136,7 @@ def _missed_peak(u: Any, sizes: Any, farthest: float, least_rise: float) -> floa
     n, dimension = u.shape
     order = np.argsort(-sizes)[: 2 * (dimension + 2)]
     order = order[sizes[order] > PEAKS.smallest * max(float(sizes[order[0]]), 1e-200)]
-    if len(order) < max(dimension + 2, TAILS.least_tail + 1):
+    if len(order) < max(dimension + 2, PARETO.least_tail + 1):
         return 0.0
     logs, from_largest = np.log(sizes[order]), u[order] - u[order[0]]
     squares = np.sum(from_largest**2, axis=1)
@@ -178,8 +147,8 @@ def _missed_peak(u: Any, sizes: Any, farthest: float, least_rise: float) -> floa
     if share > PEAKS.missed_share / n:
         return 0.0
     away = min(float(np.linalg.norm(found[1:-1])) / curvature, farthest)
-    steps = float(logs[0] - logs[TAILS.least_tail]) / TAILS.least_tail
-    usual = max(1.0, TAILS.least_tail / ((TAILS.least_tail + 1) ** (2 / dimension) - 1))
+    steps = float(logs[0] - logs[PARETO.least_tail]) / PARETO.least_tail
+    usual = max(1.0, PARETO.least_tail / ((PARETO.least_tail + 1) ** (2 / dimension) - 1))
     rise = min(curvature * away**2 / 2, PEAKS.most_rise * usual * steps)
     return share * float(np.exp(logs[0] + rise)) if rise >= least_rise else 0.0
 

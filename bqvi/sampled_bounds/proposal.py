@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, pi
 from typing import Any
 
 import numpy as np
 
-from bqvi.arrays import logsumexp
 from gp.arrays import to_numpy
-from gp.linear_maps import log_diagonal_sum, lower_inverse
+from gp.linear_maps import cholesky
 from gp.measures import GaussianMixture
+from gp.measures.mixture_density import MixtureDensity
 
 __all__ = ["Proposals"]
 
@@ -29,14 +28,11 @@ class Proposals:
     Attributes
     ----------
     mixtures : M measures.
-    means : (M, C, D). whitening : (M, C, D, D), inverse lower Cholesky factors of the covariances.
-    log_constants : (M, C), ln of each weight and of the component's density at its mean.
+    density : of all of them, with the leading dimension M.
     """
 
     mixtures: tuple[GaussianMixture, ...]
-    means: np.ndarray
-    whitening: np.ndarray
-    log_constants: np.ndarray
+    density: MixtureDensity
 
     @classmethod
     def of(cls, mixtures: Sequence[Any]) -> Proposals:
@@ -56,12 +52,10 @@ class Proposals:
             raise ValueError(
                 f"proposal has mixtures of components and dimensions {sorted(shapes)}; all must have as many"
             )
-        factors = np.stack([np.stack([part.factor for part in q.components]) for q in plain])
-        dimension = factors.shape[-1]
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.stack([q.weights for q in plain]))
-        constants = logs - log_diagonal_sum(factors) - 0.5 * dimension * log(2.0 * pi)
-        return cls(plain, np.stack([q.means for q in plain]), lower_inverse(factors), constants)
+        weights, means, factors = (
+            np.stack([getattr(q, part) for q in plain]) for part in ("weights", "means", "factors")
+        )
+        return cls(plain, MixtureDensity.of(weights, means, factors))
 
     def __len__(self) -> int:
         return len(self.mixtures)
@@ -69,14 +63,12 @@ class Proposals:
     @property
     def dimension(self) -> int:
         """The number D of coordinates."""
-        return int(self.means.shape[-1])
+        return self.mixtures[0].dimension
 
     @property
     def factors(self) -> np.ndarray:
         """Lower Cholesky factors of the covariances of the mixtures, (M, D, D)."""
         covariances = np.stack([q.covariance for q in self.mixtures])
-        from gp.linear_maps import cholesky
-
         found: np.ndarray = cholesky("the proposal's covariance", covariances)
         return found
 
@@ -87,13 +79,8 @@ class Proposals:
 
     def log_density(self, points: np.ndarray, slopes: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Log densities (G, L) at points (G, L, D), and their gradients (G, L, D) if ``slopes``."""
-        grouped = points.reshape(len(self), 1, -1, self.dimension)
-        u = (grouped - self.means[:, :, None]) @ np.swapaxes(self.whitening, -1, -2)
-        logs = self.log_constants[..., None] - 0.5 * (u**2).sum(axis=-1)
-        total = logsumexp(np.moveaxis(logs, 1, -1))
-        values: np.ndarray = total.reshape(points.shape[:2])
+        grouped = points.reshape(len(self), -1, self.dimension)
         if not slopes:
-            return values, None
-        shares = np.exp(logs - total[:, None])
-        gradient: np.ndarray = -(shares[..., None] * (u @ self.whitening)).sum(axis=1)
-        return values, gradient.reshape(points.shape)
+            return self.density.log_density(grouped).reshape(points.shape[:2]), None
+        values, gradient = self.density.with_gradient(grouped)
+        return values.reshape(points.shape[:2]), gradient.reshape(points.shape)

@@ -13,8 +13,7 @@ from scipy.special import stdtrit
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
 from bqvi.checks import require_integer
-from bqvi.quadrature.settings import TAILS
-from bqvi.quadrature.tails import pareto_shape
+from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.resampling import normalised
@@ -275,7 +274,7 @@ def _verdict(
             "bounds may lie low. Raise budget or particles, or give a proposal nearer to the posterior."
         )
     shape = max(pareto_shape(row) for row in shares)
-    if shape > TAILS.unusable:
+    if shape > PARETO.unusable:
         return False, (
             f"The weights have a Pareto tail of shape {shape:.2f}: parts of the posterior where the proposal "
             "is thin may be missing, and with them a part of both bounds. Give a proposal with wider tails."

@@ -4,7 +4,8 @@
 posterior itself is a `bqvi.posterior.Posterior`.
 """
 
-from bqvi.variational_bmc.diagnostics import Agreement, Check, Smoothed, advice, agreement, check, psis
+from bqvi.pareto import Smoothed, psis
+from bqvi.variational_bmc.diagnostics import Agreement, Check, advice, agreement, check
 from bqvi.variational_bmc.distances import gskl, mmtv, total_variation
 from bqvi.variational_bmc.result import Trace, VBMCResult
 from bqvi.variational_bmc.run import vbmc

@@ -32,15 +32,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
-from bqvi.quadrature.tails import pareto_shape
+from bqvi.importance import Proposal, effective_size, resampled
+from bqvi.pareto import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
-from gp.low_discrepancy import scrambled_sobol
+from gp.triangular import cholesky
 
 Vector = np.ndarray
 
@@ -89,65 +89,10 @@ class Correction:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """A mixture g of Gaussians: weights (K,), means (K, D), lower Cholesky factors (K, D, D)."""
-
-    weights: Vector
-    means: Vector
-    factors: Vector
-
-    @classmethod
-    def of(cls, q: Mixture, wide: float = WEIGHTS.wide, widening: float = WEIGHTS.widening) -> Proposal:
-        """(1 - a) q + a q widened."""
-        weights = np.concatenate([(1.0 - wide) * q.weights, wide * q.weights])
-        scales = np.concatenate([q.scales, widening * q.scales])
-        return cls(weights, np.concatenate([q.means] * 2), scales[:, :, None] * np.eye(q.means.shape[1]))
-
-    def draws(self, count: int, seed: int) -> Vector:
-        """From a scrambled Sobol set, whose first coordinate chooses the component: (count, D)."""
-        cube = scrambled_sobol(self.means.shape[1] + 1, count, seed)
-        edges = np.cumsum(self.weights) / self.weights.sum()
-        index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), len(edges) - 1)
-        normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
-        found: Vector = self.means[index] + np.einsum("mij,mj->mi", self.factors[index], normal)
-        return found
-
-    def log_parts(self, u: Vector) -> Vector:
-        """log g_k, (m, K)."""
-        logs = np.empty((len(u), len(self.weights)))
-        for k, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
-            z = scipy.linalg.solve_triangular(factor, (u - mean).T, lower=True, check_finite=False)
-            logs[:, k] = -0.5 * np.einsum("dm,dm->m", z, z) - np.log(np.diag(factor)).sum()
-        constant = np.log(np.maximum(self.weights, 1e-300)) - 0.5 * u.shape[1] * np.log(2.0 * np.pi)
-        found: Vector = logs + constant
-        return found
-
-    def adapted(self, u: Vector, weights: Vector, logs: Vector) -> Proposal:
-        """One step of expectation maximisation towards the weighted draws (population Monte Carlo)."""
-        shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)) * weights[:, None]
-        mass = shares.sum(0)
-        kept = mass > 2e-3
-        shares, mass = shares[:, kept], mass[kept]
-        means = (shares.T @ u) / mass[:, None]
-        factors = np.empty((len(mass), u.shape[1], u.shape[1]))
-        old = self.factors[kept]
-        for k in range(len(mass)):
-            centred = u - means[k]
-            covariance = (centred.T * (shares[:, k] / mass[k])) @ centred
-            few = u.shape[1] / float(mass[k] ** 2 / (shares[:, k] @ shares[:, k]))
-            keep = min(1.0, few)
-            covariance = (1.0 - keep) * covariance + keep * old[k] @ old[k].T
-            factors[k] = np.linalg.cholesky(covariance + 1e-8 * np.eye(u.shape[1]))
-        return Proposal(mass / mass.sum(), means, factors)
-
-    def and_also(self, other: Proposal, share: float) -> Proposal:
-        """(1 - share) self + share other."""
-        return Proposal(
-            np.concatenate([(1.0 - share) * self.weights, share * other.weights]),
-            np.concatenate([self.means, other.means]),
-            np.concatenate([self.factors, other.factors]),
-        )
+def proposal_of(q: Mixture, wide: float = WEIGHTS.wide, widening: float = WEIGHTS.widening) -> Proposal:
+    """(1 - a) q + a q widened: the share a is ``wide``, the scales are ``widening`` times as large."""
+    plain = Proposal(q.weights, q.means, q.scales[:, :, None] * np.eye(q.means.shape[1]))
+    return plain.widened(wide, widening)
 
 
 def bounded(mean: Vector, variance: Vector, top: float) -> Vector:
@@ -181,7 +126,7 @@ def weighed(
     surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
     """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
-    return _weighed(surrogate, q, Proposal.of(q), count, seed, feasible)
+    return _weighed(surrogate, q, proposal_of(q), count, seed, feasible)
 
 
 def polished(
@@ -193,25 +138,25 @@ def polished(
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
     They begin at evaluated tails too, where q would hardly ever draw.
     """
-    whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * np.linalg.cholesky(q.covariance)[None])
-    wide = Proposal.of(q, 0.5, 2.0).and_also(whole, 0.3)
-    g = Proposal.of(q, 0.4).and_also(whole, 0.05)
+    whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
+    wide = proposal_of(q, 0.5, 2.0).joined(whole, 0.3)
+    g = proposal_of(q, 0.4).joined(whole, 0.05)
     beside = _beside(surrogate, q, _weighed(surrogate, q, g, 512, seed, feasible).log_evidence)
     if beside is not None:
-        g, wide = g.and_also(beside, 0.1), wide.and_also(beside, 0.3)
+        g, wide = g.joined(beside, 0.1), wide.joined(beside, 0.3)
     for step in range(WEIGHTS.rounds):
         u = g.draws(count // 4, seed + 1 + step)
-        logs = g.log_parts(u)
+        logs = g.density.log_parts(u)
         log_ratio = (
             variance_penalised(*surrogate.moments(u), surrogate.data.top)
             + np.log(feasible(u))
-            - logsumexp(logs, axis=1)
+            - logsumexp(logs, axis=0)
         )
         weights = np.exp(log_ratio - logsumexp(log_ratio))
-        effective = 1.0 / (weights @ weights)
+        effective = effective_size(weights)
         if effective < 10.0 * u.shape[1] or effective > WEIGHTS.covered * len(u):
             break
-        g = g.adapted(u, weights, logs).and_also(wide, 0.1)
+        g = g.adapted(u, weights, logs).joined(wide, 0.1)
     found = _weighed(surrogate, q, g, count, seed, feasible)
     return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
 
@@ -221,12 +166,12 @@ def _beside(surrogate: Surrogate, q: Mixture, log_evidence: float) -> Proposal |
     data = surrogate.data
     near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + WEIGHTS.tail)
     u = data.points[near]
-    parts = Proposal.of(q).log_parts(u)
-    lack = surrogate.mean(u) - log_evidence - logsumexp(parts, axis=1)
+    parts = proposal_of(q).density.log_parts(u)
+    lack = surrogate.mean(u) - log_evidence - logsumexp(parts, axis=0)
     worst = [i for i in np.argsort(-lack)[: WEIGHTS.beside] if lack[i] > WEIGHTS.lacking]
     if not worst:
         return None
-    scales = q.scales[np.argmax(parts[worst], axis=1) % q.count]
+    scales = q.scales[np.argmax(parts[:, worst], axis=0) % q.count]
     factors = np.concatenate([scales, WEIGHTS.longer * scales])[:, :, None] * np.eye(surrogate.dimension)
     return Proposal(np.full(len(factors), 1.0 / len(factors)), np.concatenate([u[worst]] * 2), factors)
 
@@ -235,7 +180,7 @@ def _weighed(
     surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int, feasible: Feasibility
 ) -> Correction:
     u = g.draws(count, seed)
-    log_g = logsumexp(g.log_parts(u), axis=1)
+    log_g = g.density.log_density(u)
     whitened = surrogate.whitened(u)
     mean, variance = surrogate.moments(u, whitened)
     possible = feasible(u)
@@ -244,7 +189,7 @@ def _weighed(
     total = float(logsumexp(log_ratio))
     log_weights = log_ratio - total
     weights = np.exp(log_weights)
-    effective = 1.0 / float(weights @ weights)
+    effective = effective_size(weights)
     log_q = q.log_density(u)
     log_share = np.log(possible) + log_q - log_g
     mass = float(logsumexp(log_share))
@@ -275,12 +220,3 @@ def _sd(surrogate: Surrogate, u: Vector, whitened: Vector, weights: Vector, seed
     prior = float(surrogate.kernel(at, at).mean())
     explained = whitened[:, index].mean(1)
     return float(np.sqrt(max(prior - explained @ explained, 0.0)))
-
-
-def resampled(weights: Vector, count: int, seed: int) -> Vector:
-    """Indices (count,), systematically resampled."""
-    start = np.random.default_rng(seed).random()
-    edges = np.cumsum(weights) / weights.sum()
-    found: Vector = np.searchsorted(edges, (np.arange(count) + start) / count)
-    result: Vector = np.minimum(found, len(weights) - 1)
-    return result

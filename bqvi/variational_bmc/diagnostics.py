@@ -4,8 +4,8 @@
 weights is fitted by a generalised Pareto distribution; its shape k says how many moments they have (Yao et
 al. 2018, "Yes, but did it work?"). Below 1/2 all is well, from .7 on averages are not to be used. Smoothing
 replaces the largest weights by the expected order statistics of the fitted tail (Vehtari et al. 2024,
-"Pareto smoothed importance sampling"). `psis` does it for any weights, `check` for a posterior, with fresh
-evaluations of the log joint itself.
+"Pareto smoothed importance sampling"; `bqvi.pareto`). `check` does it for a posterior, with fresh evaluations
+of the log joint itself.
 
 *Several runs.* Runs from different seeds that agree are worth more than any diagnostic of one: `agreement`.
 
@@ -21,85 +21,16 @@ from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import logsumexp
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.gradient_check import said
 from bqvi.checks import require_integer
+from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
-from bqvi.quadrature.tails import pareto_fit
 from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.settings import DIAGNOSTICS, WEIGHTS
 from gp.measures import GaussianMixture
-
-GOOD, UNUSABLE = 0.5, 0.7
-_LEAST_TAIL = 5
-NEAR_MMTV, NEAR_GSKL, NEAR_SDS = 0.2, 0.125, 3.0
-"""Runs agree whose distances stay below the first two and whose evidences below the third, in sds."""
-_BESIDE, _MASS = 0.01, 0.05
-"""Mass beside a bound, and how much of it is worth a word."""
-_DRAWS = 20_000
-_WIDE, _WIDENING = 0.25, 1.7
-
-
-@dataclass(frozen=True, eq=False)
-class Smoothed:
-    """Importance weights after Pareto smoothing.
-
-    Attributes
-    ----------
-    log_weights : (n,), normalised: their exponentials sum to one.
-    shape : k of the tail, before smoothing; -inf where the tail has no spread, inf where fewer than 21
-        weights are too few to tell.
-    """
-
-    log_weights: np.ndarray
-    shape: float
-
-    @property
-    def effective_sample_size(self) -> float:
-        """1 / sum of the squared weights."""
-        return float(np.exp(-logsumexp(2.0 * self.log_weights)))
-
-
-def psis(log_weights: np.ndarray) -> Smoothed:
-    """Pareto smoothed importance weights.
-
-    Parameters
-    ----------
-    log_weights : (n,), up to a constant; -inf for draws without density.
-
-    Raises
-    ------
-    ValueError
-        It is no vector, or has NaN or +inf, or every weight is zero.
-    """
-    given = np.asarray(log_weights, float)
-    if given.ndim != 1 or len(given) == 0:
-        raise ValueError(f"log_weights has shape {given.shape}; it must be (n,) with n >= 1")
-    if np.isnan(given).any() or (given == np.inf).any() or (given == -np.inf).all():
-        raise ValueError(
-            "log_weights has NaN or inf, or is -inf throughout; at least one weight must be positive"
-        )
-    logs = given - given.max()
-    n = len(logs)
-    size = int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n))))
-    if size < _LEAST_TAIL:
-        return Smoothed(logs - logsumexp(logs), math.inf)
-    order = np.argsort(logs)
-    tail = order[-size:]
-    # The smallest positive number keeps a threshold of weight zero finite.
-    threshold = max(float(logs[order[-size - 1]]), math.log(np.finfo(float).tiny))
-    above = np.exp(logs[tail]) - math.exp(threshold)
-    spread = above[above > 1e-12]
-    if len(spread) < _LEAST_TAIL:
-        return Smoothed(logs - logsumexp(logs), -math.inf)
-    shape, scale = pareto_fit(spread)
-    levels = (np.arange(size) + 0.5) / size
-    expected = np.expm1(-shape * np.log1p(-levels)) * scale / shape if shape else -scale * np.log1p(-levels)
-    smooth = logs.copy()
-    smooth[tail] = np.minimum(np.log(expected + math.exp(threshold)), 0.0)
-    return Smoothed(smooth - logsumexp(smooth), shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +59,12 @@ class Check:
     @property
     def believed(self) -> bool:
         """Whether the weights can be used, and with them `log_evidence` and `posterior`."""
-        return self.shape < UNUSABLE
+        return self.shape < PARETO.unusable
 
     def __str__(self) -> str:
         told = f"Pareto k = {self.shape:.2f}, {self.effective_sample_size:.0f} effective draws of "
         told += f"{len(self.evaluations)}, {self.total_variation:.0%} of the mass in the wrong place: "
-        if self.shape < GOOD and self.total_variation < NEAR_MMTV:
+        if self.shape < PARETO.good and self.total_variation < DIAGNOSTICS.near_mmtv:
             return told + "the posterior is good."
         if self.believed:
             return told + "use the one corrected by these weights, `posterior`."
@@ -195,9 +126,9 @@ def check(
 
 def _with_tails(q: GaussianMixture) -> GaussianMixture:
     return GaussianMixture(
-        np.concatenate([(1 - _WIDE) * q.weights, _WIDE * q.weights]),
+        np.concatenate([(1 - WEIGHTS.wide) * q.weights, WEIGHTS.wide * q.weights]),
         np.concatenate([q.means, q.means]),
-        np.concatenate([q.covariances, _WIDENING**2 * q.covariances]),
+        np.concatenate([q.covariances, WEIGHTS.widening**2 * q.covariances]),
     )
 
 
@@ -236,7 +167,11 @@ class Agreement:
     @property
     def agree(self) -> bool:
         """Whether nothing speaks against the runs telling the same."""
-        return self.sds < NEAR_SDS and self.mmtv < NEAR_MMTV and self.gskl < NEAR_GSKL
+        return (
+            self.sds < DIAGNOSTICS.near_sds
+            and self.mmtv < DIAGNOSTICS.near_mmtv
+            and self.gskl < DIAGNOSTICS.near_gskl
+        )
 
     def __str__(self) -> str:
         told = (
@@ -245,7 +180,7 @@ class Agreement:
         )
         if self.agree:
             return told + "the runs agree."
-        if self.mmtv >= NEAR_MMTV or self.gskl >= NEAR_GSKL:
+        if self.mmtv >= DIAGNOSTICS.near_mmtv or self.gskl >= DIAGNOSTICS.near_gskl:
             return told + "the posteriors differ; continue the runs with more evaluations, from other starts."
         return told + "the standard deviations are too small; take the spread of the runs in their place."
 
@@ -267,7 +202,7 @@ def agreement(runs: Sequence[Run], seed: int = 0) -> Agreement:
     names = {run.posterior.names for run in runs}
     if len(names) > 1:
         raise ValueError(f"the runs have different parameters: {sorted(names)}")
-    draws = [run.posterior.sample(_DRAWS, seed + i) for i, run in enumerate(runs)]
+    draws = [run.posterior.sample(DIAGNOSTICS.draws, seed + i) for i, run in enumerate(runs)]
     free = runs[0].posterior.coordinates.free
     pairs = list(combinations(range(len(runs)), 2))
     gaps = [abs(runs[i].log_evidence - runs[j].log_evidence) for i, j in pairs]
@@ -313,10 +248,10 @@ def advice(
 
 
 def _about_weights(shape: float | None) -> list[str]:
-    if shape is None or shape < UNUSABLE:
+    if shape is None or shape < PARETO.unusable:
         return []
     return [
-        f"The mixture does not cover the surrogate's mass (Pareto k = {shape:.2f}, above {UNUSABLE}): "
+        f"The mixture does not cover the surrogate's mass (Pareto k = {shape:.2f}, above {PARETO.unusable}): "
         "continue the run with a larger budget."
     ]
 
@@ -360,14 +295,15 @@ def _about_bounds(posterior: Posterior) -> list[str]:
             continue
         i = coordinates.free[position]
         place = (draws[:, i] - low) / (high - low)
-        below, above = float(np.mean(place < _BESIDE)), float(np.mean(place > 1 - _BESIDE))
+        below = float(np.mean(place < DIAGNOSTICS.beside))
+        above = float(np.mean(place > 1 - DIAGNOSTICS.beside))
         name = coordinates.names[i]
-        if coordinates.periodic[i] and below + above > _BESIDE:
+        if coordinates.periodic[i] and below + above > DIAGNOSTICS.beside:
             said.append(
                 f"The posterior of {name} reaches {_wrapped(coordinates, int(i), high):.4g}, "
                 "where its period was cut open: move the middle of its plausible interval to the mode."
             )
-        elif not coordinates.periodic[i] and max(below, above) > _MASS:
+        elif not coordinates.periodic[i] and max(below, above) > DIAGNOSTICS.mass:
             side, bound = ("lower", low) if below > above else ("upper", high)
             said.append(
                 f"{max(below, above):.0%} of the posterior of {name} lies within 1 % of its {side} bound "

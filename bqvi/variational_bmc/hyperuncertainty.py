@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp, ndtri
 
-from bqvi.variational_bmc.correction import Correction, resampled
+from bqvi.importance import resampled
+from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.settings import FITTING
 from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean
 from gp.low_discrepancy import scrambled_sobol

@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import logsumexp
 
 from bqvi.variational_bmc.annealing import annealed
-from bqvi.variational_bmc.correction import Correction, Proposal, correct, polished, weighed
+from bqvi.variational_bmc.correction import Correction, correct, polished, proposal_of, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting
 from bqvi.variational_bmc.frame_selection import evaluated_box, selected
@@ -147,7 +146,7 @@ def _missed(surrogate: Surrogate, q: Mixture, found: Correction) -> Vector:
     best = best[np.argsort(-data.values[best])]
     u = data.points[best]
     log_density = surrogate.mean(u) - found.log_evidence
-    chosen: Vector = u[log_density - logsumexp(Proposal.of(q).log_parts(u), axis=1) > COMPONENTS.unseen]
+    chosen: Vector = u[log_density - proposal_of(q).density.log_density(u) > COMPONENTS.unseen]
     return chosen
 
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from acquisition.conditioned import Conditioned
 from acquisition.pointwise.quantile_range import InterquantileRange
-from bqvi.variational_bmc.correction import Correction, resampled
+from bqvi.importance import resampled
+from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 

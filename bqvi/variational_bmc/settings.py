@@ -269,7 +269,25 @@ class FreshStart:
     """Records in succession of which that is so in a run that is lost."""
 
 
+@dataclass(frozen=True)
+class DiagnosticSettings:
+    """Whether runs agree, and what is worth a word of advice (`diagnostics`)."""
+
+    near_mmtv: float = 0.2
+    """Mean marginal total variation below which posteriors agree (Acerbi 2018)."""
+    near_gskl: float = 0.125
+    """Gaussianised symmetric KL below which they do, nats."""
+    near_sds: float = 3.0
+    """Standard deviations within which two log evidences agree."""
+    beside: float = 0.01
+    """Share of a bounded interval that is beside a bound."""
+    mass: float = 0.05
+    """Share of the posterior's mass there that is worth a word."""
+    draws: int = 20_000
+    """Of each posterior, for the distances."""
+
+
 SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameSettings(), WeightSettings()
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
-TRUST, FRESH_START = TrustSettings(), FreshStart()
+TRUST, FRESH_START, DIAGNOSTICS = TrustSettings(), FreshStart(), DiagnosticSettings()

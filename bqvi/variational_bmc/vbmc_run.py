@@ -9,12 +9,12 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.calls.affine import Affine
+from bqvi.importance import resampled
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
-from bqvi.variational_bmc.correction import resampled
 from bqvi.variational_bmc.diagnostics import advice
 from bqvi.variational_bmc.exploration import Exploration, explore
 from bqvi.variational_bmc.frame import Frame

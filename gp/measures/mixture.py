@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import log, pi
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.linear_maps import cholesky, log_diagonal_sum, lower_inverse, lower_solve
+from gp.linear_maps import cholesky, lower_inverse
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 from gp.measures.gaussian import Gaussian
+from gp.measures.mixture_density import MixtureDensity
 from gp.special import special
 
 __all__ = ["GaussianMixture", "MixtureParameters"]
@@ -131,17 +131,8 @@ class GaussianMixture:
     def log_density(self, x: Array) -> Array:
         """Return the log density at x (n, D), (n,)."""
         checks.require_shape("x", x, ("n", self.dimension))
-        xp = namespace(x)
-        factors, means = as_like(self.factors, x), as_like(self.means, x)
-        u = lower_solve(factors, xp.matrix_transpose(x - means[:, None, :]))  # (K, D, n)
-        constant = log_diagonal_sum(factors) + 0.5 * self.dimension * log(2 * pi)
-        weights = as_like(self.weights, x)
-        present = weights > 0
-        log_weights = xp.log(xp.where(present, weights, xp.ones_like(weights)))
-        logs = (log_weights - constant)[:, None] - 0.5 * xp.sum(u**2, axis=1)  # (K, n)
-        logs = xp.where(present[:, None], logs, xp.full_like(logs, -xp.inf))
-        top = xp.max(logs, axis=0)
-        return top + xp.log(xp.sum(xp.exp(logs - top), axis=0))
+        parts = (as_like(part, x) for part in (self.weights, self.means, self.factors))
+        return MixtureDensity.of(*parts).log_density(x)
 
     def from_unit_cube(self, u: Array) -> Array:
         """Return points (n, D) of the mixture for points u (n, D) of the unit cube.

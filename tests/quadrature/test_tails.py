@@ -5,12 +5,13 @@ import pytest
 
 import bqvi
 from acquisition.pointwise import UncertaintySampling
+from bqvi.pareto import pareto_shape
 from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.families import GROWS, SPARSE
 from bqvi.quadrature.settings import ROUGHLY
 from bqvi.quadrature.surrogate import Data
-from bqvi.quadrature.tails import beyond, largest_share, missed_peak, pareto_shape, slows
+from bqvi.quadrature.tails import beyond, largest_share, missed_peak, slows
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
 from gp import Values

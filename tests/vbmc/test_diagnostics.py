@@ -9,8 +9,9 @@ import scipy.stats
 
 from bqvi.calls import Caller, Evaluations, Function
 from bqvi.calls.coordinates import make_coordinates
+from bqvi.pareto import psis
 from bqvi.posterior import Posterior
-from bqvi.variational_bmc.diagnostics import advice, agreement, check, psis
+from bqvi.variational_bmc.diagnostics import advice, agreement, check
 from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 

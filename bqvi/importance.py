@@ -1,0 +1,100 @@
+"""Importance sampling: a mixture of Gaussians as the proposal, drawn from a Sobol set, and what weights say.
+
+A proposal that was fitted from inside a density, as q is by the ELBO, has tails that are too thin for it:
+`Proposal.widened` therefore adds a share of the same components with larger scales. `Proposal.adapted` is one
+step of population Monte Carlo (Cappe et al. 2008): expectation maximisation towards weighted draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtri
+
+from gp.low_discrepancy import scrambled_sobol
+from gp.measures.mixture_density import MixtureDensity
+from gp.triangular import cholesky
+
+__all__ = ["Proposal", "effective_size", "resampled"]
+
+_LEAST_MASS = 2e-3
+"""Share of the weights below which an adapted component is dropped."""
+_LEAST_VARIANCE = 1e-8
+"""Added to the covariance of an adapted component, in the units of the draws."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A mixture of K Gaussians.
+
+    Attributes
+    ----------
+    weights : (K,), of any common size. means : (K, D). factors : (K, D, D), lower Cholesky factors.
+    """
+
+    weights: np.ndarray
+    means: np.ndarray
+    factors: np.ndarray
+
+    @cached_property
+    def density(self) -> MixtureDensity:
+        """Its density and those of its parts."""
+        return MixtureDensity.of(self.weights, self.means, self.factors)
+
+    def widened(self, share: float, factor: float) -> Proposal:
+        """The mixture with a ``share`` of itself with scales ``factor`` times as large."""
+        return self.joined(Proposal(self.weights, self.means, factor * self.factors), share)
+
+    def joined(self, other: Proposal, share: float) -> Proposal:
+        """(1 - share) self + share other."""
+        return Proposal(
+            np.concatenate([(1.0 - share) * self.weights, share * other.weights]),
+            np.concatenate([self.means, other.means]),
+            np.concatenate([self.factors, other.factors]),
+        )
+
+    def draws(self, count: int, seed: int) -> np.ndarray:
+        """Points (count, D) of a scrambled Sobol set whose first coordinate chooses the component."""
+        cube = scrambled_sobol(self.means.shape[1] + 1, count, seed)
+        edges = np.cumsum(self.weights) / self.weights.sum()
+        index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), len(edges) - 1)
+        normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
+        found: np.ndarray = self.means[index] + np.einsum("mij,mj->mi", self.factors[index], normal)
+        return found
+
+    def adapted(self, u: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> Proposal:
+        """One step of expectation maximisation towards weighted draws.
+
+        Parameters
+        ----------
+        u : draws (M, D) of the proposal. weights : (M,), of sum one. logs : (K, M), its ``log_parts`` there.
+        """
+        parts = np.exp(logs - logs.max(0))
+        shares = parts / parts.sum(0) * weights
+        kept = shares.sum(1) > _LEAST_MASS
+        shares, old = shares[kept], self.factors[kept]
+        mass = shares.sum(1)
+        means, factors = shares @ u / mass[:, None], np.empty_like(old)
+        for k in range(len(mass)):
+            centred = u - means[k]
+            covariance = (centred.T * (shares[k] / mass[k])) @ centred
+            keep = min(1.0, u.shape[1] / float(mass[k] ** 2 / (shares[k] @ shares[k])))
+            covariance = (1.0 - keep) * covariance + keep * old[k] @ old[k].T
+            factors[k] = cholesky(covariance + _LEAST_VARIANCE * np.eye(u.shape[1]))
+        return Proposal(mass / mass.sum(), means, factors)
+
+
+def effective_size(weights: np.ndarray) -> float:
+    """1 / sum of the squares of weights (M,) of sum one: how many draws of weight one they stand for."""
+    return 1.0 / float(weights @ weights)
+
+
+def resampled(weights: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Indices (count,) of draws with weights (M,), by systematic resampling."""
+    start = np.random.default_rng(seed).random()
+    edges = np.cumsum(weights) / weights.sum()
+    found: np.ndarray = np.searchsorted(edges, (np.arange(count) + start) / count)
+    result: np.ndarray = np.minimum(found, len(weights) - 1)
+    return result

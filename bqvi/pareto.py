@@ -1,0 +1,126 @@
+"""The tail of importance weights, or of any positive values: generalised Pareto fits, and smoothing by them.
+
+Beyond a high threshold t values are distributed nearly as P(y - t > z) = (1 + k z / sigma)^(-1/k), whose
+moments of order 1/k and above are infinite. k is the posterior mean of Zhang and Stephens (2009), drawn to
+1/2 as if by ten more draws (Vehtari et al. 2024, "Pareto smoothed importance sampling"). `psis` replaces the
+largest weights by the expected order statistics of the fitted tail.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+__all__ = ["PARETO", "Smoothed", "pareto_fit", "pareto_shape", "psis"]
+
+
+@dataclass(frozen=True)
+class ParetoSettings:
+    """Numbers of Vehtari et al. (2024)."""
+
+    good: float = 0.5
+    """Shape below which an average has a variance."""
+    unusable: float = 0.7
+    """Shape above which an average says nothing."""
+    least_tail: int = 5
+    """Values that a tail is fitted to, at least."""
+    prior_draws: int = 10
+    """Draws as if by which a shape is drawn to ``prior_shape``."""
+    prior_shape: float = 0.5
+    """The shape that few values are drawn to."""
+
+
+PARETO = ParetoSettings()
+
+
+def pareto_shape(values: Any) -> float:
+    """Return k of the largest of values (n,) >= 0, or -inf where fewer than five exceed the threshold.
+
+    The tail are the largest min(n / 5, 3 sqrt n) values, at least five.
+    """
+    ordered = np.sort(np.asarray(values, dtype=float))
+    n = len(ordered)
+    size = max(PARETO.least_tail, int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n)))))
+    if n <= size or not ordered[-1] > 0:
+        return -np.inf
+    above = (ordered[-size:] - ordered[-size - 1]) / ordered[-1]
+    above = above[above > 1e-12]
+    return -np.inf if len(above) < PARETO.least_tail else pareto_fit(above)[0]
+
+
+def pareto_fit(y: Any) -> tuple[float, float]:
+    """Return shape k and scale sigma of exceedances y > 0 in increasing order, at least five."""
+    n = len(y)
+    points = 30 + int(np.sqrt(n))
+    ratios = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
+    b = 1 / y[-1] + ratios / (3 * y[int(n / 4 + 0.5) - 1])
+    shapes = np.mean(np.log1p(-b[:, None] * y), axis=1)
+    log_likelihood = n * (np.log(-b / shapes) - shapes - 1)
+    weights = np.exp(log_likelihood - log_likelihood.max())
+    rate = float(b @ weights / weights.sum())
+    found = float(np.mean(np.log1p(-rate * y)))
+    return (n * found + PARETO.prior_draws * PARETO.prior_shape) / (n + PARETO.prior_draws), -found / rate
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothed:
+    """Importance weights after Pareto smoothing.
+
+    Attributes
+    ----------
+    log_weights : (n,), normalised: their exponentials sum to one.
+    shape : k of the tail, before smoothing; -inf where the tail has no spread, inf where fewer than 21
+        weights are too few to tell.
+    """
+
+    log_weights: np.ndarray
+    shape: float
+
+    @property
+    def effective_sample_size(self) -> float:
+        """1 / sum of the squared weights."""
+        return float(np.exp(-logsumexp(2.0 * self.log_weights)))
+
+
+def psis(log_weights: np.ndarray) -> Smoothed:
+    """Pareto smoothed importance weights.
+
+    Parameters
+    ----------
+    log_weights : (n,), up to a constant; -inf for draws without density.
+
+    Raises
+    ------
+    ValueError
+        It is no vector, or has NaN or +inf, or every weight is zero.
+    """
+    given = np.asarray(log_weights, float)
+    if given.ndim != 1 or len(given) == 0:
+        raise ValueError(f"log_weights has shape {given.shape}; it must be (n,) with n >= 1")
+    if np.isnan(given).any() or (given == np.inf).any() or (given == -np.inf).all():
+        raise ValueError(
+            "log_weights has NaN or inf, or is -inf throughout; at least one weight must be positive"
+        )
+    logs = given - given.max()
+    n = len(logs)
+    size = int(min(np.ceil(n / 5), np.ceil(3 * np.sqrt(n))))
+    if size < PARETO.least_tail:
+        return Smoothed(logs - logsumexp(logs), math.inf)
+    order = np.argsort(logs)
+    tail = order[-size:]
+    # The smallest positive number keeps a threshold of weight zero finite.
+    threshold = max(float(logs[order[-size - 1]]), math.log(np.finfo(float).tiny))
+    above = np.exp(logs[tail]) - math.exp(threshold)
+    spread = above[above > 1e-12]
+    if len(spread) < PARETO.least_tail:
+        return Smoothed(logs - logsumexp(logs), -math.inf)
+    shape, scale = pareto_fit(spread)
+    levels = (np.arange(size) + 0.5) / size
+    expected = np.expm1(-shape * np.log1p(-levels)) * scale / shape if shape else -scale * np.log1p(-levels)
+    smooth = logs.copy()
+    smooth[tail] = np.minimum(np.log(expected + math.exp(threshold)), 0.0)
+    return Smoothed(smooth - logsumexp(smooth), shape)
