@@ -10,13 +10,13 @@ it is deterministic given the kernel, but for its candidates.
 
 All go through the unit cube or the standard normal space, so they serve every measure that carries
 points from the cube: mixtures, boxes, correlated Gaussians. For those who work in standard normal
-coordinates themselves, `normal_sobol` and `normal_frames` stop there.
+coordinates themselves, `normal_frames` stops there.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from acquisition.carried import carried_sobol, require_count
 from acquisition.joint import refine_jointly
@@ -26,7 +26,6 @@ from acquisition.pool import Pool
 from acquisition.search import Seed
 from gp.arrays import Array, as_like
 from gp.kernels import Kernel
-from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 from gp.process import GaussianProcess
 
@@ -34,7 +33,6 @@ __all__ = [
     "antithetic_orthogonal",
     "minimum_variance",
     "normal_frames",
-    "normal_sobol",
     "random_rotation",
     "sobol",
 ]
@@ -71,13 +69,6 @@ def normal_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarra
         points = lengths[:, None] * frame
         blocks.append(np.stack([points, -points], axis=1).reshape(-1, dimension))
     return np.concatenate(blocks)[:n]
-
-
-def normal_sobol(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the first n of the next power of two scrambled Sobol points, as normal quantiles, (n, D)."""
-    cube = scrambled_sobol(dimension, n, rng)
-    # a scrambled point may round to 0 or 1, whose quantile is infinite
-    return np.asarray(ndtri(np.clip(cube, 1e-16, 1.0 - 1e-16)))
 
 
 def minimum_variance(

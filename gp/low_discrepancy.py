@@ -12,8 +12,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import ndtri
 
-__all__ = ["scrambled_sobol", "sobol"]
+__all__ = ["normal_sobol", "scrambled_sobol", "sobol"]
 
 
 def scrambled_sobol(dimension: int, n: int, seed: int | np.random.Generator) -> np.ndarray:
@@ -29,6 +30,12 @@ def scrambled_sobol(dimension: int, n: int, seed: int | np.random.Generator) -> 
 
     sequence = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed))
     return np.asarray(sequence.random_base2(_exponent(n))[:n])
+
+
+def normal_sobol(dimension: int, n: int, seed: int | np.random.Generator) -> np.ndarray:
+    """Return `scrambled_sobol` points as standard normal quantiles, (n, D); arguments are the same."""
+    # a scrambled point may round to 0 or 1, whose quantile is infinite
+    return np.asarray(ndtri(np.clip(scrambled_sobol(dimension, n, seed), 1e-16, 1.0 - 1e-16)))
 
 
 @lru_cache(maxsize=64)

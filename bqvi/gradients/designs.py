@@ -23,13 +23,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import scipy.optimize
 
-from acquisition.designs import normal_frames, normal_sobol, random_rotation
+from acquisition.designs import normal_frames, random_rotation
 from acquisition.functionals import Candidates, most_informative
 from bqvi.checks import require_above, require_at_least, require_integer
 from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import DESIGN, FEASIBILITY
+from gp.low_discrepancy import normal_sobol
 
 
 class Informed(Protocol):
@@ -98,7 +99,7 @@ class Sobol:
         """(n, D): the first n of the next power of two."""
         del process
         # SciPy would spawn from rng, and how often it has is no part of the state that a saved run keeps
-        return normal_sobol(n, dimension, np.random.default_rng(rng.integers(2**63)))
+        return normal_sobol(dimension, n, np.random.default_rng(rng.integers(2**63)))
 
 
 @dataclass(frozen=True)

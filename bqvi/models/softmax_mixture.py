@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from acquisition.designs import normal_sobol
 from bqvi.checks import require_above, require_finite, require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, initial_gaussian
 from gp.arrays import to_numpy
+from gp.low_discrepancy import normal_sobol
 
 Tensor = torch.Tensor
 _POINTS = 512
@@ -109,7 +109,7 @@ class SoftmaxMixture:
 
     @cached_property
     def _noise(self) -> np.ndarray:
-        return normal_sobol(_POINTS, self.n_components - 1, np.random.default_rng(0))
+        return normal_sobol(self.n_components - 1, _POINTS, 0)
 
     def at(self, q: Any) -> LogJoint:
         """The log joint f_r, with r of the E step under q."""

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.special import ndtri
 
 from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
+from gp.laplace import curvature, root
 from gp.linalg import NotPositiveDefiniteError
-from gp.low_discrepancy import scrambled_sobol
+from gp.low_discrepancy import normal_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
 __all__ = ["GROWING", "PLAIN", "TURNED", "TURNED_ROUGH", "Ensemble", "Fits", "Moments", "condition", "fit"]
@@ -280,11 +280,10 @@ def _marginal(
     """Moments at the optimum and at ``draws`` hyperparameters about it, with normalised weights."""
     size = len(member.psi)
     lower, upper = member.bounds()
-    root = np.linalg.cholesky(_laplace_covariance(member))
-    normals = ndtri(np.clip(scrambled_sobol(size, draws, seed), 1e-6, 1 - 1e-6))
+    scale = _laplace_root(member)
     moments, logs = [moments_of(member)], [0.0]
-    for z in normals:
-        drawn = member.at(np.clip(member.psi + root @ z, lower, upper))
+    for z in normal_sobol(size, draws, seed):
+        drawn = member.at(np.clip(member.psi + scale @ z, lower, upper))
         try:
             gain = drawn.log_posterior - member.log_posterior
             moments.append(moments_of(drawn))
@@ -296,14 +295,11 @@ def _marginal(
     return moments, weights / weights.sum()
 
 
-def _laplace_covariance(member: Surrogate) -> Any:
-    """Inverse of minus the Hessian of the log posterior, by differences of its gradient."""
-    step = 0.02
-    rows = []
-    for direction in step * np.eye(len(member.psi)):
-        ahead, behind = (member.expanded(member.psi + sign * direction).gradient for sign in (1, -1))
-        rows.append((behind - ahead) / (2 * step))
-    hessian = np.array(rows)
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    covariance = (vectors / (np.maximum(values, 0.0) + SEARCH.prior_precision)) @ vectors.T
-    return (covariance + covariance.T) / 2
+def _laplace_root(member: Surrogate) -> Any:
+    """R with R R^T the covariance of Laplace's approximation of the hyperparameters' posterior."""
+
+    def gradients(points: Any) -> Any:
+        return np.array([member.expanded(psi).gradient for psi in points])
+
+    found = curvature(gradients, member.psi, SEARCH.difference)
+    return root(found + SEARCH.prior_precision * np.eye(len(found)), SEARCH.prior_precision)

@@ -71,6 +71,8 @@ class SearchSettings:
     """Dimensions from which functions of few coordinates are a candidate of their own."""
     least_draws: int = 4
     """Draws of the hyperparameters of one candidate."""
+    difference: float = 0.02
+    """Step of a log hyperparameter to either side, for the curvature of the log posterior."""
     prior_precision: float = 0.25
     """Of a hyperparameter that the data do not determine, on the log scale."""
 

@@ -11,13 +11,15 @@ as far as the surrogate can tell, no farther.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
+from bqvi.importance import effective_size
 from bqvi.variational_bmc.correction import variance_penalised
 from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.frame import root
 from bqvi.variational_bmc.settings import RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
-from gp.low_discrepancy import scrambled_sobol
+from gp.low_discrepancy import normal_sobol
 
 Vector = np.ndarray
 
@@ -31,8 +33,8 @@ def annealed(
     dimension = len(mean)
     least = max(0.2 * RESTARTS.draws, min(4.0 * dimension, 0.5 * RESTARTS.draws))
     for step in range(RESTARTS.rounds):
-        z = ndtri(np.clip(scrambled_sobol(dimension, RESTARTS.draws, seed + step), 1e-12, 1.0 - 1e-12))
-        factor = RESTARTS.widening * _root(covariance)
+        z = normal_sobol(dimension, RESTARTS.draws, seed + step)
+        factor = RESTARTS.widening * root(covariance, 1e-8)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
         log_ratio = (
@@ -50,20 +52,12 @@ def annealed(
     return mean, covariance
 
 
-def _root(covariance: Vector) -> Vector:
-    """R with R R^T the covariance, whatever rounding did to it; no direction vanishes."""
-    sd = np.sqrt(np.diag(covariance))
-    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
-    root: Vector = sd[:, None] * vectors * np.sqrt(np.maximum(values, 1e-8))
-    return root
-
-
 def _tempered(log_ratio: Vector, least: float) -> tuple[Vector, float]:
     """Normalised weights to the largest power of which at least so many draws carry them."""
     weights = np.full(len(log_ratio), 1.0 / len(log_ratio))
     for temperature in _TEMPERATURES:
         logs = temperature * log_ratio
         weights = np.exp(logs - logsumexp(logs))
-        if 1.0 / (weights @ weights) >= least:
+        if effective_size(weights) >= least:
             return weights, float(temperature)
     return weights, 0.0

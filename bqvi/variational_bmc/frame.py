@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from bqvi.variational_bmc.settings import FRAMES
 from bqvi.variational_bmc.variational import Mixture
@@ -128,7 +127,12 @@ def turned(mean: Vector, covariance: Vector) -> Frame:
 
     Of all such frames it is the one nearest to the axes.
     """
+    return Frame(mean, root(covariance, 1e-12))
+
+
+def root(covariance: Vector, least: float) -> Vector:
+    """R (D, D) with R R^T the covariance, whose correlations have no eigenvalue below ``least``."""
     sd = np.sqrt(np.diag(covariance))
-    values, vectors = scipy.linalg.eigh(covariance / np.outer(sd, sd))
-    root = (vectors * np.sqrt(np.maximum(values, 1e-12))) @ vectors.T
-    return Frame(mean, sd[:, None] * root)
+    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+    found: Vector = sd[:, None] * ((vectors * np.sqrt(np.maximum(values, least))) @ vectors.T)
+    return found

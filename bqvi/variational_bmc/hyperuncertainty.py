@@ -14,13 +14,14 @@ spread of these about zero is a standard deviation, beside the one that each sur
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from bqvi.importance import resampled
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.settings import FITTING
 from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean
-from gp.low_discrepancy import scrambled_sobol
+from gp.laplace import root
+from gp.low_discrepancy import normal_sobol
 
 Vector = np.ndarray
 
@@ -30,14 +31,14 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     data, psi = surrogate.data, surrogate.psi
     objective = log_posterior(data.thinned)
     best = objective.expanded(psi)
-    root = _root(best.curvature, objective.prior.sd)
+    sd = objective.prior.sd  # nothing is less certain than the prior has it
+    scale = sd[:, None] * root(best.curvature * np.outer(sd, sd), 1.0)
     u = found.u[resampled(found.weights, FITTING.set_draws, seed)]
     known = surrogate.mean(u)
-    cube = np.clip(scrambled_sobol(len(psi), FITTING.sets, seed), 1e-9, 1 - 1e-9)
-    steps = np.clip(ndtri(cube), -FITTING.furthest, FITTING.furthest)
+    steps = np.clip(normal_sobol(len(psi), FITTING.sets, seed), -FITTING.furthest, FITTING.furthest)
     log_weights, shifts = [0.0], [0.0]
     for step in steps:
-        at = psi + root @ step
+        at = psi + scale @ step
         try:
             value = objective.value(at)
             other = posterior_mean(data, at)(u)
@@ -47,10 +48,3 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
         shifts.append(float(np.mean(other - known) + 0.5 * np.var(other - known)))
     weights = np.exp(np.array(log_weights) - logsumexp(log_weights))
     return float(np.sqrt(weights @ np.square(shifts)))
-
-
-def _root(curvature: Vector, sd: Vector) -> Vector:
-    """R with R R^T the covariance of Laplace's approximation; never wider than the prior's sd (P,)."""
-    values, vectors = np.linalg.eigh(curvature * np.outer(sd, sd))
-    root: Vector = sd[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
-    return root

@@ -1,20 +1,25 @@
 """Laplace's approximation of the surrogate: where its mode is, and how wide.
 
-Newton's method on the posterior mean, whose Hessian is a difference of its gradients; directions in which the
-mean is not concave count as barely so. It finds at once what a mixture that starts far away would climb to in
-hundreds of steps: the thin ellipsoid of a correlated posterior.
+Newton's method (`gp.search`) on the posterior mean, whose curvature is a difference of its gradients;
+directions in which the mean is not concave count as barely so. It finds at once what a mixture that starts
+far away would climb to in hundreds of steps: the thin ellipsoid of a correlated posterior.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from bqvi.variational_bmc.settings import RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
+from gp.laplace import curvature, spectrum
+from gp.search import Expansion, search
 
 Vector = np.ndarray
 
 _STEP = 1e-3
+"""Of the differences, in the frame's units."""
 
 
 def laplace(
@@ -26,40 +31,38 @@ def laplace(
     standard deviation, or not concave, it stands in.
     """
     u = ascended(surrogate, start, lower, upper)
-    values, vectors = np.linalg.eigh(hessian(surrogate, u))
-    if widest is not None:
-        values = np.minimum(values, -(widest**-2.0))
-    elif values.max() > -RESTARTS.flattest or not np.all((u > lower) & (u < upper)):
+    values, vectors = spectrum(_curvature(surrogate, u), -np.inf if widest is None else widest**-2.0)
+    inside = np.all((u > lower) & (u < upper))
+    if widest is None and (values.min() < RESTARTS.flattest or not inside):
         return None
-    return u, (vectors / -values) @ vectors.T
+    return u, (vectors / values) @ vectors.T
 
 
 def ascended(surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector) -> Vector:
     """Where Newton's ascent of the mean from ``start`` ends, (D,): a mode, or on the box's boundary."""
-    u = start.copy()
-    value = float(surrogate.mean(u[None])[0])
-    for _ in range(RESTARTS.tries):
-        slope, curvature = surrogate.mean_gradient(u[None])[0], hessian(surrogate, u)
-        values, vectors = np.linalg.eigh(curvature)
-        bowl = np.minimum(values, -RESTARTS.flattest)
-        newton = -(vectors / bowl) @ (vectors.T @ slope)
-        for length in 0.5 ** np.arange(8):
-            trial = np.clip(u + length * newton, lower, upper)
-            found = float(surrogate.mean(trial[None])[0])
-            if found > value:
-                break
-        else:
-            break
-        gain, u, value = found - value, trial, found
-        if gain < 1e-3:
-            break
-    return u
+    found: Vector = search(_Mean(surrogate), [start], (lower, upper), RESTARTS.ascent).psi
+    return found
 
 
-def hessian(surrogate: Surrogate, u: Vector) -> Vector:
-    """Of the posterior mean at u (D,), (D, D)."""
-    steps = _STEP * np.eye(len(u))
-    slopes = surrogate.mean_gradient(np.concatenate([u + steps, u - steps]))
-    found = (slopes[: len(u)] - slopes[len(u) :]) / (2.0 * _STEP)
-    result: Vector = 0.5 * (found + found.T)
-    return result
+@dataclass(frozen=True, eq=False)
+class _Mean:
+    """The posterior mean as what is maximised, with a curvature of at least ``RESTARTS.flattest``."""
+
+    surrogate: Surrogate
+
+    def value(self, psi: Vector) -> float:
+        return float(self.surrogate.mean(psi[None])[0])
+
+    def expanded(self, psi: Vector) -> Expansion:
+        def bowl() -> Vector:
+            values, vectors = spectrum(_curvature(self.surrogate, psi), RESTARTS.flattest)
+            found: Vector = (vectors * values) @ vectors.T
+            return found
+
+        return Expansion(self.value(psi), self.surrogate.mean_gradient(psi[None])[0], bowl)
+
+
+def _curvature(surrogate: Surrogate, u: Vector) -> Vector:
+    """Minus the Hessian of the posterior mean at u (D,), (D, D)."""
+    found: Vector = curvature(surrogate.mean_gradient, u, _STEP)
+    return found

@@ -9,6 +9,9 @@ exploration stand in `exploration.Exploration`, what a caller may change in `sta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
+
+from gp.search import Search
 
 __all__ = [
     "COMPONENTS", "CONVERGENCE", "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "MODES", "NODES",
@@ -172,7 +175,12 @@ class RestartSettings:
     flattest: float = 1e-2
     """Curvature of the mean below which it is no bowl."""
     tries: int = 12
-    """Newton steps."""
+    """Newton steps to its mode."""
+
+    @property
+    def ascent(self) -> Search:
+        """How the mode is searched for."""
+        return Search(iterations=self.tries, halvings=8, longest=inf, settled=1e-9, gained=1e-3)
 
 
 @dataclass(frozen=True)

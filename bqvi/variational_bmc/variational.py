@@ -19,11 +19,11 @@ from functools import lru_cache
 
 import numpy as np
 import scipy.optimize
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate
-from gp.low_discrepancy import scrambled_sobol
+from gp.low_discrepancy import normal_sobol
 
 Vector = np.ndarray
 
@@ -53,14 +53,6 @@ class Mixture:
     def widened(self, factor: float) -> Mixture:
         """The same with scales ``factor`` times as large."""
         return Mixture(self.weights, self.means, factor * self.scales)
-
-    def from_cube(self, cube: Vector) -> Vector:
-        """Points (m, D) of the mixture for points (m, D + 1) of the unit cube; the first chooses."""
-        edges = np.cumsum(self.weights) / self.weights.sum()
-        index = np.minimum(np.searchsorted(edges, cube[:, 0], side="right"), self.count - 1)
-        normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
-        found: Vector = self.means[index] + self.scales[index] * normal
-        return found
 
     @property
     def mean(self) -> Vector:
@@ -132,8 +124,7 @@ def base_points(count: int, samples: int, dimension: int, seed: int) -> Vector:
     """
     half = 2 ** max(int(np.ceil(np.log2(samples / 2))), 0)
     n = count * half
-    cube = scrambled_sobol(dimension, n, seed)
-    normal = ndtri(np.clip(cube, 1e-12, 1.0 - 1e-12)).reshape(count, half, dimension)
+    normal = normal_sobol(dimension, n, seed).reshape(count, half, dimension)
     points = np.concatenate([normal, -normal], axis=1)
     points.flags.writeable = False
     return points

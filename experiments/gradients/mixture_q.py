@@ -32,7 +32,6 @@ import pandas as pd
 import torch
 
 import bqvi
-from acquisition.designs import normal_sobol
 from bqvi.families import GaussianMixture
 from bqvi.gradients import Estimator, MixtureQuadrature, Pathwise, Score
 from bqvi.models import LogJoint
@@ -47,6 +46,7 @@ from experiments.harness.experiment import (
 )
 from experiments.harness.summaries import last_records, quartiles
 from experiments.problems.gradient_targets import GradientTarget, banana, schools
+from gp.low_discrepancy import normal_sobol
 
 STL = "sticking-the-landing"
 QUADRATURE = "quadrature"
@@ -101,7 +101,7 @@ class Problem:
 def _noise(components: int, dimension: int) -> np.ndarray:
     """(N, K, D): the components' points are scrambled apart."""
     rng = np.random.default_rng(20260102)
-    return np.stack([normal_sobol(_POINTS, dimension, rng) for _ in range(components)], 1)
+    return np.stack([normal_sobol(dimension, _POINTS, rng) for _ in range(components)], 1)
 
 
 def _of_mixture(name: str, posterior: GaussianMixture, scale: float) -> Problem:

@@ -25,7 +25,6 @@ import pandas as pd
 import torch
 
 import bqvi
-from acquisition.designs import normal_sobol
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, Pathwise
 from bqvi.gradients.whitened import Frame
@@ -40,6 +39,7 @@ from experiments.harness.experiment import (
 )
 from experiments.harness.summaries import quartiles
 from experiments.problems.reference.predator_prey import predator_prey, simulate
+from gp.low_discrepancy import normal_sobol
 
 NAME = "lotka_volterra"
 SIMULATED = "simulated"
@@ -107,7 +107,7 @@ def problem(name: str, folder: Path | None) -> tuple[LogJoint, Gaussian]:
 def elbo(model: LogJoint, q: Gaussian) -> float:
     """By the same `POINTS` quasi-random points for every q."""
     frame = Frame.of(q)
-    noise = normal_sobol(POINTS, 8, np.random.default_rng(1))
+    noise = normal_sobol(8, POINTS, 1)
     with torch.no_grad():
         f = model.log_prior(torch.tensor(frame.points(noise))).numpy()
     constant = 4.0 * np.log(2.0 * np.pi) + np.log(np.diagonal(frame.scale)).sum()

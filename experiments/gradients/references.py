@@ -27,11 +27,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from acquisition.designs import normal_sobol
 from bqvi.arrays import Values
 from bqvi.families import Gaussian
 from bqvi.gradients.whitened import Frame, Moments
 from experiments.problems.gradient_targets import GradientTarget, targets
+from gp.low_discrepancy import normal_sobol
 
 POINTS = 2**12
 """For paths, optima and gaps."""
@@ -84,7 +84,7 @@ def _entropy_terms(frame: Frame) -> float:
 
 @cache
 def _noise(n: int, dimension: int) -> np.ndarray:
-    return normal_sobol(n, dimension, np.random.default_rng(_SCRAMBLING))
+    return normal_sobol(dimension, n, _SCRAMBLING)
 
 
 @cache

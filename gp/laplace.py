@@ -1,0 +1,46 @@
+"""Laplace's approximation of a density p: a Gaussian at a mode, with the curvature H of -ln p there.
+
+    N(mode, H^-1),     H by central differences of gradients,   draws mode + R z,  R R^T = H^-1,  z ~ N(0, I)
+
+A draw counts with the importance weight p / N, the logarithm of which is ln p(draw) - ln p(mode) + |z|^2 / 2
+up to a constant. Where p is hardly curved along a direction, or not concave, N would have no bound on its
+width: eigenvalues of H are raised to a least one, as a prior would.
+
+The mode itself is found by `gp.search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["curvature", "root", "spectrum"]
+
+
+def curvature(gradients: Callable[[Any], Any], at: Any, step: float) -> Any:
+    """Return minus the Hessian at a point, (P, P), symmetric: central differences.
+
+    Parameters
+    ----------
+    gradients : of the log density at points (m, P), (m, P).
+    at : the point (P,). step : to either side, in each coordinate.
+    """
+    size = len(at)
+    moves = step * np.eye(size)
+    slopes = np.asarray(gradients(np.concatenate([at + moves, at - moves])))
+    falls = (slopes[size:] - slopes[:size]) / (2.0 * step)
+    return 0.5 * (falls + falls.T)
+
+
+def spectrum(curvature: Any, least: float) -> tuple[Any, Any]:
+    """Return the eigenvalues (P,) of a curvature (P, P), raised to ``least``, and its eigenvectors (P, P)."""
+    values, vectors = np.linalg.eigh(curvature)
+    return np.maximum(values, least), vectors
+
+
+def root(curvature: Any, least: float) -> Any:
+    """Return R (P, P) with R R^T the inverse of a curvature, its eigenvalues raised to ``least`` > 0."""
+    values, vectors = spectrum(curvature, least)
+    return vectors / np.sqrt(values)
