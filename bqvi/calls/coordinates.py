@@ -1,10 +1,9 @@
 """From the user's parameters to coordinates without bounds, and back.
 
 A parameter vector theta has P entries. Those that are fixed (lower == upper) have no coordinate; the other
-D are carried to R^D in three steps, each with its Jacobian in closed form:
+D are carried to R^D in two steps, each with its Jacobian in closed form:
 
-    v  --affine map-->  u  --standardised-->  t  --chart-->  theta,      u = shift + matrix v
-                                                                         t = centre + half u
+    v  --standardised-->  t  --chart-->  theta,      t = centre + half v
 
     chart       bounds        theta(t)                ln d theta / dt
     line        none          t                       0
@@ -17,13 +16,11 @@ user's units. Phi is the normal distribution function: a uniform density on an i
 Gaussian, which a process with a quadratic mean likes better than the exponential tails of a logistic.
 
 A periodic parameter is cut open opposite the middle of its plausible interval, and is then one between two
-bounds; what comes back is wrapped into [lower, upper). The affine map is the identity at first and becomes
-a whitening when the posterior turns out to be correlated (`Coordinates.moved`).
+bounds; what comes back is wrapped into [lower, upper).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +29,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.calls.affine import Affine
 from bqvi.calls.bounds import (
     Bound,
     count_of,
@@ -43,6 +39,7 @@ from bqvi.calls.bounds import (
     vector_of,
 )
 from bqvi.calls.charts import CHARTS, Chart, bounded_exp
+from gp.measures import AffineMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +53,6 @@ class Coordinates:
     plausible_lower, plausible_upper : (P,), strictly inside the bounds; of a periodic parameter they may
         reach beyond one bound.
     periodic : (P,) bool.
-    affine : the map from these coordinates to those in which the plausible box is [-1, 1]^D.
     """
 
     names: tuple[str, ...]
@@ -65,7 +61,6 @@ class Coordinates:
     plausible_lower: np.ndarray
     plausible_upper: np.ndarray
     periodic: np.ndarray
-    affine: Affine
 
     @cached_property
     def free(self) -> np.ndarray:
@@ -124,7 +119,7 @@ class Coordinates:
     def _raw(self, points: np.ndarray) -> np.ndarray:
         """The line's coordinates t (n, D)."""
         centre, half = self._standard
-        out: np.ndarray = centre + half * self.affine.forward(points)
+        out: np.ndarray = centre + half * points
         return out
 
     def _require(self, name: str, x: Any, columns: int) -> np.ndarray:
@@ -172,7 +167,8 @@ class Coordinates:
         inside = a[turning] + np.mod(x[:, turning] - a[turning], period)
         x[:, turning] = np.clip(inside, np.nextafter(a, b)[turning], np.nextafter(b, a)[turning])
         centre, half = self._standard
-        return self.affine.inverse((self._apply("inverse", x) - centre) / half)
+        out: np.ndarray = (self._apply("inverse", x) - centre) / half
+        return out
 
     def inside(self, theta: np.ndarray) -> np.ndarray:
         """Which entries of ``theta`` (n, P) have a density: inside the bounds, or at a fixed value."""
@@ -198,8 +194,7 @@ class Coordinates:
         """Log |d theta_free / d v| at the points, (n,)."""
         t = self._raw(self._require("points", points, self.dimension))
         _, half = self._standard
-        constant = float(np.log(half).sum()) + self.affine.log_determinant
-        out: np.ndarray = self._apply("log_slope", t).sum(axis=1) + constant
+        out: np.ndarray = self._apply("log_slope", t).sum(axis=1) + np.log(half).sum()
         return out
 
     def log_jacobian_gradient(self, points: np.ndarray) -> np.ndarray:
@@ -209,8 +204,7 @@ class Coordinates:
         slopes = np.empty(t.shape)
         for chart, where in self._columns:
             slopes[:, where] = chart.log_slope_gradient(t[:, where])
-        out: np.ndarray = (slopes * half) @ self.affine.matrix
-        return out
+        return slopes * half
 
     def pull_gradients(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Gradients in v (n, D) at points of a function whose gradients in theta are (n, P)."""
@@ -218,17 +212,14 @@ class Coordinates:
         gradients = self._require("gradients", gradients, self.n_parameters)
         _, half = self._standard
         slopes = bounded_exp(self._apply("log_slope", self._raw(points)))
-        out: np.ndarray = (gradients[:, self.free] * slopes * half) @ self.affine.matrix
+        out: np.ndarray = gradients[:, self.free] * slopes * half
         return out
 
-    def moved(self, inner: Affine) -> Coordinates:
-        """Coordinates w with v = inner.shift + inner.matrix w."""
-        return dataclasses.replace(self, affine=self.affine.after(inner))
-
-    def raw_affine(self) -> Affine:
+    @cached_property
+    def to_charts(self) -> AffineMap:
         """The map from v to the charts' coordinates t: what a transform of a distribution is made of."""
         centre, half = self._standard
-        return Affine(centre, np.diag(half)).after(self.affine)
+        return AffineMap(centre, np.diag(half))
 
     def chart_values(self, t: np.ndarray, only: int | None = None) -> np.ndarray:
         """Free parameters for t (..., D) of the charts, not wrapped; or of the coordinate ``only``, any t."""
@@ -251,7 +242,6 @@ class Coordinates:
             plausible_lower=self.plausible_lower[i],
             plausible_upper=self.plausible_upper[i],
             periodic=self.periodic[i],
-            affine=Affine.identity(1),
         )
 
     def charts(self) -> tuple[tuple[str, float, float], ...]:
@@ -276,8 +266,6 @@ class Coordinates:
             "plausible_lower": self.plausible_lower,
             "plausible_upper": self.plausible_upper,
             "periodic": self.periodic,
-            "shift": self.affine.shift,
-            "matrix": self.affine.matrix,
         }
 
     @classmethod
@@ -290,7 +278,6 @@ class Coordinates:
             names=tuple(json.loads(str(arrays["names"]))),
             **plain,
             periodic=np.array(arrays["periodic"], bool),
-            affine=Affine(arrays["shift"], arrays["matrix"]),
         )
 
 
@@ -346,4 +333,4 @@ def make_coordinates(
     free = int((low < high).sum())
     if free == 0:
         raise ValueError("lower equals upper for every parameter; at least one must be free")
-    return Coordinates(titles, low, high, *box, turning, Affine.identity(free))
+    return Coordinates(titles, low, high, *box, turning)

@@ -59,11 +59,11 @@ def torch_distribution(posterior: Posterior) -> Distribution:
     A periodic parameter runs over the period around the middle of its plausible interval: not wrapped.
     """
     coordinates, q = posterior.coordinates, posterior.q
-    affine = coordinates.raw_affine()
-    factors = np.linalg.cholesky(affine.matrix @ q.covariances @ affine.matrix.T)
+    to_charts = coordinates.to_charts
+    means, factors = to_charts.from_standard(q.means), to_charts.scale @ q.factors
     mixture = MixtureSameFamily(
         Categorical(torch.as_tensor(q.weights)),
-        MultivariateNormal(torch.as_tensor(affine.forward(q.means)), scale_tril=torch.as_tensor(factors)),
+        MultivariateNormal(torch.as_tensor(means), scale_tril=torch.as_tensor(factors)),
     )
     columns = [IndependentTransform(_transform(*chart), 1) for chart in coordinates.charts()]
     if all(name == "line" for name, _, _ in coordinates.charts()):

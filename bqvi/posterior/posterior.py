@@ -36,6 +36,7 @@ from bqvi.checks import require_integer, require_seed
 from bqvi.files import write_arrays
 from gp.arrays import to_numpy
 from gp.measures import GaussianMixture
+from gp.measures.mixture_density import MixtureDensity
 
 if TYPE_CHECKING:
     import torch
@@ -227,10 +228,10 @@ class Posterior:
 
     def _raw(self) -> GaussianMixture:
         """Q in the charts' coordinates t."""
-        carried = self.coordinates.raw_affine()
-        covariances = carried.matrix @ self.q.covariances @ carried.matrix.T
+        carried = self.coordinates.to_charts
+        covariances = carried.scale @ self.q.covariances @ carried.scale.T
         symmetric = 0.5 * (covariances + np.swapaxes(covariances, -1, -2))
-        return GaussianMixture(self.q.weights, carried.forward(self.q.means), symmetric)
+        return GaussianMixture(self.q.weights, carried.from_standard(self.q.means), symmetric)
 
     def mode(self) -> np.ndarray:
         """Where the density of q in the user's units is largest, (P,).
@@ -246,17 +247,13 @@ class Posterior:
 
     def _climbed(self, start: np.ndarray, sd: np.ndarray) -> tuple[float, np.ndarray]:
         """Largest density reached from ``start``, and where."""
-        precisions = np.linalg.inv(self.q.covariances)
-        parts = self.q.components
-        weights = np.log(np.maximum(self.q.weights, 1e-300))
+        density = MixtureDensity.of(self.q.weights, self.q.means, self.q.factors)
 
         def negative(u: np.ndarray) -> tuple[float, np.ndarray]:
             v = (start + sd * u)[None]
-            logs = weights + np.array([part.log_density(v)[0] for part in parts])
-            share = np.exp(logs - logsumexp(logs))
-            slope = np.einsum("k,kij,kj->i", share, precisions, self.q.means - v)
-            slope = slope - self.coordinates.log_jacobian_gradient(v)[0]
-            return float(self.coordinates.log_jacobian(v)[0] - logsumexp(logs)), -slope * sd
+            value, slope = density.with_gradient(v)
+            slope = slope[0] - self.coordinates.log_jacobian_gradient(v)[0]
+            return float(self.coordinates.log_jacobian(v)[0] - value[0]), -slope * sd
 
         bounds = [(-_REACH, _REACH)] * len(start)
         end = minimize(negative, np.zeros(len(start)), jac=True, method="L-BFGS-B", bounds=bounds)
@@ -276,8 +273,7 @@ class Posterior:
             )
         raw = self._raw()
         t = np.stack([_mixture_quantiles(raw, i, wanted) for i in range(raw.dimension)], axis=1)
-        affine = self.coordinates.raw_affine()
-        return self.coordinates.unwrapped(affine.inverse(t))
+        return self.coordinates.unwrapped(self.coordinates.to_charts.to_standard(t))
 
     def marginal_density(self, parameter: int | str, x: np.ndarray) -> np.ndarray:
         """Density of q for one free parameter, (n,) at the values x (n,)."""
@@ -290,8 +286,8 @@ class Posterior:
         density = np.zeros(len(values))
         if inside.any():
             points = axis.from_user(values[inside][:, None])
-            logs = marginal.log_density(axis.raw_affine().forward(points))
-            log_slope = axis.log_jacobian(points) - axis.raw_affine().log_determinant
+            logs = marginal.log_density(axis.to_charts.from_standard(points))
+            log_slope = axis.log_jacobian(points) - axis.to_charts.log_determinant
             density[inside] = np.exp(logs - log_slope)
         return density
 

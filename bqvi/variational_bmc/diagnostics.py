@@ -331,13 +331,7 @@ def _plain_draws(posterior: Posterior) -> np.ndarray:
 def _about_box(posterior: Posterior) -> list[str]:
     """Parameters whose plausible interval is far from where the posterior turned out to be."""
     coordinates = posterior.coordinates
-    affine = coordinates.affine
-    q = GaussianMixture(
-        posterior.q.weights,
-        affine.forward(posterior.q.means),
-        affine.matrix @ posterior.q.covariances @ affine.matrix.T,
-    )
-    centre, sd = q.mean, np.sqrt(np.diag(q.covariance))
+    centre, sd = posterior.q.mean, np.sqrt(np.diag(posterior.q.covariance))
     said = []
     for position, name in enumerate(coordinates.free_names):
         off, wide = abs(centre[position]) > 2.0 + sd[position], sd[position] > 3.0

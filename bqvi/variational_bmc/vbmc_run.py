@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
-from bqvi.calls.affine import Affine
 from bqvi.importance import resampled
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Standing
@@ -31,7 +30,7 @@ from bqvi.variational_bmc.variational import Mixture
 from bqvi.variational_bmc.waiting import with_more
 
 DOOR = "vbmc"
-RECORDS = named(State, Evaluations, Frame, Mixture, Row, Known, Coordinates, Affine)
+RECORDS = named(State, Evaluations, Frame, Mixture, Row, Known, Coordinates)
 """What a saved run is made of."""
 
 

@@ -9,7 +9,6 @@ import torch
 
 from bqvi import families
 from bqvi.adapters import TargetModel
-from bqvi.calls.affine import Affine
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.posterior import Posterior, WeightedDraws
 from gp.measures import GaussianMixture
@@ -28,7 +27,7 @@ def mixture(dimension, count=3, scale=0.3):
 
 
 def every_kind(draws=None):
-    """Unbounded, above, below, between, periodic, fixed; turned."""
+    """Unbounded, above, below, between, periodic, fixed."""
     coordinates = make_coordinates(
         [-INF, 2.0, -INF, -1.0, 0.0, 3.0],
         [INF, INF, 5.0, 4.0, 2 * math.pi, 3.0],
@@ -37,11 +36,7 @@ def every_kind(draws=None):
         periodic=[4],
         names=["line", "above", "below", "between", "angle", "fixed"],
     )
-    rng = np.random.default_rng(1)
-    turned = coordinates.moved(
-        Affine(0.1 * rng.standard_normal(5), np.eye(5) + 0.2 * rng.standard_normal((5, 5)))
-    )
-    return Posterior(mixture(5), turned, draws)
+    return Posterior(mixture(5), coordinates, draws)
 
 
 def plane():
