@@ -56,7 +56,7 @@ class Hyperparameters:
     ----------
     problem : the data and the model.
     coordinates : names, units and priors of the P parameters that were searched.
-    theta : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
+    psi : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
     log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
         coefficients were found in closed form (the scale is 1 where the noise is known).
     jitter : what the factorisation needed, as a fraction of each variance.
@@ -66,7 +66,7 @@ class Hyperparameters:
 
     problem: Problem
     coordinates: Coordinates
-    theta: Any
+    psi: Any
     log_evidence: float
     scale: float
     coefficients: Any
@@ -83,22 +83,22 @@ class Hyperparameters:
     @property
     def values(self) -> Any:
         """Values (P,) of the parameters in the user's units."""
-        return self.coordinates.values(self.theta, self.scale)
+        return self.coordinates.values(self.psi, self.scale)
 
     @cached_property
     def precision(self) -> Any:
-        """Laplace precision (P, P) of theta: curvature of the log evidence and of the prior.
+        """Laplace precision (P, P) of psi: curvature of the log evidence and of the prior.
 
         Directions in which the evidence is not concave count as flat. Costs 2 P evaluations of the
         evidence, once.
         """
-        values, vectors = np.linalg.eigh(curvature(self.problem, self.coordinates, self.theta))
+        values, vectors = np.linalg.eigh(curvature(self.problem, self.coordinates, self.psi))
         prior = np.diag(self.coordinates.prior.sd**-2)
         return (vectors * np.maximum(values, 0.0)) @ vectors.T + prior
 
     @cached_property
     def sd(self) -> Any:
-        """Laplace standard deviations (P,) of theta: relative errors of positive parameters.
+        """Laplace standard deviations (P,) of psi: relative errors of positive parameters.
 
         Where the overall scale was found in closed form, variances and noise are counted in it, and
         their errors are those of the ratio; the scale's own relative error is about sqrt(2 / n).
@@ -117,9 +117,9 @@ class Hyperparameters:
         prior, open_ended = self.coordinates.prior, self._open_ended()
         found = {}
         for index, name in enumerate(self.names):
-            if self.theta[index] < prior.lower[index]:
+            if self.psi[index] < prior.lower[index]:
                 found[name] = "the prior alone keeps it from smaller values"
-            elif self.theta[index] > prior.upper[index]:
+            elif self.psi[index] > prior.upper[index]:
                 found[name] = "the prior alone keeps it from larger values"
             elif open_ended[index]:
                 found[name] = "an end of its prior would do as well"
@@ -142,7 +142,7 @@ class Hyperparameters:
         goes to zero, without bound: the fit is then of the copies, at the expense of all other rows.
         """
         prior = self.coordinates.prior
-        if self.problem.noise is not None or self.theta[-1] >= prior.lower[-1]:
+        if self.problem.noise is not None or self.psi[-1] >= prior.lower[-1]:
             return 0
         return sum(
             len(block) - len(np.unique(np.column_stack([block.x, self.problem.y[part]]), axis=0))
@@ -161,12 +161,12 @@ class Hyperparameters:
     def _open_ended(self) -> Any:
         """Return which parameters, (P,), the data do not keep from an end of their prior."""
         prior, found = self.coordinates.prior, []
-        for index in range(len(self.theta)):
+        for index in range(len(self.psi)):
             values = []
             for end in (prior.lower[index], prior.upper[index]):
-                theta = self.theta.copy()
-                theta[index] = end
-                values.append(log_evidence(self.problem, self.coordinates, theta))
+                psi = self.psi.copy()
+                psi[index] = end
+                values.append(log_evidence(self.problem, self.coordinates, psi))
             found.append(max(values) > self.log_evidence - _OPEN_ENDED)
         return np.array(found, dtype=bool)
 
@@ -268,7 +268,7 @@ def fit(
     hyperparameters = Hyperparameters(
         problem=problem,
         coordinates=coordinates,
-        theta=found.psi,
+        psi=found.psi,
         log_evidence=solution.log_evidence,
         scale=solution.scale,
         coefficients=solution.coefficients,
@@ -291,7 +291,7 @@ def fit(
             RuntimeWarning,
             stacklevel=2,
         )
-    return posterior_at(hyperparameters, hyperparameters.theta, observed, y)
+    return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
 
 
 def _check_choices(
@@ -372,13 +372,13 @@ def _merged(observed: Functional, y: Array, noise: Any) -> tuple[Functional, Arr
 
 
 def posterior_at(
-    hyperparameters: Hyperparameters, theta: Any, observed: Functional, y: Array, factor: float = 1.0
+    hyperparameters: Hyperparameters, psi: Any, observed: Functional, y: Array, factor: float = 1.0
 ) -> Posterior:
-    """Return the posterior at other hyperparameters theta (P,), given the data of the fit.
+    """Return the posterior at other hyperparameters psi (P,), given the data of the fit.
 
     ``factor`` multiplies the overall scale of kernel and noise.
     """
-    vector = hyperparameters.coordinates.vector(theta)
+    vector = hyperparameters.coordinates.vector(psi)
     kernel, mean, noise = fitted(hyperparameters.problem, vector, factor)
     noise = as_like(noise, y) if np.ndim(noise) == 1 else noise
     return replace(condition(kernel, mean, observed, y, noise), hyperparameters=hyperparameters)

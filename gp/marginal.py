@@ -1,9 +1,9 @@
 """A posterior that is marginalised over the hyperparameters: a small weighted set of them.
 
-Hyperparameters theta_j are drawn from a multivariate t about the optimum of a fit, shaped by its
+Hyperparameters psi_j are drawn from a multivariate t about the optimum of a fit, shaped by its
 Laplace precision, at scrambled Sobol points, and weighted by
 
-    w_j proportional to  p(y | theta_j) p(theta_j) / q(theta_j)        (importance sampling),
+    w_j proportional to  p(y | psi_j) p(psi_j) / q(psi_j)        (importance sampling),
 
 so that the set is right however skewed the true posterior, as long as the proposal covers it; the
 effective number of points says whether it did. Where the overall scale s was found in closed form,
@@ -121,19 +121,19 @@ def marginalise(
         )
     if n_points < 2:
         raise ValueError(f"n_points = {n_points}: give 2 or more")
-    thetas, log_proposal, scales = _proposals(fit, n_points, np.random.default_rng(seed))
-    log_weights = np.array([_log_target(fit, theta) for theta in thetas]) - log_proposal
+    places, log_proposal, scales = _proposals(fit, n_points, np.random.default_rng(seed))
+    log_weights = np.array([_log_target(fit, psi) for psi in places]) - log_proposal
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
     kept = np.flatnonzero(weights > 1e-6 / n_points)
     observed = posterior.observations
-    posteriors = tuple(posterior_at(fit, thetas[j], observed, posterior.y, scales[j]) for j in kept)
+    posteriors = tuple(posterior_at(fit, places[j], observed, posterior.y, scales[j]) for j in kept)
     return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())
 
 
 def _proposals(fit: Hyperparameters, n_points: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-    """Return thetas (J, P), their log density up to a constant (J,), and factors of the scale."""
-    size = len(fit.theta)
+    """Return places psi (J, P), their log density up to a constant (J,), and factors of the scale."""
+    size = len(fit.psi)
     uniform = scrambled_sobol(size + 2, n_points, rng)
     uniform = np.clip(uniform, 1e-12, 1 - 1e-12)
     normal = ndtri(uniform[:, :size])
@@ -143,7 +143,7 @@ def _proposals(fit: Hyperparameters, n_points: int, rng: np.random.Generator) ->
     log_density = -0.5 * (_DEGREES + size) * np.log1p(np.sum(offset**2, axis=1) / _DEGREES)
     n = len(fit.problem.y)
     scales = n / _chi_squared(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
-    return fit.theta + offset @ root.T, log_density, scales
+    return fit.psi + offset @ root.T, log_density, scales
 
 
 def _chi_squared(share: Any, degrees: float) -> Any:
@@ -151,9 +151,9 @@ def _chi_squared(share: Any, degrees: float) -> Any:
     return 2 * gammaincinv(degrees / 2, share)
 
 
-def _log_target(fit: Hyperparameters, theta: Any) -> float:
+def _log_target(fit: Hyperparameters, psi: Any) -> float:
     """Return log evidence plus log prior; minus infinity beyond the bounds of the search."""
     prior = fit.coordinates.prior
-    if np.any(theta < prior.bounds_lower) or np.any(theta > prior.bounds_upper):
+    if np.any(psi < prior.bounds_lower) or np.any(psi > prior.bounds_upper):
         return -np.inf
-    return log_evidence(fit.problem, fit.coordinates, theta) + prior.log_density(theta)[0]
+    return log_evidence(fit.problem, fit.coordinates, psi) + prior.log_density(psi)[0]

@@ -158,8 +158,8 @@ class JointPrior:
         """Standard deviations of the plateaus, (P,): what a parameter has without any data."""
         return (self.upper - self.lower) / sqrt(12) + self.shoulder
 
-    def log_density(self, theta: Any) -> tuple[float, Any]:
+    def log_density(self, psi: Any) -> tuple[float, Any]:
         """Return the log density, up to a constant, and its gradient (P,)."""
-        excess = theta - np.clip(theta, self.lower, self.upper)
+        excess = psi - np.clip(psi, self.lower, self.upper)
         scaled = excess / self.shoulder
         return float(-0.5 * scaled @ scaled), -scaled / self.shoulder

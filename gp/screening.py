@@ -1,9 +1,8 @@
-"""The starting points of a fit, and how few of them are climbed from to the end.
+"""The starting points of a fit, the objective that is climbed from them, and its curvature.
 
-From many starting points `gp.search` makes a short climb with exact gradients, on a subset of the data,
-where an evaluation is cheap. The best third goes on, twice as far, and so on until one is left, which
-climbs to the end on all data: where a climb is early says something about where it ends, but not all.
-All random choices come from the generator that is given.
+From many starting points `gp.search.raced` makes short climbs with exact gradients on a subset of the data,
+where an evaluation is cheap; the best place climbs to the end on all data. All random choices come from the
+generator that is given.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from gp.linalg import NotPositiveDefiniteError, next_jitter
 from gp.problem import Problem, solve, solve_with_gradient
-from gp.search import Expansion, Found, Search, search
+from gp.search import Expansion, Found, Search, raced, search
 from gp.units import Coordinates
 
 __all__ = ["Screening", "curvature", "log_evidence", "log_posterior", "screened"]
@@ -27,8 +26,6 @@ _SCREENING_SIZE = 300
 _FAILED = 1e25
 _FAR = 100.0
 """Nats above the first value from which on an objective is tempered."""
-_SHORT, _SHARE = 15, 3
-"""Iterations of the first climbs; one in so many goes on."""
 _PERIOD_SCALE = 0.01
 """The evidence is that much steeper in a period than in other parameters: ten periods in the data
 tell it to a hundredth of what a lengthscale is known to."""
@@ -58,13 +55,13 @@ class Screening:
 
 
 def log_posterior(
-    problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool = True
+    problem: Problem, coordinates: Coordinates, psi: Any, with_prior: bool = True
 ) -> tuple[float, Any]:
-    """Return log evidence (plus log prior, if asked) and its gradient (P,) in theta."""
-    solution, gradient = solve_with_gradient(problem, coordinates.vector(theta))
+    """Return log evidence (plus log prior, if asked) and its gradient (P,) in psi."""
+    solution, gradient = solve_with_gradient(problem, coordinates.vector(psi))
     value, gradient = solution.log_evidence, coordinates.pull_back(gradient)
     if with_prior:
-        prior, prior_gradient = coordinates.prior.log_density(theta)
+        prior, prior_gradient = coordinates.prior.log_density(psi)
         value, gradient = value + prior, gradient + prior_gradient
     return value, gradient
 
@@ -72,50 +69,48 @@ def log_posterior(
 def screened(problem: Problem, coordinates: Coordinates, asked: Screening) -> Found:
     """Return the best optimum found."""
     small = problem.smaller(_SCREENING_SIZE, asked.rng)
-    left = _starts(small, coordinates, asked)
-    spent, iterations = len(left), _SHORT
-    while len(left) > 1:
-        short = replace(asked, max_iterations=min(iterations, asked.max_iterations))
-        ends = [_climb(small, coordinates, theta, short) for theta in left]
-        spent += sum(end.n_evaluations for end in ends)
-        ends.sort(key=lambda end: end.value, reverse=True)
-        left = [end.psi for end in ends[: max(1, len(ends) // _SHARE)]]
-        iterations *= 2
-    best = _climb(problem, coordinates, left[0], asked)
-    return replace(best, n_evaluations=spent + best.n_evaluations)
+    starts = _starts(small, coordinates, asked)
+    scale = np.where(np.array(coordinates.kinds) == "period", _PERIOD_SCALE, 1.0)
+    bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
+    settings = Search(iterations=asked.max_iterations, tempered=_FAR)
+    quick = _Scaled(small, coordinates, asked.with_prior, scale)
+    begun, spent = raced(quick, [start / scale for start in starts], bounds, settings)
+    best = search(_Scaled(problem, coordinates, asked.with_prior, scale), [begun], bounds, settings)
+    spent += len(starts) + best.n_evaluations
+    return replace(best, psi=scale * best.psi, n_evaluations=spent)
 
 
-def curvature(problem: Problem, coordinates: Coordinates, theta: Any) -> Any:
+def curvature(problem: Problem, coordinates: Coordinates, psi: Any) -> Any:
     """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients.
 
     Where a covariance is nearly singular, rounding makes the gradient rough: what looks like
     curvature over a short step is noise, of either sign. Half-way between those ahead and behind the
     gradient should be their average, but for a third derivative times the step, and the Hessian
     should be symmetric. Where they are not, longer steps are tried, and the one with the least of
-    that is taken. The jitter stays as it is at theta; where no step will do, since others than theta
+    that is taken. The jitter stays as it is at psi; where no step will do, since others than psi
     need more, they all get the next.
     """
-    if not len(theta):
+    if not len(psi):
         return np.zeros((0, 0))
-    jitter = solve(problem, coordinates.vector(theta)).jitter
-    best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, theta)
+    jitter = solve(problem, coordinates.vector(psi)).jitter
+    best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, psi)
     if roughness > _ROUGH:
-        raised = replace(problem, jitter=next_jitter(jitter, theta))
-        best = min((best, roughness), _smoothest(raised, coordinates, theta), key=itemgetter(1))[0]
+        raised = replace(problem, jitter=next_jitter(jitter, psi))
+        best = min((best, roughness), _smoothest(raised, coordinates, psi), key=itemgetter(1))[0]
     return (best + best.T) / 2
 
 
-def _smoothest(problem: Problem, coordinates: Coordinates, theta: Any) -> tuple[Any, float]:
+def _smoothest(problem: Problem, coordinates: Coordinates, psi: Any) -> tuple[Any, float]:
     """Return the Hessian with the least roughness, and that."""
 
     def gradient(at: Any) -> Any:
         return log_posterior(problem, coordinates, at, with_prior=False)[1]
 
-    centre, best, least = gradient(theta), np.zeros((0, 0)), np.inf
+    centre, best, least = gradient(psi), np.zeros((0, 0)), np.inf
     for step in _STEPS:
-        moves = step * np.eye(len(theta))
-        ahead = np.array([gradient(theta + move) for move in moves])
-        behind = np.array([gradient(theta - move) for move in moves])
+        moves = step * np.eye(len(psi))
+        ahead = np.array([gradient(psi + move) for move in moves])
+        behind = np.array([gradient(psi - move) for move in moves])
         hessian = (behind - ahead) / (2 * step)
         uneven = np.abs(ahead + behind - 2 * centre) / (2 * step)
         size = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1.0))
@@ -136,9 +131,9 @@ def _starts(problem: Problem, coordinates: Coordinates, asked: Screening) -> lis
     lengthscale that is long has no gradient to come back by.
     """
 
-    def ranked(thetas: list[Any]) -> list[Any]:
-        values = [_value(problem, coordinates, theta, asked.with_prior) for theta in thetas]
-        return [thetas[i] for i in np.argsort(values)[::-1]]
+    def ranked(places: list[Any]) -> list[Any]:
+        values = [_value(problem, coordinates, psi, asked.with_prior) for psi in places]
+        return [places[i] for i in np.argsort(values)[::-1]]
 
     n_grid = max(1, asked.n_starts // 2)
     chosen = [
@@ -152,10 +147,10 @@ def _starts(problem: Problem, coordinates: Coordinates, asked: Screening) -> lis
 
 def _present(problem: Problem, coordinates: Coordinates) -> list[Any]:
     """Return the present values; with several noises, if there is no present value of it."""
-    theta = coordinates.theta(problem.pack())
+    psi = coordinates.psi(problem.pack())
     noise = np.array(coordinates.kinds) == "noise"
     smaller = (0.0, log(1e-2), log(1e-4)) if problem.noise is None else (0.0,)
-    return [theta + step * noise for step in smaller]
+    return [psi + step * noise for step in smaller]
 
 
 def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
@@ -163,52 +158,40 @@ def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
     kinds = np.array(coordinates.kinds)
     points = []
     for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
-        theta = np.zeros(len(kinds))
-        theta[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
-        theta[kinds == "noise"] = noise
-        points.append(theta)
+        psi = np.zeros(len(kinds))
+        psi[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
+        psi[kinds == "noise"] = noise
+        points.append(psi)
     return points
 
 
 def _random(coordinates: Coordinates, rng: np.random.Generator) -> Any:
     """Return a random starting point."""
     kinds, prior = np.array(coordinates.kinds), coordinates.prior
-    theta = rng.standard_normal(len(kinds))
+    psi = rng.standard_normal(len(kinds))
     for kind, (lower, upper) in _RANDOM_RANGES.items():
-        theta[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
+        psi[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
     periods = kinds == "period"
-    theta[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
-    return np.clip(theta, prior.bounds_lower, prior.bounds_upper)
+    psi[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
+    return np.clip(psi, prior.bounds_lower, prior.bounds_upper)
 
 
-def log_evidence(problem: Problem, coordinates: Coordinates, theta: Any) -> float:
-    """Return the log evidence at theta; a huge negative number where K cannot be factorised."""
+def log_evidence(problem: Problem, coordinates: Coordinates, psi: Any) -> float:
+    """Return the log evidence at psi; a huge negative number where K cannot be factorised."""
     try:
-        return solve(problem, coordinates.vector(theta)).log_evidence
+        return solve(problem, coordinates.vector(psi)).log_evidence
     except NotPositiveDefiniteError:
         return -_FAILED
 
 
-def _value(problem: Problem, coordinates: Coordinates, theta: Any, with_prior: bool) -> float:
-    value = log_evidence(problem, coordinates, theta)
-    return value + coordinates.prior.log_density(theta)[0] if with_prior else value
-
-
-def _climb(problem: Problem, coordinates: Coordinates, start: Any, asked: Screening) -> Found:
-    if not len(start):
-        return Found(start, _value(problem, coordinates, start, False), True, "nothing to fit", 1)
-    scale = np.where(np.array(coordinates.kinds) == "period", _PERIOD_SCALE, 1.0)
-    prior = coordinates.prior
-    bounds = prior.bounds_lower / scale, prior.bounds_upper / scale
-    objective = _Scaled(problem, coordinates, asked.with_prior, scale)
-    settings = Search(iterations=asked.max_iterations, tempered=_FAR)
-    found = search(objective, [start / scale], bounds, settings)
-    return replace(found, psi=scale * found.psi)
+def _value(problem: Problem, coordinates: Coordinates, psi: Any, with_prior: bool) -> float:
+    value = log_evidence(problem, coordinates, psi)
+    return value + coordinates.prior.log_density(psi)[0] if with_prior else value
 
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    """The log evidence, plus log prior if asked, of theta over a scale (P,)."""
+    """The log evidence, plus log prior if asked, of psi over a scale (P,)."""
 
     problem: Problem
     coordinates: Coordinates

@@ -9,14 +9,16 @@ semi-definite curvature:
                          value rises stays there
     without              L-BFGS-B (SciPy), projected onto the bounds
 
-A climb starts from the best few of the starting points. An objective may raise ``LinAlgError`` where a
+A climb starts from the best few of the starting points (`search`), or from the one that is best after short
+climbs from all of them (`raced`): where a climb is early says something about where it ends, but not all. An
+objective may raise ``LinAlgError`` where a
 covariance matrix has no factor: such a point counts as lower than any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log
 from typing import Any, Protocol
@@ -24,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-__all__ = ["Expansion", "Found", "Objective", "Search", "search"]
+__all__ = ["Expansion", "Found", "Objective", "Race", "Search", "raced", "search"]
 
 _FAILED = 1e25
 _LEAST_BEND = 1e-3
@@ -98,6 +100,20 @@ class Search:
     renewed: bool = True
 
 
+@dataclass(frozen=True)
+class Race:
+    """Rounds of short climbs.
+
+    Attributes
+    ----------
+    iterations : of each climb in the first round; twice as many in the next, and so on.
+    share : one in so many goes on to the next round.
+    """
+
+    iterations: int = 15
+    share: int = 3
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """Where a search ended: psi (P,), the objective there, and how it went."""
@@ -131,6 +147,27 @@ def search(
     best = max(found, key=lambda end: end.value)
     spent += sum(end.n_evaluations for end in found)
     return Found(best.psi, best.value, best.converged, best.message, spent)
+
+
+def raced(
+    objective: Objective, starts: Sequence[Any], bounds: tuple[Any, Any], asked: Search, race: Race = Race()
+) -> tuple[Any, int]:
+    """Return the best place (P,) after rounds of short climbs, and the evaluations that they took.
+
+    Parameters
+    ----------
+    objective, starts, bounds, asked : as of `search`; the objective may be a cheaper one.
+    race : how long the climbs are, and how many go on.
+    """
+    left, iterations, spent = list(starts), race.iterations, 0
+    while len(left) > 1:
+        short = replace(asked, iterations=min(iterations, asked.iterations))
+        ends = [search(objective, [start], bounds, short) for start in left]
+        spent += sum(end.n_evaluations for end in ends)
+        ends.sort(key=lambda end: end.value, reverse=True)
+        left = [end.psi for end in ends[: max(1, len(ends) // race.share)]]
+        iterations *= 2
+    return left[0], spent
 
 
 def _climb(objective: Objective, start: Any, bounds: tuple[Any, Any], asked: Search) -> Found:

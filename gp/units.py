@@ -1,6 +1,6 @@
 """Hyperparameters counted in units of the data.
 
-theta, (P,), is what is searched: for a positive parameter the logarithm of its ratio to its unit,
+psi, (P,), is what is searched: for a positive parameter the logarithm of its ratio to its unit,
 for a location its distance from the mean of the inputs in units. The unit of a parameter is
 
     (standard deviation of its input column)^input_power x (that of the targets)^output_power
@@ -84,17 +84,17 @@ def _spread(values: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """The map from theta to the parameters of the model.
+    """The map from psi to the parameters of the model.
 
     Attributes
     ----------
-    names, kinds : of the P entries of theta.
+    names, kinds : of the P entries of psi.
     free : (P,), their places among all entries of the model's vector.
     reference : the place of the variance that stays at its unit, or ``None``.
-    origin, step : of all entries: vector = origin + step * theta.
-    positive : (P,), whether theta is a logarithm.
+    origin, step : of all entries: vector = origin + step * psi.
+    positive : (P,), whether psi is a logarithm.
     scale_powers : (P,), powers of the root of the overall scale in them; 0 for the mean's.
-    prior : of theta.
+    prior : of psi.
     """
 
     names: tuple[str, ...]
@@ -130,30 +130,30 @@ class Coordinates:
             prior=JointPrior.of([priors.of(entries[i].parameter.kind) for i in free]),
         )
 
-    def vector(self, theta: Any) -> Any:
-        """Return the model's vector for theta (P,)."""
+    def vector(self, psi: Any) -> Any:
+        """Return the model's vector for psi (P,)."""
         full = np.zeros(len(self.origin))
-        full[self.free] = theta
+        full[self.free] = psi
         return self.origin + self.step * full
 
-    def theta(self, vector: Any) -> Any:
-        """Return theta (P,) for a vector of the model, moved into the bounds of the search.
+    def psi(self, vector: Any) -> Any:
+        """Return psi (P,) for a vector of the model, moved into the bounds of the search.
 
         Where the first variance stays at its unit, the others keep their ratio to it.
         """
         counted = (vector - self.origin) / self.step
-        theta = counted[self.free]
+        psi = counted[self.free]
         if self.reference is not None:
-            theta = theta - (self.scale_powers == 2) * counted[self.reference]
-        return np.clip(theta, self.prior.bounds_lower, self.prior.bounds_upper)
+            psi = psi - (self.scale_powers == 2) * counted[self.reference]
+        return np.clip(psi, self.prior.bounds_lower, self.prior.bounds_upper)
 
     def pull_back(self, gradient: Any) -> Any:
-        """Return a gradient in theta for one in the model's vector."""
+        """Return a gradient in psi for one in the model's vector."""
         return (gradient * self.step)[self.free]
 
-    def values(self, theta: Any, scale: float) -> Any:
+    def values(self, psi: Any, scale: float) -> Any:
         """Return the parameters (P,) in the units of the user, for an overall scale of K."""
-        natural = self.vector(theta)[self.free]
+        natural = self.vector(psi)[self.free]
         positive = np.exp(np.where(self.positive, natural, 0.0)) * scale ** (self.scale_powers / 2)
         return np.where(self.positive, positive, natural)
 

@@ -1,6 +1,6 @@
 """What not knowing the hyperparameters does to the evidence.
 
-Hyperparameters theta_j are drawn from Laplace's approximation of their posterior, at scrambled Sobol points,
+Hyperparameters psi_j are drawn from Laplace's approximation of their posterior, at scrambled Sobol points,
 and weighted by posterior over approximation (importance sampling, as in :func:`gp.marginalise`). Each has its
 own surrogate, hence its own evidence, to second order in d_s = m_j(u_s) - m(u_s)
 

@@ -189,7 +189,7 @@ def test_many_points_are_screened_on_some(monkeypatch):
     found = posterior.hyperparameters
     # both climb on all data in the end, until a step down the slope gains less than 0.01 nats
     np.testing.assert_allclose(found.log_evidence, whole.hyperparameters.log_evidence, rtol=0, atol=0.01)
-    np.testing.assert_allclose(found.theta, whole.hyperparameters.theta, rtol=0, atol=0.1 * found.sd.min())
+    np.testing.assert_allclose(found.psi, whole.hyperparameters.psi, rtol=0, atol=0.1 * found.sd.min())
     problem = posterior.hyperparameters.problem
     small = problem.smaller(48, np.random.default_rng(0))
     assert len(small.y) == len(small.observed) == 48

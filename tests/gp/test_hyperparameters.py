@@ -115,12 +115,12 @@ def test_closed_forms_are_optimal(fitted, data):
 
 def test_the_optimum_is_stationary(fitted):
     found = fitted.hyperparameters
-    _, gradient = log_posterior(found.problem, found.coordinates, found.theta)
+    _, gradient = log_posterior(found.problem, found.coordinates, found.psi)
     assert found.converged
     assert np.max(np.abs(gradient)) < 1e-2  # 1e-5 nats within one standard deviation of 0.1
-    _, analytic = log_posterior(found.problem, found.coordinates, found.theta + 0.3)
+    _, analytic = log_posterior(found.problem, found.coordinates, found.psi + 0.3)
     numeric = approx_fprime(
-        found.theta + 0.3, lambda t: log_posterior(found.problem, found.coordinates, t)[0], 1e-6
+        found.psi + 0.3, lambda t: log_posterior(found.problem, found.coordinates, t)[0], 1e-6
     )
     np.testing.assert_allclose(analytic, numeric, atol=1e-3)
 
@@ -161,7 +161,7 @@ def test_torch_gives_torch(fitted, data):
 
 def test_same_seed_same_result(data):
     a, b = gp.fit(*data, seed=3), gp.fit(*data, seed=3)
-    np.testing.assert_array_equal(a.hyperparameters.theta, b.hyperparameters.theta)
+    np.testing.assert_array_equal(a.hyperparameters.psi, b.hyperparameters.psi)
 
 
 def test_what_the_data_do_not_determine_is_said(data):
@@ -270,15 +270,15 @@ def test_marginal_moments_against_quadrature():
     at = np.array([[0.3], [2.1]])
     posterior = gp.fit(x, y, SquaredExponential(1.0), gp.means.Zero(), noise=0.01)
     found = posterior.hyperparameters
-    lengthscales = np.linspace(-2.0, 2.0, 41) + found.theta[0]
-    variances = np.linspace(-3.5, 6.0, 61) + found.theta[1]
+    lengthscales = np.linspace(-2.0, 2.0, 41) + found.psi[0]
+    variances = np.linspace(-3.5, 6.0, 61) + found.psi[1]
     log_weights, means, variance = [], [], []
     for lengthscale in lengthscales:
         for scale in variances:
-            theta = np.array([lengthscale, scale])
-            value = solve(found.problem, found.coordinates.vector(theta)).log_evidence
-            log_weights.append(value + found.coordinates.prior.log_density(theta)[0])
-            moments = posterior_at(found, theta, x, y).mean_and_variance(at)
+            psi = np.array([lengthscale, scale])
+            value = solve(found.problem, found.coordinates.vector(psi)).log_evidence
+            log_weights.append(value + found.coordinates.prior.log_density(psi)[0])
+            moments = posterior_at(found, psi, x, y).mean_and_variance(at)
             means.append(moments[0])
             variance.append(moments[1])
     weights = np.exp(np.array(log_weights) - max(log_weights))
@@ -391,7 +391,7 @@ def test_copies_can_be_merged():
     apart = np.r_[0:40, 50:55]
     alone = gp.fit(again[0][apart], again[1][apart], n_starts=1)
     np.testing.assert_array_equal(merged.x, alone.x)
-    np.testing.assert_array_equal(merged.hyperparameters.theta, alone.hyperparameters.theta)
+    np.testing.assert_array_equal(merged.hyperparameters.psi, alone.hyperparameters.psi)
     noise = [0.1] * 45 + [0.2] * 10
     assert len(gp.fit(*again, noise=noise, copies="merge", n_starts=1).noise) == 50
     tensors = gp.fit(*(torch.from_numpy(part) for part in again), copies="merge", n_starts=1)
@@ -426,7 +426,7 @@ def test_the_present_values_are_a_start_whatever_they_are():
     # the frequency's error is about 0.1 sqrt(6 / 120) / (30 pi) < 3e-4 of a cycle: 1e-2 is 30 of it
     np.testing.assert_allclose(posterior.kernel.terms[1].period, 1.0, atol=1e-2)
     as_given = Coordinates.of(posterior.hyperparameters.problem, Units.of(x, y), Priors())
-    kept = as_given.vector(as_given.theta(posterior.hyperparameters.problem.pack()))
+    kept = as_given.vector(as_given.psi(posterior.hyperparameters.problem.pack()))
     variances = np.exp(kept[[1, 4]])
     assert variances[0] / variances[1] == pytest.approx(3600, rel=1e-12)
 
