@@ -31,16 +31,13 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.prediction_check import predicted_divergence
 from bqvi.gradients.process_cache import ProcessCache
-from bqvi.gradients.settings import FEASIBILITY
+from bqvi.gradients.settings import FEASIBILITY, PROCESS
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import Frame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import is_moving
 
 _NEED_GRADIENTS = ("separable", "derivative", "joint")
-_AFFORDABLE = 400
-_SPEED = 5e9
-"""Floating-point operations a second of a Cholesky factor, on one core."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +162,10 @@ class BayesianQuadrature:
         if not differentiable(model):
             return OnFunction(gradients=False)
         points = min(points, self.memory + self.nodes)
-        factor = (points * (1 + dimension)) ** 3 / (3.0 * _SPEED)
+        factor = (points * (1 + dimension)) ** 3 / (3.0 * PROCESS.speed)
         if self.process == "joint" or (self.process == "auto" and factor < self.seconds * self.nodes):
             return OnFunction()
-        affordable = self.memory == 0 and self.nodes * dimension <= _AFFORDABLE
+        affordable = self.memory == 0 and self.nodes * dimension <= PROCESS.affordable
         if self.process == "derivative" or (self.process == "auto" and affordable):
             return OnFunction(values=False)
         return OnGradients()

@@ -27,11 +27,10 @@ from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Memory
+from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import OnGradients
 from bqvi.gradients.whitened import Frame, Moments
 from bqvi.models.log_joint import is_moving
-
-_REFIT_GROWTH = 1.1
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class ControlVariate:
             return None, kept
         points = frame.whiten(kept.points[-self.memory :])
         targets = kept.gradients[-self.memory :] @ frame.scale + points
-        if len(kept) >= _REFIT_GROWTH * kept.fitted_at:
+        if len(kept) >= CACHE.control_growth * kept.fitted_at:
             start = kept.hyperparameters if kept.fitted_at else None
             logs = OnGradients().fit(points, targets, start)
             kept = replace(kept, hyperparameters=logs, fitted_at=len(kept))

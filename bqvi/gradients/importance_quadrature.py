@@ -41,11 +41,9 @@ from bqvi.gradients.draws import of_mean
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.likely_functions import FunctionAt, drawn
+from bqvi.gradients.settings import IMPORTANCE
 from bqvi.gradients.whitened import Frame, Moments
 from gp.conditioning.function_process import FunctionProcess
-
-DRAWS = 32
-"""Of phi: a standard deviation from so many is known to an eighth."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def _errors(
         changes = [Moments(m.mean - found.mean, m.jacobian - found.jacobian) for m in others]
         return [tuple(np.square(part) for part in frame.natural_gradient(change)) for change in changes]
 
-    model = squares(drawn(process, points, DRAWS, rng))
+    model = squares(drawn(process, points, IMPORTANCE.draws, rng))
     nodes = squares(FunctionAt.of(phi, points) for phi in process.without_each_node())
     groups = zip(terms[:, None], noise[:, None], strict=True)
     apart = [frame.natural_gradient(moments_of(term, u)) for term, u in groups]

@@ -23,11 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bqvi.gradients.settings import IMPORTANCE
 from gp.conditioning.function_process import FunctionProcess
 from gp.expectation import KernelSum
-
-FEATURES = 256
-"""F."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +82,13 @@ def drawn(
     given, kernel = process.given, process.kernel
     d, s = given.points.shape[1], np.sqrt(given.scale)
     noise_sd = s * np.sqrt(given.noise(given.points, given.targets))[:, None]
-    frequencies = rng.standard_normal((FEATURES, d)) / kernel.lengthscale
-    phases = rng.uniform(0.0, 2.0 * np.pi, FEATURES)
+    frequencies = rng.standard_normal((IMPORTANCE.features, d)) / kernel.lengthscale
+    phases = rng.uniform(0.0, 2.0 * np.pi, IMPORTANCE.features)
     at_nodes, at_points = (Waves.at(u, frequencies, phases) for u in (given.points, points))
     for _ in range(count):
         square = rng.standard_normal((d, d))
         prior = (
-            s * np.sqrt(2.0 * kernel.height / FEATURES) * rng.standard_normal(FEATURES),
+            s * np.sqrt(2.0 * kernel.height / IMPORTANCE.features) * rng.standard_normal(IMPORTANCE.features),
             s * np.sqrt(kernel.linear) * rng.standard_normal(d),
             s * np.sqrt(0.5 * kernel.quadratic) * (square + square.T),
         )

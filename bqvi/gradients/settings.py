@@ -99,6 +99,8 @@ class CacheSettings:
     refit_growth: float = 1.2
     """Hyperparameters are fitted again when the evaluations have grown by this factor; with 1.3 a few runs
     diverge."""
+    control_growth: float = 1.1
+    """The same for the process that is a control variate (`control_variate`)."""
     refit_error: float = 4.0
     """They are also fitted when the mean squared standardised error of new evaluations is larger."""
     spare: int = 10
@@ -128,6 +130,26 @@ class FeasibilitySettings:
 
 
 @dataclass(frozen=True)
+class ProcessSettings:
+    """Which process is used where the caller leaves it open (`bayesian_quadrature`)."""
+
+    affordable: int = 400
+    """Numbers, nodes times D, up to which the process on derivatives is used where nothing is remembered."""
+    speed: float = 5e9
+    """Floating-point operations a second of a Cholesky factor, on one core."""
+
+
+@dataclass(frozen=True)
+class ImportanceSettings:
+    """Error bars of the importance-weighted bound (`importance_quadrature`, `likely_functions`)."""
+
+    draws: int = 32
+    """Of the log joint: a standard deviation from so many is known to an eighth."""
+    features: int = 256
+    """Random Fourier features of each."""
+
+
+@dataclass(frozen=True)
 class DesignSettings:
     """Designs without a process (`designs`)."""
 
@@ -143,6 +165,8 @@ class MixtureSettings:
     """Hyperparameters are fitted again when the memory has grown by this factor."""
     spread: float = 1.5
     """Standard deviation of candidates, in units of their component."""
+    entropy_pairs: int = 128
+    """Antithetic pairs of each component for an entropy that has no closed form (`stratified`)."""
     short: float = 0.25
     """Lengthscale, over sqrt(D), that a search starts from, shorter than any that is likely: from below it
     climbs to the waves. On two mixtures with 8 to 25 nodes a dimension .2 and .35 found the highest maximum
@@ -180,3 +204,4 @@ FEASIBILITY = FeasibilitySettings()
 DESIGN = DesignSettings()
 MIXTURE = MixtureSettings()
 EVIDENCE = EvidenceSettings()
+PROCESS, IMPORTANCE = ProcessSettings(), ImportanceSettings()

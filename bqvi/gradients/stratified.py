@@ -11,7 +11,7 @@ treatments of the entropy are those of `pathwise`, with
     sticking-the-landing   ln q(theta) with its parameters held, while w_k and theta move; the score that is
                            dropped has mean zero under the whole of q, not within a component. Where q is the
                            posterior, f - ln q is constant and sum_k dw_k = 0: the variance is zero
-    analytic               a mixture's entropy has no closed form: `ENTROPY_PAIRS` antithetic pairs in each
+    analytic               a mixture's entropy has no closed form: 128 antithetic pairs in each
                            component of q alone, which cost no evaluation of f
 """
 
@@ -28,9 +28,8 @@ from bqvi.gradients.black_box import TorchPosterior, cost, differentiable, log_j
 from bqvi.gradients.designs import Design
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.settings import MIXTURE
 from bqvi.models.log_joint import is_moving
-
-ENTROPY_PAIRS = 128
 
 
 class Settings(Protocol):
@@ -105,7 +104,7 @@ def stratified_gradient(
 
 
 def entropy_terms(
-    posterior: TorchPosterior, rng: np.random.Generator, pairs: int = ENTROPY_PAIRS
+    posterior: TorchPosterior, rng: np.random.Generator, pairs: int = MIXTURE.entropy_pairs
 ) -> torch.Tensor:
     """``pairs`` independent estimates of -E[ln q], (pairs,), whose gradients in u are those of the entropy.
 

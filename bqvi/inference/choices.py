@@ -19,6 +19,7 @@ from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import Problem, Stop, gives_none
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.schedules import Schedule
+from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.trace import Recorder
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
@@ -27,8 +28,6 @@ from bqvi.models.log_joint import LogJointModel
 from bqvi.models.representation import representation
 
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
-_SIZE = 100
-"""S where none is given."""
 
 
 def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> None:
@@ -189,7 +188,7 @@ def _balanced(model: Any, data: Data, batch: str, method: str | Estimator) -> St
     n = n_rows(data)
     if batch == "all" or n == 0:
         return "balanced"
-    return Balanced(min(_SIZE, n), Features.of(representation(model, data)))
+    return Balanced(min(DEFAULTS.minibatch, n), Features.of(representation(model, data)))
 
 
 def _strategy(
@@ -201,7 +200,7 @@ def _strategy(
             "or 'sgd', or leave minibatch out"
         )
     if minibatch is None:
-        return Reshuffled(min(_SIZE, n)) if batch == "mini-batch" else None
+        return Reshuffled(min(DEFAULTS.minibatch, n)) if batch == "mini-batch" else None
     if n == 0:
         raise ValueError(f"minibatch is {minibatch!r}, but the model has no data; leave it out")
     strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch

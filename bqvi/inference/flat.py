@@ -12,17 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.inference.settings import FLAT
 from gp.arrays import to_numpy
 from gp.linalg import least_squares
 
 __all__ = ["said"]
-
-_NEAR = 5.0
-"""Evaluations so far from q, in its standard deviations, say nothing of its width."""
-_FLAT = 0.05
-"""Share of the curvature that q should have met. No q of six proper posteriors was below it (a banana, two
-regressions, a mixture, both forms of eight schools; budgets of 20, 50 and 100, two seeds); nor of Gaussians
-of standard deviation .001 to 1000 in D = 2 and 5, but one that had still to widen a thousandfold."""
 
 
 def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None) -> list[str]:
@@ -38,7 +32,7 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
         return []
     scale = axes * np.sqrt(variances)
     u = (points - mean) @ (axes / np.sqrt(variances))
-    near = (np.abs(u) < _NEAR).all(axis=1) & np.isfinite(values)
+    near = (np.abs(u) < FLAT.near).all(axis=1) & np.isfinite(values)
     if gradients is not None:
         near &= np.isfinite(gradients).all(axis=1)
     u, dimension = u[near], u.shape[1]
@@ -52,7 +46,7 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
         found = least_squares(np.concatenate([ones, u], axis=1), gradients[near] @ scale)[0]
         bends = -found[1:].diagonal()
     flattest = int(np.argmin(bends))
-    if bends[flattest] > _FLAT:
+    if bends[flattest] > FLAT.share:
         return []
     axis = ", ".join(f"{entry:.2g}" for entry in axes[:, flattest])
     return [

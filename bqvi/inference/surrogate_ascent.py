@@ -17,7 +17,7 @@ known from zero, its direction is not known. With |g|^2 the squared Fisher norm 
 its error bars (the model's and the jackknife's: the model alone is overconfident where points are few), the
 step ends at
 
-    KL <= min(radius, REACH |g|^2) (|g|^2 / (|g|^2 + DOUBT v))^2.
+    KL <= min(radius, r |g|^2) (|g|^2 / (|g|^2 + d v))^2,    r = `ASCENT.reach`, d = `ASCENT.doubt`.
 
 With a ``stretch`` above 1 the way of the mean, m^T m, counts that much less everywhere.
 """
@@ -29,22 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.gradients.whitened import Surrogate
+from bqvi.inference.settings import ASCENT
 from gp.triangular import cholesky_inverse
-
-STEPS = 30
-RATE = 0.7
-"""The first rho; it goes to 1, where a quadratic is solved in one step, while steps pay, and down if not."""
-SETTLED = 1e-7
-"""Squared Fisher norm of the natural gradient that counts as none: twice the nats still to be won."""
-REACH = 0.6
-"""Most KL per squared norm of the natural gradient at q; a step of 1 on a quadratic has about 1/2."""
-DOUBT = 0.1
-"""How strongly the reach shrinks where the gradient is within its own error bars; they are wide."""
-_TRIES = 12
-_HALVINGS = 100
-"""Where none of those tries stays inside: a log joint that much narrower than q has a very short step."""
-_CLOSE = 0.9
-"""Share of the radius that counts as its boundary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +52,8 @@ def ascend(
     """The best q' in reach from N(0, I); ``diagonal`` keeps it mean-field."""
     identity = np.eye(dimension)
     place = Place(np.zeros(dimension), identity, identity, 0.0, stretch)
-    rate, before = RATE, np.inf
-    for step in range(STEPS):
+    rate, before = ASCENT.rate, np.inf
+    for step in range(ASCENT.steps):
         moments = surrogate.at_q if step == 0 else surrogate.moments(place.mean, place.covariance)
         pull = moments.mean - place.mean
         change = identity - moments.jacobian - place.precision
@@ -83,7 +69,7 @@ def ascend(
         if not following.divergence <= radius:
             return _at_the_boundary(place, pull, change, rate, radius)
         place = following
-        if left < SETTLED:  # this last step squared what was left
+        if left < ASCENT.settled:  # this last step squared what was left
             break
     return place
 
@@ -93,8 +79,8 @@ def _reach(surrogate: Surrogate, radius: float, squared_norm: float, diagonal: b
     sd = surrogate.standard_deviations()
     slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian
     variance = float(np.square(sd.mean).sum() + 0.5 * np.square(slopes).sum())
-    known = squared_norm / (squared_norm + DOUBT * variance + 1e-300)
-    return min(radius, REACH * squared_norm) * known * known
+    known = squared_norm / (squared_norm + ASCENT.doubt * variance + 1e-300)
+    return min(radius, ASCENT.reach * squared_norm) * known * known
 
 
 def _adapted(rate: float, ratio: float) -> float:
@@ -132,11 +118,11 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
     """The longest step found that stays inside."""
     low, high, best = 0.0, rate, place
     middle = 0.5 * rate
-    for _ in range(_TRIES):
+    for _ in range(ASCENT.tries):
         tried = _moved(place, pull, change, middle)
         if tried.divergence <= radius:
             low, best = middle, tried
-            if tried.divergence >= _CLOSE * radius:
+            if tried.divergence >= ASCENT.close * radius:
                 break
         else:
             high = middle
@@ -149,7 +135,7 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
 
 def _halved(place: Place, pull: np.ndarray, change: np.ndarray, rate: float, radius: float) -> Place:
     """The first step that stays inside, from ``rate`` down by halves."""
-    for _ in range(_HALVINGS):
+    for _ in range(ASCENT.halvings):
         rate *= 0.5
         tried = _moved(place, pull, change, rate)
         if tried.divergence <= radius:

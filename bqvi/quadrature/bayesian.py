@@ -63,10 +63,6 @@ __all__ = [
 ]
 
 
-_LEAST = 4
-"""Nodes that a surrogate can be fitted to."""
-
-
 @dataclass(frozen=True, eq=False)
 class Units:
     """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
@@ -212,10 +208,11 @@ def step(problem: Problem, state: State, ledger: Ledger) -> State:
 
 def require_nodes(state: State) -> None:
     """ValueError unless there are as many nodes as a surrogate can be fitted to."""
-    if len(state) < _LEAST:
+    if len(state) < DESIGN.least:
         raise ValueError(
             f"{len(state)} nodes have values after {state.n_evaluations} evaluations; an estimate needs "
-            f"{_LEAST}: raise the budget, or give vectorised=False where f fails at some points of a batch"
+            f"{DESIGN.least}: raise the budget, or give vectorised=False where f fails at some points of a "
+            "batch"
         )
 
 
@@ -265,7 +262,7 @@ def with_estimate_if_due(problem: Problem, state: State) -> State:
     joined the last one, or no node is pending.
     """
     if not state.rows:
-        due = len(state) >= max(_LEAST, problem.initial // 2)
+        due = len(state) >= max(DESIGN.least, problem.initial // 2)
     else:
         since = state.n_evaluations - state.rows[-1].n_evaluations
         due = since >= _batch(problem, state) or (since > 0 and not len(state.pending))

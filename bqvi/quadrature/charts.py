@@ -23,14 +23,11 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from bqvi.quadrature.settings import SEARCH
 from gp.arrays import as_like, namespace
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
 __all__ = ["Chart", "Cube", "Linear", "cube", "identity", "pushed", "rotated"]
-
-
-_EDGE = 1e-9
-"""Probability beyond which a point of the cube has no place in the standard coordinates."""
 
 
 class Chart(Protocol):
@@ -96,7 +93,7 @@ class Cube:
 
     def backward(self, v: Any) -> Any:
         """Return u; points on the faces are moved inside."""
-        return ndtri(np.clip((v / sqrt(3) + 1) / 2, _EDGE, 1 - _EDGE))
+        return ndtri(np.clip((v / sqrt(3) + 1) / 2, SEARCH.edge, 1 - SEARCH.edge))
 
     def slopes(self, u: Any, gradients: Any) -> Any:
         """Return gradients / (dv/du)."""

@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bqvi.quadrature.settings import SEARCH
 from gp.fixed_points import Changes, gram_of
 from gp.kernels import (
     Anova,
@@ -48,8 +49,6 @@ Pullback: TypeAlias = Callable[[Any], Any]
 """Weights W (m, m), symmetric, to sum_ij W_ij dK_ij/dlog l, (D,)."""
 Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
 """Lengthscales (D,) to K (m, m), the caller's to change, and its pull-back."""
-
-_PAIRS_TO_SINGLES = 0.15
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Family:
 
 def _interaction(dimension: int) -> float:
     """Return w = 0.3 / D: functions of two coordinates have about .15 of the variance of those of one."""
-    return 2 * _PAIRS_TO_SINGLES / dimension
+    return 2 * SEARCH.pairs / dimension
 
 
 def _squared_exponential(lengthscales: Any) -> SquaredExponential:

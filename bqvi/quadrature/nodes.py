@@ -22,15 +22,12 @@ from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
-from bqvi.quadrature.settings import DESIGN
+from bqvi.quadrature.settings import DESIGN, SEARCH
 from bqvi.quadrature.surrogate import Surrogate
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
 __all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "whitened_cross"]
-
-
-_LEAST_NOISE = 1e-12
 
 
 def pool(measure: Measure, chart: Any, seed: int, taken: Any = None) -> Any:
@@ -78,7 +75,7 @@ def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: 
     return Conditioned(
         columns=lambda j: kernel(v[j : j + 1], v)[0] - half[:, j] @ half,
         variance=prior - np.einsum("nm,nm->m", half, half),
-        noise=np.maximum(surrogate.tau, _LEAST_NOISE * prior),
+        noise=np.maximum(surrogate.tau, SEARCH.least_noise_of_node * prior),
         signals=(cross - half.T @ surrogate.process.whitened(with_data))[:, None],
     )
 

@@ -23,6 +23,10 @@ class DesignSettings:
     show whether a surrogate that chooses the other nodes overlooks something."""
     growth: float = 1.3
     """Nodes are added, and hyperparameters refitted, when there are 30 % more."""
+    least: int = 4
+    """Nodes that a surrogate can be fitted to."""
+    explore: int = 4
+    """One node in so many of a warped surrogate is where it is most uncertain."""
     pool: int = 512
     """Candidates for a node."""
     stretch: float = 1.5
@@ -45,6 +49,11 @@ class SearchSettings:
     """How far a log lengthscale is searched."""
     least_noise: float = 1e-13
     """Of tau: some 450 rounding errors of a variance of 1, with which covariance matrices have a factor."""
+    least_noise_of_root: float = 1e-9
+    """The same for the square root of an integrand: quadratic functionals of the weights lose twice the
+    digits that linear ones do."""
+    least_noise_of_node: float = 1e-12
+    """Of the observation at a candidate, over the prior variance."""
     most_noise: float = 1.0
     """Of tau, for exact values."""
     most_noise_of_noisy: float = 1e4
@@ -67,6 +76,10 @@ class SearchSettings:
     times as large, on unseen integrands."""
     negligible: float = 1e-3
     """Weight below which a candidate has no part in the integral."""
+    pairs: float = 0.15
+    """Variance of functions of two coordinates over that of functions of one, a priori."""
+    edge: float = 1e-9
+    """Probability beyond which a point of the cube has no place in the standard coordinates."""
     many: int = 6
     """Dimensions from which functions of few coordinates are a candidate of their own."""
     least_draws: int = 4

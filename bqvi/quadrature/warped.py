@@ -36,6 +36,7 @@ import numpy as np
 from acquisition.conditioned import Conditioned, variance_reduction
 from bqvi.quadrature.nodes import among, conditioned, whitened_cross
 from bqvi.quadrature.products import Products, products, single, square
+from bqvi.quadrature.settings import DESIGN, SEARCH
 from bqvi.quadrature.surrogate import Data, Surrogate
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Warped"]
 
 
-_EXPLORE = 4
-_LEAST_NOISE = 1e-9
-"""Quadratic functionals of the weights lose twice the digits that linear ones do."""
 _ROUNDING = 1e-15
 
 
@@ -60,7 +58,7 @@ class Warped:
         """Return the data of g, and centre 0 and unit of f, (1,)."""
         root = np.sqrt(2 * values)
         size = max(float(np.sqrt(np.mean(root**2))), 1e-150)
-        data = Data(state.u, root / size, centred=False, least_noise=_LEAST_NOISE)
+        data = Data(state.u, root / size, centred=False, least_noise=SEARCH.least_noise_of_root)
         return data, np.zeros(1), np.array([size**2])
 
     def moments(self, member: Surrogate) -> tuple[Any, Any]:
@@ -103,7 +101,7 @@ class Warped:
         scale = float(member.process.scales[0])
 
         def score(state: Conditioned) -> Any:
-            explore = (before + state.count - given) % _EXPLORE == _EXPLORE - 1
+            explore = (before + state.count - given) % DESIGN.explore == DESIGN.explore - 1
             return _uncertainty(scale * state.variance, mean) if explore else variance_reduction(state)
 
         return among(state, count, given, score)

@@ -14,12 +14,12 @@ import numpy as np
 import scipy.optimize
 
 from bqvi.calls import Evaluations
+from bqvi.variational_bmc.settings import CLIMBING
 
 Vector = np.ndarray
 
-_GAIN = 0.3
-"""Nats that a step has to gain for the climb to go on."""
 _WORST = 1e10
+"""Objective at a point where the log joint failed, nats."""
 
 
 class _AsksError(Exception):
@@ -69,6 +69,6 @@ class _Enough:
         self.last = np.inf
 
     def __call__(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
-        if self.last - intermediate_result.fun < _GAIN:
+        if self.last - intermediate_result.fun < CLIMBING.gain:
             raise StopIteration
         self.last = intermediate_result.fun

@@ -2,8 +2,8 @@
 
 A run may not take longer than its user allows, calls of the log joint and the thorough estimate at the end
 included. A step is forecast by the calls that it makes, at what the latest ones took, and by what the latest
-step took beside its calls; the thorough estimate by the latest one or, before there was one, by ``THOROUGH``
-times what a step takes beside its calls.
+step took beside its calls; the thorough estimate by the latest one or, before there was one, by
+`ClockSettings.thorough` times what a step takes beside its calls.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-THOROUGH = 10.0
-"""Over the time of a step without its calls: 6 to 12 on posteriors of 2 to 10 dimensions."""
+from bqvi.variational_bmc.settings import CLOCK
 
 
 class Clock:
@@ -84,7 +83,7 @@ class Clock:
         if self._limit is None:
             return True
         calls = count * self._calls / max(self._n_calls, 1)
-        ahead = calls + self._own + (self._thorough or THOROUGH * self._own)
+        ahead = calls + self._own + (self._thorough or CLOCK.thorough * self._own)
         return max(seconds, self.spent) + ahead < self._limit
 
     @property

@@ -14,8 +14,8 @@ from math import inf
 from gp.search import Search
 
 __all__ = [
-    "COMPONENTS", "CONVERGENCE", "FEASIBILITY", "FITTING", "FRAMES", "FRESH_START", "MODES", "NODES",
-    "PREDICTIONS", "RESTARTS", "SHAPING", "TRUST", "WEIGHTS", "FreshStart",
+    "CLIMBING", "CLOCK", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "FEASIBILITY", "FITTING", "FRAMES",
+    "FRESH_START", "MODES", "NODES", "PREDICTIONS", "RESTARTS", "SHAPING", "TRUST", "WEIGHTS", "FreshStart",
 ]  # fmt: skip
 
 
@@ -260,6 +260,23 @@ class TrustSettings:
 
 
 @dataclass(frozen=True)
+class ClimbSettings:
+    """The climb that a run with gradients begins with (`climbing`)."""
+
+    gain: float = 0.3
+    """Nats that a step has to gain for the climb to go on."""
+
+
+@dataclass(frozen=True)
+class ClockSettings:
+    """What a time limit has to leave room for (`clock`)."""
+
+    thorough: float = 10.0
+    """Time of the thorough estimate over that of a step without its calls: 6 to 12 on posteriors of 2 to 10
+    dimensions."""
+
+
+@dataclass(frozen=True)
 class FreshStart:
     """When gradients have led a run astray (`fresh_start`).
 
@@ -299,3 +316,4 @@ SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameS
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
 TRUST, FRESH_START, DIAGNOSTICS = TrustSettings(), FreshStart(), DiagnosticSettings()
+CLIMBING, CLOCK = ClimbSettings(), ClockSettings()

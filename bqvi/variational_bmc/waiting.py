@@ -23,18 +23,12 @@ from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.exploration import Exploration, explore
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
+from bqvi.variational_bmc.settings import MODES, TRUST
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next, with_pending
 
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
-
-_NEEDED = 2
-"""Good evaluations to begin with."""
-_IN_EACH = 3
-"""Latest predictions in each of several modes by which the surrogate is judged there."""
-_MISSED = 0.1
-"""Nats by which the surrogate may miss them, on average over the posterior."""
 
 
 class _AsksError(Exception):
@@ -118,7 +112,7 @@ def _due(run: VBMCRun, state: State) -> bool:
 
 def _learned(run: VBMCRun, state: State) -> State:
     """The state with a record of all its values."""
-    require_good(state.evaluations, _NEEDED)
+    require_good(state.evaluations, TRUST.needed)
     fitted, estimate = learn(state, run.settings, run.seed_at(state))
     row = record(state, fitted, estimate)
     if run.explores(state, row):
@@ -153,11 +147,11 @@ def _predicted_in_all(modes: Modes, state: State, estimate: Estimate) -> bool:
     drawn = modes.squares(state.frame.out(estimate.found.u)).argmin(1)
     total = 0.0
     for r in range(len(modes)):
-        latest = errors[nearest == r][-_IN_EACH:]
-        if len(latest) < _IN_EACH:
+        latest = errors[nearest == r][-MODES.draws_each :]
+        if len(latest) < MODES.draws_each:
             return False
         total += float(estimate.found.weights[drawn == r].sum()) * abs(float(latest.mean()))
-    return total < _MISSED
+    return total < MODES.missed
 
 
 def _chosen(run: VBMCRun, state: State, count: int) -> State:

@@ -219,7 +219,7 @@ def test_evidence_and_its_slope_against_autodiff(process):
 
 @pytest.mark.parametrize("m", [10, 40])
 def test_newton_ends_where_a_search_by_values_ends(m):
-    """On gradients of a log joint with a ridge; to the promise of `SETTLED` nats, several times over."""
+    """On gradients of a log joint with a ridge; to `SEARCH.settled` nats, several times over."""
     rng = np.random.default_rng(m)
     points = 1.3 * rng.standard_normal((m, 3))
     slopes = np.tanh(points @ [1.0, -0.5, 0.2])

@@ -87,7 +87,7 @@ def test_functions_without_a_node_are_those_of_refits(shown):
 
 def test_of_one_draw_a_group_errors_are_those_of_quadrature(monkeypatch):
     """At L = 1 the bound is the ELBO, linear in phi: the closed form, once groups have averaged out."""
-    monkeypatch.setattr(plugged, "DRAWS", 150)
+    monkeypatch.setattr(plugged, "IMPORTANCE", replace(plugged.IMPORTANCE, draws=150))
     model, q = TARGETS["banana"]
     quadrature = BayesianQuadrature(10, Independent(), memory=0, process="derivative", errors=True)
     exact = quadrature(model, q, BATCH, np.random.default_rng(2))
