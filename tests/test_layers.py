@@ -155,10 +155,8 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/quadrature/laplace.py",
         "bqvi/quadrature/products.py",
         "bqvi/variational_bmc/distances.py",
-        "bqvi/posterior/export.py",
         "bqvi/variational_bmc/frame.py",
         "bqvi/variational_bmc/learning.py",
-        "bqvi/posterior/posterior.py",
         "bqvi/variational_bmc/steps.py",
     )
 )

@@ -21,7 +21,6 @@ NOT_YET: tuple[str, ...] = (
     "bqvi.gradients.importance_quadrature",
     "bqvi.gradients.mixture_quadrature",
     "bqvi.gradients.refined",
-    "bqvi.inference.loop",
     "bqvi.inference.trace",
     "bqvi.models.component_mixture",
     "bqvi.models.conjugate_components",

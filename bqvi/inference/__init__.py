@@ -3,9 +3,9 @@
 from bqvi.inference.data_parallel import AllReduced, DataParallel
 from bqvi.inference.fit import fit
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
-from bqvi.inference.loop import Problem, State, Stop
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
+from bqvi.inference.state import Problem, State, Stop
 from bqvi.inference.trace import Row, Trace
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bqvi.families import GaussianMixture
-from bqvi.inference.loop import Problem, State
+from bqvi.inference.state import Problem, State
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 

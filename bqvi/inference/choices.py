@@ -16,10 +16,11 @@ from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.refined import RefinableModel
 from bqvi.inference.geometry import Geometry, Natural, Riemannian, TrustRegion
-from bqvi.inference.loop import Problem, Stop, gives_none
+from bqvi.inference.loop import gives_none
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
+from bqvi.inference.state import Problem, Stop
 from bqvi.inference.trace import Recorder
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel

@@ -23,12 +23,13 @@ from bqvi.inference.choices import check_model, default_recorder, identity, prob
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.given_calls import with_calls, with_known, with_noise
-from bqvi.inference.loop import Problem, Records, State, start
+from bqvi.inference.loop import Records, start
 from bqvi.inference.methods import defaults_for, method_named
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.starts_run import Starts, StartsRun
+from bqvi.inference.state import Problem, State
 from bqvi.inference.trace import Metrics, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data

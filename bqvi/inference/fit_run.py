@@ -17,16 +17,9 @@ from bqvi.gradients.evaluations import caller_of, evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference.affordable import affordable
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.loop import (
-    Problem,
-    Records,
-    State,
-    closed,
-    recorded,
-    step,
-    with_evaluations,
-)
+from bqvi.inference.loop import Records, closed, recorded, step, with_evaluations
 from bqvi.inference.result import Fit
+from bqvi.inference.state import Problem, State
 from bqvi.inference.trace import Row, Trace
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows

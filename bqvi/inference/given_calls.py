@@ -17,8 +17,8 @@ from bqvi.calls.executors import require_workers
 from bqvi.calls.given import made_before, numbers
 from bqvi.calls.target_model import require_alone
 from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
-from bqvi.inference.loop import State
 from bqvi.inference.methods import Method
+from bqvi.inference.state import State
 from bqvi.models.log_joint import LogJoint
 
 

@@ -15,135 +15,26 @@ outside, stopped, saved and resumed, with the same numbers (:mod:`bqvi.inference
 
 from __future__ import annotations
 
-import copy
 import math
 import time
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
-from acquisition.minibatch import Learning, Selection, Strategy
+from acquisition.minibatch import Learning, Selection
 from bqvi.arrays import Values, like
 from bqvi.calls import Account, Evaluations
-from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
+from bqvi.gradients.gradient import Batch, Gradient, RememberingEstimator
 from bqvi.gradients.per_datum import Combination
 from bqvi.gradients.refined import LocalMemory
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
-from bqvi.inference.schedules import Schedule
+from bqvi.inference.state import Problem, State, Stop
 from bqvi.inference.trace import Recorder, Row
 from bqvi.models.amortised import is_amortised
-from bqvi.models.conjugate import PerDatumModel
-from bqvi.models.data import Data, n_rows, take
+from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is run: a model, its data, and the four choices."""
-
-    model: Any
-    data: Data
-    estimator: Estimator
-    geometry: Geometry
-    schedule: Schedule
-    minibatch: Strategy | None = None
-    """None: all the data at each step."""
-
-    @cached_property
-    def learning(self) -> bool:
-        """Whether the strategy wants the rows' gradients back."""
-        return isinstance(self.minibatch, Learning)
-
-    @cached_property
-    def per_datum(self) -> bool:
-        """Whether gradients are made row by row.
-
-        For a strategy that learns from them, or where weights can be negative and their sum has to be
-        brought back to what data can give.
-        """
-        signed = getattr(self.minibatch, "signed", False)
-        return self.learning or (signed and isinstance(self.model, PerDatumModel))
-
-    @cached_property
-    def limits(self) -> Any:
-        """What sums over the data can be; None if the model has no such limits."""
-        return self.model.term_limits(self.data) if isinstance(self.model, PerDatumModel) else None
-
-
-@dataclass(frozen=True)
-class State:
-    """Where a run stands."""
-
-    q: Any
-    rng: np.random.Generator
-    """Live: a copy of the state needs a copy of it (`fork`)."""
-    schedule: Any = None
-    minibatch: Any = None
-    memory: Any = None
-    """What a `RememberingEstimator` keeps; None for the others."""
-    iteration: int = 0
-    seconds: float = 0.0
-    evaluations: int = 0
-    """Of the steps; those of records are in the trace."""
-    samples: int = 0
-    setup_seconds: float = 0.0
-    """What the strategy did before the first step; not in ``seconds``."""
-    minibatch_seconds: float = 0.0
-    """What it did since: draws, and what it made of gradients; in ``seconds``."""
-    rows: tuple[Row, ...] = ()
-    """The records."""
-    record_evaluations: int = 0
-    """What the records took, in the units of ``evaluations``, the closing ones among them."""
-    estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
-    """Of the ELBO less ln h of the data, by the latest steps from their own draws; at most 256."""
-    repeated: int = 0
-    """Of steps that were cut short and made again by an estimator that keeps none, in the units of
-    ``evaluations``."""
-    unfinished: Evaluations | None = None
-    """Of the next step, which was cut short: made again, it takes these in the place of calls."""
-
-    @property
-    def n_evaluations(self) -> int:
-        """All that were made, in the units of ``evaluations``."""
-        unfinished = 0 if self.unfinished is None else self.unfinished.n_evaluations
-        return self.evaluations + self.record_evaluations + self.repeated + unfinished
-
-    def fork(self) -> State:
-        """A state that shares nothing that changes with this one."""
-        fork = getattr(self.minibatch, "fork", None)
-        minibatch = self.minibatch if fork is None else fork()
-        return replace(self, rng=copy.deepcopy(self.rng), minibatch=minibatch)
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When a run ends; None never ends it."""
-
-    steps: int | None = None
-    """Iterations in all."""
-    tolerance: float | None = None
-    """Change of the ELBO between two records that counts as none, nats."""
-    budget: int | None = None
-    """Most evaluations: `bqvi.inference.affordable` cuts a step that would exceed them."""
-    seconds: float | None = None
-
-    def reached(self, state: State) -> str | None:
-        """Why ``state`` is the last, or None."""
-        if self.steps is not None and state.iteration >= self.steps:
-            return "steps"
-        if self.seconds is not None and state.seconds >= self.seconds:
-            return "seconds"
-        return None
-
-    def settled(self, rows: tuple[Row, ...]) -> bool:
-        """Whether the last two records agree."""
-        if self.tolerance is None or len(rows) < 2:
-            return False
-        return abs(rows[-1].elbo - rows[-2].elbo) < self.tolerance
-
 
 _FREE = Account()
 """Without limit and ledger."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from bqvi.calls.gradient_check import said
 from bqvi.families import Gaussian
 from bqvi.inference import flat
-from bqvi.inference.loop import Problem, State
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
+from bqvi.inference.state import Problem, State
 from bqvi.inference.trace import Trace
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint

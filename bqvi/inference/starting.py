@@ -18,7 +18,7 @@ from bqvi.families import (
     PointMass,
     Product,
 )
-from bqvi.inference.loop import Problem
+from bqvi.inference.state import Problem
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.starts import STARTS
 

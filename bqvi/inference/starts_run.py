@@ -12,8 +12,8 @@ from bqvi.calls import EvaluationError, Evaluations, Ledger
 from bqvi.calls.faults import is_numerical
 from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.loop import State
 from bqvi.inference.result import Fit
+from bqvi.inference.state import State
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.run import FAILED
 

@@ -5,6 +5,7 @@
 it (the extra ``plot``).
 """
 
-from bqvi.posterior.posterior import Posterior, WeightedDraws
+from bqvi.posterior.posterior import Posterior
+from bqvi.posterior.weighted_draws import WeightedDraws
 
 __all__ = ["Posterior", "WeightedDraws"]

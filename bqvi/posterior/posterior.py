@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import logsumexp, ndtr
 
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer, require_seed
 from bqvi.files import write_arrays
+from bqvi.posterior.chart_moments import mixture_quantiles, moments
+from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
 from gp.arrays import to_numpy
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
@@ -44,36 +45,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = 1
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _REACH = 8.0
-"""Standard deviations around a component within which a mode is searched for, and quantiles."""
-_BISECTIONS = 80
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedDraws:
-    """Draws that stand for the posterior together with their weights.
-
-    Attributes
-    ----------
-    points : (n, D), in the coordinates.
-    log_weights : (n,), of any common size.
-    """
-
-    points: np.ndarray
-    log_weights: np.ndarray
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Normalised, (n,)."""
-        out: np.ndarray = np.exp(self.log_weights - logsumexp(self.log_weights))
-        return out
-
-    @property
-    def effective_sample_size(self) -> float:
-        """1 / sum of the squared weights."""
-        return float(1.0 / np.sum(self.weights**2))
+"""Standard deviations around a component within which a mode is searched for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +191,7 @@ class Posterior:
             mean = weights @ theta
             mean[fixed] = self.coordinates.lower[fixed]  # not as rounding has it
             return mean, ((theta - mean).T * weights) @ (theta - mean)
-        mean, covariance = _moments(self.coordinates, self._raw())
+        mean, covariance = moments(self.coordinates, self._raw())
         free = self.coordinates.free
         full = self.coordinates.lower.copy()
         full[free] = mean
@@ -268,11 +241,11 @@ class Posterior:
         if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
             raise ValueError(f"levels is {levels!r}; it must be numbers strictly between 0 and 1")
         if self.draws is not None:
-            return _weighted_quantiles(
+            return weighted_quantiles(
                 self.coordinates.unwrapped(self.draws.points), self.draws.weights, wanted
             )
         raw = self._raw()
-        t = np.stack([_mixture_quantiles(raw, i, wanted) for i in range(raw.dimension)], axis=1)
+        t = np.stack([mixture_quantiles(raw, i, wanted) for i in range(raw.dimension)], axis=1)
         return self.coordinates.unwrapped(self.coordinates.to_charts.to_standard(t))
 
     def marginal_density(self, parameter: int | str, x: np.ndarray) -> np.ndarray:
@@ -420,48 +393,3 @@ class Posterior:
                 f"bqvi.Posterior of format {FORMAT}"
             )
         return cls.from_arrays(arrays)
-
-
-def _moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (D,) and covariance (D, D) of the free parameters for t ~ raw."""
-    d = raw.dimension
-    sds = np.sqrt(np.einsum("kii->ki", raw.covariances))  # (K, D)
-    at = coordinates.chart_values(raw.means[:, None] + sds[:, None] * _NODES[:, None])  # (K, m, D)
-    inner = np.einsum("m,kmd->kd", _WEIGHTS, at)
-    mean = raw.weights @ inner
-    covariance = np.empty((d, d))
-    for i in range(d):
-        spread = np.einsum("m,km->k", _WEIGHTS, (at[:, :, i] - mean[i]) ** 2)
-        covariance[i, i] = raw.weights @ spread
-        for j in range(i):
-            # t_j given t_i is Gaussian: the nodes of t_i, and behind each of them nodes of t_j
-            slope = raw.covariances[:, i, j] / sds[:, i]
-            left = np.sqrt(np.maximum(raw.covariances[:, j, j] - slope**2, 0.0))
-            t = raw.means[:, j, None, None] + slope[:, None, None] * _NODES[:, None]
-            t = t + left[:, None, None] * _NODES
-            other = coordinates.chart_values(t, j) - mean[j]
-            product = np.einsum("m,n,km,kmn->k", _WEIGHTS, _WEIGHTS, at[:, :, i] - mean[i], other)
-            covariance[i, j] = covariance[j, i] = raw.weights @ product
-    return mean, covariance
-
-
-def _mixture_quantiles(raw: GaussianMixture, i: int, levels: np.ndarray) -> np.ndarray:
-    """Quantiles of t_i, by bisection of its distribution function."""
-    means, sds = raw.means[:, i], np.sqrt(raw.covariances[:, i, i])
-    low = np.full(len(levels), (means - 40 * sds).min())
-    high = np.full(len(levels), (means + 40 * sds).max())
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        below = raw.weights @ ndtr((middle - means[:, None]) / sds[:, None]) < levels
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    out: np.ndarray = 0.5 * (low + high)
-    return out
-
-
-def _weighted_quantiles(theta: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    columns = []
-    for x in theta.T:
-        order = np.argsort(x)
-        reached = np.cumsum(weights[order]) - 0.5 * weights[order]
-        columns.append(np.interp(levels, reached, x[order]))
-    return np.stack(columns, axis=1)

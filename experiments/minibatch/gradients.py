@@ -12,7 +12,8 @@ import pandas as pd
 import bqvi
 from acquisition.minibatch import Learning
 from bqvi.arrays import Values, inner, subtract
-from bqvi.inference.loop import Problem, advance, start
+from bqvi.inference.loop import advance, start
+from bqvi.inference.state import Problem
 from bqvi.models.data import n_rows, take
 from experiments.harness import drawing, evidence
 from experiments.harness.bands import quantile

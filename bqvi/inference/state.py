@@ -1,0 +1,149 @@
+"""What is run, where a run stands, and when it ends: the records of the one loop (`bqvi.inference.loop`)."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from acquisition.minibatch import Learning, Strategy
+from bqvi.calls import Evaluations
+from bqvi.gradients.gradient import Estimator
+from bqvi.inference.geometry import Geometry
+from bqvi.inference.schedules import Schedule
+from bqvi.inference.trace import Row
+from bqvi.models.conjugate import PerDatumModel
+from bqvi.models.data import Data
+
+__all__ = ["Problem", "State", "Stop"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is run: a model, its data, and the four choices of the loop.
+
+    Attributes
+    ----------
+    model : whose posterior q approximates.
+    data : N rows, an array or several.
+    estimator : where q's parameters should go.
+    geometry : of q's parameters, in which they move.
+    schedule : how far they move at each step.
+    minibatch : which data a step sees, with what weights; ``None`` for all of them.
+    """
+
+    model: Any
+    data: Data
+    estimator: Estimator
+    geometry: Geometry
+    schedule: Schedule
+    minibatch: Strategy | None = None
+
+    @cached_property
+    def learning(self) -> bool:
+        """Whether the strategy wants the rows' gradients back."""
+        return isinstance(self.minibatch, Learning)
+
+    @cached_property
+    def per_datum(self) -> bool:
+        """Whether gradients are made row by row.
+
+        For a strategy that learns from them, or where weights can be negative and their sum has to be
+        brought back to what data can give.
+        """
+        signed = getattr(self.minibatch, "signed", False)
+        return self.learning or (signed and isinstance(self.model, PerDatumModel))
+
+    @cached_property
+    def limits(self) -> Any:
+        """What sums over the data can be; None if the model has no such limits."""
+        return self.model.term_limits(self.data) if isinstance(self.model, PerDatumModel) else None
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands: all that its future depends on.
+
+    Attributes
+    ----------
+    q : the approximation.
+    rng : the generator, live: a copy of the state needs a copy of it (`fork`).
+    schedule, minibatch : states of the schedule and of the strategy.
+    memory : what a `RememberingEstimator` keeps; ``None`` for the others.
+    iteration : steps made.
+    seconds : that they took.
+    evaluations : of the steps; those of records are in the trace.
+    samples : of theta that the steps drew.
+    setup_seconds : what the strategy took before the first step; not in ``seconds``.
+    minibatch_seconds : what it took since, for draws and for what it made of gradients; in ``seconds``.
+    rows : the records.
+    record_evaluations : what the records took, in the units of ``evaluations``, the closing ones among them.
+    estimates : of the ELBO less ln h of the data, by the latest steps from their own draws; at most 256.
+    repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
+    unfinished : evaluations of the next step, which was cut short: made again, it takes these in the place of
+        calls.
+    """
+
+    q: Any
+    rng: np.random.Generator
+    schedule: Any = None
+    minibatch: Any = None
+    memory: Any = None
+    iteration: int = 0
+    seconds: float = 0.0
+    evaluations: int = 0
+    samples: int = 0
+    setup_seconds: float = 0.0
+    minibatch_seconds: float = 0.0
+    rows: tuple[Row, ...] = ()
+    record_evaluations: int = 0
+    estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
+    repeated: int = 0
+    unfinished: Evaluations | None = None
+
+    @property
+    def n_evaluations(self) -> int:
+        """All that were made, in the units of ``evaluations``."""
+        unfinished = 0 if self.unfinished is None else self.unfinished.n_evaluations
+        return self.evaluations + self.record_evaluations + self.repeated + unfinished
+
+    def fork(self) -> State:
+        """A state that shares nothing that changes with this one."""
+        fork = getattr(self.minibatch, "fork", None)
+        minibatch = self.minibatch if fork is None else fork()
+        return replace(self, rng=copy.deepcopy(self.rng), minibatch=minibatch)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a run ends; ``None`` never ends it.
+
+    Attributes
+    ----------
+    steps : iterations in all.
+    tolerance : change of the ELBO between two records that counts as none, nats.
+    budget : most evaluations: `bqvi.inference.affordable` cuts a step that would exceed them.
+    seconds : that the steps may take.
+    """
+
+    steps: int | None = None
+    tolerance: float | None = None
+    budget: int | None = None
+    seconds: float | None = None
+
+    def reached(self, state: State) -> str | None:
+        """Why ``state`` is the last, or None."""
+        if self.steps is not None and state.iteration >= self.steps:
+            return "steps"
+        if self.seconds is not None and state.seconds >= self.seconds:
+            return "seconds"
+        return None
+
+    def settled(self, rows: tuple[Row, ...]) -> bool:
+        """Whether the last two of the records ``rows`` agree."""
+        if self.tolerance is None or len(rows) < 2:
+            return False
+        return abs(rows[-1].elbo - rows[-2].elbo) < self.tolerance
