@@ -228,7 +228,7 @@ class LogPosterior:
         matrix, pullback = self.gram(psi)
         found = self._evidence(matrix)
         log_prior, slope = self.prior.log_density(psi)
-        gradient = pullback(found.matrix_gradient()) + slope
+        gradient = lambda: pullback(found.matrix_gradient()) + slope  # noqa: E731
         if not isinstance(pullback, Changes):
             return Expansion(found.value + log_prior, gradient)
         bend = lambda: found.information(pullback.changes) + self.prior.curvature(psi)  # noqa: E731

@@ -29,7 +29,7 @@ from gp.triangular import blas, lapack, solve_lower
 
 _MOST_ROWS = 64
 _BLOCK = 64
-_SMALL = 256
+_SMALL = 512
 """Rows of a matrix that is copied rather than mirrored block by block."""
 FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""

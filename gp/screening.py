@@ -198,9 +198,6 @@ class _Scaled:
     with_prior: bool
     scale: Any
 
-    def value(self, psi: Any) -> float:
-        return _value(self.problem, self.coordinates, self.scale * psi, self.with_prior)
-
     def expanded(self, psi: Any) -> Expansion:
         value, gradient = log_posterior(self.problem, self.coordinates, self.scale * psi, self.with_prior)
-        return Expansion(value, self.scale * gradient)
+        return Expansion(value, lambda: self.scale * gradient)

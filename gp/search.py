@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, log
+from math import inf, isnan, log
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,13 +39,19 @@ _STOPPED_BY_ROUNDING = 2
 class Expansion:
     """An objective at one point: its value, gradient (P,), and curvature (P, P) or ``None``.
 
-    The curvature stands for minus the Hessian. It is positive semi-definite, not exact, and computed by
-    ``bend`` when it is asked for: not at points that a search does not keep.
+    The curvature stands for minus the Hessian. It is positive semi-definite, not exact. Gradient and
+    curvature are computed by ``slope`` and ``bend`` when they are asked for: not at points that a search
+    leaves.
     """
 
     value: float
-    gradient: Any
+    slope: Callable[[], Any]
     bend: Callable[[], Any] | None = None
+
+    @cached_property
+    def gradient(self) -> Any:
+        """(P,)."""
+        return self.slope()
 
     @cached_property
     def curvature(self) -> Any:
@@ -55,9 +61,6 @@ class Expansion:
 
 class Objective(Protocol):
     """A function of psi (P,) that is maximised. ``LinAlgError`` where it has no value."""
-
-    def value(self, psi: Any) -> float:
-        """The value."""
 
     def expanded(self, psi: Any) -> Expansion:
         """The value with its gradient and, if there is one, its curvature."""
@@ -137,15 +140,16 @@ def search(
     bounds : lower and upper ends of psi, (P,) each
     asked : how many climbs, and when they stop
     """
-    starts = [np.clip(start, *bounds) for start in starts]
-    spent = 0
-    if len(starts) > asked.climbs:
-        values = [_value(objective, start) for start in starts]
-        starts = [starts[i] for i in np.argsort(values, kind="stable")[::-1][: asked.climbs]]
-        spent = len(values)
-    found = [_climb(objective, start, bounds, asked) for start in starts]
+    firsts = list[tuple[Any, Expansion]]()
+    for start in (np.clip(each, *bounds) for each in starts):
+        first = _expanded(objective, start)
+        if first is not None:
+            firsts = sorted([*firsts, (start, first)], key=lambda each: -each[1].value)[: asked.climbs]
+    if not firsts:
+        return Found(start, -inf, False, "the objective has no value at any start", len(starts))
+    found = [_climb(objective, start, first, bounds, asked) for start, first in firsts]
     best = max(found, key=lambda end: end.value)
-    spent += sum(end.n_evaluations for end in found)
+    spent = len(starts) + sum(end.n_evaluations - 1 for end in found)
     return Found(best.psi, best.value, best.converged, best.message, spent)
 
 
@@ -170,25 +174,15 @@ def raced(
     return left[0], spent
 
 
-def _climb(objective: Objective, start: Any, bounds: tuple[Any, Any], asked: Search) -> Found:
+def _climb(
+    objective: Objective, start: Any, first: Expansion, bounds: tuple[Any, Any], asked: Search
+) -> Found:
     """Return the optimum that is reached from one starting point; arguments as of `search`."""
     if not len(start):
-        return Found(start, _value(objective, start), True, "nothing to fit", 1)
-    try:
-        first = objective.expanded(start)
-    except np.linalg.LinAlgError:
-        return Found(start, -inf, False, "the objective has no value at the start", 1)
+        return Found(start, first.value, True, "nothing to fit", 1)
     if first.bend is None:
         return _quasi_newton(objective, start, first, bounds, asked)
     return _newton(objective, start, first, bounds, asked)
-
-
-def _value(objective: Objective, psi: Any) -> float:
-    try:
-        value = objective.value(psi)
-    except np.linalg.LinAlgError:
-        return -inf
-    return -inf if np.isnan(value) else value
 
 
 def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, Any], asked: Search) -> Found:
@@ -227,10 +221,12 @@ def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, A
 
 
 def _expanded(objective: Objective, psi: Any) -> Expansion | None:
+    """The objective there, or None where it has no value."""
     try:
-        return objective.expanded(psi)
+        found = objective.expanded(psi)
     except np.linalg.LinAlgError:
         return None
+    return None if isnan(found.value) else found
 
 
 def _newton_step(psi: Any, gradient: Any, curvature: Any, bounds: tuple[Any, Any]) -> Any:

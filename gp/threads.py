@@ -31,14 +31,23 @@ class _Libraries:
 
     def __init__(self) -> None:
         self._modules = -1
-        self._controller: Any = None
+        self._found: list[Any] = []
 
-    def limited(self, user_api: str | None) -> Any:
-        """One thread for "openmp", "blas" or, with None, both; what comes back restores the numbers."""
+    def limited(self, user_api: str | None) -> list[tuple[Any, int]]:
+        """One thread for "openmp", "blas" or, with None, both: what was changed, with its number before.
+
+        The libraries are asked one by one, and set only where they have several threads: a
+        `ThreadpoolController.limit` takes ten times as long, around each call of the user's function.
+        """
         if self._modules != len(sys.modules):
-            self._controller = ThreadpoolController()
+            self._found = ThreadpoolController().lib_controllers
             self._modules = len(sys.modules)
-        return self._controller.limit(limits=1, user_api=user_api)
+        chosen = [library for library in self._found if user_api in (None, library.user_api)]
+        before = [(library, library.get_num_threads()) for library in chosen]
+        changed = [(library, count) for library, count in before if count != 1]
+        for library, _ in changed:
+            library.set_num_threads(1)
+        return changed
 
 
 class _Thread(threading.local):
@@ -47,7 +56,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.blocks: list[bool] = []
         self.sets_blas = False
-        self.limits: Any = None
+        self.limited: list[tuple[Any, int]] = []
         self.torch = 1
 
     def limit(self) -> None:
@@ -58,11 +67,12 @@ class _Thread(threading.local):
         self.torch = torch.get_num_threads() if hasattr(torch, "get_num_threads") else 1  # type: ignore[union-attr]
         if self.torch > 1:
             torch.set_num_threads(1)  # type: ignore[union-attr]
-        self.limits = _LIBRARIES.limited(None if self.sets_blas else "openmp")
+        self.limited = _LIBRARIES.limited(None if self.sets_blas else "openmp")
 
     def lift(self) -> None:
         """Restore what `limit` found."""
-        self.limits.restore_original_limits()
+        for library, count in self.limited:
+            library.set_num_threads(count)
         if self.torch > 1:
             sys.modules["torch"].set_num_threads(self.torch)
 

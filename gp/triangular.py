@@ -46,11 +46,14 @@ def lapack(name: str, dtype: Any) -> Any:
     return get_lapack_funcs(name, dtype=dtype)
 
 
-def cholesky(matrix: np.ndarray) -> np.ndarray:
-    """Lower factor of a symmetric matrix, in the order of columns; LinAlgError if there is none."""
+def cholesky(matrix: np.ndarray, overwrite: bool = False) -> np.ndarray:
+    """Lower factor of a symmetric matrix, in the order of columns; LinAlgError if there is none.
+
+    With ``overwrite`` it may take the place of the matrix, which saves a copy.
+    """
     # the transpose of a symmetric matrix in row order is the matrix in LAPACK's column order
     factor: np.ndarray
-    factor, failed = lapack("potrf", matrix.dtype)(matrix.T, lower=1, clean=1)
+    factor, failed = lapack("potrf", matrix.dtype)(matrix.T, lower=1, clean=1, overwrite_a=int(overwrite))
     if failed:
         raise np.linalg.LinAlgError("not positive definite")
     return factor
@@ -92,7 +95,9 @@ def triangular_inverse(lower: np.ndarray) -> np.ndarray:
     inverse = np.zeros((m, m), order="F")
     inverse[:half, :half] = first = triangular_inverse(lower[:half, :half])
     inverse[half:, half:] = last = triangular_inverse(lower[half:, half:])
-    inverse[half:, :half] = -last @ (lower[half:, :half] @ first)
+    trmm = scipy.linalg.blas.dtrmm  # half the work of a product
+    beside = trmm(1.0, first, lower[half:, :half], side=1, lower=1)
+    inverse[half:, :half] = trmm(-1.0, last, beside, lower=1, overwrite_b=1)
     return inverse
 
 

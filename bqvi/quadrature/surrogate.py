@@ -27,6 +27,7 @@ from gp.evidence import Evidence
 from gp.fixed_points import Changes
 from gp.integrals import Integrals
 from gp.kernels import Kernel
+from gp.kernels.base import Pullback
 from gp.kernels.parameters import scaled
 from gp.linalg import cholesky
 from gp.means import Constant
@@ -205,28 +206,32 @@ class Surrogate:
         found = self.process.evidence
         return found.value + self.view.prior.log_density(self.psi)[0] + self._pin(found, self.psi)[0]
 
-    def value(self, psi: Any) -> float:
-        """The log posterior at other hyperparameters (:class:`gp.search.Objective`)."""
-        return self.at(psi).log_posterior
-
     def expanded(self, psi: Any) -> Expansion:
-        """The log posterior at other hyperparameters, with its gradient in them, (D + 1,)."""
+        """The log posterior at other hyperparameters, with its gradient in them, (D + 1,).
+
+        It makes a surrogate an objective of `gp.search`.
+        """
         gram, pullback = self.view.gram(np.exp(psi[:-1]))
         tau = float(np.exp(psi[-1]))
         found = self._evidence(gram, tau)
-        weights = found.matrix_gradient()
-        prior, gradient = self.view.prior.log_density(psi)
+        prior, of_prior = self.view.prior.log_density(psi)
         pin, pin_slope = self._pin(found, psi)
+        value = found.value + prior + pin
+        slope = partial(self._slope, found, pullback, tau, of_prior, pin_slope)
+        if not isinstance(pullback, Changes):
+            return Expansion(value, slope)
+        return Expansion(value, slope, partial(self._curvature, found, pullback, psi))
+
+    def _slope(self, found: Evidence, pullback: Pullback, tau: float, of_prior: Any, pin_slope: float) -> Any:
+        """The gradient in psi, (D + 1,)."""
+        weights, gradient = found.matrix_gradient(), of_prior.copy()
         if pin_slope:
             # d log s = -sum_o w_o^T dK w_o / (nu o s)
             w = found.weights
             weights -= pin_slope / (found.degrees * found.outputs * found.scale) * w @ w.T
         gradient[:-1] += pullback(weights)
         gradient[-1] += tau * (weights.diagonal() @ self.view.noise) + pin_slope
-        if not isinstance(pullback, Changes):
-            return Expansion(found.value + prior + pin, gradient)
-        bend = partial(self._curvature, found, pullback, psi)
-        return Expansion(found.value + prior + pin, gradient, bend)
+        return gradient
 
     def _curvature(self, found: Evidence, pullback: Changes, psi: Any) -> Any:
         """Minus the Hessian, approximately, (D + 1, D + 1)."""

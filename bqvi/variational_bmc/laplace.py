@@ -59,7 +59,7 @@ class _Mean:
             found: Vector = (vectors * values) @ vectors.T
             return found
 
-        return Expansion(self.value(psi), self.surrogate.mean_gradient(psi[None])[0], bowl)
+        return Expansion(self.value(psi), lambda: self.surrogate.mean_gradient(psi[None])[0], bowl)
 
 
 def _curvature(surrogate: Surrogate, u: Vector) -> Vector:

@@ -111,7 +111,8 @@ class Conditioned:
         _add_noise(gram, noise(points, targets))
         if measured is not None:
             _add_noise(gram, measured)
-        whitening = np.ascontiguousarray(triangular_inverse(cholesky(gram)))
+        by_columns = triangular_inverse(cholesky(gram, overwrite=True))
+        whitening = np.ascontiguousarray(by_columns)
         basis = kernel.constant(points)
         level = 0.0 if basis is None else float(basis @ targets.reshape(-1)) / float(basis @ basis)
         whitened = whitening @ _right(targets, basis, level, numbers)
@@ -124,7 +125,7 @@ class Conditioned:
             whitening,
             whitened,
             whitening.T @ whitened,
-            _diagonal_blocks(whitening, numbers),
+            _diagonal_blocks(by_columns, numbers),
         )
 
     def extended(
@@ -138,7 +139,7 @@ class Conditioned:
         _add_noise(gram, self.noise(points, targets))
         if measured is not None:
             _add_noise(gram, measured)
-        last = triangular_inverse(cholesky(gram))
+        last = triangular_inverse(cholesky(gram, overwrite=True))
         whitening = np.zeros((n + len(gram), n + len(gram)))
         whitening[:n, :n] = self.whitening
         rows = whitening[n:]
@@ -300,7 +301,7 @@ def _right(targets: np.ndarray, basis: np.ndarray | None, level: float, numbers:
 
 
 def _diagonal_blocks(rows: np.ndarray, numbers: int) -> np.ndarray:
-    """Of R^T R for rows R (r, m B), (m, B, B)."""
+    """Of R^T R for rows R (r, m B), (m, B, B); R is copied unless it is in the order of columns."""
     if numbers == 1:
         return np.asarray(np.einsum("nm,nm->m", rows, rows)[:, None, None])
     columns = np.ascontiguousarray(rows.T).reshape(-1, numbers, len(rows))

@@ -108,7 +108,7 @@ class _Bowl:
         self.seen += 1
         t = np.tanh(psi - self.centre)
         bend = (lambda: self.share * np.diag(1.05 - t**2)) if self.curved else None
-        return Expansion(self.value(psi), -t, bend)
+        return Expansion(self.value(psi), lambda: -t, bend)
 
 
 @pytest.mark.parametrize(
