@@ -47,13 +47,19 @@ def whole():
     return {name: case.numbers(case.run(case.function)) for name, case in CASES.items()}
 
 
+LAST = None
+EXIT_AT = (
+    [(at, error) for error in EXITS for at in (2, LAST)]
+    + [(at, error) for at, error in zip((1, 5, 11, 17), EXITS, strict=True)]
+)  # fmt: skip
+"""Every exit at two calls, and one exit at every call."""
+
+
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("error", EXITS)
-@pytest.mark.parametrize("at", [1, 2, 5, 11, 17, None])
+@pytest.mark.parametrize(("at", "error"), EXIT_AT)
 def test_no_evaluation_is_lost_at_any_call(name, error, at, whole, tmp_path):
-    """None is the last call."""
     case = CASES[name]
-    at = case.budget if at is None else at
+    at = case.budget if at is LAST else at
     calls = Calls(case.function, at, raising(error("mended by now")))
     with pytest.raises(EXITS[error]) as caught:
         case.run(calls)

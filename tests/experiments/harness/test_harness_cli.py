@@ -256,27 +256,21 @@ def own_study(folder, name="my-study", module="my_study"):
     (folder / "my_helper.py").write_text("from toy_experiment import run\n")
 
 
-def command(folder, *words):
-    """`bqvi`, as installed: the working folder is not on the path."""
-    code = "import sys; sys.path.remove(''); from experiments.__main__ import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)],
-        env=environment(),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_an_experiment_of_ones_own_is_run_listed_and_reported(tmp_path):
+def test_an_experiment_of_ones_own_is_run_listed_and_reported(tmp_path, monkeypatch):
     own_study(tmp_path)
-    done = command(tmp_path, "run", "--module", "my_study", "my-study", "--seeds", 1, "--jobs", 2)
+    # `bqvi`, as installed: the working folder is not on the path, neither here nor in the workers
+    code = "import sys; sys.path.remove(''); from experiments.__main__ import main; main()"
+    words = ["run", "--module", "my_study", "my-study", "--seeds", "1", "--jobs", "2"]
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(
+        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "my-study: 2 of 2 runs" in done.stdout
-    assert "my-study" in command(tmp_path, "list", "--module", "my_study").stdout.splitlines()[-1]
-    done = command(tmp_path, "report", "--module", "my_study")
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert "my-study" in bqvi("list", "--module", "my_study").output.splitlines()[-1]
+    assert bqvi("report", "--module", "my_study").exit_code == 0
     page = (tmp_path / "results" / "report.html").read_text()
     assert "bqvi run my-study --seeds 1 --module my_study" in page
 

@@ -4,16 +4,15 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn.datasets  # noqa: F401  # what it imports seeds the global generator, once
 import statsmodels.datasets  # noqa: F401  # likewise
 import torch
+from quick_runs import looked_at, table
 
 import bqvi
-from experiments.harness import registry, report, store
+from experiments.harness import registry
 from experiments.harness.experiment import Case, Resources
-from experiments.harness.results import _labelled
 from experiments.problems import evidence_targets as quadrature_evidence_targets
 from experiments.problems.reference import MODELS
 from experiments.quadrature import evidence_runs as quadrature_evidence_runs
@@ -31,31 +30,12 @@ NAMES = [name for name in registry.EXPERIMENTS if name.startswith("quadrature-")
 ALONE = [name for name in NAMES if name != "quadrature-posteriors"]
 
 
-def table(experiment, resources=None):
-    """The results of one seed, as the report reads them."""
-    frames = []
-    for case in experiment.checked_cases(True, resources or Resources()):
-        planned = store.PlannedCase(case.name, case.settings, store.digest(experiment.name, case, "test"))
-        frames.append(_labelled({0: experiment.run(case, 0)}, planned))
-    return pd.concat(frames, ignore_index=True)
-
-
-def shown(experiment, found):
-    """Draw and tabulate; return the tables' frames by name."""
-    with report.drawing.style():
-        for drawn in experiment.draw(found):
-            assert len(report.picture(drawn).data) > 1000
-    made = {one.name: one.frame for one in experiment.tables(found)}
-    assert all(len(frame) for frame in made.values())
-    return made
-
-
 @pytest.mark.parametrize("name", ALONE)
 def test_runs_and_draws(name):
     experiment = registry.load(name)
-    found = table(experiment)
+    found = table(experiment, seeds=1)
     assert set(found["case"]) == {case.name for case in experiment.checked_cases(True, Resources())}
-    shown(experiment, found)
+    looked_at(experiment, found)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -181,8 +161,8 @@ def test_posteriors_of_a_folder(tmp_path, monkeypatch):
     np.savez(folder / "draws.npz", draws=np.zeros((2, 5)))
     monkeypatch.setattr(quadrature_posteriors, "NAMES", (name,))
     experiment = replace(quadrature_posteriors.experiment)
-    found = table(experiment, Resources(posteriors=tmp_path))
-    shown(experiment, found)
+    found = table(experiment, Resources(posteriors=tmp_path), seeds=1)
+    looked_at(experiment, found)
     # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters
     assert found["size"].max() < 0.3
     assert (found["laplace"] == laplace).all()

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from quick_runs import looked_at, table
 
 import bqvi
 from bqvi.models import elbo
 from experiments import fitting
 from experiments.harness import registry, report, store
 from experiments.harness.experiment import Resources
-from experiments.harness.results import _labelled
 from experiments.thesis import domain, gd_schedules, vi_methods
 from experiments.thesis import settings as thesis
 
@@ -19,16 +19,6 @@ THESIS = (
 )  # fmt: skip
 EXPERIMENTS = {name: registry.load(name) for name in THESIS}
 """Loaded here, as a package that one of them imports draws from `random` when it is first imported."""
-
-
-def table(experiment, quick=True):
-    """The results of one seed, as the report reads them."""
-    version = "test"
-    frames = []
-    for case in experiment.checked_cases(quick, Resources()):
-        planned = store.PlannedCase(case.name, case.settings, store.digest(experiment.name, case, version))
-        frames.append(_labelled({0: experiment.run(case, 0)}, planned))
-    return pd.concat(frames, ignore_index=True)
 
 
 OF_VARIATIONAL_INFERENCE = [
@@ -54,13 +44,9 @@ OF_VARIATIONAL_INFERENCE = [
 @pytest.mark.parametrize("name", OF_VARIATIONAL_INFERENCE)
 def test_runs_and_draws(name):
     experiment = registry.load(name)
-    found = table(experiment)
+    found = table(experiment, seeds=1)
     assert not found[["iteration", "elbo"]].isna().any().any()
-    with report.drawing.style():
-        drawings = experiment.draw(found)
-    assert drawings
-    for drawn in drawings:
-        assert len(report.picture(drawn).data) > 1000
+    looked_at(experiment, found)
     for shown in experiment.tables(found):
         assert len(report.grid(shown).rows) > 0
     for claim in experiment.claims(found):

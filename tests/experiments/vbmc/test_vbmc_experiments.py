@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 import sklearn.datasets  # noqa: F401  # what it imports seeds the global generator, once
 import torch
+from quick_runs import looked_at, table
 
 import bqvi
 from bqvi.quadrature.laplace import laplace
-from experiments.harness import registry, report, store
+from experiments.harness import registry
 from experiments.harness.experiment import Case, Resources
-from experiments.harness.results import _labelled
 from experiments.problems.known_posteriors import rosenbrock
 from experiments.problems.reference import MODELS, load_reference
 from experiments.vbmc import hard as vbmc_hard
@@ -22,30 +22,13 @@ from experiments.vbmc import runs as vbmc_runs
 from experiments.vbmc import targets as vbmc_targets
 
 
-def table(experiment, resources=None, cases=None):
-    """The results of one seed, as the report reads them."""
-    frames = []
-    for case in cases or experiment.checked_cases(True, resources or Resources()):
-        planned = store.PlannedCase(case.name, case.settings, store.digest(experiment.name, case, "test"))
-        frames.append(_labelled({0: experiment.run(case, 0)}, planned))
-    return pd.concat(frames, ignore_index=True)
-
-
-def shown(experiment, found):
-    """Draw and tabulate; return the tables' frames by name."""
-    with report.drawing.style():
-        for drawn in experiment.draw(found):
-            assert len(report.picture(drawn).data) > 1000
-    return {one.name: one.frame for one in experiment.tables(found)}
-
-
 @pytest.mark.parametrize("name", ["vbmc-targets", "vbmc-2d", "vbmc-robustness", "vbmc-hard", "vbmc-workers"])
 def test_runs_and_draws(name):
     experiment = registry.load(name)
     cases = experiment.checked_cases(True, Resources())
-    found = table(experiment, cases=cases)
+    found = table(experiment, cases=cases, seeds=1)
     assert set(found["case"]) == {case.name for case in cases}
-    shown(experiment, found)
+    looked_at(experiment, found)
     if name == "vbmc-targets":
         assert found.groupby("case")["n"].apply(lambda n: n.is_monotonic_increasing).all()
         assert np.isfinite(found[["error", "sd", "mmtv", "gskl", "seconds"]]).all(axis=None)
@@ -92,7 +75,7 @@ def test_a_run_that_raises_is_counted(monkeypatch):
 
     monkeypatch.setattr(bqvi, "vbmc", broken)
     case = Case("Rosenbrock 2", {"problem": "Rosenbrock 2", "budget": 20})
-    found = table(vbmc_robustness.experiment, cases=[case])
+    found = table(vbmc_robustness.experiment, cases=[case], seeds=1)
     assert found["crashed"].iloc[0] == "ArithmeticError: no"
 
 
@@ -120,8 +103,8 @@ def made_up_folder(tmp_path):
 def test_posteriors_of_a_folder(tmp_path, monkeypatch):
     name = made_up_folder(tmp_path)
     monkeypatch.setattr(vbmc_posteriors, "QUICK", (name,))
-    found = table(vbmc_posteriors.experiment, Resources(posteriors=tmp_path))
-    assert len(shown(vbmc_posteriors.experiment, found)["ends"]) == 2
+    found = table(vbmc_posteriors.experiment, Resources(posteriors=tmp_path), seeds=1)
+    assert len(looked_at(vbmc_posteriors.experiment, found)["ends"]) == 2
     with_gradients = found[found["method"] == vbmc_runs.GRADIENTS].iloc[0]
     # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters
     assert abs(with_gradients["error"]) < 0.3
