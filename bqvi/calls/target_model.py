@@ -6,7 +6,8 @@ package's own transforms, with their Jacobians in the log joint, stand between t
     theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
                   --log_joint, log_joint_and_gradient-->  called by the engines
 
-The plausible box is where a run begins, and what VBMC explores.
+The plausible box is where a run begins, and what VBMC explores. Where it is only a guess, of the prior or
+around the start, `vbmc` and `fit` with 'bq' begin with a search for one.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class TargetModel:
     coords : dimension -> labels. dims : variable -> names of its dimensions, those of ``to_named`` less n.
     observed, constants : name -> array, the data, for files.
     package : whose model it is, with its version, for files.
+    boxed : whether the plausible box is known to be one. Else a run that can begins with a search for one,
+        of which it is the first guess (:mod:`bqvi.calls.plausible_search`). By default whether both of its
+        ends were given.
 
     Raises
     ------
@@ -65,6 +69,7 @@ class TargetModel:
     observed: Mapping[str, np.ndarray] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     package: str = ""
+    boxed: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("log_joint", "log_joint_and_gradient", "to_named", "from_named"):
@@ -75,6 +80,9 @@ class TargetModel:
         if count < 1:
             raise ValueError("names is empty; a model needs at least one parameter")
         object.__setattr__(self, "names", names_of(self.names, count))
+        if self.boxed is None:
+            given = self.plausible_lower is not None and self.plausible_upper is not None
+            object.__setattr__(self, "boxed", given)
         low = vector_of("plausible_lower", self.plausible_lower, count, np.nan)
         high = vector_of("plausible_upper", self.plausible_upper, count, np.nan)
         middle = np.where(np.isfinite(low + high), 0.5 * (low + high), 0.0)
@@ -219,3 +227,8 @@ def require_alone(model: TargetModel, **others: Any) -> None:
             elif name in ("lower", "upper", "periodic"):
                 told += ": its parameters are unconstrained, by the model's own transforms"
             raise ValueError(told)
+
+
+def box_around(start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A plausible box (P,), (P,) around points (m, P), of which nothing else is known."""
+    return start.min(0) - _REACH, start.max(0) + _REACH

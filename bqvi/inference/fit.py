@@ -5,7 +5,7 @@ Everything is checked here, before any work; the work is that of a run: :mod:`fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,16 @@ from acquisition.minibatch import Strategy
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Executor, TargetModel
 from bqvi.calls.bounds import Bound
+from bqvi.calls.target_model import require_alone
 from bqvi.checks import require_integer, require_one_of, require_seed
-from bqvi.gradients import Estimator
+from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.given_calls import with_calls, with_known, with_noise
 from bqvi.inference.loop import Records, start
-from bqvi.inference.methods import defaults_for, method_named
+from bqvi.inference.methods import Method, defaults_for, method_named
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
@@ -35,6 +36,7 @@ from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
 from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
+from bqvi.runs.locating import located
 from bqvi.runs.records import named
 
 
@@ -81,7 +83,9 @@ def fit(
     Parameters
     ----------
     model : a `ConjugateModel`, a `LogJointModel` or an `AmortisedModel` (a `VariationalAutoencoder`); or a
-        `TargetModel` of `bqvi.adapters`, which stands for a `LogJoint` with its names and plausible box
+        `TargetModel` of `bqvi.adapters`, which stands for a `LogJoint` with its names and plausible box.
+        Where that box is only a guess and none is given here, 'bq' begins with a search for one, by at most
+        two fifths of the budget: a climb to the mode and the curvature there, whose evaluations are kept
     data : what the model takes, N rows; None for a `LogJoint`
     method : 'cavi', 'memoised', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae',
         'dreg' (any model; for an `AmortisedModel` these four), 'bq' (a `LogJointModel` with a Gaussian q: the
@@ -159,6 +163,7 @@ def fit(
 
     ``fit.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
+    said = dict(locals())
     require_one_of("family", family, starting.FAMILIES)
     require_integer("starts", starts, 1)
     if elbo_samples is not None:
@@ -166,6 +171,12 @@ def fit(
     require_seed("seed", seed)
     require_metrics(metrics or {})
     choice = method_named(method) if isinstance(method, str) else None
+    if isinstance(model, TargetModel) and _unknown_box(said, choice):
+        own = {"lower": lower, "upper": upper, "periodic": periodic, "names": names}
+        require_alone(model, **own)
+        run = located(DOOR, fit.steps, said, model.function(), model.start, model.box(None, None), classes)
+        if run is not None:
+            return run
     model = settled(LogJoint.of(model) if isinstance(model, TargetModel) else model, data)
     check_model(model, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
@@ -197,6 +208,15 @@ def fit(
     if starts == 1 and isinstance(before.state, Starts):
         before = replace(before, state=before.state.states[before.state.best])
     return Run(engine, engine.resumed(before), watch, verify=verify)
+
+
+def _unknown_box(said: Mapping[str, Any], choice: Method | None) -> bool:
+    """Whether a run begins with the search of a plausible box: exact values, by one start of 'bq'."""
+    given = ("plausible_lower", "plausible_upper", "evaluations", "noise_sd", "gradient_noise_sd")
+    estimator = said["method"] if choice is None else choice.estimator(None)
+    plain = said["starts"] == 1 and isinstance(said["start_from"], str)
+    keeps = isinstance(estimator, BayesianQuadrature) and estimator.memory != 0
+    return not said["model"].boxed and keeps and plain and all(said[name] is None for name in given)
 
 
 def _check_budget(records: Records) -> None:

@@ -148,6 +148,11 @@ class Run(Generic[S, R]):
         return f"Run(bqvi.{checkpoint.door}, {self._engine.place(self.state)})"
 
     @property
+    def engine(self) -> Engine[S, R]:
+        """What is run."""
+        return self._engine
+
+    @property
     def state(self) -> S:
         """The latest state, with every evaluation that returned."""
         return self._held[0]

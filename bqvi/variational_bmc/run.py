@@ -16,10 +16,11 @@ from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.given import made_before, numbers
-from bqvi.calls.target_model import require_alone
+from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
+from bqvi.runs.locating import located
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun
 from bqvi.variational_bmc.steps import design, first_count
@@ -67,7 +68,10 @@ def vbmc(
         `bqvi.adapters`, which brings its gradient, names, start and plausible box; the last two may be given
         beside it, unconstrained.
     lower, upper : (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter.
-    plausible_lower, plausible_upper : (P,), likely to hold most of the posterior.
+    plausible_lower, plausible_upper : (P,), likely to hold most of the posterior. Where neither is given for
+        parameters without bounds (nor ``evaluations`` or ``workers``), the run begins with a search for a
+        box, from ``start`` or within the prior that a `TargetModel` tells of: a climb to the mode and the
+        curvature there, by at most two fifths of the budget. The surrogate is given its evaluations.
     start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
     noise_sd : of log_joint's values: None (exact), a number, a function of theta (P,), or "unknown". Values
@@ -119,16 +123,28 @@ def vbmc(
 
     ``vbmc.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
+    said = dict(locals())
     start, evaluations = _start(start), made_before(evaluations)
+    given = (lower, upper, plausible_lower, plausible_upper, evaluations, workers)
+    unknown = all(x is None for x in given)
     if isinstance(log_joint, TargetModel):
         own = {"lower": lower, "upper": upper, "gradient": gradient, "noise_sd": noise_sd}
         require_alone(log_joint, **own, periodic=periodic, names=names)
-        names = log_joint.names
+        names, unknown = log_joint.names, unknown and not log_joint.boxed
         start = _start(log_joint.start) if start is None else start
         plausible_lower, plausible_upper = log_joint.box(plausible_lower, plausible_upper)
         function = log_joint.function(errors)
     else:
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
+        unknown = unknown and start is not None
+        if unknown:
+            plausible_lower, plausible_upper = box_around(start)
+    if unknown:
+        box = (plausible_lower, plausible_upper)
+        first = replace(function, names=tuple(names or ()))
+        run = located(DOOR, vbmc.steps, said, first, start[0], box, lambda state: RECORDS)
+        if run is not None:
+            return run
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
     function = replace(function, names=coordinates.names)
     target = Caller(function, coordinates, executor, n_jobs)
@@ -215,7 +231,8 @@ def _design(
             raise ValueError(f"start has shape {start.shape}; it must be (m, {coordinates.n_parameters})")
         coordinates.require_inside("start", start)
         begin = coordinates.from_user(start)
+        begin = begin[[i for i, point in enumerate(begin) if not (point == made.points).all(1).any()]]
         points = np.concatenate([begin, points[1:]])[: max(len(points), len(begin))]
-    missing = max(0 if start is None else 1, count - int((~made.failed).sum()))
+    missing = max(0 if start is None else min(1, len(begin)), count - int((~made.failed).sum()))
     state = begun(points[: min(missing, max(budget - len(made), 0))], made)
     return replace(state, coordinates=coordinates)

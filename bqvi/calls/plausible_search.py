@@ -1,0 +1,321 @@
+"""A plausible box where none is given: where the mode is, and how far around it the log joint stays high.
+
+    Sobol points of a first box  ->  climb from the best of them  ->  curvature at the mode
+                                 ->  climbs from points that the mode does not explain  ->  the box
+
+With gradients the climb is L-BFGS and the curvature a difference of gradients for each axis; from values
+alone they are COBYQA (Ragonneau and Zhang 2024) and second differences along the axes. The box is that of
+Laplace's Gaussian, `PlausibleSearch.reach` standard deviations to either side. It also contains what else was
+seen to matter: other modes, and the Sobol points by which simple Monte Carlo over the first box finds mass
+beside Laplace's Gaussian, as it does where the mode is in the neck of a funnel. Where the log joint does not
+curve downwards, the first box's widths stand in.
+
+The first box is that of the prior, or 2 to either side of a start. The search is in coordinates in which it
+is [-1, 1]^D. It is a function of what it evaluates: one that was cut short is made again, and finds the
+points that have been evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+
+from bqvi.calls.evaluations import Evaluations
+from gp.low_discrepancy import scrambled_sobol
+
+_FAILED = 1e10
+"""Objective of an optimiser where the log joint failed, nats."""
+_FLAT = 1e-8
+"""Curvature, per squared half width of the first box, below which there is none."""
+_LONGEST = 1e3
+"""Step for a curvature, in half widths of the first box."""
+
+
+@dataclass(frozen=True)
+class PlausibleSearch:
+    """Settings, chosen on Gaussians (scales 1 to 1000, correlated) and funnels of 2 to 6 dimensions.
+
+    Attributes
+    ----------
+    reach : half the box's width, in Laplace's standard deviations.
+    gain, gain_of_values : nats that a climb has to gain in its latest steps to go on, with gradients and
+        without.
+    first_step : for a curvature, in half widths of the first box: where that box is the posterior's, the log
+        joint falls by half a nat.
+    low, high : nats that the log joint has to fall by over the step from which a curvature is taken.
+    tries : of steps for it.
+    share, margin : a point is explained where it exceeds Laplace's quadratic by less than this share of its
+        depth and these nats, as in VBMC's exploration.
+    relevant : nats below the mode, beyond D / 2, of a mode that could matter.
+    climbs : beside the first.
+    elsewhere : nats below Laplace's evidence from which mass beside it counts.
+    of_budget : share of the budget that a search may take. each : evaluations for each dimension and two
+        more, which it takes at most.
+    """
+
+    reach: float = 2.5
+    gain: float = 0.1
+    gain_of_values: float = 0.5
+    first_step: float = 0.5
+    low: float = 0.05
+    high: float = 4.0
+    tries: int = 4
+    share: float = 0.1
+    margin: float = 3.0
+    relevant: float = 7.0
+    climbs: int = 2
+    elsewhere: float = 3.0
+    of_budget: float = 0.4
+    each: int = 15
+
+    def most(self, budget: int | None, dimension: int) -> int:
+        """Evaluations of a search within ``budget``; None: no limit."""
+        usual = self.each * (dimension + 2)
+        return usual if budget is None else min(usual, int(self.of_budget * budget))
+
+
+SEARCH = PlausibleSearch()
+
+
+class _EndError(Exception):
+    """Ends a climb, or the search."""
+
+
+class PlausibleBoxSearch:
+    """A search in coordinates (D,) whose first box is [-1, 1]^D.
+
+    Parameters
+    ----------
+    made : what has been evaluated so far.
+    evaluate : at points (m, D), gives all evaluations so far; None where budget or time has no room for them.
+    start : (D,), the first point. seed : of the Sobol points.
+    """
+
+    def __init__(
+        self,
+        made: Evaluations,
+        evaluate: Callable[[np.ndarray], Evaluations | None],
+        start: np.ndarray,
+        seed: int,
+        settings: PlausibleSearch = SEARCH,
+    ) -> None:
+        self.made, self._evaluate, self._start, self._seed = made, evaluate, start, seed
+        self._settings = settings
+        self._covariance = np.eye(len(start)) / settings.reach**2
+        self._modes: list[int] = []
+        self._curved = False
+        self._design = np.zeros(0, int)
+
+    def run(self) -> tuple[np.ndarray, np.ndarray]:
+        """The box (D,), (D,), from as much of the search as there was room for."""
+        with suppress(_EndError):
+            self._search()
+        return self.box()
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """The box (D,), (D,) by what is known."""
+        low, high = -np.ones(len(self._start)), np.ones(len(self._start))
+        good = self._design[~self.made.failed[self._design]]
+        if not len(good):
+            return low, high
+        modes = self._modes or [int(good[np.argmax(self.made.values[good])])]
+        half = self._settings.reach * np.sqrt(np.diag(self._covariance))
+        centres = self.made.points[modes]
+        lower, upper = (centres - half).min(0), (centres + half).max(0)
+        if not self._curved:
+            return np.minimum(lower, low), np.maximum(upper, high)
+        beside = self._mass_beside(lower, upper)
+        return np.vstack([lower, beside]).min(0), np.vstack([upper, beside]).max(0)
+
+    def rows(self, points: np.ndarray) -> np.ndarray:
+        """Rows of the points (m, D) among the evaluations, which are made where they are missing."""
+        known = {point.tobytes(): i for i, point in enumerate(self.made.points)}
+        missing = [point for point in points if point.tobytes() not in known]
+        if missing:
+            made = self._evaluate(np.array(missing))
+            if made is None:
+                raise _EndError
+            self.made = made
+            known = {point.tobytes(): i for i, point in enumerate(made.points)}
+        return np.array([known[point.tobytes()] for point in points], int)
+
+    def _search(self) -> None:
+        self._look_around()
+        self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
+        self._covariance, self._curved = self._laplace(self._modes[0])
+        self._newton()
+        for _ in range(self._settings.climbs):
+            row = self._unexplained()
+            if row is None:
+                return
+            self._design = self._design[self._design != row]
+            mode = self._climbed(row)
+            least = self.made.values[self._modes[0]] - 0.5 * len(self._start) - self._settings.relevant
+            if self.made.values[mode] > least:
+                self._modes.append(mode)
+
+    def _look_around(self) -> None:
+        """The start and Sobol points; where all fail, further ones, of other boxes too."""
+        dimension = len(self._start)
+        count = dimension + 3
+        cube = 2.0 * scrambled_sobol(dimension, 4 * count, self._seed) - 1.0
+        self._design = self.rows(np.concatenate([self._start[None], cube[:count]]))
+        for part, size in ((1, 0.3), (2, 3.0), (3, 1.0)):
+            if not self.made.failed[self._design].all():
+                return
+            more = self._start + size * cube[part * count : (part + 1) * count]
+            self._design = np.concatenate([self._design, self.rows(more)])
+        if self.made.failed[self._design].all():
+            raise _EndError
+
+    def _climbed(self, row: int) -> int:
+        """The row of the best point of a climb from ``row``."""
+        by_values = self.made.gradients is None
+        climb = _Climb(self, row, self._settings.gain_of_values if by_values else self._settings.gain)
+        with suppress(_EndError):
+            climb.run()
+        return climb.best
+
+    def _laplace(self, mode: int) -> tuple[np.ndarray, bool]:
+        """Covariance (D, D) of Laplace's Gaussian, and whether all directions curve downwards."""
+        along = self._along if self.made.gradients is None else self._along_gradient
+        rows = np.array([along(mode, i) for i in range(len(self._start))])
+        values, vectors = np.linalg.eigh(0.5 * (rows + rows.T))
+        curved = bool(values.min() > _FLAT)
+        bowl = np.where(values > _FLAT, values, self._settings.reach**2)
+        return (vectors / bowl) @ vectors.T, curved
+
+    def _newton(self) -> None:
+        """Newton steps with that curvature, where they gain more than a climb's last steps had to."""
+        for _ in range(self._settings.climbs):
+            slopes, mode = self.made.gradients, self._modes[0]
+            if slopes is None or not self._curved:
+                return
+            step = self._covariance @ slopes[mode]
+            if not 0.5 * float(step @ slopes[mode]) > self._settings.gain:
+                return
+            row = int(self.rows((self.made.points[mode] + step)[None])[0])
+            if not self.made.values[row] > self.made.values[mode]:
+                return
+            self._modes[0] = row
+
+    def _along_gradient(self, mode: int, i: int) -> np.ndarray:
+        """Row i of the negative Hessian, from gradients at the mode and a step along the axis."""
+        towards = -1.0 if self.made.points[mode][i] > 0.0 else 1.0
+
+        def curvature(step: float) -> tuple[np.ndarray, float] | None:
+            row = int(self.rows(self._stepped(mode, i, (towards * step,)))[0])
+            slopes = self.made.gradients
+            if slopes is None or not self.made.good[row]:
+                return None
+            found = (slopes[mode] - slopes[row]) / (towards * step)
+            return found, float(found[i])
+
+        return self._measured(curvature, np.zeros(len(self._start)))
+
+    def _along(self, mode: int, i: int) -> np.ndarray:
+        """The same from values on both sides of the mode, with zeros beside the diagonal."""
+
+        def curvature(step: float) -> tuple[np.ndarray, float] | None:
+            rows = self.rows(self._stepped(mode, i, (step, -step)))
+            if self.made.failed[rows].any():
+                return None
+            found = float((self.made.values[mode] - self.made.values[rows]).sum()) / step**2
+            return found * np.eye(len(self._start))[i], found
+
+        return self._measured(curvature, np.zeros(len(self._start)))
+
+    def _stepped(self, mode: int, i: int, steps: tuple[float, ...]) -> np.ndarray:
+        return np.asarray(self.made.points[mode] + np.outer(steps, np.eye(len(self._start))[i]))
+
+    def _measured(
+        self, curvature: Callable[[float], tuple[np.ndarray, float] | None], found: np.ndarray
+    ) -> np.ndarray:
+        """``curvature`` at a step over which the log joint falls by about half a nat."""
+        step, settings = self._settings.first_step, self._settings
+        for _ in range(settings.tries):
+            told = curvature(step)
+            if told is None:
+                step *= 0.2
+                continue
+            found, along = told
+            if settings.low < 0.5 * along * step**2 < settings.high:
+                break
+            step = 4.0 * step if along < _FLAT else min(max(along**-0.5, 0.01 * step), _LONGEST)
+        return found
+
+    def _unexplained(self) -> int | None:
+        """The first point outside the box that exceeds Laplace's quadratic by most, if by enough."""
+        mode, made = self._modes[0], self.made
+        good = self._design[~made.failed[self._design]]
+        lower, upper = self.box()
+        good = good[((made.points[good] < lower) | (made.points[good] > upper)).any(1)]
+        if not len(good):
+            return None
+        gaps = made.points[good] - made.points[mode]
+        depth = 0.5 * (gaps * np.linalg.solve(self._covariance, gaps.T).T).sum(1)
+        excess = made.values[good] - made.values[mode] + (1.0 - self._settings.share) * depth
+        at = int(np.argmax(excess))
+        return int(good[at]) if excess[at] > self._settings.margin else None
+
+    def _mass_beside(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """Points (m, D) outside of a box by which simple Monte Carlo over the first box finds mass there."""
+        made, mode, dimension = self.made, self._modes[0], len(self._start)
+        points, values = made.points[self._design[1:]], made.values[self._design[1:]]
+        spread = 0.5 * np.linalg.slogdet(2.0 * np.pi * self._covariance)[1]
+        mass = values + dimension * np.log(2.0) - np.log(len(points))
+        found = mass > made.values[mode] + spread - self._settings.elsewhere
+        found &= ((points < lower) | (points > upper)).any(1) & (np.abs(points) <= 1.0).all(1)
+        chosen: np.ndarray = points[found]
+        return chosen
+
+
+class _Climb:
+    """An optimiser's way up from a row, which ends once it gains little."""
+
+    def __init__(self, search: PlausibleBoxSearch, row: int, gain: float) -> None:
+        self._search, self.best = search, row
+        dimension = search.made.points.shape[1]
+        by_slopes = search.made.gradients is not None
+        self._patience = 1 if by_slopes else dimension + 2
+        self._least = 2 if by_slopes else 2 * dimension + 2
+        self._most = 3 * dimension + 15 if by_slopes else 8 * dimension + 10
+        self._gain, self._reached = gain, [float(search.made.values[row])]
+
+    def run(self) -> None:
+        """Climb; `best` is where it ended."""
+        start = self._search.made.points[self.best]
+        if self._search.made.gradients is not None:
+            scipy.optimize.minimize(self._with_gradient, start, jac=True, method="L-BFGS-B")
+            return
+        scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
+            self._value, start, method="COBYQA", options={"initial_tr_radius": 0.25}
+        )
+
+    def _with_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        row = self._at(x)
+        slopes = self._search.made.gradients
+        if slopes is None or not self._search.made.good[row]:
+            return _FAILED, np.zeros_like(x)
+        return -float(self._search.made.values[row]), -slopes[row]
+
+    def _value(self, x: np.ndarray) -> float:
+        row = self._at(x)
+        return _FAILED if self._search.made.failed[row] else -float(self._search.made.values[row])
+
+    def _at(self, x: np.ndarray) -> int:
+        """The row of x (D,); ends the climb where the latest steps gained little."""
+        row = int(self._search.rows(x[None].copy())[0])
+        values = self._search.made.values
+        if values[row] > values[self.best]:
+            self.best = row
+        self._reached.append(float(values[self.best]))
+        n, reached = len(self._reached), self._reached
+        still = n > self._least and reached[-1] - reached[-1 - self._patience] < self._gain
+        if n > self._most or (still and values[row] > -np.inf):
+            raise _EndError
+        return row

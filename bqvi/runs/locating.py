@@ -1,0 +1,279 @@
+"""A run that begins with the search of a plausible box, of whatever door it is.
+
+    Searching(evaluations) --one step: bqvi.calls.plausible_search--> box, evaluations
+                           --begin--> the door's own run, in coordinates of that box, with the evaluations
+
+The search is a step of the run: its evaluations are in the ledger and in the budget, one that is cut short is
+resumed, and the door's own run is given what was evaluated in the place of a first design. A saved run has
+the box among its settings, so that it is resumed in the same coordinates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bqvi.arrays import generator
+from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Function, Ledger, make_coordinates
+from bqvi.calls.plausible_search import SEARCH, PlausibleBoxSearch
+from bqvi.checks import require_seed
+from bqvi.runs.checkpoint import Checkpoint, resumed
+from bqvi.runs.engine import Standing
+from bqvi.runs.records import named
+from bqvi.runs.run import Run, Watch
+
+_BOX = ("plausible_lower", "plausible_upper")
+
+
+@dataclass(frozen=True, eq=False)
+class Searching:
+    """The state of a run that has no plausible box yet.
+
+    Attributes
+    ----------
+    evaluations : in coordinates of the first box. coordinates : what they mean.
+    """
+
+    evaluations: Evaluations
+    coordinates: Coordinates
+
+
+RECORDS = named(Searching, Evaluations, Coordinates)
+"""What is saved of a search."""
+
+
+class Locating:
+    """The engine of such a run (:class:`bqvi.runs.Engine`).
+
+    Parameters
+    ----------
+    door : its name. steps : makes a run of it, of the arguments ``said`` by name.
+    caller : the log joint in coordinates without bounds, whose plausible box is the first one. start : (P,).
+    """
+
+    small = True
+
+    def __init__(
+        self,
+        door: str,
+        steps: Callable[..., Run[Any, Any]],
+        said: Mapping[str, Any],
+        caller: Caller,
+        start: np.ndarray,
+    ) -> None:
+        coordinates = caller.coordinates
+        assert coordinates is not None  # see `located`
+        self._door, self._steps, self._said, self._caller = door, steps, said, caller
+        self._coordinates = coordinates
+        self._start = coordinates.from_user(np.atleast_2d(start))[0]
+        self.ledger = Ledger(caller.dimension)
+        self._box: tuple[np.ndarray, np.ndarray] | None
+        self._own: Any
+        """The engine of the door's own run."""
+        self.checked = self._begun(coordinates.plausible_lower, coordinates.plausible_upper)
+        """A first state of the door's own run, made to have all arguments checked."""
+        self._box = self._own = None
+
+    def init(self) -> Searching:
+        """Nothing evaluated."""
+        return Searching(Evaluations.none(self._caller.dimension), self._coordinates)
+
+    def resumed(self, before: Checkpoint, resume: Any) -> Any:
+        """The state of an earlier run."""
+        state = before.state
+        if not isinstance(state, Searching):
+            lower, upper = (np.array(before.settings[name], float) for name in _BOX)
+            return self._begun(lower, upper, resume=resume)
+        if other := self._coordinates.unlike(state.coordinates):
+            raise ValueError(
+                f"resume was run with another {other}: give what it was begun with, or start anew"
+            )
+        budget, made = self._said["budget"], state.evaluations.n_evaluations
+        if budget is not None and made > budget:
+            raise ValueError(f"budget is {budget}; {made} evaluations have been made: raise it")
+        return state
+
+    def step(self, state: Any) -> Any:
+        """The search, all of it; then the steps of the door's own run."""
+        if not isinstance(state, Searching):
+            return self._own.step(state)
+        began = time.monotonic()
+        most = SEARCH.most(self._said["budget"], self._caller.dimension)
+        budget = Budget(most, min(state.evaluations.n_evaluations, most))
+        seconds = self._said["max_seconds"]
+        first = bool(state.evaluations.failed.all())
+
+        def evaluate(points: np.ndarray) -> Evaluations | None:
+            late = seconds is not None and time.monotonic() - began > SEARCH.of_budget * seconds
+            if late or budget.room(len(points)) < len(points):
+                return None
+            self._caller.evaluate(points, self.ledger, budget, first and not len(self.ledger.entries()))
+            return state.evaluations.joined(self.ledger.entries())
+
+        search = PlausibleBoxSearch(state.evaluations, evaluate, self._start, self._said["seed"])
+        lower, upper = self._coordinates.to_user(np.stack(search.run()))
+        spent = time.monotonic() - began
+        return self._begun(lower, upper, self._in_users_units(search.made), seconds=spent)
+
+    @property
+    def caller(self) -> Caller:
+        """What evaluates the log joint."""
+        found: Caller = self._caller if self._own is None else self._own.caller
+        return found
+
+    def budget_of(self, state: Any) -> Budget:
+        """What may be spent from ``state`` on."""
+        if isinstance(state, Searching):
+            return Budget(self._said["budget"], state.evaluations.n_evaluations)
+        found: Budget = self._own.budget_of(state)
+        return found
+
+    def kept(self, state: Any) -> Evaluations | None:
+        """The evaluations that have values."""
+        if isinstance(state, Searching):
+            return state.evaluations[~state.evaluations.failed]
+        found: Evaluations | None = self._own.kept(state)
+        return found
+
+    def again(self, state: Any, points: np.ndarray) -> Evaluations:
+        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        if isinstance(state, Searching):
+            return self._caller.evaluate(points, None, self.budget_of(state))
+        found: Evaluations = self._own.again(state, points)
+        return found
+
+    def pending(self, state: Any) -> np.ndarray:
+        """Points that were chosen and have no values yet, (m, D)."""
+        if isinstance(state, Searching):
+            return np.zeros((0, self._caller.dimension))
+        found: np.ndarray = self._own.pending(state)
+        return found
+
+    def with_more(self, state: Any, count: int) -> Any:
+        """The state with further pending points: a run that is asked for points has the first box."""
+        if isinstance(state, Searching):
+            made = self._in_users_units(state.evaluations) if len(state.evaluations) else None
+            first = self._coordinates
+            state = self._begun(first.plausible_lower, first.plausible_upper, made)
+        return self._own.with_more(state, count)
+
+    def _begun(
+        self,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        made: tuple[Any, ...] | None = None,
+        resume: Any = None,
+        seconds: float = 0.0,
+    ) -> Any:
+        """The first state of the door's own run, given the box, and what was evaluated in these seconds."""
+        said = {**self._said, "plausible_lower": lower, "plausible_upper": upper, "resume": resume}
+        said |= {"evaluations": made, "callback": None, "progress": False, "checkpoint": None}
+        if made is not None and "start" in said:
+            said["start"] = made[0][0]
+        if said["max_seconds"] is not None:
+            said["max_seconds"] = max(said["max_seconds"] - seconds, 1e-3)
+        run = self._steps(**said)
+        self._box, self._own = (lower, upper), run.engine
+        self._own.ledger = self.ledger
+        return run.state
+
+    def _in_users_units(self, made: Evaluations) -> tuple[Any, ...]:
+        """Theta, values, gradients and noise sds, the highest value first, where a climb would begin."""
+        best = int(np.argmax(made.values))
+        made = made[np.r_[best, np.delete(np.arange(len(made)), best)]]
+        coordinates, slopes = self._coordinates, made.gradients
+        values = made.values - coordinates.log_jacobian(made.points)
+        if slopes is not None:
+            half = 0.5 * (coordinates.plausible_upper - coordinates.plausible_lower)
+            slopes = slopes / half
+        sds = None if made.noise_variance is None else np.sqrt(made.noise_variance)
+        found = (coordinates.to_user(made.points), values, slopes, sds)
+        return found if sds is not None else found[:3] if slopes is not None else found[:2]
+
+    def finished(self, state: Any) -> str | None:
+        """That of the door's own run."""
+        return None if isinstance(state, Searching) else self._own.finished(state)
+
+    def result(self, state: Any, reason: str) -> Any:
+        """That of the door's own run; its checkpoint has the box."""
+        if isinstance(state, Searching):
+            raise ValueError(
+                f"the run ended in its search for a plausible box, {self.place(state)}: resume it, or give "
+                "plausible_lower and plausible_upper"
+            )
+        found = self._own.result(state, reason)
+        return replace(found, checkpoint=self._boxed(found.checkpoint))
+
+    def with_evaluations(self, state: Any, evaluations: Evaluations) -> Any:
+        """The state with those of a step that was cut short."""
+        if isinstance(state, Searching):
+            return replace(state, evaluations=state.evaluations.joined(evaluations))
+        return self._own.with_evaluations(state, evaluations)
+
+    def checkpoint(self, state: Any) -> Checkpoint:
+        """The state; once there is a box, with it."""
+        if isinstance(state, Searching):
+            return Checkpoint(self._door, {}, state, state.evaluations.n_evaluations)
+        return self._boxed(self._own.checkpoint(state))
+
+    def _boxed(self, checkpoint: Checkpoint) -> Checkpoint:
+        assert self._box is not None  # found before the door's own run
+        box: Mapping[str, Any] = dict(zip(_BOX, (end.tolist() for end in self._box), strict=True))
+        return replace(checkpoint, settings={**checkpoint.settings, **box})
+
+    def place(self, state: Any) -> str:
+        """After how many evaluations, or as the door's own run has it."""
+        if isinstance(state, Searching):
+            return f"after {state.evaluations.n_evaluations} evaluations"
+        return str(self._own.place(state))
+
+    def standing(self, state: Any) -> Standing:
+        """How far it has come."""
+        if isinstance(state, Searching):
+            told = "in search of a plausible box"
+            return Standing(state.evaluations.n_evaluations, self._said["budget"], "evaluations", told)
+        found: Standing = self._own.standing(state)
+        return found
+
+
+def located(
+    door: str,
+    steps: Callable[..., Run[Any, Any]],
+    said: Mapping[str, Any],
+    function: Function,
+    start: np.ndarray,
+    box: tuple[Any, Any],
+    records: Callable[[Any], Mapping[str, type]],
+) -> Run[Any, Any] | None:
+    """The run of a door that was given no plausible box; None where ``resume`` is of a run that had one.
+
+    Parameters
+    ----------
+    door : its name. steps : makes a run of it, of the arguments ``said`` by name: those of the user.
+    function : the log joint over R^P. start : (P,). box : the first plausible box, (P,) and (P,).
+    records : of the first state of such a run, what its states are made of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The door takes one of its arguments for bad input, or ``resume`` is none of its runs.
+    """
+    resume, seed = said["resume"], said["seed"]
+    require_seed("seed", seed)
+    number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    names = function.names or None
+    coordinates = make_coordinates(None, None, *box, names=names, dimension=len(start))
+    function = replace(function, names=coordinates.names)
+    caller = Caller(function, coordinates, said["executor"], said["n_jobs"])
+    engine = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start)
+    before = None if resume is None else resumed(resume, door, {**records(engine.checked), **RECORDS})
+    if before is not None and not isinstance(before.state, Searching) and _BOX[0] not in before.settings:
+        return None
+    state = None if before is None else engine.resumed(before, resume)
+    return Run(
+        engine, state, Watch(said["callback"], said["progress"], said["checkpoint"]), verify=said["verify"]
+    )

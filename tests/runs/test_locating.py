@@ -1,0 +1,137 @@
+"""Runs that begin with the search of a plausible box: closed-form boxes, counted calls, resumed searches."""
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.adapters import from_function
+from bqvi.calls import Caller, Evaluations, Function, make_coordinates
+from bqvi.calls.plausible_search import SEARCH, PlausibleBoxSearch
+from bqvi.runs import RunError
+
+MEAN, SDS = np.array([12.0, -0.3]), np.array([5.0, 0.02])
+PRECISION = np.linalg.inv(np.diag(SDS) @ np.array([[1.0, 0.8], [0.8, 1.0]]) @ np.diag(SDS))
+LOG_VOLUME = 0.5 * np.linalg.slogdet(2.0 * np.pi * np.linalg.inv(PRECISION))[1]
+
+
+def gaussian(theta):
+    gap = theta - MEAN
+    return -0.5 * float(gap @ PRECISION @ gap) - LOG_VOLUME
+
+
+def slope(theta):
+    return -PRECISION @ (theta - MEAN)
+
+
+def search(value, gradient, dimension, most=200, seed=0):
+    """The box in a first box of 2 to either side of 0, and the evaluations."""
+    calls = []
+
+    def counted(theta):
+        calls.append(theta)
+        return value(theta)
+
+    coordinates = make_coordinates(None, None, -2.0, 2.0, dimension=dimension)
+    caller = Caller(Function(counted, gradient), coordinates)
+    held = [Evaluations.none(dimension)]
+
+    def evaluate(points):
+        if len(calls) + len(points) > most:
+            return None
+        held[0] = held[0].joined(caller.evaluate(points))
+        return held[0]
+
+    found = PlausibleBoxSearch(held[0], evaluate, np.zeros(dimension), seed).run()
+    assert len(calls) <= most
+    return coordinates.to_user(np.stack(found)), len(calls)
+
+
+def test_the_box_of_a_gaussian_with_gradients_is_that_of_its_marginals():
+    (lower, upper), count = search(gaussian, slope, 2, seed=1)
+    np.testing.assert_allclose(0.5 * (upper - lower), SEARCH.reach * SDS, rtol=1e-6)
+    assert (np.abs(0.5 * (lower + upper) - MEAN) < SDS).all()
+    assert count < 40
+
+
+def test_by_values_it_is_that_of_its_conditionals():
+    sds = np.array([0.4, 3.0])
+    (lower, upper), count = search(lambda theta: -0.5 * float((((theta - 1.5) / sds) ** 2).sum()), None, 2)
+    np.testing.assert_allclose(0.5 * (upper - lower), SEARCH.reach * sds, rtol=1e-6)
+    assert (np.abs(0.5 * (lower + upper) - 1.5) < sds).all()
+    assert count < 50
+
+
+def improper(theta):
+    return 0.0
+
+
+def half(theta):
+    return -np.inf if theta[0] < 1.0 else -0.5 * float(((theta - 1.5) ** 2).sum())
+
+
+def funnel(theta):
+    return -0.5 * theta[0] ** 2 / 9.0 - 0.5 * float((theta[1:] ** 2).sum()) * np.exp(-theta[0]) - theta[0]
+
+
+def two_modes(theta):
+    return float(np.logaddexp(*(-0.5 * ((theta - c) ** 2).sum() / 0.04 for c in (-1.0, 1.0))))
+
+
+@pytest.mark.parametrize("value", [improper, half, funnel, two_modes])
+def test_where_a_mode_does_not_tell_the_box_holds_what_else_was_found(value):
+    (lower, upper), _ = search(value, None, 3 if value is funnel else 2)
+    inside = {half: 1.5 * np.ones(2), two_modes: np.ones(2), funnel: 0.8 * np.ones(3)}.get(value, 1.99)
+    assert (lower < inside).all()
+    assert (inside < upper).all()
+    if value is not half:
+        assert (lower < -inside).all()
+
+
+@pytest.mark.parametrize("most", [1, 7, 15])
+def test_a_search_that_is_cut_short_gives_a_box(most):
+    (lower, upper), _ = search(gaussian, None, 2, most)
+    assert (lower < upper).all()
+
+
+@pytest.mark.parametrize("door", ["vbmc", "fit"])
+def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(door, tmp_path):
+    calls, broken = [], [True]
+
+    def counted(theta):
+        if broken[0] and len(calls) == 9:
+            raise NameError("a mistake")
+        calls.append(theta.copy())
+        return gaussian(theta)
+
+    model = from_function(counted, 2, gradient=slope)
+    choices = {"budget": 30, "seed": 3} | ({"method": "bq"} if door == "fit" else {"tolerance": None})
+    run = getattr(bqvi, door)
+    with pytest.raises(RunError, match="a mistake") as error:
+        run(model, **choices)
+    assert error.value.n_evaluations == 9
+    with pytest.raises(ValueError, match="ended in its search for a plausible box"):
+        error.value.result()
+    broken[0] = False
+    error.value.save(tmp_path / "run.npz")
+    found = run(model, resume=tmp_path / "run.npz", **choices)
+    assert found.n_evaluations == len(calls) == 30
+    assert len({call.tobytes() for call in calls}) == 30
+    assert abs(found.log_evidence) < 3.0 * found.log_evidence_sd
+    whole = run(model, **choices)
+    assert whole.log_evidence == found.log_evidence
+    found.save(tmp_path / "run.npz")
+    longer = run(model, resume=tmp_path / "run.npz", **{**choices, "budget": 34}, verify=2)
+    assert longer.n_evaluations <= 34
+    settings = longer.checkpoint.settings
+    assert settings["plausible_lower"] == whole.checkpoint.settings["plausible_lower"]
+
+
+def test_a_start_alone_is_enough_for_vbmc_and_asked_runs_begin_around_it():
+    found = bqvi.vbmc(gaussian, start=[0.0, 0.0], gradient=slope, budget=30)
+    assert abs(found.log_evidence) < 3.0 * found.log_evidence_sd
+    run = bqvi.vbmc.steps(gaussian, start=[0.0, 0.0], budget=30)
+    theta = run.ask(3)
+    np.testing.assert_array_equal(theta[0], [0.0, 0.0])
+    assert (np.abs(theta) <= 2.0).all()
+    with pytest.raises(ValueError, match="batch is 0"):
+        bqvi.vbmc.steps(gaussian, start=[0.0, 0.0], batch=0)
