@@ -35,7 +35,7 @@ Where s is known the second term is absent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, pi
@@ -176,22 +176,16 @@ class Evidence:
         gradient += (0.5 / self.scale * self.weights) @ self.weights.T
         return gradient
 
-    def information(self, changes: Sequence[Any]) -> Any:
+    def information(self, moved: Any) -> Any:
         """The curvature of log p along dK_i, (I, I): the average information, positive semi-definite.
 
         Parameters
         ----------
-        changes : dK_i, (n, n) each
+        moved : v_i = dK_i W, (I, n, O)
         """
-        w, count = self.weights, len(changes)
-        moved = np.concatenate([change @ w for change in changes], axis=1)  # (n, I O)
-        solved = self._inverse @ moved
-        if self.whitened_basis.shape[1]:
-            solved = self.projected_inverse @ moved
-        rows, columns = (
-            each.reshape(len(w), count, -1).swapaxes(0, 1).reshape(count, -1) for each in (moved, solved)
-        )
-        bend = rows @ columns.T
+        w, rows = self.weights, moved.reshape(len(moved), -1)
+        inverse = self.projected_inverse if self.whitened_basis.shape[1] else self._inverse
+        bend = rows @ (inverse @ moved).reshape(rows.shape).T
         if self.convention == "known":
             return 0.5 * bend
         rising = rows @ w.reshape(-1)
@@ -231,7 +225,7 @@ class LogPosterior:
         gradient = lambda: pullback(found.matrix_gradient()) + slope  # noqa: E731
         if not isinstance(pullback, Changes):
             return Expansion(found.value + log_prior, gradient)
-        bend = lambda: found.information(pullback.changes) + self.prior.curvature(psi)  # noqa: E731
+        bend = lambda: found.information(pullback.times(found.weights)) + self.prior.curvature(psi)  # noqa: E731
         return Expansion(found.value + log_prior, gradient, bend)
 
     def _evidence(self, matrix: Any) -> Evidence:

@@ -235,11 +235,12 @@ class Surrogate:
 
     def _curvature(self, found: Evidence, pullback: Changes, psi: Any) -> Any:
         """Minus the Hessian, approximately, (D + 1, D + 1)."""
-        changes = [*pullback.changes, np.diag(np.exp(psi[-1]) * self.view.noise)]
-        curvature = found.information(changes) + self.view.prior.curvature(psi)
+        w = found.weights
+        of_noise = np.exp(psi[-1]) * self.view.noise[:, None] * w
+        moved = np.concatenate([pullback.times(w), of_noise[None]])
+        curvature = found.information(moved) + self.view.prior.curvature(psi)
         if self.data.noise_variance is not None:
-            w = found.weights
-            of_log_scale = np.array([np.vdot(w, change @ w) for change in changes]) / -found.squares
+            of_log_scale = moved.reshape(len(moved), -1) @ w.reshape(-1) / -found.squares
             of_log_scale[-1] += 1.0
             curvature += np.outer(of_log_scale, of_log_scale) / SEARCH.known_sd**2
         return curvature

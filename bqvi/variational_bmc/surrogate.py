@@ -172,19 +172,26 @@ def _noises(data: Data, psi: Vector) -> Vector:
 def log_posterior(data: Data) -> LogPosterior:
     """Log evidence and prior of the hyperparameters, with derivatives."""
     n, dimension = data.points.shape
+    # the trend's two variances are one hyperparameter, that of the constant is none
+    tie = np.zeros((dimension + 3, dimension + 5))
+    tie[range(dimension + 2), range(dimension + 2)] = tie[-1, -3:-1] = 1.0
 
     def gram(psi: Vector) -> tuple[Vector, Changes]:
         matrix, pullback = data.gram(kernel_of(psi, dimension))
         assert isinstance(pullback, Changes)  # all parts of the kernel have them
-        *first, linear, quadratic, _ = pullback.changes
-        changes = [*first, linear + quadratic]
         own = _noises(data, psi) - data.noise
         np.einsum("ii->i", matrix)[:] += own
-        if data.noise_fitted:
-            of_values = np.zeros(len(matrix))
-            of_values[:n] = np.exp(psi[dimension + 3])
-            changes.append(np.diag(of_values))
-        return matrix, Changes.of(changes)
+        noise = np.zeros((int(data.noise_fitted), len(matrix)))
+        noise[:, :n] = np.exp(psi[dimension + 3 :, None])
+
+        def gradient(weights: Vector) -> Vector:
+            return np.append(tie @ pullback(weights), noise @ weights.diagonal())
+
+        def times(vectors: Vector) -> Vector:
+            of_kernel = np.tensordot(tie, pullback.times(vectors), 1)
+            return np.concatenate([of_kernel, noise[:, :, None] * vectors])
+
+        return matrix, Changes(gradient, times)
 
     prior = prior_of(dimension, data.noise_fitted)
     return LogPosterior(gram, data.noise, data.residuals[:, None], prior, convention="known")

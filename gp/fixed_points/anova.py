@@ -61,13 +61,13 @@ def _of_values(x: np.ndarray) -> Gram:
 
         matrix = pairs.matrix(values, kernel.variance)
 
-        def changes() -> list[np.ndarray]:
+        def times(vectors: np.ndarray) -> np.ndarray:
             raised = height * p * u
-            lengths = [pairs.matrix(row, 0.0) for row in raised * squares * precision[:, None]]
-            interaction = pairs.matrix(raised.sum(0) - kernel.norm_slope * values, 0.0)
-            return [*lengths, interaction, matrix]
+            lengths = raised * squares * precision[:, None]
+            rows = [*lengths, raised.sum(0) - kernel.norm_slope * values]
+            return np.stack([*(pairs.matrix(row, 0.0) @ vectors for row in rows), matrix @ vectors])
 
-        return matrix, Changes(pullback, changes)
+        return matrix, Changes(pullback, times)
 
     return gram
 
@@ -101,7 +101,7 @@ class _FixedSlopes:
         p *= kernel.height
         matrix = self._matrix(values, p, u, precision)
         pullback = _Pullback(self, kernel, matrix, p, u)
-        return matrix, Changes(pullback, pullback.changes)
+        return matrix, Changes(pullback, pullback.times)
 
     def _matrix(self, values: np.ndarray, p: np.ndarray, u: np.ndarray, precision: np.ndarray) -> np.ndarray:
         n, dimension = self.points.shape
@@ -166,59 +166,54 @@ class _Pullback:
         interaction = float(through_u.sum()) - self.kernel.norm_slope * total
         return np.concatenate([lengths, [interaction, total]])
 
-    def changes(self) -> list[np.ndarray]:
-        """The derivatives of K in the logarithms of (l, w, variance), (N, N) each."""
-        n, dimension = self.at.points.shape
-        precision = (self.kernel.lengthscale**-2.0)[:, None, None]
-        u, h = self.u, self.at.squares * precision
-        bent = (1.0 - u) * h - 2.0
-        lengths = []
-        for c in range(dimension):
-            found = self._scaled(u[c] * h[c])
-            self._add_bent(found, c, bent[c])
-            lengths.append(found)
-        interaction = self._scaled(u.sum(0) - self.kernel.norm_slope)
-        # of values K is h (p - 1), not h p
-        interaction[:n, :n] = self.p * u.sum(0) - self.kernel.norm_slope * self.matrix[:n, :n]
-        self._add_remaining(interaction, 1.0 - u)
-        return [*lengths, interaction, self.matrix]
+    def times(self, vectors: np.ndarray) -> np.ndarray:
+        """The derivatives of K in the logarithms of (l, w, variance) times vectors (N, O), (D + 2, N, O)."""
+        changes = np.stack([self._times(column) for column in vectors.T], axis=-1)
+        return np.concatenate([changes, (self.matrix @ vectors)[None]])
 
-    def _scaled(self, factor: np.ndarray) -> np.ndarray:
-        """K with each pair of points times a factor (n, n); of values, h p instead of K."""
+    def _times(self, vector: np.ndarray) -> np.ndarray:
+        """Those in the logarithms of (l, w) times a vector (N,), (D + 1, N): O(n^2 D^2), without matrices.
+
+        With a (n,) and B (m, D) the vector's numbers of values and of derivatives, s = sum_d g_d B_d and
+        z = a + s, the rows of K times the vector are, at x, sums over y of
+
+            p z - h a,        -p g_d z + p (c_d + g_d^2) B_d,
+
+        and the derivatives of p, g_d and c_d are factors and ``bent`` of the module's docstring.
+        """
         n, dimension = self.at.points.shape
-        rows = np.concatenate([np.arange(n), np.repeat(np.arange(self.at.slopes), dimension)])
-        found: np.ndarray = factor[rows[:, None], rows]
-        found *= self.matrix
-        found[:n, :n] = self.p * factor
+        m = self.at.slopes
+        precision = (self.kernel.lengthscale**-2.0)[:, None, None]
+        a, b = vector[:n], vector[n:].reshape(m, dimension).T[:, None]  # (n,), (D, 1, m)
+        u, h = self.u, self.at.squares * precision
+        g = u * self.at.gap * precision
+        rest = 1.0 - u
+        along = g[:, :, :m] * b
+        pz = np.tile(a, (n, 1))
+        pz[:, :m] += along.sum(0)
+        pz *= self.p
+        factor = np.concatenate([u * h, u.sum(0)[None] - self.kernel.norm_slope])
+        bent = rest * h - 2.0
+        bent_all, rest_all = bent[:, :m], rest[:, :m]
+        moved = factor * pz
+        moved[:dimension, :, :m] += self.p[:, :m] * along * bent[:, :, :m]
+        moved[dimension, :, :m] += self.p[:, :m] * (along * rest[:, :, :m]).sum(0)
+        found = np.empty((dimension + 1, len(vector)))
+        found[:, :n] = moved.sum(2)
+        found[dimension, :n] += self.kernel.norm_slope * self.kernel.height * a.sum()  # of -h a
+        # rows of derivatives: what moves p and s, of all g_d; then what moves g_d and c_d themselves
+        of_g, pb, pz = g[:, :m], self.p[:m, :m] * b, pz[:m]
+        g, u, h, rest, bent = (array[:, :m, :m] for array in (g, u, h, rest, bent))
+        curved = u * precision * (1.0 - h)
+        slopes = _summed(factor[:, :m, :m], (curved + g**2) * pb) - _summed(moved[:, :m], of_g)
+        change = curved * rest * h + u * precision * (4.0 * h - 2.0)
+        of_length = ((change + 2.0 * g**2 * bent) * pb).sum(2) - (pz * of_g * bent_all).sum(2)
+        slopes[np.arange(dimension), np.arange(dimension)] += of_length
+        slopes[dimension] += ((curved + 2.0 * g**2) * rest * pb).sum(2) - (pz * of_g * rest_all).sum(2)
+        found[:, n:] = slopes.swapaxes(1, 2).reshape(dimension + 1, -1)
         return found
 
-    def _add_bent(self, found: np.ndarray, c: int, bent: np.ndarray) -> None:
-        """Add what g_c and c_c change in log l_c, where the former is ``bent`` (n, n) times g_c."""
-        n, dimension = self.at.points.shape
-        m = self.at.slopes
-        cross = self.matrix[:n, n:].reshape(n, m, dimension)[:, :, c] * bent[:, :m]
-        found[:n, n:].reshape(n, m, dimension)[:, :, c] += cross
-        found[n:, :n].reshape(m, dimension, n)[:, c] += cross.T
-        own, bent = self.matrix[n:, n:].reshape(m, dimension, m, dimension), bent[:m, :m]
-        into = found[n:, n:].reshape(m, dimension, m, dimension)
-        precision = float(self.kernel.lengthscale[c]) ** -2.0
-        u, h = self.u[c, :m, :m], self.at.squares[c, :m, :m] * precision
-        curved = own[:, c, :, c] * (1.0 - u) * h + self.p[:m, :m] * u * precision * (4.0 * h - 2.0)
-        kept = into[:, c, :, c].copy()
-        into[:, c] += own[:, c] * bent[:, :, None]
-        into[:, :, :, c] += own[:, :, :, c] * bent[:, None, :]
-        into[:, c, :, c] = kept + curved
 
-    def _add_remaining(self, found: np.ndarray, rest: np.ndarray) -> None:
-        """Add what all g_d and c_d change in log w: ``rest`` (D, n, n) times themselves."""
-        n, dimension = self.at.points.shape
-        m = self.at.slopes
-        cross = np.moveaxis(rest[:, :, :m], 0, -1).reshape(n, -1) * self.matrix[:n, n:]
-        found[:n, n:] += cross
-        found[n:, :n] += cross.T
-        own = self.matrix[n:, n:].reshape(m, dimension, m, dimension)
-        into = found[n:, n:].reshape(m, dimension, m, dimension)
-        for d in range(dimension):
-            into[:, d] += own[:, d] * rest[d, :m, :m, None]
-            into[:, :, :, d] += own[:, :, :, d] * rest[d, :m, None, :m]
-            into[:, d, :, d] -= own[:, d, :, d] * rest[d, :m, :m]
+def _summed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Sums over y of left (C, m, n) times right (D, m, n), (C, D, m)."""
+    return np.matmul(left.transpose(1, 0, 2), right.transpose(1, 2, 0)).transpose(1, 2, 0)

@@ -9,14 +9,14 @@ times. What depends on the points alone (the differences of pairs, the inner pro
 The pull-back is that of :meth:`gp.kernels.base.Kernel.with_pullback`, for values and derivatives of f. A
 kernel without a shorter way is asked for it anew each time; a new one registers its own:
 ``@gram_of.register``. Where a kernel has few parameters its pull-back is a `Changes`: it has the derivatives
-as matrices too, with which a search has the curvature of the evidence (`gp.evidence`).
+times vectors too, with which a search has the curvature of the evidence (`gp.evidence`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import singledispatch
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,21 +33,24 @@ Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """A pull-back that has the derivatives in the P parameters as matrices.
+    """A pull-back that also has the derivatives of K in the P parameters, as products with vectors.
+
+    No matrix of derivatives need be made for them.
 
     Attributes
     ----------
-    pullback : weights (N, N) to the gradient (P,). make : the matrices, made when they are asked for.
+    pullback : weights (N, N) to the gradient (P,). times : vectors (N, O) to dK_p times them, (P, N, O).
     """
 
     pullback: Pullback
-    make: Callable[[], Sequence[np.ndarray]]
+    times: Callable[[np.ndarray], np.ndarray]
 
     @classmethod
     def of(cls, changes: Sequence[np.ndarray]) -> Changes:
-        """From matrices (N, N) that are there already."""
+        """From derivatives (N, N) that are there already."""
         return cls(
-            lambda weights: np.array([np.vdot(weights, change) for change in changes]), lambda: changes
+            lambda weights: np.array([np.vdot(weights, change) for change in changes]),
+            lambda vectors: np.stack([change @ vectors for change in changes]),
         )
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
@@ -57,12 +60,9 @@ class Changes:
 
     def among(self, parameters: slice) -> Changes:
         """Of some of the parameters."""
-        return Changes(lambda weights: self(weights)[parameters], lambda: self.changes[parameters])
-
-    @cached_property
-    def changes(self) -> Sequence[np.ndarray]:
-        """The derivatives of K in the parameters, (N, N) each."""
-        return self.make()
+        return Changes(
+            lambda weights: self(weights)[parameters], lambda vectors: self.times(vectors)[parameters]
+        )
 
 
 def tied(kernel: Kernel, observed: Functional, tie: np.ndarray) -> Callable[[Any], tuple[Any, Pullback]]:
@@ -79,9 +79,10 @@ def tied(kernel: Kernel, observed: Functional, tie: np.ndarray) -> Callable[[Any
         matrix, pullback = gram(unpack(kernel, tie @ psi))
         if not isinstance(pullback, Changes):
             return matrix, lambda weights: pullback(weights) @ tie
-        apart = pullback.changes
-        changes = [sum(t * c for t, c in zip(row, apart, strict=True) if t) for row in tie.T]
-        return matrix, Changes(lambda weights: pullback(weights) @ tie, lambda: changes)
+        return matrix, Changes(
+            lambda weights: pullback(weights) @ tie,
+            lambda vectors: np.tensordot(tie.T, pullback.times(vectors), 1),
+        )
 
     return of
 
@@ -100,10 +101,12 @@ def scaled(
         matrix, pullback = gram(psi[:-1])
         assert isinstance(pullback, Changes)
         scale = float(np.exp(psi[-1]))
-        changes = [scale * change for change in pullback.changes]
         whole = scale * matrix
         np.einsum("ii->i", whole)[:] += scale * diagonal
-        return whole, Changes.of([*changes, whole])
+        return whole, Changes(
+            lambda weights: np.append(scale * pullback(weights), np.vdot(weights, whole)),
+            lambda vectors: np.concatenate([scale * pullback.times(vectors), (whole @ vectors)[None]]),
+        )
 
     return of
 
@@ -124,7 +127,12 @@ def without_values(kernel: Kernel, x: np.ndarray) -> Gram:
         kept = matrix[n:, n:].copy()
         if not isinstance(whole, Changes):
             return kept, pullback
-        return kept, Changes(pullback, lambda: [change[n:, n:] for change in whole.changes])
+
+        def times(vectors: np.ndarray) -> np.ndarray:
+            padded = np.concatenate([np.zeros((n, vectors.shape[1])), vectors])
+            return whole.times(padded)[:, n:]
+
+        return kept, Changes(pullback, times)
 
     return of
 
@@ -183,7 +191,9 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
         having = [each for each in pulled if isinstance(each, Changes)]
         if len(having) < len(pulled):
             return matrix, pullback
-        return matrix, Changes(pullback, lambda: [change for each in having for change in each.changes])
+        return matrix, Changes(
+            pullback, lambda vectors: np.concatenate([each.times(vectors) for each in having])
+        )
 
     return gram
 
@@ -202,7 +212,12 @@ def _beside_constant(part: Gram) -> Gram:
 
         if not isinstance(pullback, Changes):
             return matrix + variance, both
-        return matrix + variance, Changes(both, lambda: [np.full_like(matrix, variance), *pullback.changes])
+
+        def times(vectors: np.ndarray) -> np.ndarray:
+            of_constant = np.broadcast_to(variance * vectors.sum(0), (1, *vectors.shape))
+            return np.concatenate([of_constant, pullback.times(vectors)])
+
+        return matrix + variance, Changes(both, times)
 
     return gram
 
@@ -212,14 +227,12 @@ def _constant(kernel: Constant, observed: Functional) -> Gram:
     of_values = np.concatenate([np.full(len(b), isinstance(b, Values), float) for b in blocks_of(observed)])
 
     def of_all(changed: Constant) -> tuple[Any, Pullback]:
-        matrix, variance = np.full((len(of_values),) * 2, float(changed.variance)), float(changed.variance)
-        return matrix, Changes(lambda weights: np.array([variance * weights.sum()]), lambda: [matrix])
+        matrix = np.full((len(of_values),) * 2, float(changed.variance))
+        return matrix, Changes.of([matrix])
 
     def gram(changed: Constant) -> tuple[Any, Pullback]:
         variance = float(changed.variance)
         matrix = np.outer(variance * of_values, of_values)
-        return matrix, Changes(
-            lambda weights: np.array([variance * (of_values @ weights @ of_values)]), lambda: [matrix]
-        )
+        return matrix, Changes.of([matrix])
 
     return of_all if of_values.all() else gram

@@ -32,7 +32,9 @@ def quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
         def pullback(weights: np.ndarray) -> np.ndarray:
             return np.array([b1 * np.vdot(weights, linear), b2 * np.vdot(weights, quadratic)])
 
-        return matrix, Changes(pullback, lambda: [b1 * linear, b2 * quadratic])
+        return matrix, Changes(
+            pullback, lambda vectors: np.stack([b1 * (linear @ vectors), b2 * (quadratic @ vectors)])
+        )
 
     return gram
 

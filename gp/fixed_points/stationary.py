@@ -62,9 +62,12 @@ def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -
             if np.size(changed.lengthscale) > 1:
                 return matrix, pullback
             precision = float(np.squeeze(changed.lengthscale)) ** -2.0
-            return matrix, Changes(
-                pullback, lambda: [matrix * pairs.matrix(precision * distances, 0.0), matrix]
-            )
+
+            def times(vectors: np.ndarray) -> np.ndarray:
+                stretched = matrix * pairs.matrix(precision * distances, 0.0)
+                return np.stack([stretched @ vectors, matrix @ vectors])
+
+            return matrix, Changes(pullback, times)
 
         return gram
     if m < len(x):
@@ -116,7 +119,8 @@ def tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
 
         if not isinstance(pullback, Changes):
             return both * matrix, tilted
-        return both * matrix, Changes(tilted, lambda: [both * change for change in pullback.changes])
+        column = a[:, None]
+        return both * matrix, Changes(tilted, lambda vectors: column * pullback.times(column * vectors))
 
     return gram
 
@@ -139,11 +143,12 @@ def _of_pairs(
 
     matrix = pairs.matrix(values, variance)
 
-    def changes() -> list[np.ndarray]:
+    def times(vectors: np.ndarray) -> np.ndarray:
         rows = values * slopes()
-        return [*(pairs.matrix(row, 0.0) for row in (rows.sum(0)[None] if one else rows)), matrix]
+        lengths = [pairs.matrix(row, 0.0) @ vectors for row in (rows.sum(0)[None] if one else rows)]
+        return np.stack([*lengths, matrix @ vectors])
 
-    return matrix, Changes(pullback, changes)
+    return matrix, Changes(pullback, times)
 
 
 def _by_coordinate(kernel: Stationary, width: int) -> tuple[np.ndarray, bool]:
@@ -180,7 +185,11 @@ def _of_slopes(x: np.ndarray) -> Gram:
 
         if not one:
             return matrix, pullback
-        return matrix, Changes(pullback, lambda: [_stretched(matrix, k, s, precision[0]), matrix])
+
+        def times(vectors: np.ndarray) -> np.ndarray:
+            return np.stack([_stretched(matrix, k, s, precision[0]) @ vectors, matrix @ vectors])
+
+        return matrix, Changes(pullback, times)
 
     return gram
 
