@@ -40,6 +40,29 @@ class Candidates:
         """From all the covariances, (C B, F) and (C B, C B)."""
         return cls(shared, np.einsum("ii->i", covariance), lambda which: covariance[:, which], block)
 
+    def given(self, count: int, noise: float) -> Candidates:
+        """The other candidates, once the first ``count`` are observed with noise of that variance.
+
+        No value has to be known for that. O(k C B) for each of the k numbers shown, beside their columns.
+        """
+        first = count * self.block
+        state = Conditioned(self.columns, self.variances, np.full(len(self.variances), noise), self.shared)
+        for number in range(first):
+            state = state.given(number)
+        if state.rows is None:
+            return self
+        assert state.signals is not None  # those of the functionals
+        rows, left = np.asarray(state.rows), np.asarray(state.rows)[:, first:]
+
+        def columns(which: Any) -> np.ndarray:
+            there = np.arange(len(self.variances))[first:][which]
+            place = int(there) if there.ndim == 0 else slice(first + (which.start or 0), which.stop)
+            known: np.ndarray = self.columns(place)[first:] - left.T @ rows[:, place]
+            return known
+
+        variances = np.maximum(state.variance[first:], 0.0)
+        return Candidates(state.signals[first:], variances, columns, self.block)
+
 
 def most_informative(candidates: Candidates, n: int, noise: float) -> list[int]:
     """Return the indices of n <= C candidates, greedily; O(n C B (n B + F)) beside the columns.

@@ -73,8 +73,10 @@ class Account:
     ledger : where evaluations are entered as they return; None where they are not kept.
     budget : asked before each call; None for no limit.
     unfinished : what the step had evaluated when it was cut short before; None for nothing.
+    told : evaluations that the step learns from in the place of its own; None where it makes its own.
     """
 
     ledger: Ledger | None = None
     budget: Budget | None = None
     unfinished: Unfinished | None = None
+    told: Evaluations | None = None

@@ -23,7 +23,7 @@ import numpy as np
 
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
-from bqvi.gradients.designs import Design, Guarded, Informed, IntegralVarianceReduction
+from bqvi.gradients.designs import Awaiting, Design, Guarded, Informed, IntegralVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import Feasibility
 from bqvi.gradients.gradient import Batch, Gradient
@@ -115,22 +115,46 @@ class BayesianQuadrature:
         kept = Memory.empty(len(frame.mean), differentiable(model)) if memory is None else memory
         kept = _revalued(model, q, batch, kept)
         kept.require_signal()
-        n = self._count(len(frame.mean), kept) if memory is not None else self.nodes
-        kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
-        if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
-            kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
-        cache, base = ProcessCache(kind, self.memory, self.keep), kept.base.frame
-        before, kept = cache.before(frame, kept)
-        nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, before, kept))
-        found = evaluate(model, q, batch, frame.points(nodes), first=not len(kept))
+        found, base = batch.account.told, kept.base.frame
+        n = self.nodes if memory is None or found is not None else self.count(len(frame.mean), kept)
+        cache, before, kept = self._process(model, frame, kept, n)
+        if found is None:
+            nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, before, kept))
+            found = evaluate(model, q, batch, frame.points(nodes), first=not len(kept))
         if memory is None:
             _require_one(found)
         process, kept = cache.after(frame, before, found, kept.joined(found))
         if _beyond(frame, found, kept):
             process = None
-        gradient = _gradient(frame, process, found, kept if memory is not None else None, n)
+        gradient = _gradient(frame, process, found, kept if memory is not None else None)
         gradient = replace(gradient, predicted=predicted_divergence(before, process, base, frame))
         return _with_errors(frame, process, gradient) if self.errors else gradient
+
+    def asked(
+        self, model: Any, q: Any, n: int, rng: np.random.Generator, memory: Memory, waiting: np.ndarray
+    ) -> tuple[np.ndarray, Memory]:
+        """n further points theta (n, D), and the memory with the process that they were chosen by.
+
+        Parameters
+        ----------
+        model : a log joint that does not move with q. q, rng, memory : as of a call.
+        waiting : points theta (k, D) whose values the memory does not know, but will.
+        """
+        frame = Frame.of(q)
+        _, known, kept = self._process(model, frame, memory, self.nodes)
+        expected = known if known is None or not len(waiting) else Awaiting(known, frame.whiten(waiting))
+        nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, expected, kept))
+        return frame.points(nodes), kept
+
+    def _process(
+        self, model: Any, frame: Frame, kept: Memory, n: int
+    ) -> tuple[ProcessCache, Process | None, Memory]:
+        """The process given the memory, where ``n`` evaluations are to follow, and what it is kept in."""
+        kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
+        if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
+            kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
+        cache = ProcessCache(kind, self.memory, self.keep)
+        return cache, *cache.before(frame, kept)
 
     def _require_suited(self, model: Any) -> None:
         if isinstance(model, ConjugateModel):
@@ -170,13 +194,14 @@ class BayesianQuadrature:
             return OnFunction(values=False)
         return OnGradients()
 
-    def _count(self, dimension: int, kept: Memory) -> int:
+    def count(self, dimension: int, kept: Memory) -> int:
+        """Evaluations of the next step, given what is ``kept``; D is ``dimension``."""
         if len(kept):
             return self.nodes
         return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
 
 
-def _informed(frame: Frame, process: Process | None, kept: Memory) -> Informed | None:
+def _informed(frame: Frame, process: Informed | None, kept: Memory) -> Informed | None:
     """The process with what is known of failures, in the units of q."""
     if process is None or not len(kept.failed):
         return process
@@ -214,18 +239,16 @@ def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     return anew.without_process()
 
 
-def _gradient(
-    frame: Frame, process: Process | None, found: Evaluations, memory: Memory | None, n: int
-) -> Gradient:
+def _gradient(frame: Frame, process: Process | None, found: Evaluations, memory: Memory | None) -> Gradient:
     if process is None:  # nothing is known here: stay, and draw again
         d = len(frame.mean)
         nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
-        return Gradient(nothing, True, found.n_evaluations, n, memory=memory)
+        return Gradient(nothing, True, found.n_evaluations, len(found), memory=memory)
     return Gradient(
         frame.natural_gradient(process.at_q),
         natural=True,
         evaluations=found.n_evaluations,
-        samples=n,
+        samples=len(found),
         memory=memory,
         surrogate=process,
     )

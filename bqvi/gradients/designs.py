@@ -67,6 +67,30 @@ class Guarded:
         return self.process.candidates(pool)
 
 
+@dataclass(frozen=True, eq=False)
+class Awaiting:
+    """A process, given that points which are being evaluated will have values.
+
+    Parameters
+    ----------
+    process : the process
+    waiting : the points, in the units of q, (k, D): they condition variances, which need no value
+    """
+
+    process: Informed
+    waiting: np.ndarray
+
+    @property
+    def noise(self) -> float:
+        """That of the process."""
+        return self.process.noise
+
+    def candidates(self, pool: np.ndarray) -> Candidates:
+        """Those of the process, conditioned."""
+        both = self.process.candidates(np.concatenate([self.waiting, pool]))
+        return both.given(len(self.waiting), self.noise)
+
+
 @runtime_checkable
 class Design(Protocol):
     """How nodes are chosen."""

@@ -76,7 +76,7 @@ def given(
 
 def caller_of(model: LogJoint) -> Caller:
     """What calls a `LogJoint`'s function as its user states it, in its coordinates."""
-    return _caller(model.function, model)
+    return _caller(_stated(model, None), model)
 
 
 def _caller(function: Function, model: Any, cost: int = 1) -> Caller:
@@ -95,18 +95,27 @@ def _called(function: Function, model: Any, batch: Batch, points: np.ndarray, fi
     return replace(found, n_evaluations=batch.size) if is_conjugate(model) else found
 
 
+def is_as_stated(model: Any) -> bool:
+    """Whether the model is the function that its user states."""
+    return not is_moving(model) and getattr(type(model), "log_prior", None) is LogJoint.log_prior
+
+
+def _stated(model: LogJoint, rows: Any) -> Function:
+    """That function; of torch on the device and in the precision of the model or of its data's ``rows``."""
+    if model.function.gradient != AUTODIFF:
+        return model.function
+    from bqvi.gradients.black_box import reference_tensor
+
+    return replace(model.function, like=reference_tensor(model, rows))
+
+
 def _function(model: Any, q: Any, batch: Batch) -> Function:
     """The log joint of the batch at q, as a function of theta."""
-    as_stated = not is_moving(model) and getattr(type(model), "log_prior", None) is LogJoint.log_prior
-    if as_stated and model.function.gradient != AUTODIFF:
-        found: Function = model.function
-        return found
+    if is_as_stated(model):
+        return _stated(model, batch.rows)
     from bqvi.gradients.black_box import log_joint_function, reference_tensor
 
     like = reference_tensor(model, batch.rows)
-    if as_stated:
-        on_torch: Function = replace(model.function, like=like)
-        return on_torch
     log_joint = log_joint_function(model, q, replace(batch, account=Account()))  # `Caller` asks the budget
     vectorised = bool(getattr(model, "vectorised", True))
     return Function(

@@ -17,9 +17,11 @@ from bqvi.arrays import Seed, generator
 from bqvi.calls import Executor, TargetModel
 from bqvi.calls.bounds import Bound
 from bqvi.calls.target_model import require_alone
+from bqvi.calls.workers import Workers
 from bqvi.checks import require_integer, require_one_of, require_seed
 from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
+from bqvi.inference.asked import require_asked
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
@@ -68,6 +70,7 @@ def fit(
     names: Sequence[str] | None = None,
     executor: Executor | None = None,
     n_jobs: int = 1,
+    workers: int | None = None,
     noise_sd: float | Callable[[Any], Any] | None = None,
     gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
     evaluations: Sequence[Any] | None = None,
@@ -129,6 +132,9 @@ def fit(
     names : of the parameters
     executor, n_jobs : the evaluations of a step of such an estimator are made through ``executor.submit``, or
         else ``executor.map``; or by so many processes of joblib
+    workers : for 'bq', with an executor that has ``submit``: so many evaluations are kept under way, each
+        taken as it returns; there is a step of q whenever as many have returned as a step evaluates, and
+        points are chosen given those that have not. None: the evaluations of a step are waited for
     noise_sd : standard deviation of the noise of a `LogJoint`'s values, for 'bq': a number, or a function of
         theta as ``log_prob`` is one. None: they are exact, or ``log_prob`` returns (value, deviation)
     gradient_noise_sd : the same of its gradient's entries, where it has one: a number or (P,), 0 if they are
@@ -193,6 +199,8 @@ def fit(
     rng = generator(seed)
     if starts > 1 and evaluations is not None:
         raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")
+    if starts > 1 and workers is not None:
+        raise ValueError(f"starts is {starts}, and workers is {workers}: workers are kept busy by one start")
     if starts > 1 and not isinstance(start_from, str):
         raise ValueError(f"starts is {starts}; several starts cannot be given")
     children = rng.spawn(starts) if starts > 1 else [rng]
@@ -201,13 +209,20 @@ def fit(
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
     runs = tuple(FitRun(problem, records, settings, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
+    busy = None if workers is None else _busy(runs[0], workers)
     if resume is None:
-        return Run(engine, None, watch, verify=verify)
+        return Run(engine, None, watch, busy, verify)
     before = resumed(resume, DOOR, classes(first[0]) | named(Starts))
     require_same(before.settings, settings)
     if starts == 1 and isinstance(before.state, Starts):
         before = replace(before, state=before.state.states[before.state.best])
-    return Run(engine, engine.resumed(before), watch, verify=verify)
+    return Run(engine, engine.resumed(before), watch, busy, verify)
+
+
+def _busy(run: FitRun, count: int) -> Workers:
+    """The workers, of a fit whose points others can evaluate."""
+    require_asked(run.problem, run.records.monitor)
+    return Workers(run.caller, count)
 
 
 def _unknown_box(said: Mapping[str, Any], choice: Method | None) -> bool:

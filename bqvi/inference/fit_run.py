@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,6 +17,7 @@ from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference.affordable import affordable
+from bqvi.inference.asked import account_of, chosen, due, require_asked
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, recorded, step, with_evaluations
 from bqvi.inference.result import Fit
@@ -25,6 +27,7 @@ from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import LogJoint
 from bqvi.runs import Checkpoint, Standing
+from bqvi.runs.pending import matched
 from bqvi.runs.records import classes_in, named
 
 DOOR = "fit"
@@ -68,6 +71,8 @@ class FitRun:
         self.ledger = Ledger(getattr(first.q, "dimension", 1)) if ledger is None else ledger
         self._numbers: Any = None
         """Where the random numbers of the step under way began."""
+        self._asked_at: float | None = None
+        """When points were last asked for, of `time.perf_counter`."""
 
     @property
     def small(self) -> bool:
@@ -114,8 +119,12 @@ class FitRun:
         if recorder.wants(state.iteration) and not self._can_record(state):
             recorder = replace(recorder, chosen=frozenset(), first=False)
         account = Account(self.ledger, self._budget(state, self._reserve), unfinished)
+        return self._stepped(problem, state, replace(self.records, recorder=recorder), account)
+
+    @staticmethod
+    def _stepped(problem: Problem, state: State, records: Records, account: Account) -> State:
         try:
-            return step(problem, state, replace(self.records, recorder=recorder), account)
+            return step(problem, state, records, account)
         except Exception as error:
             if "LinAlgError" not in type(error).__name__:  # NumPy's or torch's
                 raise
@@ -146,6 +155,33 @@ class FitRun:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         batch = Batch(None, 0, account=Account(budget=self.budget_of(state)))
         return evaluate(self.problem.model, state.q, batch, points)
+
+    def pending(self, state: State) -> np.ndarray:
+        """Points (m, D) that were chosen and have no values yet.
+
+        TypeError or ValueError where none can be asked for.
+        """
+        require_asked(self.problem, self.records.monitor)
+        return state.pending.reshape(-1, self.first.q.dimension)
+
+    def with_more(self, state: State, count: int) -> State:
+        """The state with ``count`` further pending points, after a step along what was told if it is due."""
+        state = self._waited(state.fork())  # what fails below has drawn no number of the state before
+        if self._reason(state) is None and due(self.problem, state):
+            told = account_of(state)
+            state = self._stepped(self.problem, replace(state, unfinished=None), self.records, told)
+        self._asked_at = time.perf_counter()
+        if self._reason(state) is None:
+            return chosen(self.problem, state, count, self.budget_of(state))
+        if len(state.pending) or self.finished(state) is not None:
+            return state
+        return self.step(state)  # the closing record
+
+    def _waited(self, state: State) -> State:
+        """With the seconds since points were last asked for."""
+        if self._asked_at is None:
+            return state
+        return replace(state, seconds=state.seconds + time.perf_counter() - self._asked_at)
 
     def _budget(self, state: State, reserve: int = 0) -> Budget:
         most = self.records.stop.budget
@@ -218,8 +254,11 @@ class FitRun:
         return fit
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
-        """The state with what a step had evaluated when it was cut short."""
+        """The state with what a step that was cut short had evaluated, or values that were asked for."""
         found = with_evaluations(state.fork(), evaluations)
+        rows, left = matched(state.pending, evaluations.points)
+        if (rows >= 0).any():
+            return replace(found, pending=state.pending[left])
         if self._numbers is not None:
             found.rng.bit_generator.state = self._numbers
         return found

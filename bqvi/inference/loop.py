@@ -176,6 +176,7 @@ def advance(
         estimates=state.estimates,
         repeated=state.repeated,
         unfinished=state.unfinished,
+        pending=state.pending,
     )
 
 

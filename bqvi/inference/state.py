@@ -83,8 +83,9 @@ class State:
     record_evaluations : what the records took, in the units of ``evaluations``, the closing ones among them.
     estimates : of the ELBO less ln h of the data, by the latest steps from their own draws; at most 256.
     repeated : evaluations of steps that were cut short and made again by an estimator that keeps none.
-    unfinished : evaluations of the next step, which was cut short: made again, it takes these in the place of
-        calls.
+    unfinished : evaluations of the next step. Where it was cut short and is made again, it takes these in the
+        place of calls; of points that were asked for, it learns from these.
+    pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
     """
 
     q: Any
@@ -103,6 +104,7 @@ class State:
     estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
     repeated: int = 0
     unfinished: Evaluations | None = None
+    pending: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def n_evaluations(self) -> int:

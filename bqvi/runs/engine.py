@@ -132,7 +132,10 @@ class Asked(Engine[S, R_co], Protocol[S, R_co]):
         ...
 
     def pending(self, state: S) -> Any:
-        """Points (m, D) that were chosen and have no values yet."""
+        """Points (m, D) that were chosen and have no values yet.
+
+        TypeError or ValueError where the choices of the run do not allow it to be asked.
+        """
         ...
 
     def with_more(self, state: S, count: int) -> S:

@@ -346,7 +346,11 @@ class Run(Generic[S, R]):
         engine: Any = self._engine
         if not hasattr(engine, "with_more"):
             door = engine.checkpoint(self.state).door
-            raise TypeError(f"a run of bqvi.{door} cannot be asked for points; vbmc and integrate can")
+            raise TypeError(
+                f"this run of bqvi.{door} cannot be asked for points; those of vbmc, of integrate, and of "
+                "fit with method='bq' from one start can"
+            )
+        engine.pending(self.state)  # raises where its choices forbid it
         return engine  # type: ignore[no-any-return]
 
     def _end(self, reason: str) -> None:

@@ -1,6 +1,7 @@
 """The choice of points for several functionals at once, against conditioning anew."""
 
 import numpy as np
+import pytest
 
 from acquisition.functionals import Candidates, most_informative
 
@@ -39,3 +40,16 @@ def test_greedy_choice_of_blocks_is_that_of_conditioning_on_whole_blocks():
         before = chosen[:k]
         best = min((j for j in range(6) if j not in before), key=lambda j: left([*before, j]))
         assert chosen[k] == best
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_candidates_given_the_first_of_them_are_those_of_conditioning_anew(block):
+    rng = np.random.default_rng(4)
+    root = rng.standard_normal((15, 20))
+    joint = root @ root.T  # of 12 numbers that candidates show, and 3 functionals
+    found = Candidates.of(joint[:12, 12:], joint[:12, :12], block).given(4 // block, 0.1)
+    rest = joint[4:, 4:] - joint[4:, :4] @ np.linalg.solve(joint[:4, :4] + 0.1 * np.eye(4), joint[:4, 4:])
+    np.testing.assert_allclose(found.shared, rest[:8, 8:])
+    np.testing.assert_allclose(found.variances, np.diag(rest)[:8])
+    np.testing.assert_allclose(found.columns(slice(None)), rest[:8, :8])
+    np.testing.assert_allclose(found.columns(5), rest[:8, 5])

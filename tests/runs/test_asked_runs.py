@@ -13,12 +13,16 @@ import pytest
 from doors import CASES, Calls
 
 import bqvi
+from bqvi.models import LogJoint
 from bqvi.runs import Run
 from bqvi.variational_bmc.steps import with_pending
 from experiments.problems.simulated_workers import SimulatedWorkers
 from gp.measures import Gaussian
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+
+
+FLAT = LogJoint(lambda x: 0.0, 2, gradient=None, vectorised=False)
 
 
 def slope(x):
@@ -31,7 +35,7 @@ def told(run: Run, name: str, theta) -> None:
     run.tell(theta, [case.function(x) for x in theta], gradients)
 
 
-@pytest.mark.parametrize("name", ["integrate bq", "integrate monte-carlo", "vbmc"])
+@pytest.mark.parametrize("name", ["integrate bq", "integrate monte-carlo", "vbmc", "fit bq"])
 def test_the_budget_is_kept_and_the_same_order_gives_the_same_digits(name):
     case = CASES[name]
     calls, workers = Calls(case.function), SimulatedWorkers(4, 0.7, seed=2)
@@ -43,7 +47,7 @@ def test_the_budget_is_kept_and_the_same_order_gives_the_same_digits(name):
     assert case.numbers(found) == case.numbers(again)
 
 
-@pytest.mark.parametrize("name", ["integrate wsabi-l", "integrate qmc", "vbmc with gradients"])
+@pytest.mark.parametrize("name", ["integrate wsabi-l", "integrate qmc", "vbmc with gradients", "fit bq"])
 def test_a_run_that_is_told_by_hand_is_the_one_with_workers(name):
     """One worker: its values come in the order of its points."""
     case = CASES[name]
@@ -51,12 +55,12 @@ def test_a_run_that_is_told_by_hand_is_the_one_with_workers(name):
     run = case.steps(case.function)
     while run.n_evaluations < case.budget:
         told(run, name, run.ask())
-    assert case.numbers(run.result())[:3] == case.numbers(found)[:3]
     assert len(run.ask()) == 0
+    assert case.numbers(run.result())[:3] == case.numbers(found)[:3]
     assert run.stopped == "budget"
 
 
-@pytest.mark.parametrize("name", ["integrate bq", "vbmc with gradients"])
+@pytest.mark.parametrize("name", ["integrate bq", "vbmc with gradients", "fit bq with gradients"])
 def test_a_run_that_is_resumed_asks_again_for_what_was_pending(name, tmp_path):
     """Saved with points under way, and then told in the order of the run that went on."""
     case = CASES[name]
@@ -115,9 +119,22 @@ def test_a_point_that_is_chosen_twice_is_evaluated_twice():
         ),
         (lambda: bqvi.vbmc(lambda x: 0.0, **BOX, workers=0), ValueError, "workers is 0"),
         (
-            lambda: bqvi.fit.steps(bqvi.models.LogJoint(lambda x: 0.0, 2, gradient=None), method="bq").ask(),
+            lambda: bqvi.fit.steps(FLAT, method="bq", starts=2, start_from="random").ask(),
             TypeError,
-            "bqvi.fit cannot be asked",
+            "this run of bqvi.fit cannot be asked",
+        ),
+        (lambda: bqvi.fit.steps(FLAT, method="score").ask(), TypeError, "use method='bq'"),
+        (
+            lambda: bqvi.fit.steps(FLAT, method="score").tell([[0.0, 0.0]], [1.0]),
+            TypeError,
+            "use method='bq'",
+        ),
+        (lambda: bqvi.fit.steps(FLAT, method="bq", elbo_samples=20).ask(), ValueError, "elbo_samples is 20"),
+        (lambda: bqvi.fit(FLAT, method="bq", workers=4), ValueError, "workers is 4, which needs an executor"),
+        (
+            lambda: bqvi.fit(FLAT, method="bq", workers=4, starts=2, start_from="random"),
+            ValueError,
+            "starts is 2, and workers is 4",
         ),
         (lambda: bqvi.vbmc.steps(lambda x: 0.0, **BOX).ask(0), ValueError, "count is 0"),
         (
@@ -162,7 +179,7 @@ def _killed(name, path):
     case.run(Deadly(case.function, 16), executor=SimulatedWorkers(4, 0.7, 3), workers=4, checkpoint=path)
 
 
-@pytest.mark.parametrize("name", ["integrate bq", "vbmc"])
+@pytest.mark.parametrize("name", ["integrate bq", "vbmc", "fit bq"])
 def test_a_process_that_is_killed_loses_what_was_pending(name, tmp_path):
     process = multiprocessing.get_context("fork").Process(target=_killed, args=(name, tmp_path / "run.npz"))
     process.start()
@@ -187,6 +204,12 @@ def test_evidence_and_integral_are_those_known():
     assert found.converged
     assert found.n_evaluations < 150
     assert abs(found.log_evidence - np.log(np.pi)) < min(3.0 * found.log_evidence_sd, 0.1)
+    bent = LogJoint(
+        lambda x: log_joint(x) - 0.1 * float(np.cos(x[0] - 0.3)), 2, gradient=None, vectorised=False
+    )
+    workers = SimulatedWorkers(8, 1.0, seed=4)
+    fit = bqvi.fit(bent, method="bq", budget=40, executor=workers, workers=8)
+    np.testing.assert_allclose(fit.q.mean, [0.3, -0.3], atol=0.01)  # where the log joint is symmetric
     integral = bqvi.integrate(
         lambda x: float(np.cos(x.sum())),
         Gaussian(np.zeros(2), np.eye(2)),

@@ -1,0 +1,83 @@
+"""A fit that is asked for points: others evaluate them, and tell their values in any order.
+
+    told --estimator--> gradient --> q        once as many values as a step takes are new, or none is pending
+    q, memory --process | pending, told--> next points
+
+Points without values, and values that no step has learned from yet, condition the process' variances and not
+its mean. A fit is determined by the seed and by the order in which values return between proposals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bqvi.calls import Account, Budget, Ledger
+from bqvi.gradients import BayesianQuadrature
+from bqvi.gradients.evaluations import is_as_stated
+from bqvi.inference.monitor import Monitor
+from bqvi.inference.state import Problem, State
+
+
+def require_asked(problem: Problem, monitor: Monitor) -> None:
+    """TypeError or ValueError unless points of the fit can be evaluated by others, one at a time.
+
+    Parameters
+    ----------
+    problem : what is run. monitor : of its records, which must take no evaluations.
+    """
+    estimator, model = problem.estimator, problem.model
+    if not isinstance(estimator, BayesianQuadrature) or not estimator.memory:
+        raise TypeError(
+            f"points of a fit by {type(estimator).__name__} cannot be asked for, nor kept under way by "
+            "workers; use method='bq', a BayesianQuadrature that keeps its evaluations"
+        )
+    if not is_as_stated(model):
+        raise TypeError(
+            f"model is a {type(model).__name__}; points can be asked for, and kept under way by workers, "
+            "of a LogJoint"
+        )
+    if monitor.cost:
+        raise ValueError(
+            f"elbo_samples is {monitor.samples}; a fit that is asked for points, or keeps workers busy, "
+            "takes the ELBO from the evaluations it has: leave it out"
+        )
+
+
+def due(problem: Problem, state: State) -> bool:
+    """Whether it is time for a step along what was told."""
+    told = 0 if state.unfinished is None else len(state.unfinished)
+    if not told:
+        return False
+    return not len(state.pending) or told >= _estimator(problem).count(state.q.dimension, state.memory)
+
+
+def account_of(state: State) -> Account:
+    """Of a step that learns from what was told; where it makes a record alone, they are left for the next."""
+    assert state.unfinished is not None  # it is due
+    ledger = Ledger(state.q.dimension)
+    ledger.enter(state.unfinished)
+    return Account(ledger, told=state.unfinished)
+
+
+def chosen(problem: Problem, state: State, count: int, budget: Budget) -> State:
+    """The state with ``count`` further pending points; at first with as many as the first step evaluates.
+
+    ``budget`` is what may be spent from ``state`` on.
+    """
+    estimator, dimension = _estimator(problem), state.q.dimension
+    known = [] if state.unfinished is None else [state.unfinished.points]
+    pending = state.pending.reshape(-1, dimension)
+    waiting = np.concatenate([*known, pending])
+    if not len(state.memory) and not len(waiting):
+        count = max(count, budget.room(estimator.count(dimension, state.memory)))
+    if not count:
+        return state
+    points, memory = estimator.asked(problem.model, state.q, count, state.rng, state.memory, waiting)
+    return replace(state, memory=memory, pending=np.concatenate([pending, points]))
+
+
+def _estimator(problem: Problem) -> BayesianQuadrature:
+    assert isinstance(problem.estimator, BayesianQuadrature)  # see `require_asked`
+    return problem.estimator
