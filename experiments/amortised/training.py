@@ -17,21 +17,22 @@ import bqvi
 from acquisition.minibatch import Reshuffled
 from bqvi.gradients import IWAE, DReG, Estimator, Pathwise, Score
 from bqvi.models import VariationalAutoencoder
-from experiments.harness import drawing
-from experiments.harness.claims import Check, Claim
+from experiments.harness import drawing, evidence
+from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.problems import images
 
+IWAE_NAME, DREG = "IWAE, L = 50", "DReG, L = 50"
 METHODS: dict[str, Any] = {
     "pathwise": lambda: Pathwise(),
     "sticking the landing": lambda: Pathwise(entropy="sticking-the-landing"),
     "score, L = 10": lambda: Score(10),
-    "IWAE, L = 50": lambda: IWAE(50),
-    "DReG, L = 50": lambda: DReG(50),
+    IWAE_NAME: lambda: IWAE(50),
+    DREG: lambda: DReG(50),
 }
 STEPS = {"digits": 2000, "mnist": 5000}
 RECORDS = 10
-QUICK_STEPS, QUICK_METHODS = 5, ("pathwise", "IWAE, L = 50", "DReG, L = 50")
+QUICK_STEPS, QUICK_METHODS = 5, ("pathwise", IWAE_NAME, DREG)
 HIDDEN = {"digits": 128, "mnist": 256}
 LATENT = {"digits": 10, "mnist": 32}
 SIZE, RATE, TEST_DRAWS, QUICK_DRAWS = 100, 1e-3, 50, 2
@@ -170,12 +171,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     last = (
         results[results["latent"] != 2].sort_values("iteration").groupby(["data", "method", "seed"]).tail(1)
     )
-    checks = []
-    for name, rows in last.groupby("data", sort=False):
-        ends = rows.groupby("method")["held_out"].median()
-        a, b = float(ends["IWAE, L = 50"]), float(ends["DReG, L = 50"])
-        checks.append(Check(str(name), b >= a, f"DReG {b:.2f}, IWAE {a:.2f} nats an image"))
-    told = "held-out log p with DReG is at least that with IWAE, L = 50, medians over seeds"
+    checks = [
+        evidence.more(rows.assign(case=rows["method"]), DREG, IWAE_NAME, "held_out", str(name))
+        for name, rows in last.groupby("data", sort=False)
+    ]
+    told = "held-out log p with DReG is above that with IWAE, L = 50, seed by seed"
     return [Claim("002", "Doubly reparameterised gradients train no worse models than IWAE's.", told, checks)]
 
 

@@ -1,10 +1,15 @@
 """The experiments on autoencoders run, draw and tabulate."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from quick_runs import looked_at, table
 
-from experiments.amortised import few_data, signal, training
+from acquisition.minibatch import Reshuffled
+from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.models import LogJoint
+from experiments.amortised import few_data, gap, minibatches, signal, test_bounds, training
 from experiments.harness import registry
 from experiments.problems import images
 
@@ -20,6 +25,51 @@ def test_runs_and_draws(module):
     looked_at(experiment, found)
     for claim in experiment.claims(found):
         assert all(check.numbers for check in claim.checks)
+
+
+@pytest.mark.parametrize("module", [gap, minibatches, test_bounds], ids=lambda module: module.__name__)
+def test_studies_run_and_draw(module):
+    experiment = registry.load(module.experiment.name)
+    found = table(experiment)
+    looked_at(experiment, found)
+    assert all(check.numbers for claim in experiment.claims(found) for check in claim.checks)
+
+
+def test_the_long_run_and_the_evidence_of_a_gaussian_are_closed():
+    covariance = np.array([[0.5, 0.3], [0.3, 0.4]])
+    exact, precision = Gaussian(np.array([1.0, -1.0]), covariance), np.linalg.inv(covariance)
+
+    def log_density(z):
+        away = z - torch.as_tensor(exact.mean)
+        constant = np.log(2.0 * np.pi) + 0.5 * np.linalg.slogdet(covariance)[1]
+        return -0.5 * (away @ torch.as_tensor(precision) * away).sum(-1) - constant + 2.0
+
+    target = LogJoint(log_density, 2)
+    normal = gap.normal_points(2, 512, [0])
+    start = DiagonalGaussian(np.zeros(2), np.ones(2))
+    full, _ = gap._optimised(target, Gaussian(start.mean, np.eye(2)), normal)
+    np.testing.assert_allclose(full.covariance, covariance, atol=0.01)
+    assert abs(gap._elbo(target, full, normal) - 2.0) < 0.01  # the ELBO of the posterior is ln Z
+    np.testing.assert_allclose(gap._evidence(target, exact, 100, 0), (2.0, 0.0), atol=1e-12)
+    diagonal, _ = gap._optimised(target, start, normal)
+    np.testing.assert_allclose(diagonal.variance, 1.0 / np.diag(precision), rtol=0.02)
+
+
+def test_plain_draws_for_an_error_follow_its_rate():
+    plain = pd.DataFrame({"calls": [16, 64, 256], "rms": [0.25, 0.125, 0.0625]})
+    for calls in (4, 32, 1024):
+        assert test_bounds._draws_for(calls**-0.5, plain) == pytest.approx(calls)
+
+
+def test_a_strategy_is_renewed_after_its_draws():
+    made = []
+    renewed = minibatches.Renewed(3, lambda: made.append(0) or Reshuffled(3), 2, 12)
+    rng = np.random.default_rng(0)
+    state = renewed.start(12, rng)
+    for _ in range(5):
+        selection, state = renewed.draw(state, rng)
+        assert len(selection.indices) == 3
+    assert len(made) == 3
 
 
 def test_images_of_a_folder_are_binary_and_split(tmp_path):

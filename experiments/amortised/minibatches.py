@@ -1,0 +1,298 @@
+"""Mini-batch strategies on an autoencoder: evaluations to a held-out bound, against random reshuffling.
+
+Strategies that choose by features need rows that say what a datum's gradient depends on. Of an autoencoder
+these are the encoder's means, which change as it learns. They are kept fresh cheaply: every ten epochs all
+data are encoded again. That is a forward pass of half the model where a step takes forward and backward
+passes of both halves, a sixth of an evaluation for each datum, and it is counted so. A strategy begins with
+the pixels, features that never change.
+
+    reshuffled           a permutation each epoch
+    uniform              independent mini-batches
+    balanced, pixels     a partition into batches that resemble the data, made once
+    balanced, encoder    the same by the encoder's means, made again every ten epochs
+    stratified, encoder  one datum of each of S strata of the encoder's means, strata made again as often
+
+How much there is to be gained is measured at the end of each run: the variance of the gradient over
+mini-batches and draws of z, and the part of it that draws of z make with the mini-batch held fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from acquisition.minibatch import Balanced, Features, Reshuffled, Selection, Strategy, Stratified, Uniform
+from acquisition.minibatch.strategy import Unlearning
+from bqvi.gradients import Batch, Pathwise
+from bqvi.models import VariationalAutoencoder
+from experiments.harness import drawing, evidence
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.problems import images
+
+REFERENCE = "reshuffled"
+BY_FEATURES: dict[str, Callable[[int, Features], Strategy]] = {"balanced": Balanced, "stratified": Stratified}
+STRATEGIES = (REFERENCE, "uniform", "balanced, pixels", "balanced, encoder", "stratified, encoder")
+QUICK = (REFERENCE, "balanced, encoder")
+LATENT, HIDDEN, SIZE, RATE = 5, 64, 50, 2e-3
+EPOCHS, QUICK_EPOCHS = 40, 2
+EVERY, QUICK_EVERY = 10, 1
+"""Epochs after which data are encoded again."""
+RECORDS, QUICK_RECORDS = 20, 2
+DRAWS, QUICK_DRAWS = 50, 2
+REPEATS, QUICK_REPEATS = 120, 4
+ENCODING = 1.0 / 6.0
+"""Evaluations for a datum that is encoded: a backward pass takes about two forward ones."""
+LEVEL = 0.1
+"""Nats an image below the best that reshuffling reaches: the bound to be reached."""
+
+
+@dataclass(frozen=True)
+class RenewedState:
+    """The strategy of now, its state, and how often it has drawn."""
+
+    strategy: Strategy
+    inner: Any
+    drawn: int
+
+
+@dataclass(frozen=True, eq=False)
+class Renewed(Unlearning):
+    """A strategy that is made anew by ``make`` after every so many draws."""
+
+    size: int
+    make: Callable[[], Strategy]
+    every: int
+    n: int
+
+    def start(self, n: int, rng: np.random.Generator) -> RenewedState:
+        """State before the first draw from ``n`` data, by ``rng``."""
+        strategy = self.make()
+        return RenewedState(strategy, strategy.start(n, rng), 0)
+
+    def draw(self, state: RenewedState, rng: np.random.Generator) -> tuple[Selection, RenewedState]:
+        """The next mini-batch after ``state``, by ``rng``."""
+        if state.drawn == self.every:
+            state = self.start(self.n, rng)
+        selection, inner = state.strategy.draw(state.inner, rng)
+        return selection, RenewedState(state.strategy, inner, state.drawn + 1)
+
+
+class Encoded:
+    """Features of the data by the encoder of the latest q; of the pixels before there is one."""
+
+    def __init__(self, model: VariationalAutoencoder, x: images.Images) -> None:
+        self.model, self.x, self.q = model, x, None
+
+    def __call__(self) -> Features:
+        """Features now."""
+        return Features.of(self.x if self.q is None else self.model.encode(self.q, self.x).mean)
+
+    def look(self, state: Any) -> None:
+        """The callback of a run."""
+        self.q = state.q
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each strategy."""
+    del resources
+    settings = {
+        "epochs": QUICK_EPOCHS if quick else EPOCHS,
+        "every": QUICK_EVERY if quick else EVERY,
+        "records": QUICK_RECORDS if quick else RECORDS,
+        "draws": QUICK_DRAWS if quick else DRAWS,
+        "repeats": QUICK_REPEATS if quick else REPEATS,
+    }
+    return [Case(name, settings | {"strategy": name}) for name in (QUICK if quick else STRATEGIES)]
+
+
+def strategy_named(name: str, features: Encoded, epochs: int) -> Strategy:
+    """The strategy, its features made again after so many ``epochs`` where they are the encoder's."""
+    if name == REFERENCE:
+        return Reshuffled(SIZE)
+    if name == "uniform":
+        return Uniform(SIZE)
+    kind, rows = name.split(", ")
+    if rows == "pixels":
+        return BY_FEATURES[kind](SIZE, features())
+    n = len(features.x)
+    return Renewed(SIZE, lambda: BY_FEATURES[kind](SIZE, features()), epochs * (n // SIZE), n)
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Train, with the held-out evidence at each record; the last row has the gradient's variances."""
+    chosen = case.settings
+    train, held = images.split("digits", None)
+    model = VariationalAutoencoder(latent=LATENT, dimension=train.shape[1], hidden=HIDDEN)
+    features = Encoded(model, train)
+    strategy = strategy_named(chosen["strategy"], features, chosen["every"])
+    epoch = len(train) // SIZE
+    fit = bqvi.fit(
+        model,
+        train,
+        Pathwise(),
+        minibatch=strategy,
+        schedule=bqvi.Adam(RATE),
+        start_from="random",
+        steps=chosen["epochs"] * epoch,
+        record=chosen["epochs"] * epoch // chosen["records"],
+        metrics={"held_out": lambda q: model.log_evidence(q, held, chosen["draws"], 0).mean()},
+        callback=features.look,
+        seed=seed,
+    )
+    kept = ("iteration", "seconds", "setup_seconds", "evaluations", "held_out")
+    found = pd.DataFrame({name: fit.trace[name] for name in kept})
+    if isinstance(strategy, Renewed):
+        renewed = np.maximum(found["iteration"] - 1, 0) // strategy.every
+        found["evaluations"] += ENCODING * len(train) * renewed
+    variance, of_draws = _variances(model, fit.q, train, strategy, chosen["repeats"], seed)
+    last = found.index == found.index[-1]
+    return found.assign(variance=np.where(last, variance, np.nan), of_draws=np.where(last, of_draws, np.nan))
+
+
+def _variances(
+    model: VariationalAutoencoder, q: Any, x: images.Images, strategy: Strategy, repeats: int, seed: int
+) -> tuple[float, float]:
+    """Of the whole gradient, in all, and from draws of z at one mini-batch."""
+    rng = np.random.default_rng([seed, 1])
+    state = strategy.start(len(x), rng)
+    pairs = []
+    for _ in range(repeats):
+        selection, state = strategy.draw(state, rng)
+        batch = Batch(x[selection.indices], len(selection.indices), selection.weights)
+        two = [Pathwise()(model, q, batch, rng).values for _ in range(2)]
+        pairs.append([np.concatenate([np.ravel(part) for part in one]) for one in two])
+    table = np.array(pairs)
+    of_draws = 0.5 * np.square(table[:, 0] - table[:, 1]).sum(1).mean()
+    return float(table[:, 0].var(0, ddof=1).sum()), float(of_draws)
+
+
+def _costs(results: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run: evaluations and seconds to the level of its seed, and how it ends."""
+    reference = results[results["strategy"] == REFERENCE]
+    levels = reference.groupby("seed")["held_out"].max() - LEVEL
+    rows = []
+    for (case, seed), one in results.groupby(["case", "seed"], sort=False):
+        level = levels.get(seed, np.nan)
+        rows.append(
+            {
+                "case": case,
+                "seed": seed,
+                "evaluations_to": _reached(one["evaluations"], one["held_out"], level),
+                "seconds_to": _reached(one["seconds"] + one["setup_seconds"], one["held_out"], level),
+                "best": one["held_out"].max(),
+                "variance": one["variance"].iloc[-1],
+                "of_draws": one["of_draws"].iloc[-1],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _reached(cost: pd.Series, value: pd.Series, level: float) -> float:
+    """The cost at which a line through the records first comes to the level; infinite if it never does."""
+    x, y = cost.to_numpy(float), value.to_numpy(float)
+    above = np.flatnonzero(y >= level)
+    if not len(above):
+        return float("inf")
+    i = int(above[0])
+    if i == 0:
+        return float(x[0])
+    return float(x[i - 1] + (x[i] - x[i - 1]) * (level - y[i - 1]) / (y[i] - y[i - 1]))
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the held-out evidence over evaluations, less that of reshuffling."""
+    later = results[results["iteration"] > 0]
+    reference = later[later["strategy"] == REFERENCE].set_index(["seed", "iteration"])["held_out"]
+    same = pd.MultiIndex.from_frame(later[["seed", "iteration"]])
+    later = later.assign(gain=later["held_out"].to_numpy() - reference.reindex(same).to_numpy())
+    made, axes = drawing.figure(1, 2)
+    lines = drawing.strokes(results["case"])
+    choices = {"lines": lines, "steps": False, "x_label": "evaluations"}
+    drawing.curves(axes[0, 0], later, "evaluations", "held_out", y_label="held-out log p (nats)", **choices)
+    others = later[later["strategy"] != REFERENCE]
+    drawing.curves(
+        axes[0, 1], others, "evaluations", "gain", y_label="more than by reshuffling (nats)", **choices
+    )
+    axes[0, 1].axhline(0.0, color="black", lw=0.8)
+    drawing.legend_below(made, axes, columns=3)
+    caption = (
+        f"Digits, S = {SIZE}, Adam {RATE:g}; right: at the same step, less that of reshuffling with the same "
+        f"start. {drawing.band_caption(results)}"
+    )
+    return [Drawing("held-out", made, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return the cost to the level, and the variances."""
+    costs = _costs(results)
+    reference = costs[costs["case"] == REFERENCE].set_index("seed")
+    lines = []
+    for case, rows in costs.groupby("case", sort=False):
+        own = rows.set_index("seed")
+        ratio = own["evaluations_to"] / reference["evaluations_to"]
+        chosen = own["variance"] - own["of_draws"]
+        lines.append(
+            {
+                "strategy": case,
+                "evaluations to the level": f"{own['evaluations_to'].median():.0f}",
+                "of reshuffling's": _mean(ratio, 3),
+                "seconds to it": f"{own['seconds_to'].median():.2f}",
+                "best held-out log p, less reshuffling's": _mean(own["best"] - reference["best"], 3),
+                "variance": f"{own['variance'].median():.3g}",
+                "share of draws of z": f"{(own['of_draws'] / own['variance']).median():.2f}",
+                "choice's part, of reshuffling's": _mean(
+                    chosen / (reference["variance"] - reference["of_draws"]), 2
+                ),
+            }
+        )
+    caption = (
+        f"The level is {LEVEL:g} nats an image below the best of reshuffling on the same seed. Medians over "
+        f"{results['seed'].nunique()} seeds; where ± stands, means with their standard errors, seed by seed. "
+        "Variances are of the gradient at the end of the run, summed over all weights."
+    )
+    return [Table("costs", pd.DataFrame(lines), caption)]
+
+
+def _mean(values: pd.Series, digits: int) -> str:
+    if len(values) < 2 or not np.isfinite(values).all():
+        return f"{values.median():.{digits}f}"
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f}"
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check whether balanced mini-batches save evaluations."""
+    costs = _costs(results)
+    names = [name for name in costs["case"].unique() if name.startswith(("balanced", "stratified"))]
+    checks: list[Check] = [
+        evidence.less(costs, name, REFERENCE, "evaluations_to", name, shown="evaluations") for name in names
+    ]
+    return [
+        Claim(
+            "7.2",
+            "Mini-batches that resemble the data train an autoencoder in fewer evaluations.",
+            "evaluations to the level are fewer than with reshuffling, seed by seed",
+            checks,
+        )
+    ]
+
+
+experiment = Experiment(
+    name="amortised-minibatches",
+    title="Mini-batches of an autoencoder",
+    summary="""Mini-batches of digits balanced or stratified by pixels or by the encoder's means, which are
+    renewed every ten epochs: evaluations to a held-out bound against random reshuffling, and how much of the
+    gradient's variance the choice of data makes.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+    seeds=8,
+    quick_seeds=1,
+)

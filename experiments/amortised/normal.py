@@ -1,0 +1,26 @@
+"""Points of a standard normal distribution, and values of torch functions, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+
+from gp.low_discrepancy import scrambled_sobol
+
+_BLOCK = 8192
+"""Points evaluated at once."""
+
+
+def normal_points(dimension: int, n: int, seed: list[int]) -> np.ndarray:
+    """Scrambled Sobol points (n, ``dimension``) at quantiles of N(0, 1)."""
+    points = scrambled_sobol(dimension, n, np.random.default_rng(seed))
+    return np.asarray(ndtri(np.clip(points, 1e-12, 1.0 - 1e-12)))
+
+
+def values_of(f: Callable[[torch.Tensor], torch.Tensor], points: np.ndarray) -> np.ndarray:
+    """Values (n,) of a torch function at ``points`` (n, D)."""
+    parts = [f(torch.as_tensor(points[i : i + _BLOCK])) for i in range(0, len(points), _BLOCK)]
+    return np.concatenate([np.asarray(part.numpy(), float) for part in parts])

@@ -1,0 +1,39 @@
+"""Autoencoders of digits that several studies take as given: trained once for each choice and seed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import bqvi
+from bqvi.families import DiagonalGaussian
+from bqvi.models import VariationalAutoencoder
+from experiments.problems import images
+from experiments.problems.images import Images
+
+HIDDEN, RATE = 64, 2e-3
+
+
+@cache
+def digits(latent: int, steps: int, seed: int) -> tuple[VariationalAutoencoder, Any, Images]:
+    """The model, q after so many pathwise steps from random weights, and the held-out images."""
+    train, held = images.split("digits", None)
+    model = VariationalAutoencoder(latent=latent, dimension=train.shape[1], hidden=HIDDEN)
+    schedule = bqvi.Adam(RATE)
+    fit = bqvi.fit(
+        model, train, "pathwise", schedule=schedule, start_from="random", steps=steps, record=[], seed=seed
+    )
+    return model, fit.q, held
+
+
+def encoded(model: VariationalAutoencoder, q: Any, image: np.ndarray) -> DiagonalGaussian:
+    """q(z | x) of one ``image`` (D,), by the encoder in ``q``."""
+    found = model.encode(q, image[None])
+    return DiagonalGaussian(found.mean[0], found.variance[0])
+
+
+def some(held: Images, number: int, seed: int) -> Images:
+    """``number`` of the held-out images, others for each seed."""
+    return held[np.random.default_rng([seed, 1]).choice(len(held), number, replace=False)]
