@@ -103,7 +103,6 @@ def from_numpyro(
         dims={**_plates(sites), **(dims or {})},
         observed={name: x for name, x in observed.items() if x.size},
         package=f"NumPyro {numpyro.__version__}",
-        boxed=plausible_lower is not None and plausible_upper is not None,
     )
 
 

@@ -93,7 +93,6 @@ def from_pymc(
         observed=_observed(model),
         constants={data.name: np.asarray(data.get_value()) for data in model.data_vars},
         package=f"PyMC {pymc.__version__}",
-        boxed=plausible_lower is not None and plausible_upper is not None,
     )
 
 

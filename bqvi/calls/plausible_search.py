@@ -10,9 +10,10 @@ seen to matter: other modes, and the Sobol points by which simple Monte Carlo ov
 beside Laplace's Gaussian, as it does where the mode is in the neck of a funnel. Where the log joint does not
 curve downwards, the first box's widths stand in.
 
-The first box is that of the prior, or 2 to either side of a start. The search is in coordinates in which it
-is [-1, 1]^D. It is a function of what it evaluates: one that was cut short is made again, and finds the
-points that have been evaluated.
+The first box is 2 to either side of a start. A prior's box is taken as it is: on eight schools (D = 10, seeds
+10 to 14) the evaluations of a search cost 'bq' more than a narrower box gave. The search is in coordinates in
+which the first box is [-1, 1]^D. It is a function of what it evaluates: one that was cut short is made again,
+and finds the points that have been evaluated.
 """
 
 from __future__ import annotations

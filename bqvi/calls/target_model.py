@@ -6,8 +6,8 @@ package's own transforms, with their Jacobians in the log joint, stand between t
     theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
                   --log_joint, log_joint_and_gradient-->  called by the engines
 
-The plausible box is where a run begins, and what VBMC explores. Where it is only a guess, of the prior or
-around the start, `vbmc` and `fit` with 'bq' begin with a search for one.
+The plausible box is where a run begins, and what VBMC explores. Where it is only a guess around the
+start, `fit` with 'bq' begins with a search for one.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class TargetModel:
     coords : dimension -> labels. dims : variable -> names of its dimensions, those of ``to_named`` less n.
     observed, constants : name -> array, the data, for files.
     package : whose model it is, with its version, for files.
-    boxed : whether the plausible box is known to be one. Else a run that can begins with a search for one,
-        of which it is the first guess (:mod:`bqvi.calls.plausible_search`). By default whether both of its
-        ends were given.
+    boxed : whether the plausible box is known to be one, from the prior or otherwise. Else it is a guess, and
+        a run may begin with a search for one (:mod:`bqvi.calls.plausible_search`). By default whether both
+        of its ends were given.
 
     Raises
     ------

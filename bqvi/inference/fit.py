@@ -227,7 +227,9 @@ def _busy(run: FitRun, count: int) -> Workers:
 
 def _unknown_box(said: Mapping[str, Any], choice: Method | None) -> bool:
     """Whether a run begins with the search of a plausible box: exact values, by one start of 'bq'."""
-    given = ("plausible_lower", "plausible_upper", "evaluations", "noise_sd", "gradient_noise_sd")
+    given = (
+        "plausible_lower", "plausible_upper", "evaluations", "workers", "noise_sd", "gradient_noise_sd"
+    )  # fmt: skip
     estimator = said["method"] if choice is None else choice.estimator(None)
     plain = said["starts"] == 1 and isinstance(said["start_from"], str)
     keeps = isinstance(estimator, BayesianQuadrature) and estimator.memory != 0

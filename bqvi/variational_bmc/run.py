@@ -20,7 +20,6 @@ from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
-from bqvi.runs.locating import located
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.state import Settings, State, begun
 from bqvi.variational_bmc.steps import design, first_count
@@ -68,10 +67,8 @@ def vbmc(
         `bqvi.adapters`, which brings its gradient, names, start and plausible box; the last two may be given
         beside it, unconstrained.
     lower, upper : (P,) or a number; infinite or None: no bound. lower == upper fixes a parameter.
-    plausible_lower, plausible_upper : (P,), likely to hold most of the posterior. Where neither is given for
-        parameters without bounds (nor ``evaluations`` or ``workers``), the run begins with a search for a
-        box, from ``start`` or within the prior that a `TargetModel` tells of: a climb to the mode and the
-        curvature there, by at most two fifths of the budget. The surrogate is given its evaluations.
+    plausible_lower, plausible_upper : (P,), likely to hold most of the posterior. Where no bounds at all are
+        given, 2 to either side of ``start``: the run leaves a box that is off, at the price of evaluations.
     start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
     noise_sd : of log_joint's values: None (exact), a number, a function of theta (P,), or "unknown". Values
@@ -123,28 +120,18 @@ def vbmc(
 
     ``vbmc.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
-    said = dict(locals())
     start, evaluations = _start(start), made_before(evaluations)
-    given = (lower, upper, plausible_lower, plausible_upper, evaluations, workers)
-    unknown = all(x is None for x in given)
     if isinstance(log_joint, TargetModel):
         own = {"lower": lower, "upper": upper, "gradient": gradient, "noise_sd": noise_sd}
         require_alone(log_joint, **own, periodic=periodic, names=names)
-        names, unknown = log_joint.names, unknown and not log_joint.boxed
+        names = log_joint.names
         start = _start(log_joint.start) if start is None else start
         plausible_lower, plausible_upper = log_joint.box(plausible_lower, plausible_upper)
         function = log_joint.function(errors)
     else:
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
-        unknown = unknown and start is not None
-        if unknown:
+        if start is not None and all(x is None for x in (lower, upper, plausible_lower, plausible_upper)):
             plausible_lower, plausible_upper = box_around(start)
-    if unknown:
-        box = (plausible_lower, plausible_upper)
-        first = replace(function, names=tuple(names or ()))
-        run = located(DOOR, vbmc.steps, said, first, start[0], box, lambda state: RECORDS)
-        if run is not None:
-            return run
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
     function = replace(function, names=coordinates.names)
     target = Caller(function, coordinates, executor, n_jobs)

@@ -93,8 +93,7 @@ def test_a_search_that_is_cut_short_gives_a_box(most):
     assert (lower < upper).all()
 
 
-@pytest.mark.parametrize("door", ["vbmc", "fit"])
-def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(door, tmp_path):
+def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(tmp_path):
     calls, broken = [], [True]
 
     def counted(theta):
@@ -104,8 +103,7 @@ def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(door, tmp_p
         return gaussian(theta)
 
     model = from_function(counted, 2, gradient=slope)
-    choices = {"budget": 30, "seed": 3} | ({"method": "bq"} if door == "fit" else {"tolerance": None})
-    run = getattr(bqvi, door)
+    choices, run = {"budget": 30, "seed": 3, "method": "bq"}, bqvi.fit
     with pytest.raises(RunError, match="a mistake") as error:
         run(model, **choices)
     assert error.value.n_evaluations == 9
@@ -126,12 +124,24 @@ def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(door, tmp_p
     assert settings["plausible_lower"] == whole.checkpoint.settings["plausible_lower"]
 
 
-def test_a_start_alone_is_enough_for_vbmc_and_asked_runs_begin_around_it():
-    found = bqvi.vbmc(gaussian, start=[0.0, 0.0], gradient=slope, budget=30)
+def test_bad_arguments_are_told_before_the_search():
+    with pytest.raises(ValueError, match="budget is -1"):
+        bqvi.fit.steps(from_function(gaussian, 2, gradient=slope), method="bq", budget=-1)
+
+
+def test_a_fit_that_is_asked_begins_around_the_start():
+    theta = bqvi.fit.steps(from_function(gaussian, 2, gradient=slope), method="bq", budget=10).ask(2)
+    assert theta.shape == (2, 2)
+    assert (np.abs(theta) < 6.0).all()
+
+
+def test_a_box_that_is_given_or_of_the_prior_is_not_searched():
+    model = from_function(gaussian, 2, gradient=slope, plausible_lower=-1.0, plausible_upper=1.0)
+    assert "plausible_lower" not in bqvi.fit(model, method="bq", budget=10).checkpoint.settings
+
+
+def test_a_start_alone_is_enough_for_vbmc():
+    found = bqvi.vbmc(gaussian, start=[0.0, 0.0], gradient=slope, budget=40)
     assert abs(found.log_evidence) < 3.0 * found.log_evidence_sd
-    run = bqvi.vbmc.steps(gaussian, start=[0.0, 0.0], budget=30)
-    theta = run.ask(3)
-    np.testing.assert_array_equal(theta[0], [0.0, 0.0])
-    assert (np.abs(theta) <= 2.0).all()
-    with pytest.raises(ValueError, match="batch is 0"):
-        bqvi.vbmc.steps(gaussian, start=[0.0, 0.0], batch=0)
+    theirs = bqvi.vbmc.steps(gaussian, None, None, [-2.0, -2.0], [2.0, 2.0], [0.0, 0.0])
+    np.testing.assert_array_equal(bqvi.vbmc.steps(gaussian, start=[0.0, 0.0]).ask(5), theirs.ask(5))
