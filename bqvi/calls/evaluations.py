@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -52,7 +53,7 @@ class Evaluations:
         """No evaluations yet, of points (0, D)."""
         return cls(np.zeros((0, dimension)), np.zeros(0), None, None, np.zeros(0, bool), ())
 
-    @property
+    @cached_property
     def good(self) -> np.ndarray:
         """Rows whose value, and gradient where there are any, is of use, (n,) bool."""
         found: np.ndarray = ~self.failed

@@ -41,11 +41,12 @@ class Ledger:
 
     def entries(self) -> Evaluations:
         """The evaluations that returned since the last `take`, those of a batch under way among them."""
-        found = Evaluations.none(self.dimension)
-        for part in self._whole:
+        parts = self._whole if self._under_way is None else [*self._whole, self._under_way()]
+        found = parts[0] if parts else Evaluations.none(self.dimension)
+        for part in parts[1:]:
             found = found.joined(part)
-        if self._under_way is not None:
-            found = found.joined(self._under_way())
+        if not self._without_rows:
+            return found
         return replace(found, n_evaluations=found.n_evaluations + self._without_rows)
 
     def take(self) -> Evaluations:

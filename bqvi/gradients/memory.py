@@ -104,16 +104,16 @@ class Memory:
                 "before are in "
                 "state.memory. Start q where the log joint is finite, or guard it"
             )
-        return replace(self._longer(found), fruitless=fruitless)
+        return self._longer(found, fruitless)
 
     def rescued(self, found: Evaluations) -> Memory:
         """With evaluations that no process has seen, unless they lack the gradients that it keeps."""
         if self.gradients.shape[1] and found.gradients is None:
             return self
-        return self._longer(found).without_process()
+        return self._longer(found, self.fruitless).without_process()
 
-    def _longer(self, found: Evaluations) -> Memory:
-        good = found[found.good]
+    def _longer(self, found: Evaluations, fruitless: int) -> Memory:
+        good = found if found.good.all() else found[found.good]
         slopes = np.empty((len(good), 0)) if good.gradients is None else good.gradients
         return replace(
             self,
@@ -122,6 +122,7 @@ class Memory:
             gradients=np.concatenate([self.gradients, slopes]),
             noise=np.concatenate([self.noise, _noise_of(good, slopes)]),
             faults=self.faults + len(found) - len(good),
+            fruitless=fruitless,
             by_products=joined(self.by_products, len(self), good.by_products, len(good)),
             failed=np.concatenate([self.failed, found.points[~found.good]]),
         )
@@ -142,6 +143,8 @@ class Memory:
 
 def _noise_of(good: Evaluations, slopes: np.ndarray) -> np.ndarray:
     """Variances of values and gradients, (n, 1 + D) or (n, 1)."""
+    if good.noise_variance is None and good.gradient_noise_variance is None:
+        return np.zeros((len(good), 1 + slopes.shape[1]))
     of_values = np.zeros(len(good)) if good.noise_variance is None else good.noise_variance
     of_slopes = good.gradient_noise_variance
     if of_slopes is None or not slopes.shape[1]:

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ class FitRun:
         kept = len(state.unfinished) * max(n_rows(self.problem.data), 1)
         return paid + max(state.unfinished.n_evaluations - kept, 0)
 
-    @property
+    @cached_property
     def _reserve(self) -> int:
         """What is set aside for the closing record; nothing where one step would leave no room for it."""
         most, cost = self.records.stop.budget, self.records.monitor.cost
