@@ -31,6 +31,7 @@ import numpy as np
 import scipy.sparse
 
 from bqvi.arrays import digamma, gammaln
+from bqvi.models.compiled import worth_compiling
 from bqvi.models.documents import Block, blocks, parts
 from gp.arrays import Array, to_numpy
 
@@ -113,6 +114,25 @@ def _swept(
     """gamma (n, K), n_dw / p_dw of each stored count, p relative, and the bounds (n,)."""
     counts, k = corpus.counts, len(corpus.concentration)
     gamma, ratios, bounds = np.empty((counts.shape[0], k)), np.zeros(counts.nnz), np.zeros(counts.shape[0])
+    if worth_compiling(counts.nnz * k):
+        from bqvi.models import compiled_documents
+
+        compiled_documents.settle_documents(
+            counts.indptr,
+            counts.indices,
+            counts.data,
+            corpus.concentration,
+            corpus.table,
+            corpus.top,
+            np.empty((0, k)) if start is None else start,
+            sweeps.tolerance,
+            sweeps.most,
+            sweeps.longest,
+            gamma,
+            ratios,
+            bounds,
+        )
+        return gamma, ratios, bounds
     for block in blocks(counts, k):
         found = _best(corpus, block, single, None if start is None else start[block.rows], sweeps)
         gamma[block.rows], bounds[block.rows] = found.gamma, found.bounds

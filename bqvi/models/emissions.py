@@ -23,6 +23,7 @@ import scipy.special
 from bqvi.arrays import Values
 from bqvi.checks import positive_vector, require_integer
 from bqvi.families import Dirichlet, Gamma
+from bqvi.models.compiled import worth_compiling
 from bqvi.models.components import Components
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
@@ -138,7 +139,7 @@ class CategoricalEmissions:
         table = _with_missing(q.expected_statistics[0])
         top = table.max(axis=0)
         relative = np.exp(np.maximum(table - top, FLOOR))
-        taken = np.take(relative, arranged, axis=1).transpose(1, 0, 2)
+        taken = _taken(relative, arranged)
         return Likelihoods(taken, np.take(top, arranged).sum(axis=0), table - top < FLOOR)
 
     def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
@@ -153,8 +154,14 @@ class CategoricalEmissions:
 
     def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
         """(K, V + 1), how often each state emitted each symbol."""
-        flat = arranged.ravel()
         size = self.n_symbols + 1
+        if worth_compiling(posterior.size):
+            from bqvi.models import compiled_recursions
+
+            counts = np.zeros((size, posterior.shape[1]))
+            compiled_recursions.symbol_visits(arranged, posterior, counts)
+            return counts.T
+        flat = arranged.ravel()
         states = range(posterior.shape[1])
         return np.stack([np.bincount(flat, posterior[:, k].ravel(), minlength=size) for k in states])
 
@@ -167,6 +174,17 @@ class CategoricalEmissions:
         """0."""
         del values
         return 0.0
+
+
+def _taken(table: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+    """What ``table`` (K, V) has for ``symbols`` (c, C), (c, K, C)."""
+    out = np.empty((len(symbols), len(table), symbols.shape[1]))
+    if not worth_compiling(out.size):
+        return np.take(table, symbols, axis=1).transpose(1, 0, 2)
+    from bqvi.models import compiled_recursions
+
+    compiled_recursions.symbol_likelihoods(table, symbols, out)
+    return out
 
 
 def _with_missing(log_symbols: np.ndarray) -> np.ndarray:

@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.models.compiled import is_available
 from bqvi.models.data import as_numbers
 from gp.arrays import to_numpy
 
 PIECES = 500
 """Pieces side by side where sequences are long enough: 300, 500 and 1,000 tried at 100,000 values, K = 5
 and 8."""
+COMPILED_PIECES = 64
+"""The same where loops are compiled: 32, 64, 128 and 500 tried."""
 SHORTEST = 128
 """Longest piece that is never cut: in shorter ones the start still matters at the end."""
 
@@ -43,6 +46,8 @@ class Layout:
     """(C,), the piece after; -1 for a last piece."""
     sequence: np.ndarray
     """(C,), whose piece it is."""
+    order: np.ndarray
+    """(C,), the pieces sequence by sequence, each after the one before it."""
 
     @classmethod
     def of(cls, lengths: np.ndarray, longest: int) -> Layout:
@@ -69,6 +74,7 @@ class Layout:
             previous=before[order],
             following=after[order],
             sequence=sequence[order],
+            order=rank,
         )
 
     def in_time(self, table: np.ndarray) -> np.ndarray:
@@ -156,7 +162,8 @@ class Sequences:
     @cached_property
     def layout(self) -> Layout:
         """Cut into pieces."""
-        return Layout.of(self.lengths, max(SHORTEST, -(-len(self.values) // PIECES)))
+        pieces = COMPILED_PIECES if is_available() else PIECES
+        return Layout.of(self.lengths, max(SHORTEST, -(-len(self.values) // pieces)))
 
     @cached_property
     def scratch(self) -> dict[str, np.ndarray]:

@@ -22,6 +22,7 @@ from bqvi.models import (
     elbo,
     gaussian_emissions,
 )
+from bqvi.models import emissions as emissions_module
 from bqvi.models import forward_backward as fb
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
@@ -57,6 +58,18 @@ def laid_out(b, layout):
     return np.where(layout.shown[:, None, :], b[layout.index].transpose(0, 2, 1), 1.0)
 
 
+@pytest.fixture
+def _loops(request, monkeypatch):
+    """Whether the recursions are the loops that numba compiles; without numba they run as plain Python."""
+    for module in (fb, emissions_module):
+        monkeypatch.setattr(module, "worth_compiling", lambda entries: request.param)
+
+
+both_recursions = pytest.mark.parametrize("_loops", [False, True], indirect=True)
+
+
+@both_recursions
+@pytest.mark.usefixtures("_loops")
 @few
 @given(seed=seeds, piece=st.integers(1, 6))
 def test_recursions_are_sums_over_all_paths(seed, piece):
@@ -82,6 +95,8 @@ def test_recursions_are_sums_over_all_paths(seed, piece):
     np.testing.assert_array_equal(states, np.concatenate([t[3] for t in truth]))
 
 
+@both_recursions
+@pytest.mark.usefixtures("_loops")
 @pytest.mark.parametrize("stay", [0.5, 0.999, 1.0 - 1e-9])
 def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
     rng = np.random.default_rng(2)
@@ -102,6 +117,8 @@ def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
         np.testing.assert_allclose(evidence, own, atol=1e-7)
 
 
+@both_recursions
+@pytest.mark.usefixtures("_loops")
 def test_floors_that_matter_are_noticed():
     """Two states that never meet: the data say one for 30 steps, then the other, which no path allows."""
     chain = fb.Chain(np.log([0.5, 0.5]), np.array([[0.0, -np.inf], [-np.inf, 0.0]]))
@@ -248,6 +265,21 @@ def test_stochastic_steps_average_to_the_full_data_step(kind):
         mean = np.mean([part.statistics[i] for part in parts], axis=0)
         np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-8)
     assert np.isfinite(bqvi.fit(model, data, "sngd", minibatch=2, steps=20).elbo)
+
+
+def test_loops_over_symbols_add_up_what_arrays_do(monkeypatch):
+    rng = np.random.default_rng(6)
+    data = Sequences(np.where(rng.random(40) < 0.2, np.nan, rng.integers(0, 4, 40)), np.array([25, 1, 14]))
+    model = HiddenMarkovModel(3, CategoricalEmissions(4))
+    q = model.initial(data, "random", rng)
+    steps = []
+    for loops in (False, True):
+        for module in (fb, emissions_module):
+            monkeypatch.setattr(module, "worth_compiling", lambda entries, loops=loops: loops)
+        steps.append(model.local_step(q, data, np.array([1.0, 0.5, 2.0])))
+    assert steps[0].bound == pytest.approx(steps[1].bound, rel=1e-12)
+    for one, other in zip(steps[0].statistics, steps[1].statistics, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_missing_values_are_summed_out():

@@ -15,6 +15,7 @@ from scipy.special import gammaln, psi, softmax
 import bqvi
 from bqvi.families import Concentration, Dirichlet, Product
 from bqvi.models import LatentDirichletAllocation, documents, elbo
+from bqvi.models import document_step as document_step_module
 from bqvi.models.document_step import Sweeps, document_step
 from bqvi.models.documents import split_words
 
@@ -133,6 +134,43 @@ def test_settled_proportions_are_a_fixed_point_and_a_maximum():
         np.testing.assert_allclose(model.concentration + r @ row, found.proportions[d], rtol=1e-8)
     rough = document_step(x, log_topics, model.concentration)
     assert found.bound - 1e-3 < rough.bound < found.bound + 1e-9
+
+
+def loops(monkeypatch, used=True):
+    """The loops that numba compiles, or not; without numba they run as plain Python."""
+    monkeypatch.setattr(document_step_module, "worth_compiling", lambda entries: used)
+
+
+def test_loops_settle_where_arrays_do(monkeypatch):
+    """Also an empty document, and one of a single word; from a start that is better for some and worse."""
+    rng = np.random.default_rng(8)
+    x, model, q = case(rng, n=8)
+    x = model.check(scipy.sparse.vstack([x, np.zeros((1, 5)), np.eye(5)[:1]]))
+    log_topics, weights = q["topics"].expected_statistics[0], rng.uniform(0.5, 2.0, 10)
+    exact = Sweeps(tolerance=1e-12, most=20_000)
+    for start in (None, rng.uniform(0.1, 20.0, (10, 3))):
+        found = []
+        for used in (False, True):
+            loops(monkeypatch, used)
+            found.append(document_step(x, log_topics, model.concentration, weights, start, exact))
+        one, other = found
+        assert one.bound == pytest.approx(other.bound, rel=1e-12)
+        for name in ("proportions", "words", "log_proportions"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-7, atol=1e-9)
+
+
+def test_loops_have_the_exact_bound_wherever_they_stop(monkeypatch):
+    rng = np.random.default_rng(9)
+    x, model, q = case(rng, n=4, length=12)
+    loops(monkeypatch)
+    log_topics, alpha = q["topics"].expected_statistics[0], model.concentration * 1e-3
+    found = document_step(x, log_topics, alpha, sweeps=Sweeps(most=2))
+    gamma = found.proportions
+    share = psi(gamma) - psi(gamma.sum(1))[:, None]
+    words = (x.toarray() * np.log(np.exp(share) @ np.exp(log_topics))).sum()
+    logs = gammaln(gamma.sum(1)) - gammaln(gamma).sum(1) - gammaln(alpha.sum()) + gammaln(alpha).sum()
+    divergence = logs.sum() + ((gamma - alpha) * share).sum()
+    assert found.bound == pytest.approx(words - divergence, rel=1e-11)
 
 
 LEARNT = [

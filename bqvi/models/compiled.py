@@ -1,0 +1,43 @@
+"""Loops that numba compiles where it is installed (``pip install "bqvi[compiled]"``).
+
+Importing numba takes a second, and compiling half a minute, once for an installation. So loops stand
+in modules of their own, which are imported when data are large enough. Without numba such a module runs as
+plain Python, to the same numbers; that is for tests, and models then use their array code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, cast
+
+ENTRIES = 1 << 14
+"""Of a table that each pass reads, from which compiled loops are used: importing numba takes as long as some
+hundred passes over so many."""
+
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+
+@cache
+def is_available() -> bool:
+    """Whether numba is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def worth_compiling(entries: int) -> bool:
+    """Whether numba is installed, and a pass reads ``entries`` enough."""
+    return entries >= ENTRIES and is_available()
+
+
+def compiled(loop: Loop) -> Loop:
+    """``loop`` compiled at its first call; itself where numba is not installed.
+
+    Sums may be taken in any order, which lets them be vectorised; NaN and infinities keep their meaning.
+    """
+    if not is_available():
+        return loop
+    import numba
+
+    flags = {"reassoc", "contract", "arcp", "nsz"}
+    return cast(Loop, numba.njit(cache=True, fastmath=flags, error_model="numpy")(loop))
