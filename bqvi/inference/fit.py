@@ -141,7 +141,7 @@ def fit(
         exact. Noise is taken to be independent from one evaluation to the next
     evaluations : of a `LogJoint`, for such an estimator: (theta (n, P), values (n,)) made before, then
         gradients (n, P) if it has any. They count in the budget, and stand in the place of the first step's
-        design
+        design. Of thousands some hundreds are taken (`calls.selection`), and these count
     progress : show evaluations, or steps, and the ELBO on a line
     callback : told of the state after each step
     checkpoint : path of a file that is written as evaluations return, and every few seconds, for ``resume``

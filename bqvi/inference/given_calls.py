@@ -15,6 +15,7 @@ from bqvi.calls import make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.executors import require_workers
 from bqvi.calls.given import made_before, numbers
+from bqvi.calls.selection import selected
 from bqvi.calls.target_model import require_alone
 from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
 from bqvi.inference.methods import Method
@@ -154,11 +155,6 @@ def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | No
             "joint with gradient=None"
         )
     rows = given(model, *arrays)
-    if budget is not None and len(rows) > budget:
-        raise ValueError(
-            f"budget is {budget}, and evaluations has {len(rows)}, which count in it: raise the budget"
-        )
-    if not model.differentiable:
-        rows = replace(rows, gradients=None)
+    rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
     spent = state.evaluations + len(rows)
     return replace(state, memory=state.memory.rescued(rows), evaluations=spent)

@@ -5,7 +5,7 @@ Everything is checked here, before any work. The work is that of a run: :mod:`ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
+from bqvi.calls.given import made_before
 from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
@@ -23,6 +24,7 @@ from bqvi.quadrature.bayesian import Problem, standardised
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, Stop
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
+from bqvi.quadrature.known_nodes import with_known
 from bqvi.quadrature.lebesgue import integrated_against
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
@@ -75,6 +77,7 @@ def integrate(
     executor: Executor | None = None,
     n_jobs: int = 1,
     workers: int | None = None,
+    evaluations: Sequence[Any] | None = None,
     progress: bool = False,
     callback: Callable[[Any], None] | None = None,
     checkpoint: str | Path | None = None,
@@ -126,12 +129,16 @@ def integrate(
         many processes of joblib.
     workers : with an executor that has ``submit``: so many evaluations are kept under way, each taken as it
         returns, and points are chosen given those that have not. None: batches, each waited for.
+    evaluations : (x (n, D), values (n,) or (n, o)) made before, of f as it returns them, then gradients and
+        noise sds (n,) where the run has them; for 'bq' and 'wsabi'. They count in the budget, and are nodes
+        beside the initial design. Of thousands some hundreds are taken (`calls.selection`), and these count.
     progress : show evaluations and the estimate on a line.
     callback : told of each state.
     checkpoint : path of a file that is written each time that f returns, for ``resume``.
     seed : or a generator; the same seed gives the same result.
     resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
-        same f, measure and choices, to a budget that may be larger for 'bq' and 'wsabi'.
+        same f, measure and choices, to a budget that may be larger for 'bq' and 'wsabi'; ``evaluations`` is
+        then not looked at.
     verify : with ``resume``, for 'bq' and 'wsabi': so many of its evaluations are made again before the first
         step, within the budget, and it is an error if one differs by more than its noise. 0: that f is the
         same is not checked.
@@ -182,7 +189,10 @@ def integrate(
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     busy = None if workers is None else Workers(integrand, workers)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    known = made_before(evaluations)
     if method in SAMPLING:
+        if known is not None:
+            raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
         require_integer("replicates", replicates, LEAST_REPLICATES)
         run = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         return _sampling(run, resume, watch, busy, verify)
@@ -201,6 +211,8 @@ def integrate(
     )
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
     engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
+    if resume is None and known is not None:
+        return Run(engine, with_known(problem, known), watch, busy, verify)
     if resume is None:
         return Run(engine, None, watch, busy, verify)
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)

@@ -16,6 +16,7 @@ from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.given import made_before, numbers
+from bqvi.calls.selection import selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
@@ -86,7 +87,8 @@ def vbmc(
         TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it, and values that are not
         finite do; "infeasible": none does.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P) and noise sds (n,) if any.
-        They count in the budget, and in place of the first design.
+        They count in the budget, and in place of the first design. Of thousands some hundreds are taken
+        (`calls.selection`), and these count.
     initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
         before a climb to the mode.
     acquisition : where to evaluate next, exact or noisy: where it leaves least of the density's interquantile
@@ -207,11 +209,9 @@ def _design(
     count = usual if initial is None else require_integer("initial", initial, 2)
     if initial is not None and initial > budget:
         raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
-    made = Evaluations.none(dimension) if given is None else target.given(*given)
-    if len(made) > budget:
-        raise ValueError(
-            f"budget is {budget}, and evaluations has {len(made)}, which count in it: raise the budget"
-        )
+    made = Evaluations.none(dimension)
+    if given is not None:
+        made = selected(target.given(*given), budget, target.noise_unknown)
     points = design(dimension, min(count, budget), seed)
     if start is not None:
         if start.shape[1] != coordinates.n_parameters:

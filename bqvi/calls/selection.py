@@ -1,0 +1,145 @@
+"""Which of many evaluations that were made before a run begins with.
+
+A surrogate of ten thousand rows would take minutes a step, and most rows of a chain tell the same. With
+depths d_j, nats below the highest row, and points u_j in units of the shallow rows' moments, rows are chosen
+one after the other by the variance that those before leave, weighted by the tempered density,
+
+    argmax_j  v_j exp(-d_j / (c D)),      v_j = Var f(u_j) given those chosen, squared-exponential kernel,
+
+by the rank-one updates of :mod:`acquisition.conditioned`: O(k^2 N) time and O(k N) memory for k of N rows.
+Clumps and rows far below the highest are left out so. Failed rows, of which a surrogate takes where not to
+look, are chosen from the nearest in the same way. Of rows at one point the first is kept, unless values are
+noisy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acquisition.conditioned import Conditioned, greedy
+from bqvi.calls.evaluations import Evaluations
+from gp.arrays import Array
+from gp.triangular import cholesky, solve_lower
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """How many rows, and which; ``tempering`` was chosen of 1 and 2 on a Student t with D = 5, 10,000 rows.
+
+    Attributes
+    ----------
+    rows, numbers : the most rows, and the most values and derivatives together.
+    failed : share of the rows that failed ones may take.
+    tempering : c. shallow : depth in units of D to which rows' moments are taken, of at least 10 D rows.
+    lengthscale : of the kernel, in units of sqrt(D). jitter : variance added to each row's.
+    """
+
+    rows: int = 500
+    numbers: int = 1500
+    failed: float = 0.1
+    tempering: float = 1.0
+    shallow: float = 2.0
+    lengthscale: float = 1.0
+    jitter: float = 1e-6
+
+
+SELECTION = SelectionSettings()
+
+
+def selected(
+    made: Evaluations,
+    budget: int | None = None,
+    noisy: bool = False,
+    log_density: np.ndarray | None = None,
+) -> Evaluations:
+    """The evaluations that a run begins with; all of them where they are few.
+
+    Parameters
+    ----------
+    made : n rows, which the user gave.
+    budget : in which those that are taken count; None for no limit.
+    noisy : whether values are of unknown noise; those of noise that is known, which the rows say, are in any
+        case.
+    log_density : (n,), up to a constant; by default the values, which are those of a log density.
+
+    Raises
+    ------
+    ValueError
+        They are more than the budget.
+    """
+    density = made.values if log_density is None else log_density
+    rows = np.arange(len(made))
+    most = min(SELECTION.rows, SELECTION.numbers // _width(made))
+    if len(made) > most:
+        if not noisy and made.noise_variance is None:
+            rows = np.sort(np.unique(made.points, axis=0, return_index=True)[1])
+        rows = _chosen(made, rows, density, most)
+    if budget is not None and len(rows) > budget:
+        taken = "" if len(rows) == len(made) else f", of which {len(rows)} are taken"
+        raise ValueError(
+            f"budget is {budget}, and evaluations has {len(made)}{taken}, which count in it: raise the budget"
+        )
+    return made if len(rows) == len(made) else made[rows]
+
+
+def _width(made: Evaluations) -> int:
+    """Numbers that a row shows."""
+    return 1 if made.gradients is None else 1 + made.points.shape[1]
+
+
+def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int) -> np.ndarray:
+    """At most ``most`` of the rows, in their order."""
+    good, failed = rows[made.good[rows]], rows[~made.good[rows]]
+    count = min(len(failed), max(int(SELECTION.failed * most), most - len(good)))
+    points, away = made.points[good], made.points[failed]
+    units = _Units.of(points, density[good]) if len(good) else _Units.of(away)
+    depth = density[good].max(initial=-np.inf) - density[good]
+    squares = 0.5 * np.square(units.whitened(away)).sum(1)
+    chosen = good[units.spread(points, depth, most - count)], failed[units.spread(away, squares, count)]
+    found: np.ndarray = np.sort(np.concatenate(chosen))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Units:
+    """Those of the shallow rows: mean (D,) and Cholesky factor (D, D) of their covariance."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, points: np.ndarray, density: np.ndarray | None = None) -> _Units:
+        """From rows (n, D) with log densities (n,); from all of them where there are none."""
+        d = points.shape[1]
+        if density is not None:
+            order = np.argsort(-density, kind="stable")
+            depth = density[order[0]] - density[order]
+            points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), 10 * d)]]
+        spread = points.std(0) + 1e-9 * (1.0 + np.abs(points).max(0))
+        covariance = np.cov((points / spread).T, bias=True).reshape(d, d) + 1e-6 * np.eye(d)
+        return cls(points.mean(0), spread[:, None] * cholesky(covariance))
+
+    def whitened(self, points: np.ndarray) -> np.ndarray:
+        """Points (n, D) in these units."""
+        u: np.ndarray = solve_lower(self.scale, (points - self.mean).T).T
+        return u
+
+    def spread(self, points: np.ndarray, depth: np.ndarray, count: int) -> np.ndarray:
+        """Indices of at most ``count`` of the points (n, D), at depths (n,) in nats."""
+        n, d = points.shape
+        if n <= count or not count:
+            return np.arange(n) if count else np.zeros(0, int)
+        u = self.whitened(points) / (SELECTION.lengthscale * np.sqrt(d))
+        weight = np.exp(-np.minimum(depth / (SELECTION.tempering * d), 600.0))
+
+        def column(j: int) -> np.ndarray:
+            found: np.ndarray = np.exp(-0.5 * np.square(u - u[j]).sum(1))
+            return found
+
+        def score(state: Conditioned) -> Array:
+            return np.maximum(state.variance, SELECTION.jitter) * weight
+
+        state = Conditioned(column, np.ones(n), np.full(n, SELECTION.jitter))
+        return np.array(greedy(state, count, score), int)
