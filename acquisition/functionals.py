@@ -37,7 +37,7 @@ class Candidates:
 
     @classmethod
     def of(cls, shared: np.ndarray, covariance: np.ndarray, block: int = 1) -> Candidates:
-        """From all the covariances, (C B, F) and (C B, C B)."""
+        """Make the candidates of all the covariances, (C B, F) and (C B, C B)."""
         return cls(shared, np.einsum("ii->i", covariance), lambda which: covariance[:, which], block)
 
     def given(self, count: int, noise: float) -> Candidates:

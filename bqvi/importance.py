@@ -17,7 +17,7 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import cholesky
 
-__all__ = ["Proposal", "effective_size", "resampled"]
+__all__ = ["Proposal", "effective_size", "normalised", "resampled"]
 
 _LEAST_MASS = 2e-3
 """Share of the weights below which an adapted component is dropped."""
@@ -40,7 +40,7 @@ class Proposal:
 
     @cached_property
     def density(self) -> MixtureDensity:
-        """Its density and those of its parts."""
+        """The density of the mixture, with those of its parts."""
         return MixtureDensity.of(self.weights, self.means, self.factors)
 
     def widened(self, share: float, factor: float) -> Proposal:
@@ -86,9 +86,23 @@ class Proposal:
         return Proposal(mass / mass.sum(), means, factors)
 
 
-def effective_size(weights: np.ndarray) -> float:
-    """1 / sum of the squares of weights (M,) of sum one: how many draws of weight one they stand for."""
-    return 1.0 / float(weights @ weights)
+def normalised(log_weights: np.ndarray) -> np.ndarray:
+    """Weights (..., M) of sum one; all zero where every log weight is -inf."""
+    top = log_weights.max(axis=-1, keepdims=True)
+    weights = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
+    total = weights.sum(axis=-1, keepdims=True)
+    found: np.ndarray = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0.0)
+    return found
+
+
+def effective_size(weights: np.ndarray) -> np.ndarray:
+    """How many equal weights stand for as much, 1 / sum of squares, (...), of weights (..., M) of sum one.
+
+    It is between 1 and M, and 0 where all weights are zero.
+    """
+    squares = np.square(weights).sum(axis=-1)
+    found: np.ndarray = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
+    return found
 
 
 def resampled(weights: np.ndarray, count: int, seed: int) -> np.ndarray:

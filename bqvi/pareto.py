@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from bqvi.importance import effective_size
+
 __all__ = ["PARETO", "Smoothed", "pareto_fit", "pareto_shape", "psis"]
 
 
@@ -83,7 +85,7 @@ class Smoothed:
     @property
     def effective_sample_size(self) -> float:
         """1 / sum of the squared weights."""
-        return float(np.exp(-logsumexp(2.0 * self.log_weights)))
+        return float(effective_size(np.exp(self.log_weights)))
 
 
 def psis(log_weights: np.ndarray) -> Smoothed:

@@ -16,7 +16,7 @@ class Featured(Unlearning):
 
     @property
     def setup_seconds(self) -> float:
-        """Of the features."""
+        """Seconds that the features took."""
         return self.features.seconds
 
     def require_fit(self, n: int) -> None:

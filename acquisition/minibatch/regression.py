@@ -67,5 +67,5 @@ def design(features: Features, indices: np.ndarray) -> np.ndarray:
 
 
 def mean_design(features: Features) -> np.ndarray:
-    """Its mean over the data, (M',)."""
+    """Mean of the design over the data, (M',)."""
     return np.concatenate([[1.0], features.mean])

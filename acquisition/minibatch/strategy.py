@@ -110,7 +110,7 @@ class Correcting:
 
     @property
     def setup_seconds(self) -> float:
-        """Of the strategy below."""
+        """Seconds that the base strategy took before the first draw."""
         return float(getattr(self.base, "setup_seconds", 0.0))
 
 
@@ -121,7 +121,7 @@ def equally(indices: np.ndarray, n: int) -> Selection:
 
 @lru_cache(maxsize=16)
 def _equal_weights(size: int, n: int) -> np.ndarray:
-    """The same array at each step, and therefore read-only."""
+    """Equal weights: one array for all steps, and therefore read-only."""
     weights = np.full(size, n / size)
     weights.setflags(write=False)
     return weights
@@ -144,7 +144,7 @@ def require_base(base: object) -> None:
 
 
 def require_rows(name: str, rows: int, n: int) -> None:
-    """As many rows as there are data, or a ValueError."""
+    """Raise ValueError unless there are as many rows as data."""
     if rows != n:
         raise ValueError(f"{name} has {rows} rows, but there are {n} data; give one row for each datum")
 

@@ -66,7 +66,7 @@ class Unfinished:
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """Of one step.
+    """What one step may spend, and what it has spent.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ D are carried to R^D in two steps, each with its Jacobian in closed form:
 
 `centre` and `half` put the plausible box at [-1, 1]^D, so that nothing behind this file depends on the
 user's units. Phi is the normal distribution function: a uniform density on an interval becomes exactly
-Gaussian, which a process with a quadratic mean likes better than the exponential tails of a logistic.
+Gaussian, which a process with a quadratic mean fits better than the exponential tails of a logistic.
 
 A periodic parameter is cut open opposite the middle of its plausible interval, and is then one between two
 bounds; what comes back is wrapped into [lower, upper).

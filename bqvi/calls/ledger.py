@@ -50,7 +50,7 @@ class Ledger:
         return replace(found, n_evaluations=found.n_evaluations + self._without_rows)
 
     def take(self) -> Evaluations:
-        """The same, after which the ledger is empty."""
+        """Return the evaluations that returned, and empty the ledger."""
         found = self.entries()
         self._whole, self._under_way, self._without_rows = [], None, 0
         return found

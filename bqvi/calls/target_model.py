@@ -117,7 +117,7 @@ class TargetModel:
         return self.log_joint_and_gradient is not None
 
     def without_gradient(self) -> TargetModel:
-        """The same model, from its values alone."""
+        """The model without its gradient."""
         return dataclasses.replace(self, log_joint_and_gradient=None)
 
     def value(self, theta: Any) -> Any:

@@ -40,13 +40,13 @@ class Categorical:
         self.temperature = temperature
 
     def from_natural(self, natural: Values) -> Self:
-        """From eta = (logits,), at the same temperature."""
+        """Return the family at eta = (logits,), with the same temperature."""
         other = object.__new__(type(self))
         other.logits, other.temperature = natural[0], self.temperature
         return other
 
     def from_unconstrained(self, unconstrained: Values) -> Self:
-        """From u = eta."""
+        """Return the family at u = eta."""
         return self.from_natural(unconstrained)
 
     @classmethod

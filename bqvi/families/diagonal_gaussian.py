@@ -42,13 +42,13 @@ class DiagonalGaussian:
 
     @classmethod
     def from_natural(cls, natural: Values) -> Self:
-        """From eta; not checked, for use inside loops."""
+        """Return the family at eta; not checked, for use inside loops."""
         variance = -0.5 / natural[1]
         return cls._of(variance * natural[0], variance, natural=natural)
 
     @classmethod
     def from_unconstrained(cls, unconstrained: Values) -> Self:
-        """From u = (m, ln s)."""
+        """Return the family at u = (m, ln s)."""
         mean, log_scale = unconstrained
         scale = namespace(log_scale).exp(log_scale)
         known = {"unconstrained": unconstrained, "scale": scale, "log_variance": 2.0 * log_scale}

@@ -45,12 +45,12 @@ class Dirichlet:
 
     @classmethod
     def from_natural(cls, natural: Values) -> Self:
-        """From eta = (alpha,); not checked, for use inside loops."""
+        """Return the family at eta = (alpha,); not checked, for use inside loops."""
         return cls._of(natural[0])
 
     @classmethod
     def from_unconstrained(cls, unconstrained: Values) -> Self:
-        """From u = (ln alpha,)."""
+        """Return the family at u = (ln alpha,)."""
         (log_concentration,) = unconstrained
         return cls._of(namespace(log_concentration).exp(log_concentration), unconstrained=unconstrained)
 

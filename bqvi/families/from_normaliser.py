@@ -45,7 +45,7 @@ class FromNormaliser:
         return ("",) * len(self.natural)
 
     def from_natural(self, natural: Values) -> Self:
-        """At ``natural``; not checked, for use inside loops."""
+        """Return the family at ``natural``; not checked, for use inside loops."""
         other = object.__new__(type(self))
         other.log_normaliser_of = self.log_normaliser_of
         other.natural = natural

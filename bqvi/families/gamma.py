@@ -38,14 +38,14 @@ class Gamma:
 
     @classmethod
     def from_natural(cls, natural: Values) -> Self:
-        """From eta = (a, b); not checked, for use inside loops."""
+        """Return the family at eta = (a, b); not checked, for use inside loops."""
         self = object.__new__(cls)
         self.shape, self.rate = natural
         return self
 
     @classmethod
     def from_unconstrained(cls, unconstrained: Values) -> Self:
-        """From u = (ln a, ln b)."""
+        """Return the family at u = (ln a, ln b)."""
         xp = namespace(unconstrained[0])
         return cls.from_natural((xp.exp(unconstrained[0]), xp.exp(unconstrained[1])))
 

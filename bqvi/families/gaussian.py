@@ -86,7 +86,7 @@ class Gaussian:
 
     @classmethod
     def from_unconstrained(cls, unconstrained: Values) -> Self:
-        """From u = (m, R), see the module's docstring."""
+        """Return the family at u = (m, R), see the module's docstring."""
         mean, raw = unconstrained
         xp = namespace(raw)
         scale_tril = xp.tril(raw, k=-1) + diagonal_matrix(xp.exp(diagonal(raw)))

@@ -78,7 +78,7 @@ class NormalInverseGamma:
         return self._of(mean, strength, scale, natural[3] - (mean.shape[-1] + 2), natural=natural)
 
     def from_unconstrained(self, unconstrained: Values) -> Self:
-        """From u = (m, ln kappa, ln s, ln nu)."""
+        """Return the family at u = (m, ln kappa, ln s, ln nu)."""
         mean, *logs = unconstrained
         return self._of(mean, *(namespace(mean).exp(log) for log in logs))
 
@@ -145,7 +145,7 @@ class NormalInverseGamma:
 
     @property
     def entropy(self) -> Array:
-        """Of (mu, v), nats."""
+        """Entropy of (mu, v), nats."""
         quadratic = 0.5 * (self.dimension + self.dof)
         determinant = 0.5 * self.natural[3] * self.expected_log_precision
         return quadratic + self.log_normaliser + 0.5 * self.dimension * LOG_2PI - determinant

@@ -101,7 +101,7 @@ class NormalInverseWishart:
         return self._of(mean, strength, scale, dof, natural=natural)
 
     def from_unconstrained(self, unconstrained: Values) -> Self:
-        """From u = (m, ln kappa, R, ln(nu + 1 - D))."""
+        """Return the family at u = (m, ln kappa, R, ln(nu + 1 - D))."""
         mean, log_strength, raw, log_excess = unconstrained
         xp = namespace(raw)
         factor = xp.tril(raw, k=-1) + diagonal_matrix(xp.exp(diagonal(raw)))
@@ -201,7 +201,7 @@ class NormalInverseWishart:
 
     @property
     def entropy(self) -> Array:
-        """Of (mu, Sigma), nats."""
+        """Entropy of (mu, Sigma), nats."""
         logs = namespace(self.strength).log(self.strength).sum(-1)
         d, j = self.dimension, self.n_means
         # E of minus the quadratic forms is (J D + nu D) / 2, whatever the parameters

@@ -61,7 +61,7 @@ class RegressionGamma:
         self.scale, self.dof = np.asarray(scale, float), np.asarray(dof, float)
 
     def from_natural(self, natural: Values) -> Self:
-        """From eta; not checked, for use inside loops."""
+        """Return the family at eta; not checked, for use inside loops."""
         linear, precision, second, total = natural
         other = object.__new__(type(self))
         other.precision = precision
@@ -138,7 +138,7 @@ class RegressionGamma:
 
     @property
     def entropy(self) -> np.ndarray:
-        """Of (W, v), nats."""
+        """Entropy of (W, v), nats."""
         mu = self.expected_statistics
         inner = sum(_inner(a, b, self.dof.ndim) for a, b in zip(self.natural, mu, strict=True))
         return np.asarray(self.log_normaliser + 0.5 * self.n_outputs * self.dimension * LOG_2PI - inner)

@@ -66,7 +66,7 @@ class Local:
 
     @property
     def stopped(self) -> DiagonalGaussian:
-        """The same with its parameters held fixed."""
+        """The distribution with its parameters held fixed."""
         return self.q.from_unconstrained(tuple(u.detach() for u in self.q.unconstrained))
 
     def draw(self) -> Tensor:

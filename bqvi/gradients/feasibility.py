@@ -36,7 +36,7 @@ class Feasibility:
     failed: np.ndarray
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
-        """At (C, D) points, (C,); 1 where nothing has failed."""
+        """Return the probabilities (C,) at points (C, D); 1 where nothing has failed."""
         if not len(self.failed):
             return np.ones(len(points))
         probability = _logistic(_features(points) @ self._coefficients)

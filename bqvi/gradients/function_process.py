@@ -52,7 +52,7 @@ class FunctionSurrogate:
     def extended(
         self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
     ) -> FunctionSurrogate:
-        """With (l, D) more points."""
+        """Return the process given (l, D) more points."""
         return FunctionSurrogate(self.process.extended(points, targets, _flat(measured)), self.noise)
 
     @property

@@ -43,7 +43,7 @@ class Batch:
     weights: Array | None = None
     """(S,); None means all ones: the rows are all the data."""
     combination: Combination | None = None
-    """Where the strategy wants the rows' gradients one by one, and sums them itself."""
+    """Where the strategy takes the rows' gradients one by one, and sums them itself."""
     account: Account = field(default_factory=Account)
     """What the step may spend, and where it enters what it has paid for."""
 
@@ -67,7 +67,7 @@ class Gradient:
     local: LocalStep | None = None
     """The local step at q over all data, where one was made: the exact ELBO follows without another."""
     memory: Any = None
-    """What a `RememberingEstimator` wants back at the next step."""
+    """What a `RememberingEstimator` is given at the next step."""
     standard_error: Values | None = None
     """Of each entry of ``values``, where it was asked for (``errors=True``): Monte Carlo's, or the standard
     deviation of Bayesian quadrature; infinite where nothing is known."""
@@ -97,7 +97,7 @@ class Rescuing(Protocol):
     """A memory that a failed step need not leave as it was."""
 
     def rescued(self, found: Evaluations) -> Any:
-        """With what the step had evaluated."""
+        """Return the memory with what the step had evaluated."""
 
 
 @runtime_checkable

@@ -66,7 +66,7 @@ class GradientProcess:
         prior_slope: float = 0.0,
         measured: np.ndarray | None = None,
     ) -> GradientProcess:
-        """From (m, D) points in q's units and y there.
+        """Make the process of y at (m, D) points in q's units.
 
         ``measured`` is the variance of the noise of y over s^2, (m,); None where it is exact.
         """
@@ -94,7 +94,7 @@ class GradientProcess:
 
     @property
     def kernel(self) -> SeparableKernel:
-        """Of every output."""
+        """The kernel that all outputs share."""
         return self.functionals.kernel
 
     def predict(self, points: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ class GradientProcess:
         return self._in_units_of_q(found[:, 0], found[:, 1:], np.zeros(len(q.mean)), q.mean)
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
-        """Of y_q under q' = N(mean, covariance), in q's units."""
+        """Return the moments of y_q under q' = N(mean, covariance), in q's units."""
         of, weights = self.functionals, self.given.weights
         root, scaled = of.root, self.given.places.scaled
         centre, spread = of.centre + root @ mean, root @ covariance @ root.T

@@ -19,10 +19,11 @@ all on the same draws of u (`likely_functions`). No delta method: g bends with p
 exponential. What is left out: that the hyperparameters are fitted, and tails no node has seen, which the
 weights of a large L look for.
 
-When it hurts: weights are exponentials of phi, so an error of a nat in the tails, which the ELBO's gradient
-averages away, decides the weights. Where the process extrapolates badly for the number of nodes (heavy
-tails, funnels: the schools' models in D = 10 with n = 20), plain DReG with the same evaluations is better;
-`experiments/bq_importance.py` shows by how much.
+Where it is worse than draws: weights are exponentials of phi, so an error of a nat in the tails, which the
+ELBO's gradient averages away, decides the weights. Where the process extrapolates badly for the number of
+nodes (heavy tails, funnels: the schools' models in D = 10 with n = 20), plain DReG with the same evaluations
+is better; `experiments/gradients/importance.py` shows by how much. From values alone, L = 5 and n = 10 and
+20, it had the smaller median error on 14 of 24 cases, though DReG is given gradients (six seeds).
 """
 
 from __future__ import annotations

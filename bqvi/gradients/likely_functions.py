@@ -39,7 +39,7 @@ class FunctionAt:
 
     @classmethod
     def of(cls, phi: KernelSum, points: np.ndarray) -> FunctionAt:
-        """At (M, D) points."""
+        """Return the function's values and gradients at (M, D) points."""
         return cls(phi(points), phi.gradient(points))
 
     def plus(self, other: FunctionAt) -> FunctionAt:
@@ -62,7 +62,7 @@ class Waves:
 
     @classmethod
     def at(cls, points: np.ndarray, frequencies: np.ndarray, phases: np.ndarray) -> Waves:
-        """At (M, D) points."""
+        """Return the function's values and gradients at (M, D) points."""
         angles = points @ frequencies.T + phases
         return cls(points, frequencies, np.cos(angles), -np.sin(angles))
 

@@ -29,7 +29,7 @@ class LinearFit:
 
     @classmethod
     def of(cls, points: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> LinearFit:
-        """From (m, D) points, y there, and weights (m,)."""
+        """Fit y at (m, D) points with weights (m,)."""
         design = np.empty((len(points), 1 + points.shape[1]))
         design[:, 0], design[:, 1:] = 1.0, points
         weighted = design.T * weights

@@ -39,7 +39,7 @@ LEAST = -1e30
 
 @dataclass(frozen=True)
 class MemoisedMemory:
-    """Of each batch, what it had when it was last visited."""
+    """What each batch had when it was last visited."""
 
     statistics: np.ndarray = field(metadata={"grows": True})
     """(B, P), S_b as one row; (0, P) before the first step."""

@@ -16,7 +16,7 @@ so a change of the batches' q(z) can be judged exactly, and is made where F rise
             batch itself N rows.
 
 A move changes what is kept and not q, which is that of what is kept one step later: no bound of a run falls.
-A pass without an accepted move changes little, so that a run with births wants a small tolerance.
+A pass without an accepted move changes little, so that a run with births needs a small tolerance.
 """
 
 from __future__ import annotations

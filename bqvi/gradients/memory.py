@@ -37,7 +37,7 @@ class Base:
 
     @property
     def frame(self) -> Frame:
-        """Its units."""
+        """The units of q."""
         return Frame(self.mean, self.scale, False)
 
 
@@ -71,7 +71,7 @@ class Memory:
 
     @classmethod
     def empty(cls, dimension: int, with_gradients: bool) -> Memory:
-        """Of no evaluations."""
+        """The memory of no evaluations."""
         width = dimension if with_gradients else 0
         base = Base(np.zeros(dimension), np.eye(dimension))
         return cls(
@@ -88,7 +88,7 @@ class Memory:
         return len(self.points)
 
     def joined(self, found: Evaluations) -> Memory:
-        """With the evaluations of a round.
+        """Return the memory with the evaluations of a round.
 
         Raises
         ------

@@ -218,7 +218,7 @@ class MixtureQuadrature:
     def _gradient(
         self, model: Any, q: GaussianMixture, rng: np.random.Generator, kept: MixtureMemory
     ) -> Gradient:
-        """Of the process in closed form, of the rest by draws."""
+        """The gradient: of the process in closed form, of the rest by draws."""
         if kept.process is None:  # every point so far was a fault: stay, and draw again
             return Gradient(tuple(np.zeros(np.shape(u)) for u in q.unconstrained), False, 0)
         if kept.relative:

@@ -50,7 +50,7 @@ class ObservationNoise:
     def of(
         cls, points: np.ndarray, targets: np.ndarray, directions: Directions | None, jitter: float = JITTER
     ) -> ObservationNoise:
-        """From (m, D) points and y there."""
+        """Make the noise of y at (m, D) points."""
         weights = 1.0 / jitter_multiple(points)
         fit = LinearFit.of(points, targets, down_weighted(targets, weights))
         typical = weighted_median(_squares(fit.residuals(points, targets)), weights)
@@ -61,7 +61,7 @@ class ObservationNoise:
         return self.jitter * self.multiple(points, targets)
 
     def multiple(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """The same in multiples of the jitter."""
+        """Return the noise in multiples of the jitter."""
         distance = _squares(points)
         if self.directions is not None:
             distance = np.maximum(distance, _squares(self.directions.scaled(points)))

@@ -104,7 +104,7 @@ class ProcessCache:
         return replace(memory, process=process)
 
     def _process(self, units: Frame, memory: Memory, count: int) -> Process:
-        """Of the first ``count`` evaluations."""
+        """Return the process given the first ``count`` evaluations."""
         points, targets, noise = self._used(units, memory, count)
         return self.kind.process(points, targets, memory.hyperparameters, noise)
 

@@ -31,7 +31,7 @@ class RefinableModel(Protocol):
 
 @dataclass(frozen=True)
 class LocalMemory:
-    """Of the step before."""
+    """What is kept of the step before."""
 
     local: np.ndarray = field(metadata={"grows": True})
     """Local parameters, (N, ...); (0, ...) before the first step."""

@@ -75,7 +75,7 @@ def process_near(q: Any, memory: Memory) -> tuple[FunctionProcess, Frame] | None
 
 
 def _sd(given: Conditioned, kernel: FunctionKernel) -> float:
-    """Of E[phi] under N(0, I): the model's and the jackknife's."""
+    """Standard deviation of E[phi] under N(0, I): the model's and the jackknife's."""
     dimension, l2 = given.points.shape[1], kernel.lengthscale**2
     prior = kernel.height * (l2 / (l2 + 2.0)) ** (dimension / 2) + 0.5 * kernel.quadratic * dimension
     whitened = given.whitening @ _observed(given, kernel)[:, None]

@@ -64,7 +64,7 @@ def stratified_gradient(
     Raises
     ------
     ValueError
-        A mini-batch strategy that wants gradients datum by datum; standard errors with a noise design.
+        A mini-batch strategy that takes gradients datum by datum; standard errors with a noise design.
     TypeError
         A log joint that moves with q.
     """

@@ -90,7 +90,7 @@ class OnGradients:
         return y
 
     def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
-        """Of an entry of y on average, (m,)."""
+        """The variance of an entry of y on average, (m,)."""
         if not variances[:, 1:].any():
             return None
         of_entries: np.ndarray = variances[:, 1:] @ np.square(frame.scale).mean(1)
@@ -161,7 +161,7 @@ class OnFunction:
         return np.concatenate(parts, 1)
 
     def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
-        """Of each number that is observed, (m, B)."""
+        """The variance of each number that is observed, (m, B)."""
         parts = [variances[:, :1]] if self.values else []
         if self.gradients:
             parts.append(variances[:, 1:] @ np.square(frame.scale))
@@ -219,7 +219,7 @@ def over_scale(noise: np.ndarray | None, logs: np.ndarray) -> np.ndarray | None:
 
 
 def _prior(dimension: int, parameters: int) -> JointPrior:
-    """Of ln (l, b0, b1, b2) or of ln (l, b1, b2)."""
+    """The prior of ln (l, b0, b1, b2) or of ln (l, b1, b2)."""
     centre = np.log([2.0 * np.sqrt(dimension), 0.1, 0.1, 0.1 / dimension])[:parameters]
     return JointPrior.normal(centre, np.array(SEARCH.sds[:parameters]), (5.0, 4.0))
 

@@ -31,7 +31,7 @@ JITTER = NOISE.jitter
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Of y under a Gaussian; or their standard deviations."""
+    """Moments of y under a Gaussian; or their standard deviations."""
 
     mean: np.ndarray
     """E[y], (D,)."""
@@ -50,18 +50,22 @@ class Surrogate(Protocol):
         """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
     def standard_deviations(self) -> Moments:
-        """Of the moments `at_q`, for intervals."""
+        """Standard deviations of the moments `at_q`, for intervals."""
 
     def covariance(self) -> np.ndarray:
         """Of the moments `at_q`, flat as in `moment_covariance`, whose diagonal the former squared are."""
 
     def model_deviations(self) -> Moments:
-        """Of the moments `at_q`, if the model were true."""
+        """Standard deviations of the moments `at_q`, if the model were true."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The units of one q."""
+    """The units of one q.
+
+    An affine map like `gp.measures.AffineMap`, by LAPACK at once: for two points in D = 5 that takes 5
+    microseconds where the general map, which checks what kind of array it is given, takes 31.
+    """
 
     mean: np.ndarray
     """mu, (D,)."""
@@ -146,7 +150,7 @@ class Frame:
 
     def _pulled(self, right: np.ndarray) -> np.ndarray:
         """L^-T right."""
-        # the transpose is in the order that LAPACK wants
+        # the transpose is in LAPACK's order of columns
         solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.scale.T, right, lower=0)[0]
         return solved
 

@@ -6,7 +6,8 @@ from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, Tr
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
 from bqvi.inference.state import Problem, State, Stop
-from bqvi.inference.trace import Row, Trace
+from bqvi.inference.trace import Row
+from bqvi.runs import Trace
 
 __all__ = [
     "Adam",

@@ -195,7 +195,7 @@ def _summed(parts: Values) -> Values:
 
 
 def _message(parts: list[np.ndarray]) -> list[np.ndarray]:
-    """The same, sent in any case; nccl sends from the device."""
+    """The array that is sent; nccl sends from the device."""
     import torch
     from torch import distributed
 

@@ -22,11 +22,11 @@ from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, recorded, step, with_evaluations
 from bqvi.inference.result import Fit
 from bqvi.inference.state import Problem, State
-from bqvi.inference.trace import Row, Trace
+from bqvi.inference.trace import Row
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import LogJoint
-from bqvi.runs import Checkpoint, Standing
+from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.pending import matched
 from bqvi.runs.records import classes_in, named
 
@@ -80,7 +80,7 @@ class FitRun:
         return isinstance(self.problem.estimator, RememberingEstimator)
 
     def within(self, budget: int | None) -> FitRun:
-        """The same run with another budget."""
+        """Return the run with another budget."""
         records = replace(self.records, stop=replace(self.records.stop, budget=budget))
         return FitRun(self.problem, records, self.settings, self.first, self.ledger)
 
@@ -270,7 +270,7 @@ class FitRun:
         )
 
     def place(self, state: State) -> str:
-        """At which iteration."""
+        """The iteration, in words."""
         return f"at iteration {state.iteration}"
 
     def standing(self, state: State) -> Standing:

@@ -192,7 +192,7 @@ class TrustRegion:
             )
 
     def direction(self, q: Any, gradient: Gradient) -> Values:
-        """From q's natural parameters to those of the optimum."""
+        """The step from q's natural parameters to those of the optimum."""
         if gradient.surrogate is None:  # nothing was learnt at this step
             return subtract(q.natural, q.natural)
         frame = Frame.of(q)

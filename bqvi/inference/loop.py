@@ -288,7 +288,7 @@ def _with_row(state: State, row: Row) -> State:
 
 
 def _with_estimate(state: State, gradient: Gradient) -> State:
-    """With what the step's own draws say of the ELBO."""
+    """Return the state with the ELBO that the step's own draws estimate."""
     found = gradient.bound if gradient.elbo is None else gradient.elbo
     if found is None or gradient.local is not None:
         return state

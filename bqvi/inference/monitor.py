@@ -84,7 +84,7 @@ class Monitor:
         values: np.ndarray | None = None,
         account: Account | None = None,
     ) -> Value:
-        """Of q.
+        """The metric of q.
 
         Parameters
         ----------

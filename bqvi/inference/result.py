@@ -13,9 +13,8 @@ from bqvi.families import Gaussian
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import Problem, State
-from bqvi.inference.trace import Trace
 from bqvi.posterior import Posterior
-from bqvi.runs import Checkpoint
+from bqvi.runs import Checkpoint, Trace
 from gp.threads import single_threaded
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from gp.arrays import Array, is_torch
 
 @runtime_checkable
 class Schedule(Protocol):
-    """From directions to increments."""
+    """A map from directions to increments."""
 
     @property
     def largest(self) -> float | None:

@@ -40,7 +40,7 @@ class Starts:
         return i < len(self.ended) and self.ended[i] == FAILED
 
     def with_active(self, state: Any) -> Starts:
-        """The same with another state of that start."""
+        """Return the state with another state of the active start."""
         return replace(self, states=(*self.states[: self.active], state, *self.states[self.active + 1 :]))
 
 
@@ -70,7 +70,7 @@ class StartsRun:
 
     @property
     def small(self) -> bool:
-        """As of each start."""
+        """Whether states are small: as those of each start."""
         return self._runs[0].small
 
     def init(self) -> Starts:
@@ -140,7 +140,7 @@ class StartsRun:
         return Checkpoint(DOOR, self._runs[0].settings, state, spent, records)
 
     def place(self, state: Starts) -> str:
-        """In which start, at which iteration."""
+        """The start and its iteration, in words."""
         inner: State = state.states[state.active]
         return f"in start {state.active + 1}, {self._runs[state.active].place(inner)}"
 

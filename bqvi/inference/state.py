@@ -44,7 +44,7 @@ class Problem:
 
     @cached_property
     def learning(self) -> bool:
-        """Whether the strategy wants the rows' gradients back."""
+        """Whether the strategy learns from the rows' gradients."""
         return isinstance(self.minibatch, Learning)
 
     @cached_property

@@ -91,7 +91,7 @@ def _adapted(rate: float, ratio: float) -> float:
 
 
 def _squared_norm(place: Place, pull: np.ndarray, change: np.ndarray) -> float:
-    """Of the natural gradient in the Fisher metric at q'."""
+    """The squared norm of the natural gradient in the Fisher metric at q'."""
     relative = place.covariance @ change
     return float(pull @ place.covariance @ pull + 0.5 * np.vdot(relative, relative.T))
 

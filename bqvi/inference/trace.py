@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from bqvi.checks import require_integer
-
-COLUMNS = (
-    "iteration", "seconds", "evaluations", "samples", "elbo", "elbo_se", "bound", "setup_seconds",
-    "minibatch_seconds", "record_evaluations",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,31 +40,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Trace:
-    """Rows in order of iteration; columns are read by name, as arrays."""
-
-    rows: tuple[Row, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, column: str) -> np.ndarray:
-        """A column (R,): one of COLUMNS, or a metric's name."""
-        if not self.rows or column in COLUMNS:
-            return np.array([getattr(row, column) for row in self.rows])
-        return np.array([row.metrics[column] for row in self.rows])
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns, metrics last."""
-        return COLUMNS + (tuple(self.rows[0].metrics) if self.rows else ())
-
-    def as_dict(self) -> dict[str, np.ndarray]:
-        """Column -> array; ``pandas.DataFrame(trace.as_dict())`` makes a table."""
-        return {column: self[column] for column in self.columns}
-
-
-@dataclass(frozen=True)
 class Recorder:
     """When to record: every so many iterations, or at chosen ones; the last always."""
 
@@ -80,7 +50,7 @@ class Recorder:
 
     @classmethod
     def of(cls, record: int | Iterable[int]) -> Recorder:
-        """From the argument of `fit`."""
+        """Make the recorder that an argument of `fit` asks for."""
         if isinstance(record, int | np.integer):
             return cls(every=require_integer("record", record, 1))
         if not isinstance(record, Iterable):
@@ -104,10 +74,11 @@ def require_metrics(metrics: object) -> None:
     """Functions by name, none of them the name of a column."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics is a {type(metrics).__name__}; it must be a mapping, name -> function of q")
+    columns = [column.name for column in fields(Row) if column.name != "metrics"]
     for name, metric in metrics.items():
-        if not isinstance(name, str) or name in COLUMNS:
+        if not isinstance(name, str) or name in columns:
             raise ValueError(
-                f"metrics has the name {name!r}; it must be text, and none of {', '.join(COLUMNS)}"
+                f"metrics has the name {name!r}; it must be text, and none of {', '.join(columns)}"
             )
         if not callable(metric):
             raise TypeError(f"metrics[{name!r}] is {metric!r}; it must be a function of q")

@@ -43,7 +43,7 @@ class Row(Protocol):
 
     @property
     def log_evidence_sd(self) -> float:
-        """Its standard deviation."""
+        """Standard deviation of the log evidence."""
 
     @property
     def elbo(self) -> float:

@@ -116,11 +116,11 @@ class Posterior:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the P parameters."""
+        """Names of the P parameters."""
         return self.coordinates.names
 
     def without_weights(self) -> Self:
-        """The same without the correction by weights."""
+        """The posterior without the correction by weights."""
         return dataclasses.replace(self, draws=None)
 
     def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:

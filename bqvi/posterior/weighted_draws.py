@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
+
+from bqvi.importance import effective_size, normalised
 
 __all__ = ["WeightedDraws", "weighted_quantiles"]
 
@@ -26,13 +27,12 @@ class WeightedDraws:
     @property
     def weights(self) -> np.ndarray:
         """Normalised, (n,)."""
-        out: np.ndarray = np.exp(self.log_weights - logsumexp(self.log_weights))
-        return out
+        return normalised(self.log_weights)
 
     @property
     def effective_sample_size(self) -> float:
         """1 / sum of the squared weights."""
-        return float(1.0 / np.sum(self.weights**2))
+        return float(effective_size(self.weights))
 
 
 def weighted_quantiles(theta: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:

@@ -15,11 +15,11 @@ from bqvi.quadrature.bayesian import Problem, State, number
 from bqvi.quadrature.charts import Linear
 from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
-from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
+from bqvi.quadrature.integral import Integral, Row, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged, with_zeros
 from bqvi.quadrature.tails import verdict
-from bqvi.runs import Checkpoint, Standing
+from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
 from gp.arrays import as_like, is_torch
 from gp.measures import Empirical

@@ -10,7 +10,7 @@ the hyperparameters leave open):
 
     mean = sum w_j m_j,     covariance = sum w_j (C_j + (m_j - mean)(m_j - mean)^T).
 
-A rotation is fitted with its D(D-1)/2 angles, for which its log evidence pays log(n)/2 each
+A rotation is fitted with its D(D-1)/2 angles, for each of which its log evidence is lowered by log(n)/2
 (Schwarz 1978). It comes from the principal directions of E[grad f grad f^T] (active subspaces;
 Constantine 2015), estimated from the unrotated surrogate, and is kept while it remains the best.
 """

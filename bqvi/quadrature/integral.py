@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.runs import Checkpoint
+from bqvi.runs import Checkpoint, Trace
 from gp.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Integral", "Row", "Trace", "log_moments"]
+__all__ = ["Integral", "Row", "log_moments"]
 
 
 _SHOWN = 4
@@ -35,29 +34,6 @@ class Row:
     """Estimate, a number or (o,)."""
     sd: Any
     """Its standard deviation, a number or (o,)."""
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Rows in order of evaluations; columns are read by name, as arrays."""
-
-    rows: tuple[Row, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, column: str) -> np.ndarray:
-        """'n_evaluations', 'seconds', 'mean' or 'sd', as an array (R,) or (R, o)."""
-        return np.array([getattr(row, column) for row in self.rows])
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return ("n_evaluations", "seconds", "mean", "sd")
-
-    def as_dict(self) -> Mapping[str, np.ndarray]:
-        """Column -> array."""
-        return {column: self[column] for column in self.columns}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -96,7 +96,7 @@ class IntegrandProcess:
 
 
 def _torch(posterior: Posterior, like: Any) -> Posterior:
-    """The same posterior on tensors."""
+    """The posterior on tensors."""
     blocks = [
         Values(as_like(block.x, like)) if isinstance(block, Values) else Gradients(as_like(block.x, like))
         for block in posterior.observations.blocks

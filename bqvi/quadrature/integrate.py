@@ -105,7 +105,7 @@ def integrate(
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f).
     lower, upper : corners of the box, (D,), finite; a number is that of each coordinate, two numbers are an
         interval of one dimension. For 'lebesgue' only.
-    log : f returns its logarithm, which may be -inf and as low as it likes. The result then has
+    log : f returns its logarithm, which may be -inf, and has no least value. The result then has
         ``log_mean`` and ``log_sd``.
     vectorised : ``False`` if f takes one point (D,) at a time and returns a number or (o,).
     gradient : derivatives of f, used as observations by 'bq': a function from points (n, D) to (n, D)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Evaluations, Function
+from bqvi.importance import effective_size, normalised
 
 __all__ = ["Estimate", "average", "effective_sample_size", "in_range", "unlogged", "with_zeros"]
 
@@ -67,7 +68,5 @@ def with_zeros(function: Function, made: Evaluations) -> Evaluations:
 
 
 def effective_sample_size(log_weights: Any) -> float:
-    """Return (sum w)^2 / sum w^2 of weights e^log_weights (n,), between 1 and n; 0 if all are zero."""
-    weights, _ = unlogged(log_weights)
-    squares = float(np.sum(weights**2))
-    return float(np.sum(weights) ** 2 / squares) if squares > 0 else 0.0
+    """Return how many equal weights stand for as much as e^log_weights (n,); 0 if all are zero."""
+    return float(effective_size(normalised(log_weights)))

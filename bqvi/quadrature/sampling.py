@@ -11,11 +11,11 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.quadrature.bayesian_run import DOOR, scaled
-from bqvi.quadrature.integral import Integral, Row, Trace, log_moments
+from bqvi.quadrature.integral import Integral, Row, log_moments
 from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged, with_zeros
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import NOTHING_SEEN, verdict
-from bqvi.runs import Checkpoint, Standing
+from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.pending import matched
 from bqvi.runs.records import named
 from gp.arrays import as_like, is_torch
@@ -152,18 +152,10 @@ class SamplingRun:
         raw, x = state.values[state.known], state.nodes[state.known]
         function = self.integrand.function
         values, shift = unlogged(raw) if function.logarithmic else in_range(raw)
-        shift += self.log_volume
-        estimate = self._estimate(values)
-        zero = ~np.any(values, axis=0)  # which says nothing of the size of f elsewhere
-        estimate.covariance[zero, zero] = np.inf
-        sd = np.sqrt(np.diag(estimate.covariance))
-        numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
-        log_mean, log_sd = None, None
-        if function.logarithmic:
-            log_mean, log_sd = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
+        numbers = self._numbers(values, shift + self.log_volume)
         weights = None if function.log_weight is None else log_weights(function, x)
         shape, credible, why = verdict(values, weights)
-        if zero.all():
+        if not values.any():
             credible, why = False, NOTHING_SEEN
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
         like, torch = function.like, is_torch(function.like)
@@ -178,11 +170,21 @@ class SamplingRun:
             reason=why,
             effective_sample_size=None if weights is None else effective_sample_size(weights),
             tail_shape=shape,
-            log_mean=log_mean,
-            log_sd=log_sd,
             checkpoint=self.checkpoint(state),
             **numbers,
         )
+
+    def _numbers(self, values: Any, shift: float) -> dict[str, Any]:
+        """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
+        estimate = self._estimate(values)
+        zero = ~np.any(values, axis=0)  # which says nothing of the size of f elsewhere
+        estimate.covariance[zero, zero] = np.inf
+        sd = np.sqrt(np.diag(estimate.covariance))
+        numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
+        logs: tuple[float | None, float | None] = (None, None)
+        if self.integrand.function.logarithmic:
+            logs = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
+        return {**numbers, "log_mean": logs[0], "log_sd": logs[1]}
 
     def _estimate(self, values: Any) -> Any:
         if self.method != "qmc":

@@ -163,7 +163,7 @@ class Surrogate:
         return Evidence.of(cholesky(gram), self.view.y, self.view.basis, "marginal")
 
     def at(self, psi: Any) -> Surrogate:
-        """The same at other hyperparameters."""
+        """Return the surrogate with other hyperparameters."""
         return replace(self, psi=np.asarray(psi, dtype=float))
 
     def integral(self) -> tuple[Any, Any]:

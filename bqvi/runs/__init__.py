@@ -10,6 +10,7 @@ from bqvi.runs.door import Door, door
 from bqvi.runs.engine import Engine, Ledger, Standing
 from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.runs.run import Run, Watch
+from bqvi.runs.trace import Trace
 
 __all__ = [
     "Checkpoint",
@@ -23,6 +24,7 @@ __all__ = [
     "RunInterrupted",
     "RunStopped",
     "Standing",
+    "Trace",
     "Watch",
     "door",
     "require_same",

@@ -23,7 +23,7 @@ class Ledger(Protocol):
         ...
 
     def take(self) -> Any:
-        """The same, after which the ledger is empty."""
+        """Return the evaluations that returned, and empty the ledger."""
         ...
 
     def count(self, evaluations: int) -> None:

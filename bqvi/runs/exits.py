@@ -1,4 +1,4 @@
-"""How a run can end before its time, and what is in the hands of whoever catches it.
+"""How a run can end before its time, and what an exception holds for its handler.
 
 Each of the exceptions has the state with every evaluation that returned, can write it to a file, and is taken
 by ``resume``. It has the kind of the exception that ended the run, which is its ``__cause__``:

@@ -76,7 +76,7 @@ class Particles:
         return self.each(lambda part: part[rows, parents])
 
     def each(self, change: Callable[[np.ndarray], np.ndarray]) -> Particles:
-        """With every array as ``change`` makes it."""
+        """Return the particles with ``change`` applied to every array."""
         parts: list[Any] = [None if part is None else change(part) for part in self.parts()]
         return Particles(*parts)
 

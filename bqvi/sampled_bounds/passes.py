@@ -21,8 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bqvi.importance import effective_size, normalised
 from bqvi.sampled_bounds.particles import Particles, Target
-from bqvi.sampled_bounds.resampling import effective_sample_size, log_mean, normalised, systematic
+from bqvi.sampled_bounds.resampling import log_mean, systematic
 from bqvi.sampled_bounds.state import Pass, Plan
 from bqvi.sampled_bounds.transitions import Transition
 
@@ -125,7 +126,7 @@ def stepped(
     t = way.ess.shape[1] + 1
     rise = plan.temperatures[t] - plan.temperatures[t - 1]
     log_weights = way.log_weights + rise * way.particles.log_ratio
-    sizes = effective_sample_size(log_weights)
+    sizes = effective_size(normalised(log_weights))
     ess = np.concatenate([way.ess, sizes[:, None]], axis=1)
     if t == len(plan):
         return Pass(way.particles, log_weights, way.log_estimates, ess), None

@@ -17,8 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from bqvi.importance import effective_size, normalised
 from bqvi.sampled_bounds.particles import Target
-from bqvi.sampled_bounds.resampling import normalised, systematic
+from bqvi.sampled_bounds.resampling import systematic
 from bqvi.sampled_bounds.schedule import next_temperature, spread
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.state import Pilot, Plan
@@ -116,7 +117,7 @@ def _factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     dimension = points.shape[-1]
     centred = points - (weights[..., None] * points).sum(axis=1, keepdims=True)
     covariances = np.swapaxes(weights[..., None] * centred, -1, -2) @ centred
-    effective = 1.0 / (weights**2).sum(axis=1)
+    effective = effective_size(weights)
     share = (dimension / (dimension + effective))[:, None, None]
     variances = np.diagonal(covariances, axis1=-2, axis2=-1)
     least = 1e-12 * np.maximum(variances.max(axis=-1, keepdims=True), 1e-300)

@@ -1,4 +1,4 @@
-"""Weights of particles: how many effective ones there are, and systematic resampling.
+"""Weights of particles: their mean, how much one temperature changes them, and systematic resampling.
 
 Systematic resampling takes L positions, one apart, with one uniform offset, in the cumulated weights L w of
 the particles, which stand in random order. The expected number of offspring of a particle is L w, so that
@@ -15,29 +15,14 @@ from __future__ import annotations
 import numpy as np
 
 from bqvi.arrays import logsumexp
+from bqvi.importance import normalised
 
-__all__ = ["conditional_ess", "effective_sample_size", "log_mean", "normalised", "systematic"]
-
-
-def normalised(log_weights: np.ndarray) -> np.ndarray:
-    """Weights (..., L) of sum 1; all zero where no particle has a weight."""
-    top = log_weights.max(axis=-1, keepdims=True)
-    weights = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
-    total = weights.sum(axis=-1, keepdims=True)
-    found: np.ndarray = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0.0)
-    return found
+__all__ = ["conditional_ess", "log_mean", "systematic"]
 
 
 def log_mean(log_weights: np.ndarray) -> np.ndarray:
     """ln of the mean weight of L particles, (...); -inf where none has a weight."""
     found: np.ndarray = logsumexp(log_weights) - np.log(log_weights.shape[-1])
-    return found
-
-
-def effective_sample_size(log_weights: np.ndarray) -> np.ndarray:
-    """1 / sum of the squared normalised weights, (...), between 1 and L; 0 where no particle has a weight."""
-    squares = (normalised(log_weights) ** 2).sum(axis=-1)
-    found: np.ndarray = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0.0)
     return found
 
 

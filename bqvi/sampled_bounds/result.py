@@ -13,10 +13,10 @@ from scipy.special import stdtrit
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
 from bqvi.checks import require_integer
+from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.sampled_bounds.passes import estimates
-from bqvi.sampled_bounds.resampling import normalised
 from bqvi.sampled_bounds.state import State
 
 if TYPE_CHECKING:
@@ -176,15 +176,7 @@ def bounds_of(
     free, conditional = logs[:, : systems.free], logs[:, systems.free :]
     lower, lower_se = _mean(free)
     upper, upper_se = (None, None) if not systems.conditional else _mean(conditional)
-    interval = np.stack(
-        [
-            lower - _quantile(choices.confidence, systems.free) * lower_se,
-            np.full(len(lower), np.inf)
-            if upper is None or upper_se is None
-            else upper + _quantile(choices.confidence, systems.conditional) * upper_se,
-        ],
-        axis=-1,
-    )
+    interval = _interval(choices.confidence, free, conditional)
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(way, rows, free, coordinates)
@@ -219,6 +211,17 @@ def bounds_of(
         log_weights=told(log_weights),
         checkpoint=checkpoint,
     )
+
+
+def _interval(confidence: float, free: np.ndarray, conditional: np.ndarray) -> np.ndarray:
+    """Ends (M, 2) of the interval, of R free (M, R) and R' conditional log estimates (M, R')."""
+    lower, lower_se = _mean(free)
+    below = lower - _quantile(confidence, free.shape[1]) * lower_se
+    above = np.full(len(below), np.inf)
+    if conditional.shape[1]:
+        upper, upper_se = _mean(conditional)
+        above = upper + _quantile(confidence, conditional.shape[1]) * upper_se
+    return np.stack([below, above], axis=-1)
 
 
 def _mean(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the pilot run, and of resampling."""
+    """Constants of the pilot run, and of resampling."""
 
     pilot_share: float = 0.2
     """Of the budget, the most that the pilot run spends."""

@@ -28,7 +28,7 @@ def generator_of(random_state: Any) -> np.random.Generator:
 
 
 def require_enough(n_components: int, n: int) -> None:
-    """At most as many components as rows."""
+    """Raise ValueError unless there are at most as many components as rows."""
     if n_components > n:
         raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")
 

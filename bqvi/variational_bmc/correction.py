@@ -134,7 +134,7 @@ def polished(
 ) -> Correction:
     """The same with a proposal that was led to cover all of the surrogate's mass.
 
-    The ELBO likes a q inside the posterior, importance weights a proposal around it. From q and q widened a
+    The q of highest ELBO lies inside the posterior, a good proposal extends around it. From q and q widened a
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
     They begin at evaluated tails too, where q would hardly ever draw.
     """
@@ -153,7 +153,7 @@ def polished(
             - logsumexp(logs, axis=0)
         )
         weights = np.exp(log_ratio - logsumexp(log_ratio))
-        effective = effective_size(weights)
+        effective = float(effective_size(weights))
         if effective < 10.0 * u.shape[1] or effective > WEIGHTS.covered * len(u):
             break
         g = g.adapted(u, weights, logs).joined(wide, 0.1)
@@ -189,7 +189,7 @@ def _weighed(
     total = float(logsumexp(log_ratio))
     log_weights = log_ratio - total
     weights = np.exp(log_weights)
-    effective = effective_size(weights)
+    effective = float(effective_size(weights))
     log_q = q.log_density(u)
     log_share = np.log(possible) + log_q - log_g
     mass = float(logsumexp(log_share))
@@ -214,7 +214,7 @@ def _weighed(
 
 
 def _sd(surrogate: Surrogate, u: Vector, whitened: Vector, weights: Vector, seed: int) -> float:
-    """Of E_P[f]."""
+    """Standard deviation of E_P[f]."""
     index = resampled(weights, WEIGHTS.resampled, seed)
     at = u[index]
     prior = float(surrogate.kernel(at, at).mean())

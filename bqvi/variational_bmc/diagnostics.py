@@ -137,7 +137,7 @@ class Run(Protocol):
 
     @property
     def posterior(self) -> Posterior:
-        """In the user's units."""
+        """The posterior, in the user's units."""
 
     @property
     def log_evidence(self) -> float:

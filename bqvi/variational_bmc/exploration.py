@@ -78,7 +78,7 @@ class Explorer(Protocol):
 
     @property
     def gradients(self) -> np.ndarray | None:
-        """Its gradients, (n, D), if there are any."""
+        """Gradients of the log joint there, (n, D), if there are any."""
         ...
 
     def evaluate(self, points: np.ndarray) -> bool:

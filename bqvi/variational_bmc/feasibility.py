@@ -48,7 +48,7 @@ class Feasibility:
 
     @classmethod
     def of(cls, points: Vector, failed: Vector) -> Feasibility:
-        """From points (n, D) and which of them failed (n,)."""
+        """Make the model of points (n, D), some of which failed (n,)."""
         if not failed.any():
             return cls(None, None, None, 1.0)
         good, bad = points[~failed], points[failed]

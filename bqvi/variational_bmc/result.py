@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,39 +10,12 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.posterior import Posterior
-from bqvi.runs import Checkpoint
+from bqvi.runs import Checkpoint, Trace
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.state import Estimate, Row, State
+from bqvi.variational_bmc.state import Estimate, State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-@dataclass(frozen=True)
-class Trace(Sequence[Row]):
-    """Records, one a step; `trace["log_evidence"]` is a column."""
-
-    rows: tuple[Row, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, key):  # type: ignore[no-untyped-def]
-        """A row, rows, or a column (R,) by name; KeyError if there is none of that name."""
-        if isinstance(key, str):
-            if key not in self.columns:
-                raise KeyError(f"no column {key!r}; there are {', '.join(self.columns)}")
-            return np.array([getattr(row, key) for row in self.rows])
-        return self.rows[key]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(column.name for column in fields(Row))
-
-    def as_dict(self) -> dict[str, np.ndarray]:
-        """Column -> array; ``pandas.DataFrame(trace.as_dict())`` makes a table."""
-        return {column: self[column] for column in self.columns}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

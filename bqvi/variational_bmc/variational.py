@@ -42,7 +42,7 @@ class Mixture:
         return len(self.weights)
 
     def log_density(self, u: Vector) -> Vector:
-        """At (m, D) points, (m,)."""
+        """Return ln q at (m, D) points, (m,)."""
         found: Vector = logsumexp(_log_parts(u, *self.parts()), axis=1)
         return found
 
@@ -51,7 +51,7 @@ class Mixture:
         return np.log(np.maximum(self.weights, 1e-300)), self.means, self.scales
 
     def widened(self, factor: float) -> Mixture:
-        """The same with scales ``factor`` times as large."""
+        """Return the mixture with scales ``factor`` times as large."""
         return Mixture(self.weights, self.means, factor * self.scales)
 
     @property

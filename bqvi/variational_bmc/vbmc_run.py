@@ -10,7 +10,7 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.importance import resampled
 from bqvi.posterior import Posterior, WeightedDraws
-from bqvi.runs import Checkpoint, Standing
+from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
@@ -20,7 +20,7 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.result import Trace, VBMCResult
+from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.settings import MODES, PREDICTIONS, TRUST
 from bqvi.variational_bmc.state import Estimate, Known, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next

@@ -14,7 +14,8 @@ s^2 is the variance that the squared exponential gives to what is observed: of a
 gradients are, and of a value, h = 1, where they are not.
 
 A matrix has the numbers of a point next to each other; it is filled one pair of numbers at a time, over all
-pairs of points: (m, n) arrays that fit the cache, in place of one of (m, n, D, D).
+pairs of points: (m, n) arrays that fit the cache, in place of one of (m, n, D, D). `gp.kernels` has the same
+covariances (`of_values`), which take 3 to 14 times as long for D = 2 to 10: hence this second form of them.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class FunctionKernel:
         return basis.reshape(-1)
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
-        """Over s^2, between m and n points, (m B, n B)."""
+        """Return the covariances over s^2 between what m and n points show, (m B, n B)."""
         if self.shown.gradients:
             r, e = _bumps(left.points, right.points, self.lengthscale)
             return _filled(left.points, right.points, r, e, self)

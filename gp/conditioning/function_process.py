@@ -49,7 +49,7 @@ class FunctionProcess:
     def extended(
         self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
     ) -> FunctionProcess:
-        """With (l, D) more points, O((m B)^2 l B)."""
+        """Return the process given (l, D) more points, O((m B)^2 l B)."""
         return FunctionProcess(self.kernel, self.given.extended(points, targets, measured))
 
     @cached_property

@@ -62,7 +62,7 @@ class Functionals:
 
     @classmethod
     def at(cls, points: np.ndarray) -> Functionals:
-        """Of phi at (n, D) points."""
+        """Return the functionals of phi at (n, D) points."""
         n, d = points.shape
         return cls(points, np.zeros((n, d, d)))
 

@@ -21,7 +21,7 @@ class Places:
 
     @classmethod
     def of(cls, points: np.ndarray, scaled: np.ndarray) -> Places:
-        """From (m, D) points, and the same in the kernel's units."""
+        """Make the record of (m, D) points, given also in the kernel's units."""
         return cls(points, scaled, 0.5 * np.einsum("nd,nd->n", scaled, scaled))
 
     def at(self, index: Any) -> Places:
@@ -30,7 +30,7 @@ class Places:
         return Places(self.points[which], self.scaled[which], self.halved[which])
 
     def joined(self, others: Places) -> Places:
-        """With further ones."""
+        """Return the record with further points."""
         return Places(
             np.concatenate([self.points, others.points]),
             np.concatenate([self.scaled, others.scaled]),

@@ -62,7 +62,7 @@ class Expectation:
 
     @property
     def variance_gradient(self) -> Any:
-        """Its derivatives, like ``gradient``."""
+        """Derivatives of the variance, like ``gradient``."""
         return self._variance[1]
 
     @property

@@ -47,7 +47,7 @@ class Changes:
 
     @classmethod
     def of(cls, changes: Sequence[np.ndarray]) -> Changes:
-        """From derivatives (N, N) that are there already."""
+        """Make the record of derivatives (N, N) that are there already."""
         return cls(
             lambda weights: np.array([np.vdot(weights, change) for change in changes]),
             lambda vectors: np.stack([change @ vectors for change in changes]),
@@ -59,7 +59,7 @@ class Changes:
         return gradient
 
     def among(self, parameters: slice) -> Changes:
-        """Of some of the parameters."""
+        """Return the changes of some of the parameters."""
         return Changes(
             lambda weights: self(weights)[parameters], lambda vectors: self.times(vectors)[parameters]
         )

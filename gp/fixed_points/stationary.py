@@ -160,7 +160,7 @@ def _by_coordinate(kernel: Stationary, width: int) -> tuple[np.ndarray, bool]:
 
 
 def _of_slopes(x: np.ndarray) -> Gram:
-    """Of values and all derivatives at points (n, D)."""
+    """Return the Gram matrix of values and all derivatives at points (n, D)."""
     n, dimension = x.shape
     apart = x[:, None, :] - x[None, :, :]
     squares = apart**2

@@ -86,12 +86,12 @@ class Measure(Protocol):
 
     @property
     def mean(self) -> Array:
-        """Its mean, (D,)."""
+        """The measure's mean, (D,)."""
         ...
 
     @property
     def covariance(self) -> Array:
-        """Its covariance, (D, D)."""
+        """The measure's covariance, (D, D)."""
         ...
 
     def parameters(self) -> tuple[Array, ...]:
