@@ -15,6 +15,7 @@ PAGES = {
     "how-to/pymc.md": ("pymc", None),
     "tutorials/pymc.md": ("pymc", None),
     "how-to/numpyro.md": ("numpyro", "JAX_ENABLE_X64"),
+    "tutorials/numpyro.md": ("numpyro", "JAX_ENABLE_X64"),
     "how-to/stan.md": ("httpstan", "BQVI_BUILD_STAN"),
 }
 
