@@ -15,7 +15,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_integer
@@ -99,6 +98,8 @@ def divided(
     own, parts = np.flatnonzero(r[:, j] > OWN), len(spare) + 1
     if len(own) < parts:
         return None
+    from scipy.cluster.vq import kmeans2  # here: it would be a twentieth of `import bqvi`
+
     points = model.components.representation(take(data, own))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an empty part is seen below
