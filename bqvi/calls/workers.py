@@ -51,6 +51,11 @@ class Workers:
                 future = require_future(self._caller.executor.submit(call, row))  # type: ignore[union-attr]
             except Exception as failure:
                 raise executor_failed(failure) from failure
+            if any(future is other for other, _, _ in self._under_way):
+                raise EvaluationError(
+                    f"the executor's submit returned the same future for two points, the second "
+                    f"{row.tolist()}; it must return another one for each"
+                )
             self._under_way.append((future, point, row))
 
     def take(self, ledger: Ledger) -> None:

@@ -9,9 +9,9 @@ nothing is sent but sums:
     sampling estimators    `AllReduced(estimator)`: the gradient and its bounds, likewise, one a step
 
 A mini-batch is drawn by all, and its rows are divided. A fit has therefore the numbers of one process, to
-rounding. ``max_seconds`` would end the processes at different steps, which then wait for one another: use
-``steps`` or ``tolerance``. Where one process finds its rows wrong before the first step, all stop; where one
-ends later, the others wait until the time-out of the process group.
+rounding. ``max_seconds`` would end the processes at different steps, which would then wait for one another:
+it is refused. Where one process finds its rows wrong before the first step, all stop; where one ends later,
+the others wait until the time-out of the process group.
 
 The process group is torch's (`torch.distributed.init_process_group`, as torchrun prepares it; gloo, or nccl
 with a device for each process). Without one there is one process, which has all rows.
@@ -32,7 +32,30 @@ from bqvi.models.conjugate import LocalStep, is_conjugate, settled
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array, as_like, to_numpy
 
-__all__ = ["AllReduced", "DataParallel"]
+__all__ = ["AllReduced", "DataParallel", "require_same_end"]
+
+
+def require_same_end(model: Any, method: Any, max_seconds: float | None) -> None:
+    """Refuse what would end the processes of a fit at different steps.
+
+    Parameters
+    ----------
+    model, method, max_seconds : as of `bqvi.fit`.
+
+    Raises
+    ------
+    ValueError
+        There are several processes, and ``max_seconds``. Those without it that check their rows stop too.
+    """
+    shared = isinstance(model, DataParallel)
+    if max_seconds is None or not (shared or isinstance(method, AllReduced)) or _place()[1] == 1:
+        return
+    if shared:
+        _all_well(False)
+    raise ValueError(
+        f"max_seconds is {max_seconds}, with {_place()[1]} processes, which would end at different steps and "
+        "wait for one another; use steps or tolerance"
+    )
 
 
 class DataParallel:
@@ -208,7 +231,10 @@ def _message(parts: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _all_well(well: bool) -> None:
-    """ValueError where another process found its rows wrong; that one has an error of its own."""
+    """ValueError where another process stops before the first step; that one has an error of its own."""
     wrong = float(_summed((np.array([0.0 if well else 1.0]),))[0][0])
     if well and wrong:
-        raise ValueError(f"data are wrong in the rows of {wrong:.0f} other processes: see their errors")
+        raise ValueError(
+            f"data are wrong in the rows of {wrong:.0f} other processes, or their choices are: see their "
+            "errors"
+        )

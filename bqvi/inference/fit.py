@@ -23,6 +23,7 @@ from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
 from bqvi.inference.asked import require_asked
 from bqvi.inference.choices import check_model, default_recorder, identity, problem_of, stop_of
+from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.given_calls import with_calls, with_known, with_noise
@@ -188,6 +189,7 @@ def fit(
     bounds = (lower, upper, plausible_lower, plausible_upper)
     model = with_noise(model, choice, method, noise_sd, gradient_noise_sd)
     model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations)
+    require_same_end(model, method, max_seconds)
     data = model.check(data)
     problem = problem_of(model, data, method, choice, minibatch, schedule, geometry, samples)
     stop = stop_of(choice or defaults_for(method, geometry), steps, tolerance, budget, max_seconds)

@@ -60,7 +60,7 @@ def begin(folder: Path, rank: int) -> None:
         init_method=f"file://{folder / 'store'}",
         rank=rank,
         world_size=2,
-        timeout=timedelta(seconds=90),
+        timeout=timedelta(seconds=300),
     )
 
 
@@ -77,10 +77,11 @@ def test_two_processes_have_the_numbers_of_one(tmp_path):
         wrong[-1] = np.nan
         with pytest.raises(ValueError, match="rows of 1 other"):
             DataParallel(GaussianMixture(3, "full")).check(wrong)
+        timed(tmp_path, mine=True)
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
-        assert other.wait(timeout=120) == 0
+        assert other.wait(timeout=300) == 0
     for name, known in alone.items():
         assert np.allclose(together[name], known, rtol=1e-9, atol=1e-9), name
     second = np.load(tmp_path / "second.npz")
@@ -95,7 +96,20 @@ def second(folder: Path) -> None:
     wrong[-1] = np.nan
     with pytest.raises(ValueError, match=r"NaN|nan"):
         DataParallel(GaussianMixture(3, "full")).check(wrong)
+    timed(folder, mine=False)
     distributed.destroy_process_group()
+
+
+def timed(folder: Path, mine: bool) -> None:
+    """Seconds are refused before any work, where one of the processes has them too."""
+    x, model = data(folder), DataParallel(GaussianMixture(3, "full"))
+    with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes"):
+        bqvi.fit(model, x, max_seconds=5.0)
+    with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes" if mine else "choices are"):
+        bqvi.fit(model, x, steps=3, max_seconds=5.0 if mine else None)
+    method = AllReduced(bqvi.gradients.Pathwise(samples=2))
+    with pytest.raises(ValueError, match=r"max_seconds is 5.*2 processes"):
+        bqvi.fit(LogisticRegression(2), labelled(x), method=method, max_seconds=5.0)
 
 
 def test_without_a_group_there_is_one_process(tmp_path):
