@@ -13,7 +13,7 @@ def test_a_short_study_runs_and_two_seeds_decide_nothing_in_its_favour(module, m
     monkeypatch.setattr(minibatches, "WINDOW", 2)
     monkeypatch.setattr(minibatches, "PLACES", {"start": 0, "late": 4})
     experiment = module.experiment
-    found = table(experiment)
+    found = table(experiment, seeds=2)
     looked_at(experiment, found)
     for claim in experiment.claims(found):
         assert claim.verdict in ("undecided", "does not hold")

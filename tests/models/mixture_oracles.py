@@ -1,5 +1,6 @@
 """What a mixture is, by SciPy's densities and by enumeration: no natural parameters, no pass over blocks."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -61,10 +62,11 @@ def log_evidence(n, k, log_partition, log_cluster):
     ``log_partition(counts)`` is ln p(z), ``log_cluster(rows)`` ln p of the rows of one component.
     """
     known = {}
+    partition = functools.cache(lambda counts: log_partition(np.array(counts)))
     terms = []
     for z in itertools.product(range(k), repeat=n):
         z = np.array(z)
-        total = log_partition(np.bincount(z, minlength=k))
+        total = partition(tuple(np.bincount(z, minlength=k)))
         for j in range(k):
             rows = tuple(np.flatnonzero(z == j))
             if rows not in known:

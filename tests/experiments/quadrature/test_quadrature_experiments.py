@@ -33,7 +33,7 @@ ALONE = [name for name in NAMES if name != "quadrature-posteriors"]
 @pytest.mark.parametrize("name", ALONE)
 def test_runs_and_draws(name):
     experiment = registry.load(name)
-    found = table(experiment, seeds=1)
+    found = table(experiment)
     assert set(found["case"]) == {case.name for case in experiment.checked_cases(True, Resources())}
     looked_at(experiment, found)
 
@@ -161,7 +161,7 @@ def test_posteriors_of_a_folder(tmp_path, monkeypatch):
     np.savez(folder / "draws.npz", draws=np.zeros((2, 5)))
     monkeypatch.setattr(quadrature_posteriors, "NAMES", (name,))
     experiment = replace(quadrature_posteriors.experiment)
-    found = table(experiment, Resources(posteriors=tmp_path), seeds=1)
+    found = table(experiment, Resources(posteriors=tmp_path))
     looked_at(experiment, found)
     # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters
     assert found["size"].max() < 0.3

@@ -44,7 +44,7 @@ OF_VARIATIONAL_INFERENCE = [
 @pytest.mark.parametrize("name", OF_VARIATIONAL_INFERENCE)
 def test_runs_and_draws(name):
     experiment = registry.load(name)
-    found = table(experiment, seeds=1)
+    found = table(experiment)
     assert not found[["iteration", "elbo"]].isna().any().any()
     looked_at(experiment, found)
     for shown in experiment.tables(found):

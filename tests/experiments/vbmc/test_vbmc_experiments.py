@@ -26,7 +26,7 @@ from experiments.vbmc import targets as vbmc_targets
 def test_runs_and_draws(name):
     experiment = registry.load(name)
     cases = experiment.checked_cases(True, Resources())
-    found = table(experiment, cases=cases, seeds=1)
+    found = table(experiment, cases=cases)
     assert set(found["case"]) == {case.name for case in cases}
     looked_at(experiment, found)
     if name == "vbmc-targets":
@@ -75,7 +75,7 @@ def test_a_run_that_raises_is_counted(monkeypatch):
 
     monkeypatch.setattr(bqvi, "vbmc", broken)
     case = Case("Rosenbrock 2", {"problem": "Rosenbrock 2", "budget": 20})
-    found = table(vbmc_robustness.experiment, cases=[case], seeds=1)
+    found = table(vbmc_robustness.experiment, cases=[case])
     assert found["crashed"].iloc[0] == "ArithmeticError: no"
 
 
@@ -103,7 +103,7 @@ def made_up_folder(tmp_path):
 def test_posteriors_of_a_folder(tmp_path, monkeypatch):
     name = made_up_folder(tmp_path)
     monkeypatch.setattr(vbmc_posteriors, "QUICK", (name,))
-    found = table(vbmc_posteriors.experiment, Resources(posteriors=tmp_path), seeds=1)
+    found = table(vbmc_posteriors.experiment, Resources(posteriors=tmp_path))
     assert len(looked_at(vbmc_posteriors.experiment, found)["ends"]) == 2
     with_gradients = found[found["method"] == vbmc_runs.GRADIENTS].iloc[0]
     # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters
