@@ -164,13 +164,15 @@ def local_gradient(
         values = _slopes(posterior, _weighed(terms.objective, weights) + rest)
     else:
         values = _by_strategy(posterior, terms.objective, rest, batch)
+    value = float(_weighed(terms.bound.detach(), weights) + rest.detach())
+    same = terms.elbo is terms.bound
     return Gradient(
         values,
         natural=False,
         evaluations=cost(model, batch, samples),
         samples=samples,
-        bound=float(_weighed(terms.bound.detach(), weights) + rest.detach()),
-        elbo=float(_weighed(terms.elbo.detach(), weights) + rest.detach()),
+        bound=value,
+        elbo=value if same else float(_weighed(terms.elbo.detach(), weights) + rest.detach()),
     )
 
 

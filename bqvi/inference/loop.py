@@ -153,7 +153,8 @@ def advance(
     ``began``, a time of `time.perf_counter`, is when the step did; None leaves it out of ``seconds``.
     """
     direction = problem.geometry.direction(state.q, gradient)
-    if state.schedule is not None:  # moments could hide an infinity that a multiple cannot
+    # moments could hide an infinity that a multiple cannot, unless the schedule says that they do not
+    if state.schedule is not None and not getattr(problem.schedule, "propagates", False):
         _require_finite(state, direction)
     increment, schedule = problem.schedule.increment(direction, state.schedule, state.iteration)
     _require_finite(state, increment)

@@ -20,7 +20,11 @@ from gp.arrays import Array, is_torch
 
 @runtime_checkable
 class Schedule(Protocol):
-    """A map from directions to increments."""
+    """A map from directions to increments.
+
+    A schedule with moments may state ``propagates = True``: where an entry of the direction is not finite,
+    that of the increment is not. Then only the increment is looked through at each step.
+    """
 
     @property
     def largest(self) -> float | None:
@@ -174,6 +178,8 @@ class Adam:
     decay: float = 0.0
 
     largest = None
+    propagates = True
+    """An infinite gradient makes both moments infinite, and their ratio NaN."""
 
     def __post_init__(self) -> None:
         require_above("rate", self.rate, 0.0)
@@ -205,7 +211,8 @@ class Adam:
     def _in_numpy(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
         a, b = self.first, self.second
         m, v = a * m + (1.0 - a) * g, b * v + (1.0 - b) * g * g
-        return rate * m / (np.sqrt(v / correction) + self.epsilon), m, v
+        with np.errstate(invalid="ignore"):  # infinity over infinity, which the loop tells of
+            return rate * m / (np.sqrt(v / correction) + self.epsilon), m, v
 
     def _in_torch(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
         """The same with as few passes over memory as there are: the weights of a network are many."""

@@ -101,3 +101,14 @@ def test_arguments_out_of_range_are_named(make, error, message):
 def test_all_are_schedules():
     for schedule in (Constant(), Exponential(), RobbinsMonro(), Adam()):
         assert isinstance(schedule, Schedule)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_adam_passes_on_what_is_not_finite(bad, kind):
+    adam, good = Adam(0.1), (kind([1.0, -2.0]),)
+    assert adam.propagates
+    _, state = adam.increment(good, adam.start(good), 0)
+    with np.errstate(invalid="ignore"):
+        (step,), _ = adam.increment((kind([1.0, bad]),), state, 1)
+    assert [math.isfinite(x) for x in step] == [True, False]
