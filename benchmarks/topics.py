@@ -66,7 +66,8 @@ def run() -> Iterator[Line]:
         )
         return Product({"topics": Dirichlet(peer.state.get_lambda())})
 
-    documents = [[(int(w), int(train[d, w])) for w in train[[d]].indices] for d in range(DOCUMENTS)]
+    rows = [train[[d]] for d in range(DOCUMENTS)]
+    documents = [[(int(w), int(n)) for w, n in zip(row.indices, row.data, strict=True)] for row in rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ours(1, False, 0)  # loops are compiled, or loaded, where numba is installed

@@ -204,7 +204,8 @@ class Coordinates:
         slopes = np.empty(t.shape)
         for chart, where in self._columns:
             slopes[:, where] = chart.log_slope_gradient(t[:, where])
-        return slopes * half
+        slopes *= half
+        return slopes
 
     def pull_gradients(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Gradients in v (n, D) at points of a function whose gradients in theta are (n, P)."""

@@ -293,9 +293,7 @@ class _Climb:
         if self._search.made.gradients is not None:
             scipy.optimize.minimize(self._with_gradient, start, jac=True, method="L-BFGS-B")
             return
-        scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
-            self._value, start, method="COBYQA", options={"initial_tr_radius": 0.25}
-        )
+        scipy.optimize.minimize(self._value, start, method="COBYQA", options={"initial_tr_radius": 0.25})
 
     def _with_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         row = self._at(x)

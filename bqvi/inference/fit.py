@@ -181,7 +181,8 @@ def fit(
     if isinstance(model, TargetModel) and _unknown_box(said, choice):
         own = {"lower": lower, "upper": upper, "periodic": periodic, "names": names}
         require_alone(model, **own)
-        run = located(DOOR, fit.steps, said, model.function(), model.start, model.box(None, None), classes)
+        function, start = model.function(), np.asarray(model.start)
+        run = located(DOOR, fit.steps, said, function, start, model.box(None, None), classes)
         if run is not None:
             return run
     model = settled(LogJoint.of(model) if isinstance(model, TargetModel) else model, data)

@@ -186,7 +186,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     for case, rows in parts.groupby("case", sort=False):
         for name in FAMILIES:
             line = {"latent": case, "q": name}
-            for column in [c for c in parts if c.startswith(f"{name}: ")]:
+            for column in [c for c in map(str, parts) if c.startswith(f"{name}: ")]:
                 mean, error = _mean(rows[column], rows["seed"])
                 line[column.partition(": ")[2]] = f"{mean:.3f} ± {error:.3f}"
             own = results[results["case"] == case]

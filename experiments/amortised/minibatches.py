@@ -213,12 +213,15 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     later = later.assign(gain=later["held_out"].to_numpy() - reference.reindex(same).to_numpy())
     made, axes = drawing.figure(1, 2)
     lines = drawing.strokes(results["case"])
-    choices = {"lines": lines, "steps": False, "x_label": "evaluations"}
-    drawing.curves(axes[0, 0], later, "evaluations", "held_out", y_label="held-out log p (nats)", **choices)
     others = later[later["strategy"] != REFERENCE]
-    drawing.curves(
-        axes[0, 1], others, "evaluations", "gain", y_label="more than by reshuffling (nats)", **choices
+    shown = (
+        (later, "held_out", "held-out log p (nats)"),
+        (others, "gain", "more than by reshuffling (nats)"),
     )
+    for panel, (rows, column, label) in zip(axes[0], shown, strict=True):
+        drawing.curves(
+            panel, rows, "evaluations", column, lines=lines, steps=False, x_label="evaluations", y_label=label
+        )
     axes[0, 1].axhline(0.0, color="black", lw=0.8)
     drawing.legend_below(made, axes, columns=3)
     caption = (

@@ -126,7 +126,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 def _change(results: pd.DataFrame, kind: str, start: int, end: int, falls: bool) -> Check:
     """Whether the log ratio falls, or rises, from one number of draws to another."""
     wide = results[results["case"] == kind].pivot(index="seed", columns="samples", values="encoder")
-    change = np.log(wide[end] / wide[start]).to_numpy()
+    change = np.log((wide[end] / wide[start]).to_numpy())
     told = f"{wide[start].median():.3f} to {wide[end].median():.3f}"
     setting = f"{kind} {'falls' if falls else 'does not fall'} from L = {start} to {end}"
     if len(change) < 2:

@@ -121,9 +121,9 @@ def _errors(
         for name, given in QUADRATURE[quantity].items():
             found = bqvi.integrate(f, measure, n, seed=seed[0], **given)
             log = quantity == "evidence"
-            mean, sd = (found.log_mean, found.log_sd) if log else (found.mean, found.sd)
+            mean, sd = np.asarray((found.log_mean, found.log_sd) if log else (found.mean, found.sd), float)
             calls = n * (GRADIENT_CALLS if "gradient" in given else 1)
-            rows.append(_row(name, calls, np.array([float(mean) - truth]), float(sd)))
+            rows.append(_row(name, calls, np.array([mean - truth]), float(sd)))
     return rows
 
 

@@ -216,4 +216,5 @@ class _Pullback:
 
 def _summed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Sums over y of left (C, m, n) times right (D, m, n), (C, D, m)."""
-    return np.matmul(left.transpose(1, 0, 2), right.transpose(1, 2, 0)).transpose(1, 2, 0)
+    sums: np.ndarray = np.matmul(left.transpose(1, 0, 2), right.transpose(1, 2, 0))
+    return sums.transpose(1, 2, 0)
