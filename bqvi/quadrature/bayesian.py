@@ -35,7 +35,7 @@ from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import Row
 from bqvi.quadrature.monte_carlo import in_range, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
-from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
+from bqvi.quadrature.settings import DESIGN, PEAKS, PRECISE, ROUGHLY
 from bqvi.quadrature.surrogate import Data, Surrogate
 from bqvi.runs.pending import matched
 from bqvi.runs.records import DERIVED
@@ -342,6 +342,10 @@ def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tupl
     judgement = judge(
         state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
     )
+    if not problem.integrand.function.logarithmic:  # where the others may have underflowed
+        tiny = np.abs(state.values).max(axis=0) < PEAKS.lone
+        alone = tiny & (np.count_nonzero(state.values, axis=0) == 1)
+        judgement = replace(judgement, missed=np.where(alone, np.inf, judgement.missed))
     owed = problem.model.variance_of_the_prior(state.ensemble.best)
     judgement = replace(judgement, excess=judgement.excess + owed)
     in_units = (values - units.centre) / units.unit

@@ -158,7 +158,7 @@ class TailSettings:
 
 @dataclass(frozen=True)
 class PeakSettings:
-    """Peaks between the nodes (:mod:`tails`); chosen on Gaussian ones of one width in D = 1 to 5."""
+    """Peaks between the nodes (:mod:`tails`); chosen on Gaussian ones in D = 1 to 5."""
 
     missed_share: float = 3.0
     """Volumes per node: a peak that is larger is seen."""
@@ -167,8 +167,14 @@ class PeakSettings:
     rises: float = 2.0
     """Nats: by so much more than the largest value the top of a peak has to be for a surrogate that predicts
     the nodes to be doubted. No unseen integrand (33, two seeds, n = 20 to 80) lost its credibility by it."""
-    smallest: float = 1e-200
-    """Of the largest value: what is smaller may have underflowed."""
+    steep: float = 20.0
+    """Nats by which the few values that are not zero have to differ for the others to have underflowed."""
+    lone: float = 1e-20
+    """A value below it, where all others are zero: they have underflowed. It is no size in usual units."""
+    exact: float = 1e-3
+    """Nats, root mean square: what logarithms leave of a Gaussian whose top is taken as found."""
+    rounder: float = 0.1
+    """Of what a peak of one width leaves, for one of several widths to be taken."""
 
 
 DESIGN = DesignSettings()

@@ -265,6 +265,31 @@ def test_peaks_missed_by_nodes_are_within_two_standard_deviations():
         assert abs(found.mean - 2 * np.pi * 0.02**2) < 2 * found.sd < 0.02
 
 
+@pytest.mark.parametrize(("dimension", "sds"), [(2, (0.01, 0.1)), (2, (0.02, 0.06)), (3, (0.03, 0.03, 0.1))])
+def test_a_long_peak_between_the_nodes_is_found_from_its_foot(dimension, sds):
+    truth, held = (2 * np.pi) ** (dimension / 2) * np.prod(sds), []
+    for seed in range(30):
+        centre = np.random.default_rng(seed).uniform(0.15, 0.85, dimension)
+        x = scrambled_sobol(dimension, 60, seed)
+        values = np.exp(-0.5 * np.sum(((x - centre) / sds) ** 2, axis=1))[:, None]
+        found = missed_peak(np.sqrt(12) * (x - 0.5), values)[0]
+        held.append(0.4 < found / truth < 5.0)
+    assert sum(held) >= 27
+
+
+def test_where_all_but_a_few_values_underflow_nothing_is_known_of_the_height():
+    u = np.random.default_rng(0).standard_normal((60, 3))
+    values = np.zeros((60, 1))
+    values[[3, 7], 0] = 1e-105, 1e-180
+    assert missed_peak(u, values)[0] == np.inf
+    values[[3, 7], 0] = 1.0, 0.9  # two pulses are what they are
+    assert missed_peak(u, values)[0] == 0
+    centre = np.array([1.17, -2.0, 0.87])
+    found = bqvi.integrate(peak_at(centre, 0.03), Gaussian(np.zeros(3), np.eye(3)), 60, seed=6)
+    assert found.sd == np.inf
+    assert not found.credible
+
+
 def test_a_peak_that_nodes_are_at_is_none_that_they_missed():
     x = scrambled_sobol(2, 60, 0)
     u = np.sqrt(12) * (x - 0.5)
