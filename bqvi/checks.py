@@ -102,20 +102,26 @@ def require_covariance(name: str, x: Array) -> None:
 def require_at_least(name: str, value: float, lowest: float) -> None:
     """``value >= lowest`` and finite."""
     _require_number(name, value)
-    if not (value >= lowest and np.isfinite(value)):
+    if not lowest <= value < np.inf:
         raise ValueError(f"{name} is {value}; it must be at least {lowest} and finite")
 
 
 def require_above(name: str, value: float, bound: float) -> None:
     """``value > bound`` and finite."""
     _require_number(name, value)
-    if not (value > bound and np.isfinite(value)):
+    if not bound < value < np.inf:
         raise ValueError(f"{name} is {value}; it must be above {bound} and finite")
 
 
 def _require_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}; it must be a number")
+    try:
+        float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{name} is {value!r:.40}; it must be in the range of floating-point numbers"
+        ) from None
 
 
 def require_seed(name: str, value: object) -> None:

@@ -50,7 +50,8 @@ def as_noise(noise: Array | None, size: int, like: Array) -> Array:
         return 0.0
     if isinstance(noise, bool | np.bool_):
         raise TypeError(f"noise = {noise!r}: give variances, a number or one for each observation")
-    if not isinstance(noise, int | float) and not hasattr(noise, "ndim"):
+    numeric = isinstance(noise, int | float) or is_torch(noise)
+    if not numeric and getattr(getattr(noise, "dtype", None), "kind", "O") not in "fiu":
         noise = _floating("noise", noise)
     if isinstance(noise, int | float):
         values, noise = np.asarray(noise, dtype=float), float(noise)
@@ -71,7 +72,13 @@ def _floating(name: str, values: Array, like: Array | None = None) -> Array:
         return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has {int(np.sum(values.mask))} masked entries: leave those rows out")
-    if np.iscomplexobj(values):
+    try:
+        complex_ = np.iscomplexobj(values)
+        if np.asarray(values).dtype.kind in "mM":
+            raise ValueError("it has dates")
+    except ValueError as error:
+        raise TypeError(f"{name} cannot be read as an array of real numbers: {error}") from None
+    if complex_:
         raise TypeError(f"{name} is a {describe(values)}: give real numbers")
     try:
         single = isinstance(values, np.ndarray) and values.dtype == np.float32

@@ -249,14 +249,16 @@ def fit(
         For entries that are not finite, no data, a point with two values where there is no noise, or
         arguments that are not among those above.
     """
-    _check_choices(method, noise, copies, n_starts, max_iterations)
+    _check_choices(method, noise, copies, n_starts, max_iterations, seed)
     _check_kinds(mean, priors)
     observed, y = _checked_data(x, y)
     if copies == "merge":
         observed, y, noise = _merged(observed, y, noise)
     n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
     units = Units.of(on_host(observed), to_numpy(y))
-    _check_spread(units.output)
+    _check_spread("y", units.output)
+    for spread in np.atleast_1d(units.inputs):
+        _check_spread("x", float(spread))
     problem = _problem(observed, y, kernel, mean, noise, units=units)
     if _without_noise(problem):
         _refuse_contradictions(problem, _SAME * units.output)
@@ -295,17 +297,31 @@ def fit(
 
 
 def _check_choices(
-    method: str, noise: object, copies: str, n_starts: int | None, max_iterations: int
+    method: str,
+    noise: object,
+    copies: str,
+    n_starts: int | None,
+    max_iterations: int,
+    seed: object,
 ) -> None:
-    if method not in ("map", "evidence"):
+    if not isinstance(method, str) or method not in ("map", "evidence"):
         raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
-    if copies not in ("count", "merge"):
+    if not isinstance(copies, str) or copies not in ("count", "merge"):
         raise ValueError(f"copies = {copies!r}: give 'count' or 'merge'")
     if isinstance(noise, str) and noise != "learn":
         raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
-    if (n_starts is not None and n_starts < 1) or max_iterations < 1:
-        given = f"n_starts = {n_starts}, max_iterations = {max_iterations}"
-        raise ValueError(f"{given}: give 1 or more of each")
+    for name, count in (
+        ("n_starts", 1 if n_starts is None else n_starts),
+        ("max_iterations", max_iterations),
+    ):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer):
+            raise TypeError(f"{name} = {count!r}: give an integer of at least 1")
+        if count < 1:
+            raise ValueError(f"{name} = {count}: give 1 or more")
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not isinstance(seed, np.random.Generator) and (not whole or seed < 0):  # type: ignore[operator]
+        kind = ValueError if whole else TypeError
+        raise kind(f"seed = {seed!r}: give an integer of at least 0 or a NumPy Generator")
 
 
 def _check_kinds(mean: object, priors: object) -> None:
@@ -315,12 +331,12 @@ def _check_kinds(mean: object, priors: object) -> None:
         raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
 
 
-def _check_spread(spread: float) -> None:
-    """Raise ValueError where the variance of the targets is no number any more."""
+def _check_spread(name: str, spread: float) -> None:
+    """Raise ValueError where the variance of targets or inputs is no number any more."""
     if not _SMALLEST_SPREAD < spread < 1 / _SMALLEST_SPREAD:
         raise ValueError(
-            f"y has a spread of {spread:.3g}, whose square is out of the range of floating-point numbers: "
-            "give the targets in another unit"
+            f"{name} has a spread of {spread:.3g}, whose square is out of the range of floating-point "
+            "numbers: give it in another unit"
         )
 
 

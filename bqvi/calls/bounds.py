@@ -32,6 +32,12 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
     found = {name: _length(name, value) for name, value in bounds.items()}
     lengths = {name: length for name, length in found.items() if length is not None}
     if names is not None:
+        if (
+            isinstance(names, str | bytes)
+            or not isinstance(names, Sequence | np.ndarray)
+            or not np.ndim(names)
+        ):
+            raise TypeError(f"names is {names!r}; it must be a sequence of names")
         lengths["names"] = len(names)
     if dimension is not None:
         lengths["dimension"] = dimension
@@ -54,8 +60,11 @@ def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray
     if value is None:
         return np.full(count, missing)
     try:
-        vector = np.asarray(value, float)
-    except (TypeError, ValueError):
+        given = np.asarray(value)
+        if given.dtype.kind not in "fiubO":
+            raise TypeError(given.dtype)
+        vector = given.astype(float)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} is {value!r}; it must be a number or an array ({count},)") from None
     if vector.shape not in ((), (count,)):
         raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({count},)")
@@ -64,8 +73,6 @@ def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray
 
 def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     """P different names."""
-    if isinstance(names, str):
-        raise TypeError(f"names is {names!r}; it must be a sequence of {count} names")
     titles = tuple(f"x{i}" for i in range(count)) if names is None else tuple(map(str, names))
     if len(set(titles)) < count:
         raise ValueError(f"names is {list(titles)}; the names must differ")
@@ -74,7 +81,10 @@ def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 def turning_of(periodic: Any, count: int) -> np.ndarray:
     """Which parameters are periodic, (P,) bool."""
-    given = np.asarray(periodic)
+    try:
+        given = np.asarray(periodic)
+    except ValueError:
+        given = np.asarray(None)
     if given.size == 0:
         return np.zeros(count, bool)
     if given.dtype == bool and given.shape == (count,):
@@ -89,7 +99,10 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
     """ValueError where bounds are NaN or out of order, or a periodic parameter lacks one."""
     for i, name in enumerate(names):
         if math.isnan(low[i]) or math.isnan(high[i]):
-            raise ValueError(f"{name} has a bound that is NaN; give a number, or -inf and inf for none")
+            raise ValueError(
+                f"{name} has lower = {low[i]} and upper = {high[i]}, a bound that is NaN; give a number, or "
+                "-inf and inf for none"
+            )
         if low[i] > high[i]:
             raise ValueError(
                 f"{name} has lower = {low[i]:.6g} above upper = {high[i]:.6g}; lower must be below upper, or "
@@ -147,7 +160,8 @@ def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, f
 def _within_period(name: str, a: float, b: float, p: float, q: float) -> tuple[float, float]:
     if min(q, b) < max(p, a):
         raise ValueError(
-            f"{name} has its plausible interval [{p:.6g}, {q:.6g}] outside of its period [{a:.6g}, {b:.6g}]"
+            f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}, outside of its period, "
+            f"from lower = {a:.6g} to upper = {b:.6g}"
         )
     middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - MARGIN) * (b - a))
     return middle - half, middle + half
@@ -156,8 +170,8 @@ def _within_period(name: str, a: float, b: float, p: float, q: float) -> tuple[f
 def _require_within(name: str, a: float, b: float, p: float, q: float) -> None:
     if p < a or q > b:
         raise ValueError(
-            f"{name} has its plausible interval [{p:.6g}, {q:.6g}] outside of its bounds [{a:.6g}, {b:.6g}]; "
-            "the plausible bounds must lie inside of the bounds"
+            f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}, outside of its bounds, "
+            f"lower = {a:.6g} and upper = {b:.6g}; the plausible bounds must lie inside of the bounds"
         )
 
 

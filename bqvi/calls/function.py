@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 AUTODIFF = "autodiff"
 UNKNOWN = "unknown"
+_LEAST_NOISE = 1e-150
 LARGEST = 1e100
 """No log density of data has such values; they are overflows, or stand for 'impossible'."""
 
@@ -48,6 +49,16 @@ class Range:
 
 
 LOG_JOINT = Range("log joint", density=True)
+
+
+def require_noise(noise_sd: object) -> None:
+    """A standard deviation, whose square is a number too."""
+    require_above("noise_sd", noise_sd, 0.0)  # type: ignore[arg-type]
+    if not _LEAST_NOISE < float(noise_sd) < 1.0 / _LEAST_NOISE:  # type: ignore[arg-type]
+        raise ValueError(
+            f"noise_sd is {noise_sd}; its square is out of the range of numbers: change the units, or "
+            "leave it out where the values are exact"
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +134,7 @@ class Function:
             if self.noise_sd != UNKNOWN:
                 raise ValueError(f'noise_sd is {self.noise_sd!r}; it must be None, a number or "unknown"')
         elif self.noise_sd is not None and not callable(self.noise_sd):
-            require_above("noise_sd", self.noise_sd, 0.0)
+            require_noise(self.noise_sd)
             object.__setattr__(self, "noise_sd", float(self.noise_sd))
 
     @property

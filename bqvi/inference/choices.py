@@ -51,14 +51,15 @@ def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> 
                 "points, or Gaussian where they have a prior; leave family out"
             )
         return
-    if method in EXACT and not isinstance(model, ConjugateModel if method == "cavi" else LocalModel):
+    exactly = isinstance(method, str) and method in EXACT
+    if exactly and not isinstance(model, ConjugateModel if method == "cavi" else LocalModel):
         exact = [name for name in EXACT if name != "cavi"] if isinstance(model, LocalModel) else []
         others = exact + [name for name in METHODS if name not in EXACT]
         raise ValueError(
             f"method is {method!r}, which takes exact expectations that a {type(model).__name__} does not "
             f"have; use one of {', '.join(others)}"
         )
-    if method in EXACT and family != "full" and not isinstance(model, ConjugateModel):
+    if exactly and family != "full" and not isinstance(model, ConjugateModel):
         raise ValueError(
             f"family is {family!r}, but the exact expectations of a {type(model).__name__} are under a full "
             "Gaussian q; use 'full', or method 'pathwise'"

@@ -126,11 +126,13 @@ class FitRun:
         try:
             return step(problem, state, records, account)
         except Exception as error:
-            if "LinAlgError" not in type(error).__name__:  # NumPy's or torch's
+            singular = "LinAlgError" in type(error).__name__  # NumPy's or torch's
+            if not singular and not isinstance(error, FloatingPointError):
                 raise
-            raise np.linalg.LinAlgError(
-                f"{error}; unless the log joint raised it, a covariance of q became singular: the steps are "
-                "too large, lower the schedule's scale"
+            became = "a covariance of q became singular" if singular else "parameters of q grew without bound"
+            raise (np.linalg.LinAlgError if singular else FloatingPointError)(
+                f"{error}; unless the log joint raised it, {became}: the steps are too large, lower the "
+                "schedule's scale"
             ) from error
 
     @property

@@ -6,6 +6,7 @@ It is for estimators that evaluate at points of their own choice and keep what t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +58,8 @@ def with_calls(
     given = dict(zip(("lower", "upper", "plausible_lower", "plausible_upper"), bounds, strict=True))
     given |= {"names": names, "executor": executor, "evaluations": evaluations}
     said = [name for name, value in given.items() if value is not None]
-    if len(periodic):
+    turning = not isinstance(periodic, Sequence | np.ndarray) or len(periodic) > 0
+    if turning:
         said.append("periodic")
     if n_jobs != 1:
         said.append("n_jobs")
@@ -71,7 +73,7 @@ def with_calls(
             "their evaluations, such as 'bq'"
         )
     coordinates = None
-    if names is not None or len(periodic) or any(bound is not None for bound in bounds):
+    if names is not None or turning or any(bound is not None for bound in bounds):
         coordinates = make_coordinates(*bounds, periodic=periodic, names=names, dimension=model.dimension)
     return model.within(coordinates, executor, n_jobs)
 
@@ -153,6 +155,12 @@ def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | No
         raise ValueError(
             "evaluations has no gradients, and the log joint has; give (theta, values, gradients), or a log "
             "joint with gradient=None"
+        )
+    width = arrays[0].shape[-1] if np.ndim(arrays[0]) else 0
+    if model.coordinates is None and np.ndim(arrays[0]) == 2 and width != model.dimension:
+        raise ValueError(
+            f"evaluations has theta of shape {arrays[0].shape}; it must be (n, {model.dimension}), of the "
+            "parameters of the log joint"
         )
     rows = given(model, *arrays)
     rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)

@@ -112,6 +112,8 @@ class StartsRun:
             cause = error.__cause__ if isinstance(error, EvaluationError) else error
             if isinstance(cause, Exception) and not is_numerical(cause):
                 raise
+            if isinstance(error, EvaluationError) and cause is None and error.point is not None:
+                raise  # what was returned is no log density, which is no matter of the start
             if state.active == len(self._runs) - 1 and all(why == FAILED for why in state.ended):
                 raise RuntimeError(f"every start failed; the last: {error}") from error
             inner, reason = run.with_evaluations(inner, self.ledger.entries()), FAILED

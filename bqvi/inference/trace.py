@@ -53,7 +53,7 @@ class Recorder:
         """Make the recorder that an argument of `fit` asks for."""
         if isinstance(record, int | np.integer):
             return cls(every=require_integer("record", record, 1))
-        if not isinstance(record, Iterable):
+        if not isinstance(record, Iterable) or (isinstance(record, np.ndarray) and not record.ndim):
             raise TypeError(f"record is {record!r}; it must be an integer of at least 1, or iterations")
         return cls(chosen=frozenset(require_integer("record", t, 0) for t in record))
 

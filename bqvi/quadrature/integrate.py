@@ -15,6 +15,7 @@ from acquisition.pointwise import Criterion
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
+from bqvi.calls.function import require_noise
 from bqvi.calls.given import made_before
 from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
@@ -167,7 +168,7 @@ def integrate(
         measure = _proposal(f) if measure is None else measure
         log_density = None if over_box else _lebesgue
         f, log, vectorised = f.value, True, True
-    _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds)
+    budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds)
     require_boolean("log", log)
     measure, log_volume = integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
@@ -193,7 +194,7 @@ def integrate(
     if method in SAMPLING:
         if known is not None:
             raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
-        require_integer("replicates", replicates, LEAST_REPLICATES)
+        replicates = require_integer("replicates", replicates, LEAST_REPLICATES)
         run = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         return _sampling(run, resume, watch, busy, verify)
     problem = Problem(
@@ -251,7 +252,7 @@ def _log_ratio(log_density: Callable[[Array], Array], measure: Measure) -> Calla
 def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     if initial is None:
         return min(budget, max(8, 2 * measure.dimension + 4))
-    require_integer("initial", initial, 2)
+    initial = require_integer("initial", initial, 2)
     if initial > budget:
         raise ValueError(
             f"budget is {budget}, below the initial design of {initial}: raise one or lower the other"
@@ -259,16 +260,18 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     return initial
 
 
-def _check(f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None) -> None:
+def _check(f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None) -> int:
+    """The budget as an integer."""
     if not callable(f):
         raise TypeError(f"f is {f!r}; it must be a function of points (n, D)")
     require_one_of("method", method, METHODS)
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
-    require_integer("budget", budget, least)
+    budget = require_integer("budget", budget, least)
     if tolerance is not None:
         require_above("tolerance", tolerance, 0.0)
     if max_seconds is not None:
         require_above("max_seconds", max_seconds, 0.0)
+    return budget
 
 
 def _check_choices(
@@ -295,7 +298,7 @@ def _check_choices(
     if isinstance(noise_sd, str):
         require_one_of("noise_sd", noise_sd, ("unknown",))
     elif noise_sd is not None and not callable(noise_sd):
-        require_above("noise_sd", noise_sd, 0.0)
+        require_noise(noise_sd)
     if noise_sd is not None and log:
         raise ValueError("noise_sd is given with log: the noise of ln f is not that of f")
     if acquisition is not None and not isinstance(acquisition, Criterion):

@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from bqvi.checks import require_integer
+from bqvi.checks import require_boolean, require_integer
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.pending import matched
@@ -65,12 +65,17 @@ class Watch:
     def __post_init__(self) -> None:
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback is {self.callback!r}; it must be a function of a state")
+        require_boolean("progress", self.progress)
         if self.checkpoint is None:
             return
         if not isinstance(self.checkpoint, str | Path):
             raise TypeError(f"checkpoint is {self.checkpoint!r}; it must be the path of a file to write")
         if not Path(self.checkpoint).absolute().parent.is_dir():
             raise ValueError(f"checkpoint is {self.checkpoint}, in a folder that does not exist")
+        if Path(self.checkpoint).is_dir():
+            raise ValueError(
+                f"checkpoint is {self.checkpoint}, a folder; it must be the path of a file to write"
+            )
 
 
 class Workers(Protocol):

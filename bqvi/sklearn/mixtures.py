@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bqvi.checks import require_one_of
+from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.inference.fit import fit
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.dirichlet_process import DirichletProcessMixture as ProcessModel
@@ -74,6 +74,9 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         del y
         data = self._weighted(X, sample_weight, reset=True)
+        require_integer("n_init", self.n_init, 1)
+        require_integer("max_iter", self.max_iter, 1)
+        require_at_least("tol", self.tol, 0.0)
         model: Any = Weighted(self._model(len(data[0])))
         found = self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
         if getattr(self, "merge", False) and self.covariance_type != "tied":

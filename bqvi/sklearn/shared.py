@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from bqvi.arrays import add, scale, subtract
+from bqvi.checks import require_integer
 from bqvi.inference.schedules import RobbinsMonro
 from bqvi.inference.starting import in_family
 from bqvi.models.conjugate import settled, update_target
@@ -24,12 +25,16 @@ def generator_of(random_state: Any) -> np.random.Generator:
     """A generator from what scikit-learn takes for ``random_state``; None for other numbers each time."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)
-    return np.random.default_rng(int(check_random_state(random_state).randint(2**31 - 1)))
+    try:
+        state = check_random_state(random_state)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"random_state is {random_state!r}: {error}") from None
+    return np.random.default_rng(int(state.randint(2**31 - 1)))
 
 
 def require_enough(n_components: int, n: int) -> None:
-    """Raise ValueError unless there are at most as many components as rows."""
-    if n_components > n:
+    """Raise ValueError unless there are at most as many components as rows, and at least one."""
+    if require_integer("n_components", n_components, 1) > n:
         raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")
 
 

@@ -138,7 +138,7 @@ def as_kernel(kernel: Any) -> Kernel:
 
     Raises TypeError for anything else.
     """
-    if isinstance(kernel, Kernel):
+    if isinstance(kernel, Kernel) and not isinstance(kernel, type):
         return kernel
     gpytorch = sys.modules.get("gpytorch")  # whoever has one of its kernels has imported it
     if gpytorch is not None and isinstance(kernel, gpytorch.kernels.Kernel):

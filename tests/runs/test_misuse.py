@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import bqvi
+import bqvi.sklearn
+import gp
 from gp.measures import Uniform
 
 RAGGED = [[1, 2], [3]]
@@ -23,6 +25,21 @@ def vbmc(**given):
     return bqvi.vbmc(lambda t: -float(t @ t), **(box | {"budget": 8} | given))
 
 
+def fit_bq(**given):
+    log_joint = bqvi.models.LogJoint(lambda t: -float(t @ t), 2, gradient=None, vectorised=False)
+    return bqvi.fit(log_joint, **({"method": "bq", "budget": 9} | given))
+
+
+def gp_fit(**given):
+    data = {"x": np.linspace(0.0, 1.0, 8)[:, None], "y": np.arange(8.0) % 3}
+    return gp.fit(**(data | {"n_starts": 1, "max_iterations": 5} | given))
+
+
+def mixture(**given):
+    found = bqvi.sklearn.BayesianGaussianMixture(**({"n_components": 2, "max_iter": 3} | given))
+    return found.fit(np.random.default_rng(0).normal(size=(12, 2)))
+
+
 @pytest.mark.parametrize(
     ("door", "given", "told"),
     [
@@ -35,8 +52,61 @@ def vbmc(**given):
         (fit, {"errors": ARRAY}, "errors is array"),
         (vbmc, {"acquisition": ARRAY}, "acquisition is array"),
         (vbmc, {"plausible_lower": RAGGED}, "plausible_lower is .*rows differ"),
+        (vbmc, {"plausible_lower": np.array([1j])}, "plausible_lower is array"),
+        (vbmc, {"lower": 3.0}, "x0 has plausible_lower = -1 .* outside of its bounds, lower = 3"),
+        (vbmc, {"lower": np.nan}, "x0 has lower = nan"),
+        (vbmc, {"names": np.float32(1.5)}, "names is np.float32"),
+        (vbmc, {"names": np.random.default_rng(0)}, "names is Generator"),
+        (vbmc, {"noise_sd": 1e308}, "noise_sd is 1e.308; its square"),
+        (vbmc, {"tolerance": 10**400}, "tolerance is 1000"),
+        (vbmc, {"progress": ARRAY}, "progress is array"),
+        (vbmc, {"checkpoint": "."}, "checkpoint is ., a folder"),
+        (fit_bq, {"names": False}, "names is False"),
+        (fit_bq, {"periodic": RAGGED}, "periodic is "),
+        (fit_bq, {"periodic": None}, "periodic is None"),
+        (fit_bq, {"method": np.zeros(0)}, "method is array"),
+        (fit_bq, {"record": np.zeros(())}, "record is array"),
+        (
+            fit_bq,
+            {"evaluations": (np.zeros((3, 1)), np.zeros(3))},
+            r"evaluations has theta of shape \(3, 1\)",
+        ),
+        (gp_fit, {"seed": {"a": 1}}, "seed = {'a': 1}"),
+        (gp_fit, {"seed": -1}, "seed = -1"),
+        (gp_fit, {"n_starts": "bq"}, "n_starts = 'bq'"),
+        (gp_fit, {"method": ARRAY}, "method = array"),
+        (gp_fit, {"copies": ARRAY}, "copies = array"),
+        (gp_fit, {"kernel": gp.kernels.Matern52}, "kernel = <class"),
+        (gp_fit, {"x": RAGGED}, "x cannot be read as an array"),
+        (gp_fit, {"x": 1e200 * np.arange(8.0)[:, None]}, "x has a spread of"),
+        (mixture, {"n_components": "2"}, "n_components is '2'"),
+        (mixture, {"tol": None}, "tol is None"),
+        (mixture, {"n_init": 0}, "n_init is 0"),
+        (mixture, {"max_iter": True}, "max_iter is True"),
+        (mixture, {"random_state": -1}, "random_state is -1"),
     ],
 )
 def test_the_argument_is_named(door, given, told):
     with pytest.raises((ValueError, TypeError), match=told):
         door(**given)
+
+
+def test_integers_of_numpy_are_integers():
+    found = integrate(initial=np.int64(6))
+    assert found.n_evaluations == 12
+    log_joint = bqvi.integrate(lambda x: x.sum(axis=1), Uniform(0.0, 1.0), np.int64(12))
+    assert log_joint.n_evaluations == 12
+
+
+def test_what_is_no_log_density_stops_a_run_of_several_starts():
+    calls = []
+
+    def log_joint(theta):
+        calls.append(theta)
+        return -float(theta @ theta) if len(calls) < 7 else "seven"
+
+    model = bqvi.models.LogJoint(log_joint, 2, gradient=None, vectorised=False)
+    with pytest.raises(bqvi.RunError, match="returned") as caught:
+        bqvi.fit(model, method="bq", budget=20, starts=2, start_from="random")
+    assert len(calls) == 7
+    assert caught.value.n_evaluations == 6
