@@ -13,6 +13,7 @@ import numpy as np
 
 from bqvi.arrays import like
 from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, Unfinished
+from bqvi.calls.gradient_check import require_consistent
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, evaluate
 from bqvi.gradients.gradient import Batch
@@ -151,7 +152,14 @@ class FitRun:
             return None
         n = len(memory)
         noise = memory.noise[:, 0] if memory.noise.size else None
-        return Evaluations(memory.points, memory.values, None, noise, np.zeros(n, bool), ("",) * n)
+        slopes = memory.gradients if self.problem.model.differentiable else None
+        return Evaluations(memory.points, memory.values, slopes, noise, np.zeros(n, bool), ("",) * n)
+
+    def require_consistent(self, before: State, after: State) -> None:
+        """EvaluationError where given gradients are not those of the values."""
+        kept = self.kept(before)
+        if kept is not None:
+            require_consistent(self.caller.function, len(kept), self.kept(after))
 
     def again(self, state: State, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""

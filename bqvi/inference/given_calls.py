@@ -156,10 +156,10 @@ def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | No
             "evaluations has no gradients, and the log joint has; give (theta, values, gradients), or a log "
             "joint with gradient=None"
         )
-    width = arrays[0].shape[-1] if np.ndim(arrays[0]) else 0
-    if model.coordinates is None and np.ndim(arrays[0]) == 2 and width != model.dimension:
+    shape = np.shape(np.asarray(arrays[0]))
+    if model.coordinates is None and len(shape) == 2 and shape[1] != model.dimension:
         raise ValueError(
-            f"evaluations has theta of shape {arrays[0].shape}; it must be (n, {model.dimension}), of the "
+            f"evaluations has theta of shape {shape}; it must be (n, {model.dimension}), of the "
             "parameters of the log joint"
         )
     rows = given(model, *arrays)

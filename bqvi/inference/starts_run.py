@@ -120,6 +120,11 @@ class StartsRun:
         moved = state.with_active(inner)
         return moved if reason is None else replace(moved, ended=(*moved.ended, reason))
 
+    def require_consistent(self, before: Starts, after: Starts) -> None:
+        """As of the start that was under way."""
+        i = before.active
+        self._under_way.require_consistent(before.states[i], after.states[i])
+
     def finished(self, state: Starts) -> str | None:
         """Why the best start ended, once all have."""
         return None if len(state.ended) < len(state.states) else state.ended[state.best]

@@ -10,6 +10,7 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
+from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import Problem, State, number
 from bqvi.quadrature.charts import Linear
@@ -98,7 +99,12 @@ class BayesianRun:
         if noise is None and self.problem.noise_sd is not None:
             noise = np.full(n, float(self.problem.noise_sd) ** 2)
         x = self.problem.standard.map.from_standard(state.u)
-        return Evaluations(x, state.values, None, noise, np.zeros(n, bool), ("",) * n)
+        slopes = None if state.slopes is None else np.swapaxes(state.slopes, 1, 2)
+        return Evaluations(x, state.values, slopes, noise, np.zeros(n, bool), ("",) * n)
+
+    def require_consistent(self, before: State, after: State) -> None:
+        """EvaluationError where given gradients are not those of the values."""
+        require_consistent(self.caller.function, len(before), self.kept(after))
 
     def again(self, state: State, points: np.ndarray) -> Evaluations:
         """Values at nodes (n, D) again, within the budget, entered in no ledger."""

@@ -266,12 +266,12 @@ def _check(f: Any, budget: Any, method: str, *, tolerance: float | None, max_sec
         raise TypeError(f"f is {f!r}; it must be a function of points (n, D)")
     require_one_of("method", method, METHODS)
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
-    budget = require_integer("budget", budget, least)
+    most: int = require_integer("budget", budget, least)
     if tolerance is not None:
         require_above("tolerance", tolerance, 0.0)
     if max_seconds is not None:
         require_above("max_seconds", max_seconds, 0.0)
-    return budget
+    return most
 
 
 def _check_choices(

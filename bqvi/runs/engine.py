@@ -114,6 +114,10 @@ class Keeping(Engine[S, R_co], Protocol[S, R_co]):
         """Those of ``state`` that have values to compare (`bqvi.calls.Evaluations`); None for none."""
         ...
 
+    def require_consistent(self, before: S, after: S) -> None:
+        """An error where evaluations show that given gradients are not those of the values."""
+        ...
+
     def again(self, state: S, points: Any) -> Any:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         ...

@@ -211,10 +211,11 @@ class Run(Generic[S, R]):
         return result
 
     def _step(self) -> None:
-        engine = self._engine
+        engine: Any = self._engine
         if self._line is None:
             self._line = ProgressLine(self._watch.progress, engine.standing(self.state))
         self._compare()
+        before = self.state
         if self._workers is None:
             reached = engine.step(self.state)
         else:
@@ -223,6 +224,8 @@ class Run(Generic[S, R]):
         self._held = (reached, True)  # one assignment: an interrupt finds the evaluations once, here or there
         made = engine.ledger.take()
         self._held = (reached, False)
+        if len(made) and hasattr(engine, "require_consistent"):
+            engine.require_consistent(before, reached)
         self._line.show(engine.standing(reached))
         if len(made) or time.monotonic() - self._saved_at > _SECONDS:
             self._autosave(reached)

@@ -30,7 +30,7 @@ from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
 from bqvi.variational_bmc.settings import DIAGNOSTICS, WEIGHTS
-from gp.measures import GaussianMixture
+from gp.measures import GaussianMixture, Measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +245,24 @@ def advice(
         *(_about_bounds(posterior) if located else ()),
         *(_about_box(posterior) if located else ()),
     )
+
+
+def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
+    """What to tell of a posterior without bounds that is far wider than its plausible box; () if none is.
+
+    Parameters
+    ----------
+    q : in the coordinates, in which the plausible box is [-1, 1]^D.
+    """
+    sds = np.sqrt(np.diag(np.asarray(q.covariance)))
+    if not np.isfinite(sds).all() or sds.max(initial=0.0) > DIAGNOSTICS.runaway:
+        name = coordinates.free_names[int(np.argmax(np.nan_to_num(sds, nan=np.inf)))]
+        return (
+            f"The posterior runs away: along {name} it is {DIAGNOSTICS.runaway:g} times as wide as the "
+            "plausible interval or more, and nothing was found that holds it. Either it is improper, or that "
+            "interval is far too narrow: look at the prior of this parameter.",
+        )
+    return ()
 
 
 def _about_weights(shape: float | None) -> list[str]:

@@ -298,6 +298,9 @@ class FreshStart:
 class DiagnosticSettings:
     """Whether runs agree, and what is worth a word of advice (`diagnostics`)."""
 
+    runaway: float = 100.0
+    """Standard deviation of q, in halves of the plausible interval, from which nothing is taken to hold it:
+    along the flat direction of -x_0^2 in D = 2 it was 1e8 after 60 evaluations."""
     near_mmtv: float = 0.2
     """Mean marginal total variation below which posteriors agree (Acerbi 2018)."""
     near_gskl: float = 0.125

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
+from bqvi.calls.gradient_check import require_consistent
 from bqvi.importance import resampled
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
-from bqvi.variational_bmc.diagnostics import advice
+from bqvi.variational_bmc.diagnostics import advice, runs_away
 from bqvi.variational_bmc.exploration import Exploration, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
@@ -170,6 +171,11 @@ class VBMCRun:
         """The evaluations that have values; None where their noise is not known."""
         return None if self.settings.noise_unknown else state.evaluations[~state.evaluations.failed]
 
+    def require_consistent(self, before: State, after: State) -> None:
+        """EvaluationError where given gradients are not those of the values."""
+        count = int((~before.evaluations.failed).sum())
+        require_consistent(self.caller.function, count, self.kept(after))
+
     def again(self, state: State, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         return self.target.evaluate(points, None, self.budget_of(state))
@@ -284,8 +290,10 @@ class VBMCRun:
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)
-        noise = undeclared_noise(estimate.surrogate) if state.evaluations.noise_variance is None else None
-        noisy = () if noise is None else (looks_noisy(noise),)
+        doubts = runs_away(frame.measure(estimate.q), self.coordinates)
+        if not doubts and state.evaluations.noise_variance is None:
+            noise = undeclared_noise(estimate.surrogate)
+            doubts = () if noise is None else (looks_noisy(noise),)
         share = found.effective / len(found.u)
         corrected = found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
@@ -302,11 +310,11 @@ class VBMCRun:
             elbo_sd=row.elbo_sd,
             log_evidence=evidence,
             log_evidence_sd=sd,
-            converged=verdict.converged and not noisy,
+            converged=verdict.converged and not doubts,
             stopped="",
-            reasons=(*verdict.reasons, *noisy),
+            reasons=(*verdict.reasons, *doubts),
             warnings=(
-                *noisy,
+                *doubts,
                 *((FROM_VALUES,) if state.values_from else ()),
                 *advice(
                     posterior,

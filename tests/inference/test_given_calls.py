@@ -123,10 +123,10 @@ def test_other_models_have_no_bounds():
 
 def test_a_gradient_of_another_function_is_told():
     wrong = LogJoint(log_gamma, 2, gradient=lambda theta: -slope(theta))
-    with pytest.warns(UserWarning, match="times that of the values"):
-        found = bqvi.fit(wrong, method="bq", budget=20, **BOX)
-    assert "gradients disagree with differences of the values" in found.warnings[0]
-    assert "warnings: 1" in repr(found)
+    with pytest.raises(bqvi.RunError, match="gradient is not that of the values") as caught:
+        bqvi.fit(wrong, method="bq", budget=20, **BOX)
+    assert caught.value.n_evaluations < 20
+    assert caught.value.n_evaluations == len(caught.value.state.memory)
     assert bqvi.fit(MODEL, method="bq", budget=40, **BOX).warnings == ()
     assert bqvi.fit(LogJoint(log_gamma, 2, gradient=None), method="bq", budget=20, **BOX).warnings == ()
 
@@ -136,7 +136,7 @@ def test_a_gradient_of_another_function_is_told():
 )
 def test_a_multiple_of_the_gradient_is_named(factor, told):
     model = LogJoint(lambda t: -0.5 * float(t @ t), 2, gradient=lambda t: -factor * t, vectorised=False)
-    with pytest.warns(UserWarning, match=told):
+    with pytest.raises(bqvi.RunError, match=told):
         bqvi.fit(model, method="bq", budget=24)
 
 
