@@ -6,6 +6,7 @@ its file. Files are written whole or not at all: an interrupted write leaves the
 
 from __future__ import annotations
 
+import errno
 import json
 import zipfile
 from collections.abc import Callable, Mapping
@@ -137,7 +138,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except Exception as error:  # zipfile and zlib raise a dozen kinds for bytes that were cut off or changed
-        if isinstance(error, OSError) and error.errno is not None:  # bz2 raises one without a number
+        of_disk = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+        if of_disk:  # bz2 raises one without a number, and a place that is not in the file is no fault of it
             raise
         if isinstance(error, ValueError) and "allow_pickle" in str(error):
             raise ValueError(f"{path} is no saved run: it holds objects, and a run has arrays only") from None

@@ -12,6 +12,7 @@ is never found under it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -128,7 +129,7 @@ def write_frame(path: Path, frame: pd.DataFrame, metadata: str) -> None:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: metadata.encode()})
     with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def write_shard(path: Path, frame: pd.DataFrame, record: Record) -> None:
@@ -138,14 +139,40 @@ def write_shard(path: Path, frame: pd.DataFrame, record: Record) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """Return the record of a run without reading its rows."""
-    return Record.from_json(pq.read_schema(path).metadata[KEY])
+    """Return the record of a run without reading its rows.
+
+    Raises
+    ------
+    ValueError
+        The file is damaged.
+    """
+    with _reading(path):
+        return Record.from_json(pq.read_schema(path).metadata[KEY])
 
 
 def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
-    """Return the rows and the record of one run."""
-    table = pq.ParquetFile(path).read()  # a single file: `read_table` would look for a data set first
-    return table.to_pandas(), Record.from_json(table.schema.metadata[KEY])
+    """Return the rows and the record of one run.
+
+    Raises
+    ------
+    ValueError
+        The file is damaged.
+    """
+    with _reading(path):  # a single file: `read_table` would look for a data set first
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        return table.to_pandas(), Record.from_json(table.schema.metadata[KEY])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """ValueError with the path where a file is damaged: Arrow, JSON and records raise a dozen kinds."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        told = f"{path} is damaged, cut off or changed after it was written: remove it, and run it again"
+        raise ValueError(f"{told} ({type(error).__name__}: {error})") from None
 
 
 def manifest_path(root: Path, experiment: str) -> Path:
@@ -154,6 +181,15 @@ def manifest_path(root: Path, experiment: str) -> Path:
 
 
 def read_manifest(root: Path, experiment: str) -> Manifest | None:
-    """Return the manifest of an experiment, or None where it was never run."""
+    """Return the manifest of an experiment, or None where it was never run.
+
+    Raises
+    ------
+    ValueError
+        The file is damaged.
+    """
     path = manifest_path(root, experiment)
-    return Manifest.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if not path.is_file():
+        return None
+    with _reading(path):
+        return Manifest.from_json(path.read_text(encoding="utf-8"))
