@@ -55,6 +55,7 @@ from scipy.special import chdtrc
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.quadrature.settings import PEAKS, TAILS
 from gp.linalg import least_squares
+from gp.triangular import cholesky, solve_lower
 
 __all__ = [
     "NOTHING_SEEN",
@@ -143,11 +144,13 @@ def _missed_peak(u: Any, sizes: Any, least_rise: float) -> float:
     if len(order) < dimension + 2:
         return np.inf if len(order) > 1 and logs[0] - logs[-1] > PEAKS.steep else 0.0
     slope, curvatures, left = _peak_through(u[order] - u[order[0]], logs)
-    share = float(np.prod(1.0 + np.maximum(np.linalg.eigvalsh(curvatures), 0.0)) ** -0.5)
+    whitening = _root(curvatures)
+    if whitening is None:
+        return 0.0
+    share = 1.0 / float(np.prod(np.diag(cholesky(np.eye(dimension) + curvatures))))
     if share > PEAKS.missed_share / n:
         return 0.0
-    whitening = np.linalg.cholesky(curvatures)
-    to_top = np.linalg.solve(whitening, slope)
+    to_top = solve_lower(whitening, slope)
     apart = cdist(u @ whitening, u @ whitening)
     np.fill_diagonal(apart, np.inf)
     away = min(float(np.linalg.norm(to_top)), float(apart.min(axis=1).max()))
@@ -180,9 +183,17 @@ def _peak_through(away: Any, logs: Any) -> tuple[Any, Any, float]:
         full = np.zeros((dimension, dimension))
         full[rows, columns] = 0.5 * found[dimension + 1 :]
         full = full + full.T
-        if of_any < PEAKS.rounder * left and np.linalg.eigvalsh(full)[0] > 0.0:
+        if of_any < PEAKS.rounder * left and _root(full) is not None:
             return found[1 : dimension + 1], full, of_any
     return slope, curvatures, left
+
+
+def _root(matrix: Any) -> Any | None:
+    """L of L L^T, None where the matrix is not positive definite."""
+    try:
+        return cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
 
 
 def _through(columns: Any, logs: Any) -> tuple[Any, float]:
