@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gp.arrays import to_numpy
+
 MARGIN = 0.01
 """How far a plausible bound is moved off the hard bound that it lies on, in widths."""
 INNER = 0.1
@@ -19,7 +21,7 @@ Bound = float | Sequence[float] | np.ndarray | None
 def _length(name: str, value: Bound) -> int | None:
     """Entries of an array, None of a number."""
     try:
-        array = np.asarray(value)
+        array = to_numpy(value)
     except ValueError:
         raise ValueError(
             f"{name} is {value!r}; its rows differ in length, it must be an array (P,)"
@@ -60,7 +62,7 @@ def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray
     if value is None:
         return np.full(count, missing)
     try:
-        given = np.asarray(value)
+        given = to_numpy(value)
         if given.dtype.kind not in "fiubO":
             raise TypeError(given.dtype)
         vector = given.astype(float)
@@ -109,7 +111,7 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
                 "equal to it for a fixed parameter"
             )
         if low[i] == high[i] and math.isinf(low[i]):
-            raise ValueError(f"{name} has both bounds at {low[i]}; give a number to fix it")
+            raise ValueError(f"{name} has lower and upper both at {low[i]}; give a number to fix it")
         if turning[i] and not math.isfinite(high[i] - low[i]):
             raise ValueError(f"{name} is periodic and needs a finite lower and upper, a period apart")
 

@@ -176,7 +176,7 @@ def fit(
     if elbo_samples is not None:
         require_integer("elbo_samples", elbo_samples, 2)
     require_seed("seed", seed)
-    require_metrics(metrics or {})
+    require_metrics({} if metrics is None else metrics)
     choice = method_named(method) if isinstance(method, str) else None
     if isinstance(model, TargetModel) and _unknown_box(said, choice):
         own = {"lower": lower, "upper": upper, "periodic": periodic, "names": names}

@@ -125,6 +125,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz file, each checked against its check sum."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, and no saved run")
     with path.open("rb") as file:
         first = file.read(4)
     if first[:2] != b"PK":

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import bqvi
 import bqvi.sklearn
@@ -62,6 +63,10 @@ def mixture(**given):
         (vbmc, {"progress": ARRAY}, "progress is array"),
         (vbmc, {"checkpoint": "."}, "checkpoint is ., a folder"),
         (fit_bq, {"names": False}, "names is False"),
+        (fit_bq, {"metrics": ARRAY}, "metrics is a ndarray"),
+        (fit_bq, {"resume": "."}, "is a folder, and no saved run"),
+        (fit_bq, {"lower": [0.0, np.inf], "upper": np.inf}, "x1 has lower and upper both at inf"),
+        (fit_bq, {"plausible_upper": torch.zeros(3, requires_grad=True)}, "plausible_upper"),
         (fit_bq, {"periodic": RAGGED}, "periodic is "),
         (fit_bq, {"periodic": None}, "periodic is None"),
         (fit_bq, {"method": np.zeros(0)}, "method is array"),
