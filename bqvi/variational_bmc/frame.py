@@ -6,10 +6,11 @@ is a plausible lengthscale does not depend on the caller's plausible box. The fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES
 from bqvi.variational_bmc.variational import Mixture
 from gp.measures import GaussianMixture
@@ -19,12 +20,14 @@ Vector = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """An affine map."""
+    """An affine map, after which scales may depend on a coordinate."""
 
     shift: Vector
     """(D,)."""
     scale: Vector
     """T, (D, D)."""
+    scaling: Scaling | None = None
+    """From the affine map's image to x, if they differ."""
 
     @classmethod
     def unit(cls, dimension: int) -> Frame:
@@ -43,24 +46,48 @@ class Frame:
 
     def into(self, x: Vector) -> Vector:
         """U of points x (m, D), (m, D)."""
-        found: Vector = np.linalg.solve(self.scale, (x - self.shift).T).T
+        found: Vector = np.linalg.solve(self.scale, (self.straightened(x) - self.shift).T).T
         return found
 
     def out(self, u: Vector) -> Vector:
         """X of points u (m, D), (m, D)."""
+        y = self.straight(u)
+        return y if self.scaling is None else self.scaling.out(y)
+
+    def straight(self, u: Vector) -> Vector:
+        """Y, of which the map is affine, of points u (m, D), (m, D)."""
         found: Vector = self.shift + u @ self.scale.T
         return found
 
-    def slopes_into(self, gradients: Vector) -> Vector:
-        """Gradients in u of gradients in x (m, D), (m, D)."""
+    def straightened(self, x: Vector) -> Vector:
+        """Y of points x (m, D), (m, D)."""
+        return x if self.scaling is None else self.scaling.into(x)
+
+    def log_stretch(self, u: Vector) -> Vector:
+        """Log |det dx / dy| at u (m, D), (m,): what a log density gains beside that of x."""
+        return np.zeros(len(u)) if self.scaling is None else self.scaling.log_jacobian(self.straight(u))
+
+    def slopes_into(self, u: Vector, gradients: Vector) -> Vector:
+        """Gradients in u, with those of `log_stretch`, of gradients in x (m, D), at u (m, D), (m, D)."""
+        if self.scaling is not None:
+            gradients = self.scaling.pulled(self.straight(u), gradients)
         found: Vector = gradients @ self.scale
         return found
 
     def measure(self, q: Mixture) -> GaussianMixture:
-        """The mixture of x for a mixture of u."""
+        """The mixture of x for a mixture of u; where scales change, a finer one that is near it.
+
+        Each component is then cut into `PIECES` along the leading coordinate, and the map is linear in each.
+        """
         covariances = np.einsum("ij,kj,lj->kil", self.scale, q.scales**2, self.scale)
+        weights, means = q.weights / q.weights.sum(), self.straight(q.means)
+        if self.scaling is not None:
+            k = self.scaling.leading
+            weights, means, covariances = _cut(weights, means, covariances, k)
+            turn = self.scaling.jacobian(means)
+            means, covariances = self.scaling.out(means), turn @ covariances @ turn.mT
         covariances = 0.5 * (covariances + covariances.mT)
-        return GaussianMixture(q.weights / q.weights.sum(), self.out(q.means), covariances)
+        return GaussianMixture(weights, means, covariances)
 
     def moved(self, q: Mixture, to: Frame) -> Mixture:
         """The mixture in another frame; correlations that are new there are dropped."""
@@ -69,11 +96,31 @@ class Frame:
         return Mixture(q.weights, to.into(self.out(q.means)), np.sqrt(variances))
 
 
-def fitting(mean: Vector, covariance: Vector, was_turned: bool) -> Frame:
-    """Along the axes, or turned where the correlations ask for it; in between as it was."""
+PIECES = 7
+"""Of a component along a coordinate in which scales change."""
+
+
+def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[Vector, Vector, Vector]:
+    """Gaussians (K,), (K, D), (K, D, D), each in `PIECES` of the same moments, narrower along k."""
+    nodes, shares = np.polynomial.hermite_e.hermegauss(PIECES)
+    share = 0.8  # of the variance along k is between the pieces
+    along = covariances[:, :, k] / np.sqrt(covariances[:, [k], k])
+    places = means[:, None] + np.sqrt(share) * nodes[:, None] * along[:, None]
+    left = covariances - share * along[:, :, None] * along[:, None, :]
+    dimension = means.shape[1]
+    return (
+        (weights[:, None] * (shares / shares.sum())).ravel(),
+        places.reshape(-1, dimension),
+        np.repeat(left, PIECES, axis=0),
+    )
+
+
+def fitting(mean: Vector, covariance: Vector, last: Frame) -> Frame:
+    """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was."""
     condition = _condition(covariance)
-    along = condition < FRAMES.correlated or (condition < FRAMES.thin and not was_turned)
-    return axes(mean, covariance) if along else turned(mean, covariance)
+    along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)
+    found = axes(mean, covariance) if along else turned(mean, covariance)
+    return replace(found, scaling=last.scaling)
 
 
 def alternative(mean: Vector, covariance: Vector, frame: Frame) -> Frame | None:
@@ -84,7 +131,8 @@ def alternative(mean: Vector, covariance: Vector, frame: Frame) -> Frame | None:
     """
     if not FRAMES.correlated < _condition(covariance) < FRAMES.thin:
         return None
-    return turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
+    other = turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
+    return replace(other, scaling=frame.scaling)
 
 
 def _condition(covariance: Vector) -> float:

@@ -25,13 +25,14 @@ Vector = np.ndarray
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The evaluations that did not fail, as a surrogate takes them."""
     made = state.usable
-    gradients = None if made.gradients is None else frame.slopes_into(made.gradients)
     points = frame.into(made.points)
+    values = made.values + frame.log_stretch(points)
+    gradients = None if made.gradients is None else frame.slopes_into(points, made.gradients)
     noise = made.noise_variance
     if noise is not None and np.isnan(noise).any():
         # handed in without: they come from the same function, and are as noisy as the others
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
-    return noise_shaped(points, made.values, gradients, noise, threshold, settings.noise_unknown)
+    return noise_shaped(points, values, gradients, noise, threshold, settings.noise_unknown)
 
 
 @dataclass(frozen=True, eq=False)

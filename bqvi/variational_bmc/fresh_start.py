@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.variational_bmc.settings import FRESH_START, FreshStart
-from bqvi.variational_bmc.state import State, begun, prediction_error
+from bqvi.variational_bmc.state import State, begun, missed, prediction_error
 
 FROM_VALUES = (
     "The surrogate with gradients predicted badly, and the run began anew from values alone: the scale of "
@@ -30,7 +30,7 @@ def lost(state: State, settings: FreshStart = FRESH_START) -> bool:
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
     if told >= settings.predictions and prediction_error(state) > settings.wrong:
-        return True
+        return missed(state) > settings.missed
     last = state.rows[-settings.following :]
     return len(last) == settings.following and max(row.effective for row in last) < settings.hardly
 

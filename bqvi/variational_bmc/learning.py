@@ -3,7 +3,8 @@
     evaluations --belief--> data, hyperparameters --> surrogate --climb--> q --correct--> evidence, draws
 
 Where hardly a draw of q carries weight, q and the frame start again: from Laplace's approximation of the
-surrogate, then from the best evaluations.
+surrogate, then from the best evaluations. Now and then the draws are asked for scales that depend on a
+coordinate (:mod:`scaling`), and the evidence of the values whether the map that follows is used.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.variational_bmc.annealing import annealed
-from bqvi.variational_bmc.correction import Correction, correct, polished, proposal_of, weighed
+from bqvi.variational_bmc.correction import (
+    Correction,
+    correct,
+    polished,
+    proposal_of,
+    resampled,
+    weighed,
+)
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting
 from bqvi.variational_bmc.frame_selection import evaluated_box, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.moments import moments_of
-from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS
+from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
+from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, Mixture, climb, grown, pruned
@@ -33,6 +42,53 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 
     Where hardly a draw of q carries weight, q and the frame start again from Laplace's approximation.
     """
+    state, estimate = _learned(state, settings, seed, final)
+    if len(state) < SCALINGS.often * state.scaled_at:
+        return state, estimate
+    trial = _rescaled(state, estimate, settings, seed)
+    if trial is None:
+        return replace(state, scaled_at=len(state)), estimate
+    return _learned(trial, settings, seed, final)
+
+
+def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -> State | None:
+    """The state in a frame with other scales, where the evidence of the values is for it.
+
+    Compared are fits from nothing, each with the best of the thresholds and of the frames.
+    """
+    found = estimate.found
+    if found.effective < SCALINGS.effective * len(found.u):
+        return None
+    x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, seed)])
+    scaling, now = proposed(x), state.frame.scaling
+    if unlike(scaling, now, x) == 0.0:
+        return None
+
+    def seen(by: Scaling | None) -> State:
+        y = x if by is None else by.into(x)
+        covariance = np.cov(y.T) + 1e-9 * np.diag(y.var(0))
+        frame = replace(state.frame, scaling=by)
+        return replace(
+            state, frame=frame, mean=y.mean(0), covariance=covariance, q=None, psi=None, threshold=None,
+            scaled_at=0 if unlike(by, now, x) > SCALINGS.unlike else len(state),
+        )  # fmt: skip
+
+    def evidence(one: State) -> float:
+        values = replace(one, evaluations=replace(one.evaluations, gradients=None))
+        try:
+            return selected(values, _next_frame(values), None, settings, False, False).evidence
+        except np.linalg.LinAlgError:  # draws that are nearly one
+            return -np.inf
+
+    more = None if scaling is None else scaling.steeper(SCALINGS.further)
+    others = [seen(by) for by in {id(by): by for by in (scaling, more, None)}.values()]
+    current = evidence(seen(now))
+    evidences = [current if one.frame.scaling is now else evidence(one) for one in others]
+    best = int(np.argmax(evidences))
+    return others[best] if evidences[best] > current + SCALINGS.gain * len(x[0]) else None
+
+
+def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[State, Estimate]:
     state, estimate = _learn(state, settings, seed, final)
     if estimate.found.effective > RESTARTS.least_effective:
         return state, estimate
@@ -54,15 +110,16 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vect
     """
     good = state.usable
     frame = state.frame
-    mean, covariance = elite(good.points, good.values)
+    u = frame.into(good.points)
+    mean, covariance = elite(frame.straight(u), good.values + frame.log_stretch(u))
     if good.gradients is None:
         return mean, covariance
     turn = np.linalg.inv(frame.scale)
     feasible = Feasibility.of(frame.into(state.evaluations.points), state.evaluations.failed)
     mean, covariance = annealed(
-        surrogate, frame.into(mean[None])[0], turn @ covariance @ turn.T, seed, feasible
+        surrogate, turn @ (mean - frame.shift), turn @ covariance @ turn.T, seed, feasible
     )
-    return frame.out(mean[None])[0], frame.scale @ covariance @ frame.scale.T
+    return frame.straight(mean[None])[0], frame.scale @ covariance @ frame.scale.T
 
 
 def _restarted(state: State, estimate: Estimate) -> State | None:
@@ -73,7 +130,7 @@ def _restarted(state: State, estimate: Estimate) -> State | None:
     found = laplace(estimate.surrogate, best, near.lower - 1.0, near.upper + 1.0, widest)
     if found is None:
         return None
-    mean = state.frame.out(found[0][None])[0]
+    mean = state.frame.straight(found[0][None])[0]
     covariance = state.frame.scale @ found[1] @ state.frame.scale.T
     return replace(state, mean=mean, covariance=0.5 * (covariance + covariance.T), q=None)
 
@@ -111,7 +168,7 @@ def _learn(
     else:
         found = correct(surrogate, q, settings.draws, seed, feasible)
     moments = moments_of(found, q)
-    mean = frame.out(moments.mean[None])[0]
+    mean = frame.straight(moments.mean[None])[0]
     covariance = frame.scale @ moments.covariance @ frame.scale.T
     estimate = Estimate(surrogate, q, found)
     state = replace(
@@ -154,7 +211,7 @@ def _next_frame(state: State) -> Frame:
     """The old frame, unless the posterior has moved out of it."""
     if state.mean is None or state.covariance is None:
         return state.frame
-    return fitting(state.mean, state.covariance, not state.frame.diagonal)
+    return fitting(state.mean, state.covariance, state.frame)
 
 
 def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:

@@ -47,6 +47,8 @@ class Modes:
         groups = connected(surrogate, q)
         parts = frame.measure(q)
         shares = np.array([q.weights[group].sum() for group in groups]) / q.weights.sum()
+        each = np.arange(len(parts.weights) // q.count)  # several where scales change
+        groups = [(len(each) * group[:, None] + each).ravel() for group in groups]
         moments = [_moments(parts.weights[g], parts.means[g], parts.covariances[g]) for g in groups]
         means = np.array([mean for mean, _ in moments])
         factors = np.array([cholesky(covariance) for _, covariance in moments])

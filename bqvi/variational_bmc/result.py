@@ -120,6 +120,7 @@ class VBMCResult:
             raise ValueError(f"theta has shape {given.shape}; it must be (n, {coordinates.n_parameters})")
         coordinates.require_inside("theta", given)
         points = coordinates.from_user(given)
-        found: np.ndarray = self.estimate.surrogate.mean(self.frame.into(points))
+        u = self.frame.into(points)
+        found = self.estimate.surrogate.mean(u) - self.frame.log_stretch(u)
         result: np.ndarray = found - coordinates.log_jacobian(points)
         return result

@@ -15,7 +15,8 @@ from gp.search import Search
 
 __all__ = [
     "CLIMBING", "CLOCK", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "FEASIBILITY", "FITTING", "FRAMES",
-    "FRESH_START", "MODES", "NODES", "PREDICTIONS", "RESTARTS", "SHAPING", "TRUST", "WEIGHTS", "FreshStart",
+    "FRESH_START", "MODES", "NODES", "PREDICTIONS", "RESTARTS", "SCALINGS", "SHAPING", "TRUST",
+    "WEIGHTS", "FreshStart",
 ]  # fmt: skip
 
 
@@ -91,6 +92,35 @@ class FrameSettings:
     """The same, beyond which they are turned."""
     plausible: float = 0.25
     """Variance of the plausible box, two standard deviations to either side."""
+
+
+@dataclass(frozen=True)
+class ScalingSettings:
+    """Scales that depend on a coordinate (`scaling`, `learning`).
+
+    Chosen on funnels (D = 5, 8) and the centred schools in boxes 300 to 302 of `experiments.vbmc.hard`.
+    """
+
+    least_gain: float = 0.03
+    """Nats a draw by which a variance that depends on another coordinate has to explain one better."""
+    beside: float = 0.25
+    """The same, as a share of the largest such gain by the same leading coordinate."""
+    steepest: float = 2.0
+    """Logarithm by which scales grow over a standard deviation of the leading coordinate, at most."""
+    rounds: int = 6
+    """Of weighted least squares."""
+    draws: int = 512
+    """Of the posterior, to which the map is fitted."""
+    effective: float = 0.05
+    """Effective share of the draws, at least."""
+    further: float = 1.4
+    """Factor of the rates that is tried too: draws of a posterior that lacks its tails tell of less."""
+    gain: float = 2.0
+    """Nats of evidence, for each dimension, from which another map is taken."""
+    often: float = 1.4
+    """Growth of the evaluations after which one is looked for again."""
+    unlike: float = 0.1
+    """At once where the one that was taken changed the logarithm of a scale by as much, as sd over draws."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +225,7 @@ class ModeSettings:
     """A point is inside a mode up to that many sds of |x|^2 under N(0, I) beyond its mean D."""
     draws_each: int = 3
     """Draws of the posterior in each of several modes that check the surrogate before convergence."""
-    missed: float = 0.1
+    missed: float = 0.05
     """Nats by which the surrogate may miss them, on average over the posterior."""
 
 
@@ -288,6 +318,9 @@ class FreshStart:
     funnel, at most 9.3 on non-centred schools."""
     predictions: int = 10
     """From which that is told."""
+    missed: float = 0.3
+    """Nats by which they have to be off, by the median of the latest. With three Gaussians in D = 4, layout
+    300, the error was 17 of predictions that missed by hundredths: nearly exact ones do no harm."""
     hardly: float = 0.02
     """Effective share of the draws below which hardly any carries weight."""
     following: int = 5
@@ -316,6 +349,7 @@ class DiagnosticSettings:
 
 
 SHAPING, FITTING, FRAMES, WEIGHTS = ShapingSettings(), FittingSettings(), FrameSettings(), WeightSettings()
+SCALINGS = ScalingSettings()
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
 TRUST, FRESH_START, DIAGNOSTICS = TrustSettings(), FreshStart(), DiagnosticSettings()

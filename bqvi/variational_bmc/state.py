@@ -88,6 +88,7 @@ class Known:
     floor: float
     fitted_at: int
     values_from: int
+    scaled_at: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +102,11 @@ class State:
     pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
         nats below the best value from which values are given noise.
-    mean, covariance : moments of the posterior, in the coordinates. floor : see `moments.PosteriorMoments`.
+    mean, covariance : moments of the posterior, in the coordinates that the frame straightens.
+    floor : see `moments.PosteriorMoments`.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     values_from : how many there were when the run began anew from values alone (:mod:`fresh_start`), or 0.
+    scaled_at : how many there were when another dependence of scales on a coordinate was last looked for.
     rows : what was reached.
     before : what was known before the last row: the thorough estimate of the end starts from it.
     explored : points of the plausible box that the known modes explain, once exploration is complete; until
@@ -124,6 +127,7 @@ class State:
     floor: float = 0.0
     fitted_at: int = 0
     values_from: int = 0
+    scaled_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
     before: Known | None = None
@@ -215,6 +219,12 @@ def prediction_error(state: State) -> float:
     gaps = state.evaluations.values - state.predicted[:, 0]
     squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-PREDICTIONS.remembered :]
     return float((4.0 + np.minimum(squares, PREDICTIONS.largest_error).sum()) / (4.0 + len(squares)))
+
+
+def missed(state: State) -> float:
+    """Median over the latest predictions of the nats by which they were off."""
+    gaps = state.evaluations.values - state.predicted[:, 0]
+    return float(np.median(np.abs(gaps[np.isfinite(gaps)][-PREDICTIONS.remembered :])))
 
 
 def settled(state: State) -> bool:

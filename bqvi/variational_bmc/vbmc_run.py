@@ -22,6 +22,7 @@ from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
+from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import MODES, PREDICTIONS, TRUST
 from bqvi.variational_bmc.state import Estimate, Known, Row, Settings, State, evaluated, settled
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
@@ -31,7 +32,7 @@ from bqvi.variational_bmc.variational import Mixture
 from bqvi.variational_bmc.waiting import with_more
 
 DOOR = "vbmc"
-RECORDS = named(State, Evaluations, Frame, Mixture, Row, Known, Coordinates)
+RECORDS = named(State, Evaluations, Frame, Scaling, Mixture, Row, Known, Coordinates)
 """What a saved run is made of."""
 
 
@@ -246,6 +247,7 @@ class VBMCRun:
         chosen = np.concatenate([resampled(share, MODES.draws_each, seed) for share in inside])
         u = estimate.found.u[chosen]
         mean, variance = estimate.surrogate.moments(u)
+        mean = mean - fitted.frame.log_stretch(u)
         predicted = np.stack([mean, variance + observation_noise(fitted, estimate)], axis=1)
         if not run.evaluate(fitted.frame.out(u), predicted):
             return False

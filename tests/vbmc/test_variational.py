@@ -189,9 +189,9 @@ def test_frames_carry_densities():
 def test_frames_are_turned_by_thin_posteriors_and_between_as_they_were(correlation, kinds):
     covariance = np.array([[4.0, 2.0 * correlation], [2.0 * correlation, 1.0]])
     mean = np.array([3.0, 1.0])
-    for was_turned in (False, True):
-        kept = "t" if was_turned else "a"
-        assert fitting(mean, covariance, was_turned).diagonal == ((kept if len(kinds) > 1 else kinds) == "a")
+    for last in (axes(mean, covariance), turned(mean, covariance)):
+        kept = "a" if last.diagonal else "t"
+        assert fitting(mean, covariance, last).diagonal == ((kept if len(kinds) > 1 else kinds) == "a")
     along, across = axes(mean, covariance), turned(mean, covariance)
     other = {frame: alternative(mean, covariance, frame) for frame in (along, across)}
     if kinds == "at":

@@ -1,0 +1,158 @@
+"""Scales that depend on a coordinate: the map in which a funnel or a centred hierarchy is about Gaussian.
+
+In a funnel the standard deviation of some coordinates grows with the exponential of another one, the leading
+coordinate k. With y instead of x,
+
+    x_j = c_j + a_j^T y + exp(b_j (y_k - o)) (y_j - c_j - a_j^T y)     where b_j is not zero,
+    x_l = y_l                                                        elsewhere, l = k among them,
+
+where a_j has entries for coordinates of the second kind only, the scales are constant: x_j lies about
+c_j + a_j^T y at a distance that is proportional to exp(b_j y_k). In the eight schools, centred, k is the
+logarithm of their standard deviation, b is between 0 and 1, and a_j^T y is their mean (Papaspiliopoulos,
+Roberts and Skold 2007 on non-centring). The map is triangular, log |det dx / dy| = sum_j b_j (y_k - o).
+
+The parameters are those of a regression on draws of the posterior as it is known: of x_j on the coordinates
+that are not scaled, with a variance that is log-linear in x_k, by maximum likelihood (`proposed`). Whether
+the map is used is for the evidence of the evaluations to say (:mod:`learning`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bqvi.variational_bmc.settings import SCALINGS
+
+Vector = np.ndarray
+
+_MOST = 30.0
+"""Exponents are cut there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """The map between coordinates x and y, (m, D) each.
+
+    Attributes
+    ----------
+    leading : k. origin : o, where nothing is scaled.
+    rates : (D,), b, zero for k and for coordinates that are not scaled.
+    centres : (D,), c. slopes : (D, D), a_j in rows; zero in rows that are not scaled, columns that are.
+    """
+
+    leading: int
+    origin: float
+    rates: Vector
+    centres: Vector
+    slopes: Vector
+
+    def out(self, y: Vector) -> Vector:
+        """X (m, D) of y (m, D)."""
+        about = self._about(y)
+        found: Vector = np.where(self.rates != 0.0, about + self._scales(y) * (y - about), y)
+        return found
+
+    def into(self, x: Vector) -> Vector:
+        """Y (m, D) of x (m, D)."""
+        about = self._about(x)
+        found: Vector = np.where(self.rates != 0.0, about + (x - about) / self._scales(x), x)
+        return found
+
+    def log_jacobian(self, y: Vector) -> Vector:
+        """Log |det dx / dy| at y (m, D), (m,)."""
+        found: Vector = self._exponents(y).sum(1)
+        return found
+
+    def pulled(self, y: Vector, gradients: Vector) -> Vector:
+        """Gradients in y of f(x(y)) + log |det dx / dy|, from those of f in x (m, D), (m, D)."""
+        scales, about = self._scales(y), self._about(y)
+        found = gradients * scales + (gradients * (1.0 - scales)) @ self.slopes
+        found[:, self.leading] += (gradients * self.rates * scales * (y - about)).sum(1) + self.rates.sum()
+        return found
+
+    def jacobian(self, y: Vector) -> Vector:
+        """Dx / dy at y (m, D), (m, D, D)."""
+        scales, about = self._scales(y), self._about(y)
+        found = np.einsum("mi,ij->mij", 1.0 - scales, self.slopes)
+        np.einsum("mii->mi", found)[:] += scales
+        found[:, :, self.leading] += self.rates * scales * (y - about)
+        return found
+
+    def steeper(self, factor: float) -> Scaling:
+        """The map with rates ``factor`` times as large."""
+        return replace(self, rates=factor * self.rates)
+
+    def _exponents(self, y: Vector) -> Vector:
+        found: Vector = np.clip(self.rates * (y[:, [self.leading]] - self.origin), -_MOST, _MOST)
+        return found
+
+    def _scales(self, y: Vector) -> Vector:
+        found: Vector = np.exp(self._exponents(y))
+        return found
+
+    def _about(self, y: Vector) -> Vector:
+        found: Vector = self.centres + y @ self.slopes.T
+        return found
+
+
+def unlike(one: Scaling | None, other: Scaling | None, x: Vector) -> float:
+    """How far two maps are apart: sd over x (m, D) of the logarithm by which their scales differ, at most."""
+    logs = np.zeros((2, *x.shape))
+    for row, scaling in zip(logs, (one, other), strict=True):
+        if scaling is not None:
+            row += scaling.rates * x[:, [scaling.leading]]
+    return float((logs[0] - logs[1]).std(0).max())
+
+
+def proposed(x: Vector) -> Scaling | None:
+    """The map by which the scales of draws x (m, D) become constant; None where they about are."""
+    dimension = x.shape[1]
+    sd = x.std(0)
+    if dimension < 2 or not (np.isfinite(sd).all() and sd.min() > 0.0):
+        return None
+    z = (x - x.mean(0)) / sd
+    gains = np.array([[_fitted(z[:, j], z[:, k])[0] if j != k else 0.0 for j in range(dimension)]
+                      for k in range(dimension)])  # fmt: skip
+    most = gains.max(1, keepdims=True)
+    scaled = (gains > SCALINGS.least_gain) & (gains > SCALINGS.beside * most)
+    k = int((gains * scaled).sum(1).argmax())
+    if not scaled[k].any():
+        return None
+    rates, centres, slopes = np.zeros(dimension), np.zeros(dimension), np.zeros((dimension, dimension))
+    kept = np.flatnonzero(~scaled[k])
+    for j in np.flatnonzero(scaled[k]):
+        _, b, about = _fitted(z[:, j], z[:, k], z[:, kept])
+        rates[j] = np.clip(b, -SCALINGS.steepest, SCALINGS.steepest) / sd[k]
+        slopes[j, kept] = sd[j] * about[1:] / sd[kept]
+        centres[j] = x[:, j].mean() + sd[j] * about[0] - slopes[j] @ x.mean(0)
+    return Scaling(k, float(x[:, k].mean()), rates, centres, slopes)
+
+
+def _fitted(target: Vector, leading: Vector, others: Vector | None = None) -> tuple[float, float, Vector]:
+    """Target ~ N(w^T (1, others), exp(2 (a + b leading))): gain over b = 0 in nats a draw, b, w.
+
+    Newton's method in (a, b), whose negative log likelihood is convex, in turn with weighted least squares.
+    """
+    ones = np.ones((len(target), 1))
+    design = ones if others is None else np.hstack([ones, others])
+    ridge = 1e-6 * len(target) * np.eye(design.shape[1])
+    time = np.column_stack([np.ones(len(target)), leading])
+    ab = np.zeros(2)
+    w, constant = np.zeros(design.shape[1]), np.inf
+    for step in range(SCALINGS.rounds):
+        weight = np.exp(-2.0 * (time @ ab))
+        weight /= weight.mean()
+        w = np.linalg.solve((design.T * weight) @ design + ridge, (design.T * weight) @ target)
+        squares = np.square(target - design @ w) + 1e-12
+        if not step:
+            constant = 0.5 * np.log(squares.mean()) + 0.5
+            ab[0] = 0.5 * np.log(squares.mean())
+        for _ in range(4):
+            ratio = squares * np.exp(-2.0 * (time @ ab))
+            slope = time.T @ (1.0 - ratio)
+            curvature = 2.0 * (time.T * ratio) @ time + 1e-9 * np.eye(2)
+            move = np.linalg.solve(curvature, slope)
+            ab = ab - move / max(1.0, float(np.abs(move).max()) / 0.5)
+    value = float((time @ ab).mean() + 0.5 * (squares * np.exp(-2.0 * (time @ ab))).mean())
+    return constant - value, float(ab[1]), w

@@ -1,0 +1,78 @@
+"""Scales that depend on a coordinate: the map against differences, its parameters against known funnels."""
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
+from bqvi.variational_bmc.variational import Mixture
+from experiments.problems import hard_posteriors
+from experiments.problems.known_posteriors import gskl
+
+SCALING = Scaling(
+    1,
+    0.3,
+    np.array([0.7, 0.0, 0.0, -0.4]),
+    np.array([0.5, 0.0, 0.0, -1.0]),
+    np.array([[0.0, 0.2, 1.0, 0.0], [0.0] * 4, [0.0] * 4, [0.0, -0.3, 0.6, 0.0]]),
+)
+
+
+def test_the_map_its_jacobian_and_gradients():
+    rng = np.random.default_rng(0)
+    y, step = rng.standard_normal((5, 4)), 1e-6
+    np.testing.assert_allclose(SCALING.into(SCALING.out(y)), y, atol=1e-12)
+    moves = step * np.eye(4)
+    numeric = np.stack([(SCALING.out(y + e) - SCALING.out(y - e)) / (2 * step) for e in moves], axis=2)
+    np.testing.assert_allclose(SCALING.jacobian(y), numeric, atol=1e-8)
+    np.testing.assert_allclose(SCALING.log_jacobian(y), np.linalg.slogdet(numeric)[1], atol=1e-8)
+
+    def density(y):
+        return np.sin(SCALING.out(y)).sum(1) + SCALING.log_jacobian(y)
+
+    slopes = np.stack([(density(y + e) - density(y - e)) / (2 * step) for e in moves], axis=1)
+    np.testing.assert_allclose(SCALING.pulled(y, np.cos(SCALING.out(y))), slopes, atol=1e-8)
+
+
+def test_a_funnels_rates_are_found_from_its_draws():
+    """The sd of a rate is 1 / (sd_v sqrt(2 m)) = .0037; the bound is five of them."""
+    found = proposed(hard_posteriors.funnel(4).sample(4000, 1))
+    assert found.leading == 0
+    np.testing.assert_allclose(found.rates, [0.0, 0.5, 0.5, 0.5], atol=0.019)
+    y = found.into(hard_posteriors.funnel(4).sample(4000, 2))
+    assert proposed(y) is None
+    assert proposed(hard_posteriors.gaussian(6).sample(500, 0)) is None
+
+
+def test_the_effects_of_a_centred_hierarchy_lie_about_their_mean():
+    found = proposed(hard_posteriors.schools(True).sample(2000, 0))
+    assert found.leading == 1
+    assert (found.rates[2:] > 0.5).all()
+    np.testing.assert_allclose(found.slopes[2:, 0], 1.0, atol=0.1)  # of mu
+
+
+def test_maps_are_apart_by_the_scales_they_give():
+    x = np.random.default_rng(0).standard_normal((100, 4))
+    assert unlike(None, None, x) == unlike(SCALING, SCALING, x) == 0.0
+    assert unlike(SCALING, None, x) == pytest.approx(0.7 * x[:, 1].std())
+
+
+def test_a_mixture_behind_the_map_has_the_moments_of_its_draws():
+    """100,000 draws: sds and means to a hundredth; the pieces leave a few hundredths beside it."""
+    frame = Frame(np.zeros(4), np.diag([1.0, 0.8, 1.0, 0.5]), SCALING)
+    q = Mixture(np.array([0.3, 0.7]), np.array([[-1.0] * 4, [0.5] * 4]), np.full((2, 4), 0.6))
+    x, measure = frame.out(Frame.unit(4).measure(q).sample(100_000, 0)), frame.measure(q)
+    assert gskl(measure.mean, measure.covariance, x.mean(0), np.cov(x.T)) < 0.01
+
+
+def test_a_funnel_is_straightened(tmp_path):
+    problem = hard_posteriors.funnel(2)
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=56)
+    assert found.frame.scaling is not None
+    assert abs(found.log_evidence) < max(0.05, 3.0 * found.log_evidence_sd)
+    draws = found.posterior.sample(20, 0)
+    np.testing.assert_allclose(found.surrogate_mean(draws), problem.log_density(draws), atol=1.0)
+    found.save(tmp_path / "run")
+    again = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=57, resume=tmp_path / "run")
+    assert again.frame.scaling.leading == found.frame.scaling.leading
