@@ -98,7 +98,9 @@ class FrameSettings:
 class ScalingSettings:
     """Scales that depend on a coordinate (`scaling`, `learning`).
 
-    Chosen on funnels (D = 5, 8) and the centred schools in boxes 300 to 302 of `experiments.vbmc.hard`.
+    Chosen on the funnel (D = 5) from values, in boxes 300 to 302 of `experiments.vbmc.hard`, and on exact
+    draws of funnel, centred schools and five other posteriors. After some 200 evaluations the errors of ln Z
+    were .009, 0 and 0 (with scales that are constant -.72, with a stated sd of .04, in the first box).
     """
 
     least_gain: float = 0.03
@@ -225,7 +227,7 @@ class ModeSettings:
     """A point is inside a mode up to that many sds of |x|^2 under N(0, I) beyond its mean D."""
     draws_each: int = 3
     """Draws of the posterior in each of several modes that check the surrogate before convergence."""
-    missed: float = 0.05
+    missed: float = 0.1
     """Nats by which the surrogate may miss them, on average over the posterior."""
 
 
