@@ -60,7 +60,10 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
     if found.effective < SCALINGS.effective * len(found.u):
         return None
     x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, seed)])
-    scaling, now = proposed(x), state.frame.scaling
+    try:
+        scaling, now = proposed(x), state.frame.scaling
+    except np.linalg.LinAlgError:  # draws that are nearly one
+        return None
     if unlike(scaling, now, x) == 0.0:
         return None
 

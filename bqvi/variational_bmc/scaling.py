@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.variational_bmc.settings import SCALINGS
+from gp.triangular import cholesky, solve_lower
 
 Vector = np.ndarray
 
@@ -143,7 +144,7 @@ def _fitted(target: Vector, leading: Vector, others: Vector | None = None) -> tu
     for step in range(SCALINGS.rounds):
         weight = np.exp(-2.0 * (time @ ab))
         weight /= weight.mean()
-        w = np.linalg.solve((design.T * weight) @ design + ridge, (design.T * weight) @ target)
+        w = _solved((design.T * weight) @ design + ridge, (design.T * weight) @ target)
         squares = np.square(target - design @ w) + 1e-12
         if not step:
             constant = 0.5 * np.log(squares.mean()) + 0.5
@@ -151,8 +152,15 @@ def _fitted(target: Vector, leading: Vector, others: Vector | None = None) -> tu
         for _ in range(4):
             ratio = squares * np.exp(-2.0 * (time @ ab))
             slope = time.T @ (1.0 - ratio)
-            curvature = 2.0 * (time.T * ratio) @ time + 1e-9 * np.eye(2)
-            move = np.linalg.solve(curvature, slope)
+            curvature = 2.0 * (time.T * ratio) @ time + 1e-6 * len(target) * np.eye(2)
+            move = _solved(curvature, slope)
             ab = ab - move / max(1.0, float(np.abs(move).max()) / 0.5)
     value = float((time @ ab).mean() + 0.5 * (squares * np.exp(-2.0 * (time @ ab))).mean())
     return constant - value, float(ab[1]), w
+
+
+def _solved(matrix: Vector, right: Vector) -> Vector:
+    """Matrix^-1 right (p,), of a positive definite matrix (p, p)."""
+    factor = cholesky(matrix)
+    found: Vector = solve_lower(factor, solve_lower(factor, right), transposed=True)
+    return found
