@@ -114,7 +114,7 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vect
     good = state.usable
     frame = state.frame
     u = frame.into(good.points)
-    mean, covariance = elite(frame.straight(u), good.values + frame.log_stretch(u))
+    mean, covariance = elite(frame.straightened(good.points), good.values + frame.log_stretch(u))
     if good.gradients is None:
         return mean, covariance
     turn = np.linalg.inv(frame.scale)
