@@ -27,10 +27,13 @@ Vector = np.ndarray
 
 
 def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
-    """The standard deviation of log Z over the hyperparameters' posterior."""
+    """The standard deviation of log Z over the hyperparameters' posterior; infinite without an expansion."""
     data, psi = surrogate.data, surrogate.psi
     objective = log_posterior(data.thinned)
-    best = objective.expanded(psi)
+    try:
+        best = objective.expanded(psi)
+    except np.linalg.LinAlgError:  # a covariance matrix that is singular in rounding
+        return np.inf
     sd = objective.prior.sd  # nothing is less certain than the prior has it
     scale = sd[:, None] * root(best.curvature * np.outer(sd, sd), 1.0)
     u = found.u[resampled(found.weights, FITTING.set_draws, seed)]

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from bqvi.importance import resampled
 from bqvi.variational_bmc.annealing import annealed
 from bqvi.variational_bmc.correction import (
     Correction,
     correct,
     polished,
     proposal_of,
-    resampled,
     weighed,
 )
 from bqvi.variational_bmc.feasibility import Feasibility
@@ -27,6 +27,7 @@ from bqvi.variational_bmc.frame import Frame, elite, fitting
 from bqvi.variational_bmc.frame_selection import evaluated_box, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
+from bqvi.variational_bmc.modes import connected
 from bqvi.variational_bmc.moments import moments_of
 from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
@@ -54,10 +55,13 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -> State | None:
     """The state in a frame with other scales, where the evidence of the values is for it.
 
-    Compared are fits from nothing, each with the best of the thresholds and of the frames.
+    Compared are fits from nothing, each with the best of the thresholds and of the frames. Of several modes,
+    each has scales of its own, which no such map describes.
     """
     found = estimate.found
     if found.effective < SCALINGS.effective * len(found.u):
+        return None
+    if len(connected(estimate.surrogate, estimate.q)) > 1:
         return None
     x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, seed)])
     try:

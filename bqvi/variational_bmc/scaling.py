@@ -68,14 +68,14 @@ class Scaling:
     def pulled(self, y: Vector, gradients: Vector) -> Vector:
         """Gradients in y of f(x(y)) + log |det dx / dy|, from those of f in x (m, D), (m, D)."""
         scales, about = self._scales(y), self._about(y)
-        found = gradients * scales + (gradients * (1.0 - scales)) @ self.slopes
+        found: Vector = gradients * scales + (gradients * (1.0 - scales)) @ self.slopes
         found[:, self.leading] += (gradients * self.rates * scales * (y - about)).sum(1) + self.rates.sum()
         return found
 
     def jacobian(self, y: Vector) -> Vector:
         """Dx / dy at y (m, D), (m, D, D)."""
         scales, about = self._scales(y), self._about(y)
-        found = np.einsum("mi,ij->mij", 1.0 - scales, self.slopes)
+        found: Vector = np.einsum("mi,ij->mij", 1.0 - scales, self.slopes)
         np.einsum("mii->mi", found)[:] += scales
         found[:, :, self.leading] += self.rates * scales * (y - about)
         return found
@@ -118,7 +118,7 @@ def proposed(x: Vector) -> Scaling | None:
     most = gains.max(1, keepdims=True)
     scaled = (gains > SCALINGS.least_gain) & (gains > SCALINGS.beside * most)
     k = int((gains * scaled).sum(1).argmax())
-    if not scaled[k].any():
+    if (gains * scaled)[k].sum() < SCALINGS.together:
         return None
     rates, centres, slopes = np.zeros(dimension), np.zeros(dimension), np.zeros((dimension, dimension))
     kept = np.flatnonzero(~scaled[k])

@@ -121,9 +121,6 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     sd = float(np.hypot(found.sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass))
     # below its own lower bound, an evidence has been lowered by what the surrogate does not know
     sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
-    # and one that the latest evaluations have moved is not known better than by as much
-    if before.rows and np.isfinite(before.rows[-1].log_evidence):
-        sd = float(np.hypot(sd, found.log_evidence + volume - before.rows[-1].log_evidence))
     unseen = left_open(state.explored)
     return Row(
         n_evaluations=len(state),
