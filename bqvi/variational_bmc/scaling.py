@@ -49,13 +49,13 @@ class Scaling:
     slopes: Vector
 
     def out(self, y: Vector) -> Vector:
-        """X (m, D) of y (m, D)."""
+        """Return x (m, D) of y (m, D)."""
         about = self._about(y)
         found: Vector = np.where(self.rates != 0.0, about + self._scales(y) * (y - about), y)
         return found
 
     def into(self, x: Vector) -> Vector:
-        """Y (m, D) of x (m, D)."""
+        """Return y (m, D) of x (m, D)."""
         about = self._about(x)
         found: Vector = np.where(self.rates != 0.0, about + (x - about) / self._scales(x), x)
         return found
@@ -73,7 +73,7 @@ class Scaling:
         return found
 
     def jacobian(self, y: Vector) -> Vector:
-        """Dx / dy at y (m, D), (m, D, D)."""
+        """Return dx / dy at y (m, D), (m, D, D)."""
         scales, about = self._scales(y), self._about(y)
         found: Vector = np.einsum("mi,ij->mij", 1.0 - scales, self.slopes)
         np.einsum("mii->mi", found)[:] += scales
