@@ -11,10 +11,11 @@ import numpy as np
 import bqvi
 from benchmarks.paired import Line, paired
 from bqvi.calls import Caller, Function, Ledger
-from bqvi.quadrature.bayesian import Problem, data_of, initial_state, standardised, step, with_next
+from bqvi.quadrature.bayesian import data_of, initial_state, standardised, step, with_next
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrate import VALUES
 from bqvi.quadrature.nodes import pool
+from bqvi.quadrature.state import Problem
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
 from gp.low_discrepancy import scrambled_sobol

@@ -7,10 +7,10 @@
     ensemble  = surrogates fitted to all values              (:mod:`ensemble`)
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
 
-What is modelled by a Gaussian process, and how its integral follows, is the `Model`: the integrand
-itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard coordinates,
-where the measure has mean 0 and covariance I, and on values in units in which they vary by 1: the
-result does not depend on anybody's units.
+What is modelled by a Gaussian process, and how its integral follows, is the `Model` (:mod:`state`): the
+integrand itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard
+coordinates, where the measure has mean 0 and covariance I, and on values in units in which they vary by 1:
+the result does not depend on anybody's units.
 
 A `State` is all that the future of a run depends on, and is made of arrays and numbers. `initial_state` makes
 one, `step` maps one to the next, `final` reads the integral from one, so that a run can be driven from
@@ -21,33 +21,27 @@ Random numbers come from the seed and the number of nodes: no generator is carri
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from acquisition.pointwise import Criterion
-from bqvi.calls import Budget, Caller, Evaluations, Ledger
+from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, combined, explained_by, judge, passes, predicts
-from bqvi.quadrature.direct import Direct
-from bqvi.quadrature.ensemble import Ensemble, Fits
+from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import Row
 from bqvi.quadrature.monte_carlo import in_range, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.settings import DESIGN, PEAKS, PRECISE, ROUGHLY
-from bqvi.quadrature.surrogate import Data, Surrogate
+from bqvi.quadrature.state import Problem, State, Units
+from bqvi.quadrature.surrogate import Data
 from bqvi.runs.pending import matched
-from bqvi.runs.records import DERIVED
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 
 __all__ = [
-    "Model",
-    "Problem",
-    "State",
-    "Units",
     "data_of",
     "final",
     "finished",
@@ -61,119 +55,6 @@ __all__ = [
     "with_evaluations",
     "with_next",
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class Units:
-    """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
-
-    shift: float
-    centre: Any
-    unit: Any
-
-
-class Model(Protocol):
-    """What a Gaussian process stands for, and what follows for the integral."""
-
-    def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
-        """Return the data of the process for values (n, o) of f e^-shift, and centre and unit, (o,)."""
-        ...
-
-    def moments(self, member: Surrogate) -> tuple[Any, Any]:
-        """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
-        ...
-
-    def weights(self, member: Surrogate) -> Any:
-        """Return the derivatives of that mean in the m observations of the process, (m,)."""
-        ...
-
-    def variance_of_the_prior(self, member: Surrogate) -> Any:
-        """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
-        ...
-
-    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0, before: int = 0) -> Any:
-        """Return the indices of ``count`` of the candidates (M, D) to evaluate next.
-
-        The first ``given`` of the candidates will be evaluated anyway, and are not counted; ``before`` were
-        chosen before these, where nodes are chosen one at a time.
-        """
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What is integrated, and how.
-
-    Attributes
-    ----------
-    integrand, measure : NumPy inside. standard : the measure in standard coordinates.
-    seed : of nodes and draws. initial : number of nodes at first. budget : the most nodes.
-    batch : nodes a step; ``None`` for 30 % of those there are.
-    criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
-    noise_sd : of the values: ``None``, "unknown", a number, or a function of points giving numbers (n,).
-    draws : of hyperparameters in the final marginalisation. model : what is modelled.
-    log_volume : logarithm of what integrals against the measure are multiplied by (:mod:`lebesgue`).
-    """
-
-    integrand: Caller
-    measure: Measure
-    standard: Standardised
-    seed: int
-    initial: int
-    budget: int
-    batch: int | None = None
-    criterion: Criterion | None = None
-    noise_sd: Any = None
-    draws: int = DESIGN.draws
-    model: Model = field(default_factory=Direct)
-    log_volume: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """Where a run stands.
-
-    Attributes
-    ----------
-    u : (n, D), nodes in standard coordinates. values : (n, o). slopes : df/dx, (n, D, o), or ``None``.
-    sobol : (n,), which nodes come from the Sobol sequence.
-    noise_variance : (n,), of the values, where a function gives it; otherwise ``None``.
-    without_node : evaluations that gave no node: of batches that failed and were called again point by point.
-    pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), the
-        same in standard coordinates. pending_sobol : (m,), which of them are of the sequence.
-    fits : hyperparameters. fitted_at : the number of nodes they were found from.
-    past : estimates after each step. rows : the trace.
-    seconds : time spent. ensemble : the surrogates given all of it (made again when it is not there).
-    """
-
-    u: Any
-    values: Any
-    slopes: Any
-    sobol: Any
-    pending: Any
-    pending_u: Any
-    pending_sobol: Any
-    noise_variance: Any = None
-    without_node: int = 0
-    fits: Fits | None = None
-    fitted_at: int = 0
-    past: tuple[Past, ...] = ()
-    rows: tuple[Row, ...] = ()
-    seconds: float = 0.0
-    ensemble: Ensemble | None = field(default=None, repr=False, metadata=DERIVED)
-
-    @property
-    def estimated(self) -> bool:
-        """Whether the last record is of all nodes there are."""
-        return bool(self.rows) and self.rows[-1].n_evaluations == self.n_evaluations
-
-    @property
-    def n_evaluations(self) -> int:
-        """All that count in the budget."""
-        return len(self) + self.without_node
-
-    def __len__(self) -> int:
-        return len(self.u)
 
 
 def standardised(measure: Measure) -> Standardised:

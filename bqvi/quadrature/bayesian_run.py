@@ -12,13 +12,14 @@ from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
-from bqvi.quadrature.bayesian import Problem, State, number
+from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import Linear
 from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import Integral, Row, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged, with_zeros
+from bqvi.quadrature.state import Problem, State, Units
 from bqvi.quadrature.tails import verdict
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
@@ -230,7 +231,7 @@ def scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
     return {"mean": number(scale * mean), "sd": number(scale * sd), "covariance": joint}
 
 
-def _integrand_process(problem: Problem, state: State, units: bayesian.Units) -> IntegrandProcess:
+def _integrand_process(problem: Problem, state: State, units: Units) -> IntegrandProcess:
     for member in bayesian.whole_ensemble(problem, state).members:
         if isinstance(member.chart, Linear) and member.family.smooth:
             to_x = problem.standard.map

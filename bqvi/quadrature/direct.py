@@ -12,7 +12,7 @@ from bqvi.quadrature.nodes import by_variance
 from bqvi.quadrature.surrogate import Data, Surrogate
 
 if TYPE_CHECKING:
-    from bqvi.quadrature.bayesian import Problem, State
+    from bqvi.quadrature.state import Problem, State
 
 __all__ = ["Direct"]
 

@@ -21,7 +21,7 @@ from bqvi.calls.target_model import require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
-from bqvi.quadrature.bayesian import Problem, standardised
+from bqvi.quadrature.bayesian import standardised
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, Stop
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
@@ -29,6 +29,7 @@ from bqvi.quadrature.known_nodes import with_known
 from bqvi.quadrature.lebesgue import integrated_against
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
+from bqvi.quadrature.state import Problem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
 from gp.arrays import Array, to_numpy

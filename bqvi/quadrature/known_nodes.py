@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.selection import selected
-from bqvi.quadrature.bayesian import Problem, State, initial_state, with_evaluations
+from bqvi.quadrature.bayesian import initial_state, with_evaluations
+from bqvi.quadrature.state import Problem, State
 from gp.measures import Empirical
 
 __all__ = ["with_known"]

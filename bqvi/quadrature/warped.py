@@ -40,7 +40,7 @@ from bqvi.quadrature.settings import DESIGN, SEARCH
 from bqvi.quadrature.surrogate import Data, Surrogate
 
 if TYPE_CHECKING:
-    from bqvi.quadrature.bayesian import Problem, State
+    from bqvi.quadrature.state import Problem, State
 
 __all__ = ["Warped"]
 
