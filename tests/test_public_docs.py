@@ -14,7 +14,6 @@ from source_index import Function, Module, modules
 NOT_YET: tuple[str, ...] = (
     "bqvi.calls.evaluations",
     "bqvi.calls.ledger",
-    "bqvi.families.normal_inverse_wishart",
     "bqvi.gradients.bayesian_quadrature",
     "bqvi.gradients.control_variate",
     "bqvi.gradients.gradient",

@@ -77,16 +77,15 @@ def test_maximum_likelihood_and_its_score_are_scikit_learns(shape):
 
 def predictive(q, j, shape, x):
     """ln of one component's Student t by SciPy."""
-    if shape in ("full", "tied"):
-        scale, dof = (q.scale, q.dof) if shape == "tied" else (q.scale[j], q.dof[j])
-        mean, strength = (q.means[j], q.strength[j]) if shape == "tied" else (q.means[j, 0], q.strength[j, 0])
-        spread = scale * (strength + 1.0) / (strength * (dof - 1.0))
-        return scipy.stats.multivariate_t(mean, spread, df=dof - 1.0).logpdf(x)
-    if shape == "spherical":
-        spread = q.scale[j] / q.dof[j] * (q.strength[j] + 1.0) / q.strength[j]
-        return scipy.stats.multivariate_t(q.means[j], np.eye(2) * spread, df=q.dof[j]).logpdf(x)
-    width = np.sqrt(q.scale[j] / q.dof[j] * (q.strength[j] + 1.0) / q.strength[j])
-    return scipy.stats.t(q.dof[j], q.means[j, :, 0], width).logpdf(x).sum(1)
+    strength = q.precision[j, j] if shape == "tied" else q.precision[j].item(0)
+    scale, dof = (q.scale, q.dof) if shape == "tied" else (q.scale[j], q.dof[j])
+    mean = q.coefficients[0, :, j] if shape == "tied" else q.coefficients[j].ravel()
+    if shape == "diag":
+        width = np.sqrt(scale[:, 0, 0] / dof * (strength + 1.0) / strength)
+        return scipy.stats.t(dof, mean, width).logpdf(x).sum(1)
+    dof = dof if shape == "spherical" else dof - 1.0
+    spread = scale * np.eye(2) if shape == "spherical" else scale
+    return scipy.stats.multivariate_t(mean, spread * (strength + 1.0) / (strength * dof), df=dof).logpdf(x)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

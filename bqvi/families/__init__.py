@@ -10,12 +10,10 @@ from bqvi.families.from_normaliser import FromNormaliser
 from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
 from bqvi.families.gaussian_mixture import GaussianMixture
-from bqvi.families.normal_inverse_gamma import NormalInverseGamma
-from bqvi.families.normal_inverse_wishart import NormalInverseWishart
+from bqvi.families.matrix_normal_inverse_wishart import MatrixNormalInverseWishart
 from bqvi.families.point import Point
 from bqvi.families.point_mass import PointMass
 from bqvi.families.product import Product
-from bqvi.families.regression_gamma import RegressionGamma
 
 __all__ = [
     "Categorical",
@@ -28,10 +26,8 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "GaussianMixture",
-    "NormalInverseGamma",
-    "NormalInverseWishart",
+    "MatrixNormalInverseWishart",
     "Point",
     "PointMass",
     "Product",
-    "RegressionGamma",
 ]

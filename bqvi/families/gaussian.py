@@ -28,16 +28,15 @@ from bqvi.arrays import (
     Seed,
     Values,
     diagonal,
-    diagonal_matrix,
     generator,
     like,
     matvec,
     namespace,
     outer,
-    symmetric_from_lower,
     transpose,
 )
 from bqvi.checks import require_covariance, require_finite, require_shape
+from bqvi.families import log_cholesky
 from gp.arrays import Array
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -88,9 +87,7 @@ class Gaussian:
     def from_unconstrained(cls, unconstrained: Values) -> Self:
         """Return the family at u = (m, R), see the module's docstring."""
         mean, raw = unconstrained
-        xp = namespace(raw)
-        scale_tril = xp.tril(raw, k=-1) + diagonal_matrix(xp.exp(diagonal(raw)))
-        return cls._of(unconstrained=unconstrained, mean=mean, scale_tril=scale_tril)
+        return cls._of(unconstrained=unconstrained, mean=mean, scale_tril=log_cholesky.factor_at(raw))
 
     @classmethod
     def from_expected_statistics(cls, expected: Values) -> Self:
@@ -135,9 +132,7 @@ class Gaussian:
     @cached_property
     def unconstrained(self) -> Values:
         """u = (m, R)."""
-        xp = namespace(self.scale_tril)
-        log_diagonal = diagonal_matrix(xp.log(diagonal(self.scale_tril)))
-        return self.mean, xp.tril(self.scale_tril, k=-1) + log_diagonal
+        return self.mean, log_cholesky.coordinates(self.scale_tril)
 
     @property
     def dimension(self) -> int:
@@ -219,18 +214,12 @@ class Gaussian:
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
         """(dL/dm, dL/dR) from the natural gradient."""
         mean_gradient = gradient[0] + 2.0 * matvec(gradient[1], self.mean)
-        xp = namespace(self.scale_tril)
-        lower = xp.tril(2.0 * gradient[1] @ self.scale_tril)
-        log_diagonal = diagonal(lower) * diagonal(self.scale_tril)
-        return mean_gradient, xp.tril(lower, k=-1) + diagonal_matrix(log_diagonal)
+        return mean_gradient, log_cholesky.pulled_back(gradient[1], self.scale_tril)
 
     def gradient_to_natural(self, gradient: Values) -> Values:
         """The natural gradient from (dL/dm, dL/dR)."""
         mean_gradient, raw = gradient
-        xp = namespace(raw)
-        lower = xp.tril(raw, k=-1) + diagonal_matrix(diagonal(raw) / diagonal(self.scale_tril))
-        symmetric = symmetric_from_lower(transpose(self.scale_tril) @ lower)
-        second = 0.5 * transpose(self.scale_inverse) @ symmetric @ self.scale_inverse
+        second = log_cholesky.pushed_forward(raw, self.scale_tril, self.scale_inverse)
         return mean_gradient - 2.0 * matvec(second, self.mean), second
 
     def retract(self, tangent: Values) -> Self:

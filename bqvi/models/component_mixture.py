@@ -147,8 +147,8 @@ class Mixture:
 
     def _incomplete_pass(self, q: Product) -> IncompletePass:
         components = cast(GaussianComponents, self.components)
-        moments = components.expectations(self._with_tail(q[components.name]))
-        return IncompletePass(components, moments, self.mixing.log_weights(self._weights(q)))
+        expected = components.expectations(self._with_tail(q[components.name]))
+        return IncompletePass(components, expected, self.mixing.log_weights(self._weights(q)))
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data."""
@@ -212,8 +212,8 @@ class Mixture:
         log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
         point = np.asarray(theta[self.components.name])
         if isinstance(self.components, GaussianComponents) and has_missing(data):
-            moments = self.components.expectations_at(point, len(log_weights))
-            rho = IncompletePass(self.components, moments, log_weights).rho(data)
+            expected = self.components.expectations_at(point, len(log_weights))
+            rho = IncompletePass(self.components, expected, log_weights).rho(data)
             return float(scipy.special.logsumexp(rho, axis=1).sum()) + self.log_base_measure(data)
         affine = self.components.affine_at(point, log_weights)
         return mixture_pass(data, affine).log_normaliser + self.log_base_measure(data)

@@ -1,26 +1,27 @@
 """The four shapes of a Gaussian component's unknown covariance.
 
-Each shape is what a Gaussian mixture needs to know of a covariance that is
+All have the prior `families.MatrixNormalInverseWishart`, of means and covariances laid out as
 
-    full        one matrix for each component           NormalInverseWishart, batch (K,), J = 1
-    tied        one matrix for all                      NormalInverseWishart, no batch, J = K
-    diagonal    a variance for each coordinate          NormalInverseGamma, batch (K, D), D = 1
-    spherical   one variance for each component         NormalInverseGamma, batch (K,)
+    full        one matrix for each component           batch (K,),   J = P = 1
+    tied        one matrix for all                      no batch, J = 1, P = K
+    diagonal    a variance for each coordinate          batch (K, D), J = P = 1, of one dimension each
+    spherical   one variance for each component         batch (K,), J = D, P = 1, of one dimension
 
-With y = x - origin, m_k the means about the origin, L_k the expected precisions, the expected log density is
+With y = x - origin the expected log density is <E[t], s(y)>, s the sufficient statistics of a datum:
 
-    E ln N(x | mu_k, Sigma_k) + (D / 2) ln(2 pi) = (E ln|L_k| - s_k - (y - m_k)^T L_k (y - m_k)) / 2,
+    E ln N(x | mu_k, Sigma_k) + (D / 2) ln(2 pi) = c_k + b_k^T y - y^T L_k y / 2,
 
-s_k = D / kappa_k, which is affine in T(y): y and the products of its columns that the shape has a use for.
-A point estimate has s_k = 0 and its own precision.
+b_k = E[Lambda mu], L_k = E[Lambda], c_k = E[ln|Lambda| - mu^T Lambda mu] / 2. It is affine in T(y): y and the
+products of its columns that the shape has a use for. A point estimate has t at its point for E[t].
 
 Of a row with missing columns m, observed ones o, the missing ones are integrated out. Diagonal: they are left
 out of both the likelihood and the statistics, which is exact. Otherwise they are latent variables with a
-factor of q of their own, whose optimum is N(m_m - L_mm^-1 L_mo (y_o - m_o), L_mm^-1) given z = k, so that
+factor of q of their own, whose optimum is N(L_mm^-1 (b_m - L_mo y_o), L_mm^-1) given z = k, so that
 
-    rho = (E ln|L| - ln|L_mm| - s - (y_o - m_o)^T S (y_o - m_o)) / 2,   S = L_oo - L_om L_mm^-1 L_mo,
+    b = b_o - L_om L_mm^-1 b_m,   L = L_oo - L_om L_mm^-1 L_mo,
+    c = c_k + (b_m^T L_mm^-1 b_m - ln|L_mm|) / 2,
 
-and the statistics are E[T] (Ghahramani and Jordan 1994, whose EM this is at a point: there rho is exact).
+and the statistics are E[T] (Ghahramani and Jordan 1994, whose EM this is at a point: there c is exact).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bqvi.arrays import Values, diagonal, namespace, transpose
-from bqvi.families import NormalInverseGamma, NormalInverseWishart
+from bqvi.families import MatrixNormalInverseWishart
 from bqvi.models.mixture import Lift
 from gp.arrays import Array
 
@@ -57,14 +58,12 @@ class GaussianPrior:
 class GaussianExpectations(NamedTuple):
     """What the expected log density is made of; the leading axes are (K,), or (L, K) for L points."""
 
-    means: Array
-    """m, (..., K, D), about the origin."""
+    linear: Array
+    """b, (..., K, D)."""
     precision: Array
-    """(..., K, D, D), (..., K, D) or (..., K), by the shape."""
-    log_determinant: Array
-    """E ln|L|, (..., K); of a diagonal each column's part of it, (..., K, D)."""
-    spread: Array
-    """s, of the same shape."""
+    """L, (..., K, D, D), (..., K, D) or (..., K), by the shape."""
+    offset: Array
+    """c, (..., K); of a diagonal each column's part of it, (..., K, D)."""
 
 
 class Covariance(Protocol):
@@ -79,31 +78,28 @@ class Covariance(Protocol):
     def scale(self, variances: np.ndarray) -> np.ndarray:
         """A scale from variances (D,) of the columns."""
 
-    def prior(self, prior: GaussianPrior, n_components: int) -> Any:
+    def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
         """The prior of all components."""
 
-    def moments(self, q: Any) -> GaussianExpectations:
-        """Under q, one of the shape's family."""
+    def expectations(self, t: Values) -> GaussianExpectations:
+        """Of the sufficient statistics ``t`` at a point, or their expectations."""
 
-    def moments_at(self, q: Any, theta: Array) -> GaussianExpectations:
-        """At points theta of q's kind."""
+    def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
+        """Slopes in T (..., K, P), and offsets, (..., K)."""
 
-    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
-        """Slopes (..., K, P), and offsets (E ln|L| - s - m^T L m) / 2, (..., K)."""
-
-    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+    def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
         """What is left for the columns ``shown`` (D,) once the others are integrated out."""
 
     def completed(
-        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+        self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
         """``statistics`` of rows with the columns ``shown``, of sums (K, P) of T of those columns."""
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """What data add to the family's natural parameters, of sums (K, P) of T."""
 
-    def covariances(self, theta: Array, dimension: int) -> np.ndarray:
-        """(K, D, D) of a point, and the means (K, D), as one point's `unpacked`."""
+    def each(self, coefficients: Array, covariance: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Means (K, D) and covariances (K, D, D), of the family's ``unpacked`` at one point."""
 
 
 @dataclass(frozen=True)
@@ -181,46 +177,29 @@ def _matrices(upper: np.ndarray, dimension: int) -> np.ndarray:
     return full
 
 
-def _matrix_slope(moments: GaussianExpectations) -> tuple[Array, Array]:
-    linear = (moments.precision @ moments.means[..., None])[..., 0]
-    slope = namespace(linear).concat([linear, _upper(moments.precision)], axis=-1)
-    squares = (linear * moments.means).sum(-1)
-    return slope, 0.5 * (moments.log_determinant - moments.spread - squares)
-
-
-def _parted(moments: GaussianExpectations, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the other columns given those ``shown``: covariance L_mm^-1, slopes L_mm^-1 L_mo, and ln|L_mm|."""
-    rest = moments.precision[:, ~shown]
+def _parted(
+    expected: GaussianExpectations, shown: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of the other columns given those ``shown``: L_mm^-1, L_mm^-1 L_mo, L_mm^-1 b_m, and ln|L_mm|."""
+    rest = expected.precision[:, ~shown]
     own = rest[:, :, ~shown]
     covariance = np.linalg.inv(own)
-    return covariance, covariance @ rest[:, :, shown], np.linalg.slogdet(own)[1]
-
-
-def _matrix_marginal(moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-    """The Schur complement of the other columns' precision."""
-    _, slopes, level = _parted(moments, shown)
-    left = moments.precision[:, shown]
-    return GaussianExpectations(
-        moments.means[:, shown],
-        left[:, :, shown] - left[:, :, ~shown] @ slopes,
-        moments.log_determinant - level,
-        moments.spread,
-    )
+    centre = (covariance @ expected.linear[:, ~shown, None])[..., 0]
+    return covariance, covariance @ rest[:, :, shown], centre, np.linalg.slogdet(own)[1]
 
 
 def _matrix_sums(
-    moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+    expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
 ) -> np.ndarray:
     """Sums (K, P) of E[T] of all columns, of those of the columns ``shown``.
 
-    The others are y_m = c - B y_o + noise, B = L_mm^-1 L_mo and c = m_m + B m_o, the noise's covariance
+    The others are y_m = c - B y_o + noise, B = L_mm^-1 L_mo and c = L_mm^-1 b_m, the noise's covariance
     L_mm^-1.
     """
-    covariance, slopes, _ = _parted(moments, shown)
+    covariance, slopes, centre, _ = _parted(expected, shown)
     count = int(shown.sum())
     d = len(shown)
     own, seconds = sums[:, :count], _matrices(sums[:, count:], count)
-    centre = moments.means[:, ~shown] + (slopes @ moments.means[:, shown, None])[..., 0]
     moved = (slopes @ own[..., None])[..., 0]
     linear, full = np.empty((len(sums), d)), np.empty((len(sums), d, d))
     linear[:, shown], linear[:, ~shown] = own, counts[:, None] * centre - moved
@@ -235,18 +214,23 @@ def _matrix_sums(
     return np.column_stack([linear, full[:, rows, columns]])
 
 
-def _matrix_moments_at(q: NormalInverseWishart, theta: Array) -> GaussianExpectations:
-    means, covariance = q.unpacked(theta)
-    xp = namespace(theta)
-    factor = xp.linalg.cholesky(covariance)
-    half = xp.linalg.inv(factor)
-    log_determinant = -2.0 * xp.log(diagonal(factor)).sum(-1)
-    return GaussianExpectations(means, transpose(half) @ half, log_determinant, 0.0 * log_determinant)
+def _family(
+    prior: GaussianPrior, shape: tuple[int, ...], place: tuple[int, ...], scale: np.ndarray
+) -> MatrixNormalInverseWishart:
+    """The prior of means laid out in ``shape`` (..., J, D, P), where one of them has the axes ``place``."""
+    *batch, _, d, p = shape
+    mean = np.broadcast_to(prior.mean.reshape(place), shape).copy()
+    precision = np.broadcast_to(prior.strength * np.eye(p), (*batch, p, p)).copy()
+    scales = np.broadcast_to(scale, (*batch, d, d)).copy()
+    dof = np.full(batch, float(prior.dof))
+    return MatrixNormalInverseWishart(mean, precision, scales, dof, prior.origin.reshape(place))
 
 
 @dataclass(frozen=True)
-class Full:
-    """One matrix for each component."""
+class Matrix:
+    """One matrix for each component; ``tied``: one for all."""
+
+    tied: bool = False
 
     def lift(self, dimension: int) -> Lift:
         """y and all products."""
@@ -260,123 +244,56 @@ class Full:
         """A diagonal matrix."""
         return np.diag(variances)
 
-    def prior(self, prior: GaussianPrior, n_components: int) -> NormalInverseWishart:
-        """Batch (K,), J = 1."""
+    def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
+        """Batch (K,), P = 1; tied: no batch, P = K."""
         d = len(prior.mean)
-        return NormalInverseWishart(
-            np.tile(prior.mean, (n_components, 1, 1)),
-            np.full((n_components, 1), prior.strength),
-            np.broadcast_to(prior.scale, (n_components, d, d)).copy(),
-            np.full(n_components, prior.dof),
-            prior.origin,
-        )
+        shape = (1, d, n_components) if self.tied else (n_components, 1, d, 1)
+        return _family(prior, shape, (d, 1), prior.scale)
 
-    def moments(self, q: NormalInverseWishart) -> GaussianExpectations:
-        """Under q."""
-        spread = q.dimension / q.strength[:, 0]
+    def expectations(self, t: Values) -> GaussianExpectations:
+        """The linear part is E[Lambda mu_k]; tied, a column of E[Lambda W]."""
+        linear, squares, halved, half_log = t
+        if not self.tied:
+            return GaussianExpectations(linear[..., 0, :, 0], -2.0 * halved, squares[..., 0, 0] + half_log)
+        linear = transpose(linear[..., 0, :, :])
+        xp = namespace(linear)
+        precision = xp.broadcast_to(-2.0 * halved[..., None, :, :], (*linear.shape, linear.shape[-1]))
+        return GaussianExpectations(linear, precision, diagonal(squares) + half_log[..., None])
+
+    def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
+        """Of y and all products."""
+        parts = [expected.linear, _upper(expected.precision)]
+        return namespace(expected.linear).concat(parts, axis=-1), expected.offset
+
+    def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+        """The Schur complement of the other columns' precision."""
+        _, slopes, centre, level = _parted(expected, shown)
+        across = expected.precision[:, shown][:, :, ~shown]
         return GaussianExpectations(
-            q.centred_mean[:, 0], q.expected_precision, q.expected_log_determinant, spread
+            expected.linear[:, shown] - (across @ centre[..., None])[..., 0],
+            expected.precision[:, shown][:, :, shown] - across @ slopes,
+            expected.offset + 0.5 * ((expected.linear[:, ~shown] * centre).sum(-1) - level),
         )
 
-    def moments_at(self, q: NormalInverseWishart, theta: Array) -> GaussianExpectations:
-        """At points (..., K, 1 + D, D)."""
-        found = _matrix_moments_at(q, theta)
-        return found._replace(means=found.means[..., 0, :])
-
-    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
-        """Of y and all products."""
-        return _matrix_slope(moments)
-
-    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """By the Schur complement."""
-        return _matrix_marginal(moments, shown)
-
     def completed(
-        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+        self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
         """With the expectations of the other columns given those shown."""
-        return self.statistics(counts, _matrix_sums(moments, shown, counts, sums), len(shown))
+        return self.statistics(counts, _matrix_sums(expected, shown, counts, sums), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """(sum r y, N, sum r y y^T, N)."""
-        return sums[:, None, :dimension], counts[:, None], _matrices(sums[:, dimension:], dimension), counts
-
-    def covariances(self, theta: Array, dimension: int) -> np.ndarray:
-        """(K, D, D)."""
-        del dimension
-        return np.asarray(theta[:, 1:])
-
-
-@dataclass(frozen=True)
-class Tied:
-    """One matrix for all components."""
-
-    def lift(self, dimension: int) -> Lift:
-        """y and all products."""
-        return _Products(dimension)
-
-    def dof(self, dimension: int) -> float:
-        """D + 2."""
-        return dimension + 2.0
-
-    def scale(self, variances: np.ndarray) -> np.ndarray:
-        """A diagonal matrix."""
-        return np.diag(variances)
-
-    def prior(self, prior: GaussianPrior, n_components: int) -> NormalInverseWishart:
-        """No batch, J = K."""
-        return NormalInverseWishart(
-            np.tile(prior.mean, (n_components, 1)),
-            np.full(n_components, prior.strength),
-            np.asarray(prior.scale, float),
-            np.asarray(prior.dof, float),
-            prior.origin,
-        )
-
-    def moments(self, q: NormalInverseWishart) -> GaussianExpectations:
-        """Under q."""
-        return _shared(q, q.centred_mean, q.expected_precision, q.expected_log_determinant)
-
-    def moments_at(self, q: NormalInverseWishart, theta: Array) -> GaussianExpectations:
-        """At points (..., K + D, D)."""
-        found = _matrix_moments_at(q, theta)
-        shared = found.precision[..., None, :, :] + 0.0 * found.means[..., None]
-        level = found.log_determinant[..., None] + 0.0 * found.means[..., 0]
-        return GaussianExpectations(found.means, shared, level, 0.0 * level)
-
-    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
-        """Of y and all products."""
-        return _matrix_slope(moments)
-
-    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """By the Schur complement."""
-        return _matrix_marginal(moments, shown)
-
-    def completed(
-        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
-    ) -> Values:
-        """With the expectations of the other columns given those shown."""
-        return self.statistics(counts, _matrix_sums(moments, shown, counts, sums), len(shown))
-
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """(sum r y, N_k, sum y y^T, N)."""
+        """(sum r y, N_k, sum r y y^T, N_k); tied, of all components."""
+        if not self.tied:
+            linear, count = sums[:, None, :dimension, None], counts[:, None, None]
+            return linear, count, _matrices(sums[:, dimension:], dimension), counts
         second = _matrices(sums[:, dimension:].sum(0)[None], dimension)[0]
-        return sums[:, :dimension], counts, second, counts.sum()
+        return sums[:, :dimension].T[None], np.diag(counts), second, counts.sum()
 
-    def covariances(self, theta: Array, dimension: int) -> np.ndarray:
-        """(K, D, D), all alike."""
-        k = len(theta) - dimension
-        return np.tile(theta[k:], (k, 1, 1))
-
-
-def _shared(
-    q: NormalInverseWishart, means: Array, precision: Array, log_determinant: Array
-) -> GaussianExpectations:
-    k = q.n_means
-    every = np.broadcast_to(precision, (k, *precision.shape))
-    return GaussianExpectations(
-        means, every, np.broadcast_to(log_determinant, (k,)), q.dimension / q.strength
-    )
+    def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tied: one matrix K times."""
+        if not self.tied:
+            return coefficients[:, 0, :, 0], covariance
+        return coefficients[0].T, np.tile(covariance, (coefficients.shape[-1], 1, 1))
 
 
 @dataclass(frozen=True)
@@ -396,45 +313,32 @@ class Diagonal:
         """The variances themselves."""
         return variances
 
-    def prior(self, prior: GaussianPrior, n_components: int) -> NormalInverseGamma:
+    def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
         """Batch (K, D), each of dimension 1."""
-        shape = (n_components, len(prior.mean))
-        return NormalInverseGamma(
-            np.broadcast_to(prior.mean[:, None], (*shape, 1)).copy(),
-            np.full(shape, prior.strength),
-            np.broadcast_to(prior.scale, shape).copy(),
-            np.full(shape, prior.dof),
-            prior.origin[:, None],
+        d = len(prior.mean)
+        return _family(prior, (n_components, d, 1, 1, 1), (d, 1, 1, 1), prior.scale[:, None, None])
+
+    def expectations(self, t: Values) -> GaussianExpectations:
+        """Column by column."""
+        linear, squares, halved, half_log = t
+        return GaussianExpectations(
+            linear[..., 0, 0, 0], -2.0 * halved[..., 0, 0], squares[..., 0, 0] + half_log
         )
 
-    def moments(self, q: NormalInverseGamma) -> GaussianExpectations:
-        """Under q."""
-        logs = q.expected_log_precision
-        return GaussianExpectations(q.centred_mean[..., 0], q.expected_precision, logs, 1.0 / q.strength)
-
-    def moments_at(self, q: NormalInverseGamma, theta: Array) -> GaussianExpectations:
-        """At points (..., K, D, 2)."""
-        linear, _, halved, log_half = q.statistics(theta)
-        precision = -2.0 * halved
-        logs = 2.0 * log_half
-        return GaussianExpectations(linear[..., 0] / precision, precision, logs, 0.0 * logs)
-
-    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
+    def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and its squares."""
-        linear = moments.precision * moments.means
-        slope = namespace(linear).concat([linear, -0.5 * moments.precision], axis=-1)
-        squares = linear * moments.means
-        return slope, 0.5 * (moments.log_determinant - moments.spread - squares).sum(-1)
+        parts = [expected.linear, -0.5 * expected.precision]
+        return namespace(expected.linear).concat(parts, axis=-1), expected.offset.sum(-1)
 
-    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+    def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
         """The columns are independent: those shown."""
-        return GaussianExpectations(*(part[:, shown] for part in moments))
+        return GaussianExpectations(*(part[:, shown] for part in expected))
 
     def completed(
-        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+        self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
         """Nothing for the other columns."""
-        del moments
+        del expected
         found = self.statistics(counts, sums, int(shown.sum()))
         filled = tuple(np.zeros((len(counts), len(shown), *part.shape[2:])) for part in found)
         for all_columns, part in zip(filled, found, strict=True):
@@ -444,11 +348,12 @@ class Diagonal:
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """(sum r y, N, sum r y^2, N), coordinate by coordinate."""
         every = np.tile(counts[:, None], (1, dimension))
-        return sums[:, :dimension, None], every, sums[:, dimension:], every
+        linear, squares = (part[..., None, None] for part in (sums[:, :dimension], sums[:, dimension:]))
+        return linear[..., None], every[..., None, None], squares, every
 
-    def covariances(self, theta: Array, dimension: int) -> np.ndarray:
-        """(K, D, D), diagonal."""
-        return np.asarray(np.exp(theta[..., 1])[..., None] * np.eye(dimension))
+    def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Diagonal matrices."""
+        return coefficients[..., 0, 0, 0], covariance[..., 0, 0, None] * np.eye(covariance.shape[1])
 
 
 @dataclass(frozen=True)
@@ -468,62 +373,52 @@ class Spherical:
         """The mean variance."""
         return np.asarray(variances.mean())
 
-    def prior(self, prior: GaussianPrior, n_components: int) -> NormalInverseGamma:
-        """Batch (K,)."""
-        return NormalInverseGamma(
-            np.tile(prior.mean, (n_components, 1)),
-            np.full(n_components, prior.strength),
-            np.full(n_components, prior.scale),
-            np.full(n_components, prior.dof),
-            prior.origin,
-        )
+    def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
+        """Batch (K,), J = D."""
+        d = len(prior.mean)
+        return _family(prior, (n_components, d, 1, 1), (d, 1, 1), prior.scale)
 
-    def moments(self, q: NormalInverseGamma) -> GaussianExpectations:
-        """Under q."""
-        logs = q.dimension * q.expected_log_precision
-        return GaussianExpectations(q.centred_mean, q.expected_precision, logs, q.dimension / q.strength)
+    def expectations(self, t: Values) -> GaussianExpectations:
+        """Of D coordinates with one variance."""
+        linear, squares, halved, half_log = t
+        linear = linear[..., 0, 0]
+        offset = squares[..., 0, 0] + linear.shape[-1] * half_log
+        return GaussianExpectations(linear, -2.0 * halved[..., 0, 0], offset)
 
-    def moments_at(self, q: NormalInverseGamma, theta: Array) -> GaussianExpectations:
-        """At points (..., K, D + 1)."""
-        linear, _, halved, log_half = q.statistics(theta)
-        precision = -2.0 * halved
-        logs = 2.0 * q.dimension * log_half
-        return GaussianExpectations(linear / precision[..., None], precision, logs, 0.0 * logs)
-
-    def slope(self, moments: GaussianExpectations) -> tuple[Array, Array]:
+    def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
         """Of y and its square length."""
-        linear = moments.precision[..., None] * moments.means
-        slope = namespace(linear).concat([linear, -0.5 * moments.precision[..., None]], axis=-1)
-        squares = (linear * moments.means).sum(-1)
-        return slope, 0.5 * (moments.log_determinant - moments.spread - squares)
+        parts = [expected.linear, -0.5 * expected.precision[..., None]]
+        return namespace(expected.linear).concat(parts, axis=-1), expected.offset
 
-    def marginal(self, moments: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
+    def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
         """The columns shown; the others keep the variance's share of what they are."""
-        logs = moments.log_determinant - (~shown).sum() * np.log(moments.precision)
-        return moments._replace(means=moments.means[:, shown], log_determinant=logs)
+        linear, precision, offset = expected
+        squares = (linear[:, ~shown] ** 2).sum(-1) / precision - (~shown).sum() * np.log(precision)
+        return GaussianExpectations(linear[:, shown], precision, offset + 0.5 * squares)
 
     def completed(
-        self, moments: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
+        self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
         """With the other columns at their means, and their variance."""
-        rest = moments.means[:, ~shown]
+        rest = expected.linear[:, ~shown] / expected.precision[:, None]
         linear = np.empty((len(counts), len(shown)))
         linear[:, shown], linear[:, ~shown] = sums[:, :-1], counts[:, None] * rest
-        squares = (rest * rest).sum(-1) + rest.shape[1] / moments.precision
+        squares = (rest * rest).sum(-1) + rest.shape[1] / expected.precision
         return self.statistics(counts, np.column_stack([linear, sums[:, -1] + counts * squares]), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
         """(sum r y, N, sum r |y|^2, N D)."""
-        return sums[:, :dimension], counts, sums[:, dimension], counts * dimension
+        linear, squares = sums[:, :dimension, None, None], sums[:, dimension, None, None]
+        return linear, counts[:, None, None], squares, counts * dimension
 
-    def covariances(self, theta: Array, dimension: int) -> np.ndarray:
-        """(K, D, D), multiples of the identity."""
-        return np.asarray(np.exp(theta[:, -1])[:, None, None] * np.eye(dimension))
+    def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Multiples of the identity."""
+        return coefficients[..., 0, 0], covariance * np.eye(coefficients.shape[1])
 
 
 COVARIANCES: dict[str, Covariance] = {
-    "full": Full(),
+    "full": Matrix(),
     "diagonal": Diagonal(),
     "spherical": Spherical(),
-    "tied": Tied(),
+    "tied": Matrix(tied=True),
 }

@@ -15,7 +15,7 @@ import numpy as np
 from bqvi.families import Gamma, Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components
-from bqvi.models.covariances import Tied
+from bqvi.models.covariances import Matrix
 from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.mixing import Sticks
@@ -55,7 +55,7 @@ class DirichletProcessMixture(Mixture):
         if (
             tail == "tied"
             and isinstance(components, GaussianComponents)
-            and isinstance(components.covariance, Tied)
+            and components.covariance == Matrix(tied=True)
         ):
             raise ValueError(
                 "tail is 'tied' with a covariance that all components share, so that none is as the prior "

@@ -3,9 +3,9 @@
     z_n ~ N(0, I),   x_n = W z_n + c + e_n,   e_nd ~ N(0, v_d)            (spherical: one v for all d)
 
 With zeta = (z, 1) every column d is a linear regression on zeta, so its (w_d, c_d, v_d) has the conjugate
-prior `families.RegressionGamma`: a batch of D with J = 1, or one with J = D where the noise is shared. With
-sums over the columns that a row has, A = E[sum_d lambda_d w_d w_d^T] and b = E[sum_d lambda_d w_d x_nd], of
-coefficients of zeta, the local step is
+prior `regression_prior.RegressionPrior`: a batch of D with J = 1, or one with J = D where the noise is
+shared. With sums over the columns that a row has, A = E[sum_d lambda_d w_d w_d^T] and b =
+E[sum_d lambda_d w_d x_nd], of coefficients of zeta, the local step is
 
     q(z_n) = N(R^-1 h, R^-1),   R = I + A_zz,   h = b_z - A_z1,
     E ln p(x_n) >= (h^T R^-1 h - ln|R| - A_11 + sum_d (E ln lambda_d - E lambda_d x_nd^2)) / 2 + b_1
@@ -27,11 +27,11 @@ import scipy.linalg
 
 from bqvi.arrays import Values, add
 from bqvi.checks import require_integer, require_one_of
-from bqvi.families import Flat, PointMass, Product, RegressionGamma
+from bqvi.families import Flat, Product
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers, patterns
-from bqvi.models.regression_prior import DEFAULT, RegressionPrior
+from bqvi.models.regression_prior import DEFAULT, RegressionPrior, estimates, expectations, statistics
 from gp.arrays import Array, to_numpy
 
 NOISES = ("diagonal", "spherical")
@@ -143,12 +143,11 @@ class FactorAnalysis:
 
     def _factors(self, q: Any, x: np.ndarray, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """E[z] (n, Q), its covariance (Q, Q), and each row's bound (n,), of rows with the same columns."""
-        linear, halved, half_precision, half_log = q.expected_statistics
+        linear, squares, precision, logs = expectations(q)
         d, k = x.shape[1], self.n_factors
         slopes = linear.reshape(d, -1)[shown]
-        squares = -2.0 * (halved[shown].sum(0) if self.noise == "diagonal" else halved)
-        precision = np.broadcast_to(-2.0 * half_precision, (d,))[shown]
-        logs = np.broadcast_to(2.0 * half_log, (d,))[shown].sum()
+        squares = squares[shown].sum(0) if self.noise == "diagonal" else squares
+        precision, logs = np.broadcast_to(precision, (d,))[shown], np.broadcast_to(logs, (d,))[shown].sum()
         factor = np.linalg.cholesky(np.eye(k) + squares[:k, :k])
         b = x[:, shown] @ slopes
         h = b[:, :k] - squares[:k, k]
@@ -168,8 +167,8 @@ class FactorAnalysis:
         second = weighted.T @ zeta
         second[:-1, :-1] += count * covariance
         if self.noise == "spherical":
-            return cross, second, np.asarray(squares.sum()), np.asarray(count * x.shape[1])
-        return cross[:, None, :], shown[:, None, None] * second, squares, count * shown
+            return statistics(cross, second, np.asarray(squares.sum()), np.asarray(count * x.shape[1]))
+        return statistics(cross[:, None, :], shown[:, None, None] * second, squares, count * shown)
 
     def log_base_measure(self, data: Data) -> float:
         """-ln(2 pi) / 2 for each entry that is not missing."""
@@ -193,10 +192,8 @@ class FactorAnalysis:
 
     def parameters(self, q: Any) -> dict[str, np.ndarray]:
         """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
-        columns = q["columns"]
-        family: RegressionGamma = columns.family if isinstance(columns, PointMass) else columns
-        rows = family.coefficients.reshape(-1, self.n_factors + 1)
-        variances = np.exp(family.unpacked(columns.mean)[1])
+        coefficients, variances = estimates(q["columns"])
+        rows = coefficients.reshape(-1, self.n_factors + 1)
         return {
             "loadings": rows[:, :-1],
             "centre": self.origin + rows[:, -1],

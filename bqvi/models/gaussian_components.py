@@ -139,23 +139,32 @@ class GaussianComponents:
 
     def expectations(self, q: Any) -> GaussianExpectations:
         """What the expected log density is made of, under q or at the point that q is."""
-        if isinstance(q, PointMass):
-            return _finite(self.covariance.moments_at(_family(q), q.mode))
-        return self.covariance.moments(q)
+        if not isinstance(q, PointMass):
+            return self.covariance.expectations(q.expected_statistics)
+        try:
+            return _finite(self.covariance.expectations(q.expected_statistics))
+        except np.linalg.LinAlgError:
+            raise ArithmeticError(_COLLAPSED) from None
 
     def expectations_at(self, theta: Array, n_components: int) -> GaussianExpectations:
         """The same at a point of the family, K = ``n_components``."""
-        return self.covariance.moments_at(self.covariance.prior(self._prior, n_components), theta)
+        family = self.covariance.prior(self._prior, n_components)
+        return self.covariance.expectations(family.statistics(theta))
 
     def affine_of(
-        self, moments: GaussianExpectations, log_weights: np.ndarray, shown: np.ndarray | None = None
+        self, expected: GaussianExpectations, log_weights: np.ndarray, shown: np.ndarray | None = None
     ) -> AffineLogJoint:
-        """With ``moments``; of rows whose columns ``shown`` (D,) are there, default all."""
+        """With ``expected``; of rows whose columns ``shown`` (D,) are there, default all."""
         origin = self._prior.origin
         if shown is not None and not shown.all():
-            moments, origin = self.covariance.marginal(moments, shown), origin[shown]
-        slope, offset = self.covariance.slope(moments)
+            expected, origin = self.covariance.marginal(expected, shown), origin[shown]
+        slope, offset = self.covariance.slope(expected)
         return AffineLogJoint(slope, log_weights + offset, origin, lift=self.covariance.lift(len(origin)))
+
+    def each(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Means (K, D) and covariances (K, D, D) at the mean of ``q``, or at its point."""
+        means, covariances = self.covariance.each(*_family(q).unpacked(q.mean))
+        return means + self.centre, covariances
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
         """About the prior's origin, which ``shift`` is."""
@@ -178,8 +187,8 @@ class GaussianComponents:
 
     def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
         """(L, S, K)."""
-        moments = self.covariance.moments_at(_family(prior), theta)
-        slope, offset = self.covariance.slope(moments)
+        expected = self.covariance.expectations(_family(prior).statistics(theta))
+        slope, offset = self.covariance.slope(expected)
         columns = rows - (rows.new_tensor(self.centre) if is_torch(rows) else self.centre)
         lift = self.lift()
         out = (
@@ -211,14 +220,17 @@ def _family(q: Any) -> Any:
     return q.family if isinstance(q, PointMass | Flat) else q
 
 
-def _finite(moments: GaussianExpectations) -> GaussianExpectations:
+_COLLAPSED = (
+    "a component is empty or has collapsed onto a point or a plane, where the likelihood has no maximum; "
+    "give a proper prior instead of the flat one, fewer components, or another start"
+)
+
+
+def _finite(expected: GaussianExpectations) -> GaussianExpectations:
     """Raises where a component has no place or no spread left, which only a flat prior allows."""
-    if np.isfinite(moments.log_determinant).all() and np.isfinite(moments.means).all():
-        return moments
-    raise ArithmeticError(
-        "a component is empty or has collapsed onto a point or a plane, where the likelihood has no maximum; "
-        "give a proper prior instead of the flat one, fewer components, or another start"
-    )
+    if np.isfinite(expected.offset).all() and np.isfinite(expected.linear).all():
+        return expected
+    raise ArithmeticError(_COLLAPSED)
 
 
 def _nonnegative(excess: np.ndarray, dimension: int) -> np.ndarray:

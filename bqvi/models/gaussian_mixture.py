@@ -14,7 +14,7 @@ import numpy as np
 
 from bqvi.arrays import Seed, generator
 from bqvi.checks import require_one_of
-from bqvi.families import PointMass, Product
+from bqvi.families import Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
@@ -124,10 +124,7 @@ def component_estimates(model: Mixture, q: Product) -> tuple[np.ndarray, np.ndar
         return means, np.broadcast_to(components.covariance, (len(means), *components.covariance.shape))
     if not isinstance(components, GaussianComponents):
         raise TypeError(f"the components are {type(components).__name__}, not Gaussian")
-    family = factor.family if isinstance(factor, PointMass) else factor
-    d = len(components.centre)
-    covariances = components.covariance.covariances(factor.mean, d)
-    return np.asarray(family.means).reshape(-1, d), covariances
+    return components.each(factor)
 
 
 def simulate(

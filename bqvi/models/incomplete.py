@@ -25,7 +25,7 @@ class IncompletePass:
     """Gaussian components whose data have missing values."""
 
     components: GaussianComponents
-    moments: GaussianExpectations
+    expected: GaussianExpectations
     """Of the K components, and of a tied tail behind them."""
     log_weights: np.ndarray
     """E ln pi, as many."""
@@ -36,7 +36,7 @@ class IncompletePass:
         """N_k, what the rows add to the components' natural parameters (K of them), and the bound."""
         shape, d, k = self.components.covariance, rows.shape[1], n_components
         part = np.ones(len(rows)) if weights is None else to_numpy(weights)
-        own = GaussianExpectations(*(x[:k] for x in self.moments))
+        own = GaussianExpectations(*(x[:k] for x in self.expected))
         counts, bound = np.zeros(len(self.log_weights)), 0.0
         total: Values | None = None
         for index, block, shown in patterns(rows):
@@ -58,4 +58,4 @@ class IncompletePass:
         return out
 
     def _affine(self, shown: np.ndarray) -> AffineLogJoint:
-        return self.components.affine_of(self.moments, self.log_weights, shown)
+        return self.components.affine_of(self.expected, self.log_weights, shown)

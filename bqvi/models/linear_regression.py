@@ -17,11 +17,11 @@ from scipy.special import gammaln
 
 from bqvi.arrays import inner
 from bqvi.checks import require_finite, require_integer
-from bqvi.families import PointMass, RegressionGamma
+from bqvi.families import MatrixNormalInverseWishart, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers
-from bqvi.models.regression_prior import DEFAULT, RegressionPrior
+from bqvi.models.regression_prior import DEFAULT, RegressionPrior, estimates, statistics
 from gp.arrays import Array, to_numpy
 
 
@@ -71,14 +71,15 @@ class LinearRegression:
         """(X (N, P), y (N, J)), finite."""
         return check_regression(data, self.dimension, self.n_outputs)
 
-    def initial(self, data: Data, how: str, rng: np.random.Generator) -> RegressionGamma:
+    def initial(self, data: Data, how: str, rng: np.random.Generator) -> MatrixNormalInverseWishart:
         """Noise as wide as y, coefficients near 0; 'random' scatters them."""
         y = data[1]
         spread = float(y.std()) or 1.0
         shape = (self.n_outputs, self.dimension)
         mean = spread * rng.standard_normal(shape) if how == "random" else np.zeros(shape)
         dof = 2.0 + len(y)
-        return RegressionGamma(mean, np.eye(self.dimension), np.asarray(dof * spread**2), np.asarray(dof))
+        scale = np.array([[dof * spread**2]])
+        return MatrixNormalInverseWishart(mean[:, None], np.eye(self.dimension), scale, np.asarray(dof))
 
     def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
         """sum of (y x^T, x x^T, |y|^2, J) of ``rows``, and its product with E[t]."""
@@ -86,7 +87,8 @@ class LinearRegression:
         part = np.ones(len(x)) if weights is None else np.asarray(to_numpy(weights), float)
         weighted = part[:, None] * x
         squares = np.asarray(part @ (y * y).sum(1))
-        found = (y.T @ weighted, x.T @ weighted, squares, np.asarray(part.sum() * self.n_outputs))
+        count = np.asarray(part.sum() * self.n_outputs)
+        found = statistics(y.T @ weighted, x.T @ weighted, squares, count)
         return LocalStep(found, float(inner(found, q.expected_statistics)))
 
     def log_base_measure(self, data: Data) -> float:
@@ -102,19 +104,17 @@ class LinearRegression:
 
     def coefficients(self, q: Any) -> np.ndarray:
         """E[W] under ``q``, (J, P)."""
-        return np.asarray(_family(q).coefficients)
+        return estimates(q)[0]
 
     def predict(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Location (N, J) and scale (N,) of y under ``q`` at rows ``x`` (N, P).
 
         The density is Student's with ``q.dof`` degrees of freedom; where ``q`` is a point, normal.
         """
-        family = _family(q)
         x = np.asarray(x, float)
-        if isinstance(q, PointMass):
-            return x @ family.coefficients.T, np.full(len(x), np.exp(0.5 * q.mode[-1]))
-        spread = 1.0 + ((x @ family.covariance) * x).sum(1)
-        return x @ family.coefficients.T, np.sqrt(spread / family.expected_precision)
+        coefficients, variance = estimates(q)
+        spread = 1.0 + (0.0 if isinstance(q, PointMass) else ((x @ q.covariance) * x).sum(1))
+        return x @ coefficients.T, np.broadcast_to(np.sqrt(spread * variance), len(x)).copy()
 
     def log_predictive(self, q: Any, data: Data) -> np.ndarray:
         """ln p(y_n | x_n, the data of ``q``), (N,), of rows ``data``; for J = 1."""
@@ -132,11 +132,6 @@ class LinearRegression:
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data: inputs and outputs side by side."""
         return np.column_stack([to_numpy(part) for part in data])
-
-
-def _family(q: Any) -> RegressionGamma:
-    family: RegressionGamma = q.family if isinstance(q, PointMass) else q
-    return family
 
 
 def check_regression(data: Data, dimension: int, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:

@@ -30,13 +30,13 @@ from scipy.special import expit, log_expit, logsumexp, softmax
 
 from bqvi.arrays import Values, add
 from bqvi.checks import require_above, require_integer, require_one_of
-from bqvi.families import Flat, Gaussian, PointMass, Product, RegressionGamma
+from bqvi.families import Flat, Gaussian, PointMass, Product
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
 from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.linear_regression import check_regression
-from bqvi.models.regression_prior import RegressionPrior
+from bqvi.models.regression_prior import RegressionPrior, estimates, expectations, statistics
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, to_numpy
 
@@ -65,23 +65,20 @@ class _Linear:
     def __init__(self, regression: RegressionPrior) -> None:
         self.regression = regression
 
-    def prior(self, n_experts: int, dimension: int) -> RegressionGamma:
+    def prior(self, n_experts: int, dimension: int) -> Any:
         """A batch of K, one output each."""
-        of_each: RegressionGamma = self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
-        return of_each
+        return self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
 
     def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(E ln lambda_k - E lambda_k (y - w_k x)^2) / 2."""
-        linear, halved, half_precision, half_log = q.expected_statistics
-        squares = np.einsum("np,kpr,nr->nk", x, halved, x, optimize=True)
-        return np.asarray(
-            half_log + y[:, None] * (x @ linear[:, 0].T) + squares + np.outer(y * y, half_precision)
-        )
+        linear, squares, precision, logs = expectations(q)
+        gaps = np.einsum("np,kpr,nr->nk", x, squares, x, optimize=True) + np.outer(y * y, precision)
+        return np.asarray(y[:, None] * (x @ linear[:, 0].T) + 0.5 * (logs - gaps))
 
     def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray) -> Values:
         """sum r (y x^T, x x^T, y^2, 1)."""
         del q
-        return (r * y[:, None]).T[:, None, :] @ x, _seconds(r, x), r.T @ (y * y), r.sum(0)
+        return statistics((r * y[:, None]).T[:, None, :] @ x, _seconds(r, x), r.T @ (y * y), r.sum(0))
 
     def log_base_measure(self, y: np.ndarray) -> float:
         """-(N / 2) ln(2 pi)."""
@@ -286,8 +283,8 @@ class MixtureOfExperts:
         found = {"gate": np.asarray(gate).reshape(self.n_experts - 1, self.dimension)}
         if self.kind == "logistic":
             return {**found, "coefficients": np.asarray(experts.mean)}
-        point = np.asarray(experts.mean)
-        return {**found, "coefficients": point[:, :-1], "variances": np.exp(point[:, -1])}
+        coefficients, variances = estimates(experts)
+        return {**found, "coefficients": coefficients[:, 0], "variances": variances}
 
     def gate(self, q: Product, x: np.ndarray) -> np.ndarray:
         """softmax(E[G] x) under ``q``, (N, K), at rows ``x`` (N, P)."""

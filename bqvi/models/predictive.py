@@ -19,8 +19,9 @@ import math
 import numpy as np
 import scipy.special
 
-from bqvi.families import NormalInverseGamma, NormalInverseWishart, PointMass, Product
+from bqvi.families import MatrixNormalInverseWishart, PointMass, Product
 from bqvi.models.component_mixture import Mixture
+from bqvi.models.covariances import Matrix
 from bqvi.models.data import Data, patterns
 from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.incomplete import IncompletePass
@@ -52,25 +53,22 @@ def log_predictive(model: Mixture, q: Product, data: Data) -> np.ndarray:
     with np.errstate(divide="ignore"):
         log_weights = np.log(model.expected_weights(q))
     if isinstance(factor, PointMass):
-        moments = components.expectations(factor)
-        table = IncompletePass(components, moments, np.maximum(log_weights, -1e30)).rho(to_numpy(data))
+        expected = components.expectations(factor)
+        table = IncompletePass(components, expected, np.maximum(log_weights, -1e30)).rho(to_numpy(data))
         return np.asarray(scipy.special.logsumexp(table, axis=1) + components.log_base_measure(data))
+    density = _of_matrices if isinstance(components.covariance, Matrix) else _of_variances
     y = to_numpy(data).astype(float) - components.centre
     densities = np.empty((len(y), len(log_weights)))
     for index, block, shown in patterns(y):
-        if isinstance(factor, NormalInverseWishart):
-            densities[index] = _of_matrices(factor, block[:, shown], shown)
-        else:
-            densities[index] = _of_variances(factor, block[:, shown], shown)
+        densities[index] = density(factor, block[:, shown], shown)
     return np.asarray(scipy.special.logsumexp(densities + log_weights, axis=1))
 
 
-def _of_matrices(q: NormalInverseWishart, y: np.ndarray, shown: np.ndarray) -> np.ndarray:
+def _of_matrices(q: MatrixNormalInverseWishart, y: np.ndarray, shown: np.ndarray) -> np.ndarray:
     """(N, K), of a matrix for each component or one for all; ``y`` are the columns ``shown`` (D,)."""
     d = y.shape[1]
-    tied = q.scale.ndim == 2
-    means = (q.centred_mean if tied else q.centred_mean[:, 0])[:, shown]
-    strength = q.strength if tied else q.strength[:, 0]
+    means = np.moveaxis(q.centred_mean, -2, -1).reshape(-1, q.dimension)[:, shown]
+    strength = np.diagonal(q.precision, axis1=-2, axis2=-1).ravel()
     roots = np.linalg.cholesky(q.scale[..., shown, :][..., shown])
     log_determinant = 2.0 * np.log(np.diagonal(roots, axis1=-2, axis2=-1)).sum(-1)
     halves = np.linalg.inv(np.broadcast_to(roots, (len(means), d, d)))
@@ -81,15 +79,16 @@ def _of_matrices(q: NormalInverseWishart, y: np.ndarray, shown: np.ndarray) -> n
     return np.asarray(_student(squares, strength, log_determinant, total, d))
 
 
-def _of_variances(q: NormalInverseGamma, y: np.ndarray, shown: np.ndarray) -> np.ndarray:
+def _of_variances(q: MatrixNormalInverseWishart, y: np.ndarray, shown: np.ndarray) -> np.ndarray:
     """(N, K), of a variance for each coordinate of each component, or for each component; ``y`` as above."""
     d = y.shape[1]
-    if q.strength.ndim == 1:
-        gap = y[:, None, :] - q.centred_mean[:, shown]
-        return np.asarray(_student((gap**2).sum(-1) / q.scale, q.strength, d * q.log_scale, q.dof + d, d))
-    gap = y[:, None, :] - q.centred_mean[:, shown, 0]
-    strength, scale, dof = (part[:, shown] for part in (q.strength, q.scale, q.dof))
-    return np.asarray(_student(gap**2 / scale, strength, q.log_scale[:, shown], dof + 1.0, 1).sum(-1))
+    gap = y[:, None, :] - q.centred_mean[:, shown].reshape(len(q.dof), d)
+    strength, scale = q.precision[..., 0, 0], q.scale[..., 0, 0]
+    if q.dof.ndim == 1:
+        squares = (gap**2).sum(-1) / scale
+        return np.asarray(_student(squares, strength, d * np.log(scale), q.dof + d, d))
+    strength, scale, dof = (part[:, shown] for part in (strength, scale, q.dof))
+    return np.asarray(_student(gap**2 / scale, strength, np.log(scale), dof + 1.0, 1).sum(-1))
 
 
 def _student(

@@ -2,18 +2,19 @@
 
     v ~ InverseGamma(nu_0 / 2, s_0 / 2),   w | v ~ N(0, (v / strength) I),
 
-which is `families.RegressionGamma` about 0.
+which is `families.MatrixNormalInverseWishart` about 0, with D = 1: one variance for J outputs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from bqvi.arrays import Values
 from bqvi.checks import require_above
-from bqvi.families import Flat, RegressionGamma
+from bqvi.families import Flat, MatrixNormalInverseWishart, PointMass
 from bqvi.models.gaussian_components import EMPIRICAL
 
 
@@ -64,13 +65,46 @@ class RegressionPrior:
         if self.scale is None:
             raise ValueError("prior.scale is to be taken from data; use model.for_data(data), as fit does")
         scale = np.array(self.scale, float)
-        proper = RegressionGamma(
-            np.zeros((*scale.shape, n_outputs, dimension)),
+        proper = MatrixNormalInverseWishart(
+            np.zeros((*scale.shape, n_outputs, 1, dimension)),
             np.broadcast_to(self.strength * np.eye(dimension), (*scale.shape, dimension, dimension)).copy(),
-            scale,
+            scale[..., None, None],
             np.full(scale.shape, self.dof),
         )
         return Flat(proper) if self.flat else proper
 
 
 DEFAULT = RegressionPrior()
+
+
+class RegressionExpectations(NamedTuple):
+    """What the expected log density of a regression is made of, lambda = 1 / v; of a batch (...)."""
+
+    linear: np.ndarray
+    """E[lambda W], (..., J, P)."""
+    squares: np.ndarray
+    """E[lambda W^T W], (..., P, P)."""
+    precision: np.ndarray
+    """E[lambda], (...)."""
+    log_precision: np.ndarray
+    """E[ln lambda], (...)."""
+
+
+def expectations(q: Any) -> RegressionExpectations:
+    """Under ``q``, or at the point that it is."""
+    linear, halved, half_precision, half_log = q.expected_statistics
+    return RegressionExpectations(
+        linear[..., 0, :], -2.0 * halved, -2.0 * half_precision[..., 0, 0], 2.0 * half_log
+    )
+
+
+def statistics(cross: np.ndarray, second: np.ndarray, squares: np.ndarray, counts: np.ndarray) -> Values:
+    """What sums of y x^T (..., J, P), x x^T (..., P, P), |y|^2 and J (...) add to the natural parameters."""
+    return cross[..., None, :], second, squares[..., None, None], counts
+
+
+def estimates(q: Any) -> tuple[np.ndarray, np.ndarray]:
+    """E[W] (..., J, P), and 1 / E[lambda] (...), under ``q``, or W and v at the point that it is."""
+    family = q.family if isinstance(q, PointMass) else q
+    w, covariance = family.unpacked(q.mean)
+    return w[..., 0, :], covariance[..., 0, 0]

@@ -4,35 +4,41 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bqvi.families import Dirichlet, Flat, Gamma, NormalInverseGamma, NormalInverseWishart, PointMass
+from bqvi.families import Dirichlet, Flat, Gamma, MatrixNormalInverseWishart, PointMass
 from bqvi.families.testing import check_family
 
 
-def wishart(rng, batch, j, d):
-    root = rng.standard_normal((*batch, d, d + 3))
-    return NormalInverseWishart(
-        rng.standard_normal((*batch, j, d)),
-        rng.uniform(0.5, 3.0, (*batch, j)),
-        root @ np.swapaxes(root, -1, -2),
+def wishart(rng, batch, j, d, p):
+    """Random parameters; V diagonal for more inputs than two, as of means with one covariance."""
+    precision, scale = (definite(rng, batch, size) for size in (p, d))
+    return MatrixNormalInverseWishart(
+        rng.standard_normal((*batch, j, d, p)),
+        precision if p < 3 else np.diag(rng.uniform(0.5, 3.0, p)),
+        scale,
         np.asarray(rng.uniform(d + 4.0, d + 9.0, batch)),
-        rng.standard_normal(d),
+        rng.standard_normal((d, 1)),
     )
 
 
-def inverse_gamma(rng, batch, d):
-    values = (np.asarray(rng.uniform(0.5, 3.0, batch)) for _ in range(2))
-    dof = np.asarray(rng.uniform(4.0, 9.0, batch))
-    return NormalInverseGamma(rng.standard_normal((*batch, d)), *values, dof, rng.standard_normal(d))
+def definite(rng, batch, d):
+    root = rng.standard_normal((*batch, d, d + 3))
+    return root @ np.swapaxes(root, -1, -2)
 
 
-@pytest.mark.parametrize(("batch", "j", "d"), [((), 1, 1), ((), 1, 3), ((2,), 1, 2), ((), 3, 2)])
-def test_normal_inverse_wishart_keeps_the_contract(batch, j, d):
-    check_family(wishart(np.random.default_rng(1), batch, j, d), draws=3000, rtol=1e-9)
+SIZES = {
+    "a mean and a variance": ((), 1, 1, 1),
+    "a mean and a matrix": ((2,), 1, 3, 1),
+    "means and a matrix": ((), 1, 2, 3),
+    "means and a variance": ((), 3, 1, 1),
+    "a batch of batches": ((2, 3), 1, 1, 1),
+    "regressions with a variance": ((), 2, 1, 2),
+    "regressions with a matrix": ((), 2, 2, 2),
+}
 
 
-@pytest.mark.parametrize(("batch", "d"), [((), 1), ((), 3), ((2, 3), 1)])
-def test_normal_inverse_gamma_keeps_the_contract(batch, d):
-    check_family(inverse_gamma(np.random.default_rng(2), batch, d), rtol=1e-9)
+@pytest.mark.parametrize("size", SIZES)
+def test_matrix_normal_inverse_wishart_keeps_the_contract(size):
+    check_family(wishart(np.random.default_rng(1), *SIZES[size]), draws=3000, rtol=1e-9)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
@@ -41,30 +47,20 @@ def test_gamma_keeps_the_contract(batch):
     check_family(Gamma(np.asarray(rng.uniform(0.3, 3.0, batch)), np.asarray(rng.uniform(0.5, 3.0, batch))))
 
 
-@pytest.mark.parametrize(("j", "d"), [(1, 1), (1, 3), (3, 2)])
-def test_normal_inverse_wishart_density_is_scipys(j, d):
+@pytest.mark.parametrize("size", [(1, 1, 1), (1, 3, 1), (1, 2, 3), (3, 1, 1), (2, 2, 2)])
+def test_matrix_normal_inverse_wishart_density_is_scipys(size):
     rng = np.random.default_rng(4)
-    q = wishart(rng, (), j, d)
+    q = wishart(rng, (), *size)
     theta = q.sample(5, rng)
-    expected = scipy.stats.invwishart(float(q.dof), q.scale)
+    prior = scipy.stats.invwishart(float(q.dof), q.scale)
+    between = np.linalg.inv(q.precision)
     for point, found in zip(theta, q.log_prob(theta), strict=True):
-        covariance = point[j:]
-        log_density = expected.logpdf(covariance)
-        for mean, m, strength in zip(point[:j], q.means, q.strength, strict=True):
-            log_density += scipy.stats.multivariate_normal(m, covariance / strength).logpdf(mean)
+        covariance = point[q.n_copies * q.n_inputs :]
+        log_density = prior.logpdf(covariance)
+        for j, mean in enumerate(q.coefficients):
+            w = point[j * q.n_inputs : (j + 1) * q.n_inputs].T
+            log_density += scipy.stats.matrix_normal(mean, covariance, between).logpdf(w)
         assert found == pytest.approx(log_density, rel=1e-10, abs=1e-9)
-
-
-def test_normal_inverse_gamma_density_is_scipys():
-    rng = np.random.default_rng(5)
-    q = inverse_gamma(rng, (), 3)
-    theta = q.sample(5, rng)
-    prior = scipy.stats.invgamma(0.5 * float(q.dof), scale=0.5 * float(q.scale))
-    for point, found in zip(theta, q.log_prob(theta), strict=True):
-        variance = np.exp(point[-1])
-        normal = scipy.stats.norm(q.means, np.sqrt(variance / q.strength))
-        expected = prior.logpdf(variance) + normal.logpdf(point[:-1]).sum()
-        assert found == pytest.approx(expected, rel=1e-10, abs=1e-9)
 
 
 def test_gamma_density_and_entropy_are_scipys():
@@ -75,49 +71,38 @@ def test_gamma_density_and_entropy_are_scipys():
     np.testing.assert_allclose(q.entropy, peer.entropy(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("make", [wishart, inverse_gamma])
-def test_the_mode_is_the_densest_point(make):
+@pytest.mark.parametrize("size", [(1, 2, 1), (2, 1, 1), (1, 2, 2)])
+def test_the_mode_is_the_densest_point(size):
     rng = np.random.default_rng(6)
-    q = make(rng, (), 1, 2) if make is wishart else make(rng, (), 2)
-    if make is wishart:
-        best = q.log_prob(q.mode[None])[0]
-        noise = rng.standard_normal((50, 3, 2)) * 0.01
-        noise[:, 1:] += np.swapaxes(noise[:, 1:], 1, 2)
-        near = q.mode + noise
-    else:  # densities are over v, points have ln v
-        best = q.log_prob(q.mode[None])[0]
-        near = q.mode + 0.01 * rng.standard_normal((50, 3))
-    assert (q.log_prob(near) < best).all()
-
-
-def test_one_dimension_is_one_family():
-    rng = np.random.default_rng(7)
-    a, b = (
-        NormalInverseWishart(rng.normal(size=(1, 1)), np.array([2.0]), np.array([[s]]), np.array(nu))
-        for s, nu in ((1.7, 5.2), (0.6, 3.1))
-    )
-    c, d = (NormalInverseGamma(w.means[0], w.strength[0], w.scale[0, 0], w.dof) for w in (a, b))
-    assert a.kl(b) == pytest.approx(float(c.kl(d)), rel=1e-12)
-    assert a.log_normaliser == pytest.approx(float(c.log_normaliser), rel=1e-12)
-    assert a.entropy == pytest.approx(float(c.entropy), rel=1e-12)
+    q = wishart(rng, (), *size)
+    noise = rng.standard_normal((50, *q.mode.shape)) * 0.01
+    rest = noise[:, q.n_copies * q.n_inputs :]
+    rest += np.swapaxes(rest, 1, 2)
+    assert (q.log_prob(q.mode + noise) < q.log_prob(q.mode[None])[0]).all()
 
 
 def test_far_origins_lose_no_digits():
     rng = np.random.default_rng(8)
-    near = wishart(rng, (2,), 1, 3)
-    far = NormalInverseWishart(
-        near.centred_mean + 2.0**30, near.strength, near.scale, near.dof, np.full(3, 2.0**30)
+    near = wishart(rng, (2,), 1, 3, 1)
+    far = MatrixNormalInverseWishart(
+        near.centred_mean + 2.0**30, near.precision, near.scale, near.dof, np.full((3, 1), 2.0**30)
     )
     back = far.from_natural(far.natural)
     np.testing.assert_allclose(back.scale, near.scale, rtol=1e-6)
     np.testing.assert_allclose(back.expected_log_determinant, near.expected_log_determinant, rtol=1e-6)
 
 
+def plain(scale=1.0, precision=1.0, dof=4.0):
+    """A mean in two dimensions and its covariance."""
+    return MatrixNormalInverseWishart(
+        np.zeros((1, 2, 1)), precision * np.eye(1), scale * np.eye(2), np.array(dof)
+    )
+
+
 @pytest.mark.parametrize(
     "family",
     [
-        NormalInverseWishart(np.zeros((1, 2)), np.ones(1), np.eye(2), np.array(4.0)),
-        NormalInverseGamma(np.zeros(2), np.array(1.0), np.array(1.0), np.array(3.0)),
+        plain(),
         Gamma(np.array(2.0), np.array(1.0)),
         Dirichlet(np.array([2.0, 3.0])),
     ],
@@ -137,13 +122,9 @@ def test_a_flat_prior_is_flat(family):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: NormalInverseWishart(np.zeros((1, 2)), np.ones(1), np.eye(2), np.array(0.9)), "dof is 0.9"),
-        (
-            lambda: NormalInverseWishart(np.zeros((1, 2)), np.ones(1), -np.eye(2), np.array(4.0)),
-            "scale is not",
-        ),
-        (lambda: NormalInverseWishart(np.zeros((1, 2)), -np.ones(1), np.eye(2), np.array(4.0)), "strength"),
-        (lambda: NormalInverseGamma(np.zeros(2), np.array(1.0), np.array(0.0), np.array(3.0)), "scale"),
+        (lambda: plain(dof=0.9), "dof is 0.9"),
+        (lambda: plain(scale=-1.0), "scale is not"),
+        (lambda: plain(precision=-1.0), "precision is not"),
         (lambda: Gamma(np.array(-1.0), np.array(1.0)), "shape"),
     ],
 )

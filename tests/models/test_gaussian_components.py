@@ -11,7 +11,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from sklearn.mixture import GaussianMixture as PeerMixture
 
 import bqvi
-from bqvi.families import Dirichlet, NormalInverseGamma, NormalInverseWishart, Product
+from bqvi.families import Dirichlet, MatrixNormalInverseWishart, Product
 from bqvi.models import GaussianMixture, Marginal, elbo
 from bqvi.models.conjugate import settled
 from bqvi.models.gaussian_mixture import component_estimates
@@ -48,13 +48,8 @@ def densities(model, theta, x):
     """ln p(x_n, z_n = k | theta), (N, K), by SciPy, of one draw of theta."""
     k = model.n_components
     family = model.prior["components"]
-    means = np.asarray(theta["components"])
-    shape = model.components.covariance
-    covariances = shape.covariances(means, x.shape[1])
-    if isinstance(family, NormalInverseWishart):
-        means = means[:, 0] if means.ndim == 3 else means[:k]
-    else:
-        means = means[..., 0] if means.ndim == 3 else means[:, :-1]
+    means, covariances = model.components.covariance.each(*family.unpacked(theta["components"]))
+    means = means + model.components.centre
     return np.column_stack(
         [
             theta["weights"][j] + scipy.stats.multivariate_normal(means[j], covariances[j]).logpdf(x)
@@ -184,18 +179,18 @@ def test_a_posterior_of_scikit_learn_is_a_fixed_point():
     q = Product(
         {
             "weights": Dirichlet(peer.weight_concentration_),
-            "components": NormalInverseWishart(
-                peer.means_[:, None],
-                peer.mean_precision_[:, None],
+            "components": MatrixNormalInverseWishart(
+                peer.means_[:, None, :, None],
+                peer.mean_precision_[:, None, None],
                 scale,
                 peer.degrees_of_freedom_,
-                model.components.centre,
+                model.components.centre[:, None],
             ),
         }
     )
     np.testing.assert_allclose(model.responsibilities(q, x), peer.predict_proba(x), atol=1e-8)
     reached = bqvi.fit(model, x, start_from=q, steps=20)
-    np.testing.assert_allclose(reached.q["components"].means, q["components"].means, rtol=1e-5)
+    np.testing.assert_allclose(reached.q["components"].coefficients, q["components"].coefficients, rtol=1e-5)
     np.testing.assert_allclose(reached.q["components"].scale, scale, rtol=1e-3, atol=1e-3)
     # scikit-learn's bound drops constants: what it gains from one posterior to the next is what ours gains
     early = bqvi.fit(model, x, start_from=q, steps=0)
@@ -374,6 +369,3 @@ def test_bad_data_and_families_are_named():
         _ = model.prior
     with pytest.raises(ValueError, match=r"shape \(0, 2\)"):
         bqvi.fit(model, np.empty((0, 2)))
-    assert isinstance(
-        settled(GaussianMixture(2, "diagonal"), clusters()).prior["components"], NormalInverseGamma
-    )

@@ -312,12 +312,11 @@ def test_statistics_and_base_measure_are_scipys(kind):
     if kind == "Poisson":
         log_b = scipy.stats.poisson(np.exp(q["rates"].mode)[:, 0]).logpmf(rows)
     elif kind == "full":
-        moments = emissions.components.covariance.moments_at(q["components"].family, q["components"].mode)
-        centre = model.emissions.components.centre
+        means, covariances = model.emissions.components.each(q["components"])
         log_b = np.stack(
             [
-                scipy.stats.multivariate_normal(m + centre, np.linalg.inv(p)).logpdf(rows)
-                for m, p in zip(moments.means, moments.precision, strict=True)
+                scipy.stats.multivariate_normal(m, c).logpdf(rows)
+                for m, c in zip(means, covariances, strict=True)
             ],
             axis=1,
         )

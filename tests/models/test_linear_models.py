@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 import scipy.stats
-import torch
 from sklearn import decomposition
 
 import bqvi
-from bqvi.families import RegressionGamma
 from bqvi.models import FactorAnalysis, LinearRegression, RegressionPrior
 
 RNG = np.random.default_rng(0)
@@ -19,58 +17,6 @@ DATA = (
     + [1.0, 0.0, -1.0, 2.0, 0.0]
     + RNG.normal(size=(60, 5)) * [0.3, 0.5, 0.7, 0.2, 0.4]
 )
-
-
-def family(batch=(), outputs=2, p=3, seed=0):
-    rng = np.random.default_rng(seed)
-    root = rng.normal(size=(*batch, p, p + 2))
-    return RegressionGamma(
-        rng.normal(size=(*batch, outputs, p)),
-        root @ np.swapaxes(root, -1, -2),
-        rng.uniform(1.0, 3.0, batch),
-        rng.uniform(4.0, 9.0, batch),
-    )
-
-
-def normaliser(linear, precision, second, total):
-    """A of eta by its formula, in torch."""
-    j, p = linear.shape[-2:]
-    nu = total - 2.0 - j * p
-    s = second - (linear * torch.linalg.solve(precision, linear.mT).mT).sum((-2, -1))
-    return (
-        0.5 * nu * (np.log(2.0) - torch.log(s)) - 0.5 * j * torch.logdet(precision) + torch.lgamma(0.5 * nu)
-    )
-
-
-@pytest.mark.parametrize("batch", [(), (4,)])
-def test_the_family_is_exponential(batch):
-    q, p = family(batch, seed=1), family(batch, seed=2)
-    eta = [torch.tensor(part, requires_grad=True) for part in q.natural]
-    level = normaliser(*eta)
-    assert q.log_normaliser == pytest.approx(level.detach().numpy())
-    for slope, mean in zip(torch.autograd.grad(level.sum(), eta), q.expected_statistics, strict=True):
-        symmetric = slope if slope.shape[-1:] != (3,) or slope.shape[-2] != 3 else 0.5 * (slope + slope.mT)
-        assert mean == pytest.approx(symmetric.numpy(), rel=1e-9)
-    again = q.from_natural(q.natural)
-    assert again.mean == pytest.approx(q.mean)
-    inner = sum(
-        ((b - a) * mu).reshape(*q.dof.shape, -1).sum(-1)
-        for a, b, mu in zip(q.natural, p.natural, q.expected_statistics, strict=True)
-    )
-    assert q.kl(p) == pytest.approx(p.log_normaliser - q.log_normaliser - inner)
-    assert q.kl(q) == pytest.approx(np.zeros(batch), abs=1e-10)
-
-
-def test_draws_have_the_moments():
-    q = family()
-    draws = q.sample(40_000, 0)
-    for t, mean in zip(q.statistics(draws), q.expected_statistics, strict=True):
-        error = t.std(0) / np.sqrt(len(t))
-        assert (np.abs(t.mean(0) - mean) < 6.0 * error).all()  # a false alarm in 1e8
-    logs = q.log_prob(draws)
-    assert -logs.mean() == pytest.approx(float(q.entropy), abs=6.0 * logs.std() / np.sqrt(len(logs)))
-    densest = q.log_prob(q.mode[None])[0]
-    assert densest > logs.max()
 
 
 def test_one_step_reaches_the_evidence():
@@ -97,7 +43,7 @@ def test_a_flat_prior_gives_least_squares_and_a_mini_batch_comes_near():
     model = fit.problem.model
     beta, (residual,), _, _ = np.linalg.lstsq(X, Y, rcond=None)
     assert model.coefficients(fit.q)[0] == pytest.approx(beta)
-    assert np.exp(fit.q.mode[-1]) == pytest.approx(residual / 30)
+    assert fit.q.mode[-1, 0] == pytest.approx(residual / 30)
     theta = {"coefficients": beta, "variance": residual / 30}
     assert fit.elbo == pytest.approx(model.log_likelihood((X, Y), theta))
     full = bqvi.fit(LinearRegression(3), (X, Y))
@@ -145,9 +91,9 @@ def test_the_bound_rises_and_is_below_the_evidence(noise, kind):
 
 
 def _log_likelihood(model, q, point):
-    w, logs = q.unpacked(point[None])
+    w, variances = q.unpacked(point[None])
     rows = w.reshape(-1, 3)
-    variances = np.broadcast_to(np.exp(logs).ravel(), (5,))
+    variances = np.broadcast_to(variances.ravel(), (5,))
     return model.log_likelihood(
         DATA, {"loadings": rows[:, :2], "centre": model.origin + rows[:, 2], "variances": variances}
     )

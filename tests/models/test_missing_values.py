@@ -223,12 +223,10 @@ def test_the_student_density_is_that_of_the_columns_that_are_there():
         weights = model.expected_weights(fit.q)
         table = []
         for k in range(2):
-            if shape == "full":
-                mean, strength, dof = q.means[k, 0], q.strength[k, 0], q.dof[k] - 2.0
-                spread = q.scale[k] * (strength + 1.0) / (strength * dof)
-            else:
-                mean, strength, dof = q.means[k], q.strength[k], q.dof[k]
-                spread = np.eye(3) * q.scale[k] / dof * (strength + 1.0) / strength
+            mean, strength = q.coefficients[k].ravel(), q.precision[k, 0, 0]
+            dof = q.dof[k] - (2.0 if shape == "full" else 0.0)
+            spread = q.scale[k] * np.eye(3) if shape == "spherical" else q.scale[k]
+            spread = spread * (strength + 1.0) / (strength * dof)
             shown = [~np.isnan(row) for row in x]
             table.append(
                 [

@@ -92,8 +92,8 @@ def test_the_bound_is_below_the_evidence(kind):
 
 
 def _theta(kind, gate, expert):
-    theta = {"gate": gate.reshape(1, 2), "coefficients": expert[:, :2]}
-    return {**theta, "variances": np.exp(expert[:, 2])} if kind == "linear" else theta
+    theta = {"gate": gate.reshape(1, 2), "coefficients": expert.reshape(len(expert), -1)[:, :2]}
+    return {**theta, "variances": expert[:, 2, 0]} if kind == "linear" else theta
 
 
 def test_the_pieces_are_found():

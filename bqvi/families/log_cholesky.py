@@ -1,0 +1,32 @@
+"""Coordinates R of positive definite matrices: the Cholesky factor L, with the logarithm of its diagonal."""
+
+from __future__ import annotations
+
+from bqvi.arrays import diagonal, diagonal_matrix, namespace, symmetric_from_lower, transpose
+from gp.arrays import Array
+
+
+def coordinates(factor: Array) -> Array:
+    """R of L (..., D, D)."""
+    xp = namespace(factor)
+    return xp.tril(factor, k=-1) + diagonal_matrix(xp.log(diagonal(factor)))
+
+
+def factor_at(raw: Array) -> Array:
+    """L at R (..., D, D)."""
+    xp = namespace(raw)
+    return xp.tril(raw, k=-1) + diagonal_matrix(xp.exp(diagonal(raw)))
+
+
+def pulled_back(slope: Array, factor: Array) -> Array:
+    """d/dR of the symmetric derivative ``slope`` by L L^T, both (..., D, D)."""
+    xp = namespace(factor)
+    lower = xp.tril(2.0 * slope @ factor)
+    return xp.tril(lower, k=-1) + diagonal_matrix(diagonal(lower) * diagonal(factor))
+
+
+def pushed_forward(raw: Array, factor: Array, half: Array) -> Array:
+    """The derivative by L L^T whose ``pulled_back`` is ``raw``; ``half`` is L^-1, all (..., D, D)."""
+    xp = namespace(factor)
+    lower = xp.tril(raw, k=-1) + diagonal_matrix(diagonal(raw) / diagonal(factor))
+    return 0.5 * transpose(half) @ symmetric_from_lower(transpose(factor) @ lower) @ half
