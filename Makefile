@@ -15,6 +15,9 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
+# Compiled modules are kept: the processes that tests and experiments start would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test lint bench docs docs-check clean
 
 run: $(READY)        ## four studies in short and the comparison of VI methods, then the report page

@@ -1,5 +1,8 @@
 """No test, and so nothing that it calls, may change a global default."""
 
+import gc
+from pathlib import Path
+
 import pytest
 from global_state import changed, global_state
 
@@ -11,3 +14,14 @@ def global_state_is_left_alone():
     yield
     moved = changed(before, global_state())
     assert not moved, f"this test changed {', '.join(moved)}"
+
+
+def pytest_collection_finish(session):
+    """What is loaded now stays: the garbage collector need not walk through it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_addoption(parser):
+    """For `experiments/test_quick_forms.py`, which says what the folder is."""
+    parser.addoption("--results", type=Path, help="folder of results of `bqvi run all --quick`")

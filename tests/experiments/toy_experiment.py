@@ -7,13 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments.harness import animation, drawing
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Table
 
 RATES = (0.5, 0.9)
 
@@ -33,6 +27,8 @@ def run(case, seed):
 
 
 def draw(results):
+    from experiments.harness import animation, drawing  # here: the workers of a test need not load them
+
     figure, axes = drawing.figure(1, 2)
     for ax, scale in zip(axes.flat, ("linear", "log"), strict=True):
         drawing.curves(ax, results, "iteration", "error", y_scale=scale)
@@ -44,6 +40,8 @@ def draw(results):
 
 
 def _frame(t):
+    from experiments.harness import drawing
+
     figure, axes = drawing.figure()
     axes[0, 0].plot([t], [t], "o")
     axes[0, 0].set(xlim=(-1, 4), ylim=(-1, 4))

@@ -4,35 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from quick_runs import looked_at, table
 
 from acquisition.minibatch import Reshuffled
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models import LogJoint
-from experiments.amortised import few_data, gap, minibatches, signal, test_bounds, training
-from experiments.harness import registry
+from experiments.amortised import gap, minibatches, test_bounds
 from experiments.problems import images
 
 pytest.importorskip("sklearn.datasets")
-MODULES = (training, signal, few_data)
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_runs_and_draws(module):
-    experiment = registry.load(module.experiment.name)
-    found = table(experiment)
-    assert not found[["iteration", "elbo"]].isna().any().any()
-    looked_at(experiment, found)
-    for claim in experiment.claims(found):
-        assert all(check.numbers for check in claim.checks)
-
-
-@pytest.mark.parametrize("module", [gap, minibatches, test_bounds], ids=lambda module: module.__name__)
-def test_studies_run_and_draw(module):
-    experiment = registry.load(module.experiment.name)
-    found = table(experiment)
-    looked_at(experiment, found)
-    assert all(check.numbers for claim in experiment.claims(found) for check in claim.checks)
 
 
 def test_the_long_run_and_the_evidence_of_a_gaussian_are_closed():

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from quick_runs import looked_at, table
 
 from experiments.harness import registry
 from experiments.harness.experiment import Case, Resources
@@ -112,24 +113,10 @@ def test_of_two_schedules_the_one_that_arrives_sooner_has_the_lower_score():
     assert list(found.sort_values().index) == ["a, 1", "a, 0", "a, 2", "a, 3", "a, 4"]
 
 
-@pytest.mark.parametrize(
-    "name", ["minibatch-gradients", "minibatch-runs", "minibatch-scaling", "minibatch-expensive"]
-)
-def test_the_quick_form_runs_and_is_shown(name):
-    experiment = registry.load(name)
+def test_the_gradient_study_runs_and_claims():
+    experiment = registry.load("minibatch-gradients")
+    short = {"places": {"start": 0, "midway": 5, "late": 9}, "window": 3}
     cases = experiment.checked_cases(True, Resources())
-    tables = []
-    for case in cases:
-        if name == "minibatch-gradients":
-            short = {**case.settings, "places": {"start": 0, "midway": 5, "late": 9}, "window": 3}
-            case = Case(case.name, short)
-        settings = {k: v for k, v in case.settings.items() if not isinstance(v, dict | list)}
-        tables.append(experiment.run(case, 0).assign(case=case.name, seed=0, **settings))
-    results = pd.concat(tables, ignore_index=True)
-    assert len(experiment.draw(results)) >= 1
-    for table in experiment.tables(results):
-        assert len(table.frame) >= 1
-    for claim in experiment.claims(results):
-        assert "nan" not in " ".join(check.numbers for check in claim.checks)
-    if name in ("minibatch-gradients", "minibatch-runs"):  # the others' quick forms lack what is compared
-        assert len(experiment.claims(results)) >= 3
+    results = table(experiment, cases=[Case(case.name, {**case.settings, **short}) for case in cases])
+    looked_at(experiment, results)
+    assert len(experiment.claims(results)) >= 3

@@ -31,14 +31,6 @@ ALONE = [name for name in NAMES if name != "quadrature-posteriors"]
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_runs_and_draws(name):
-    experiment = registry.load(name)
-    found = table(experiment)
-    assert set(found["case"]) == {case.name for case in experiment.checked_cases(True, Resources())}
-    looked_at(experiment, found)
-
-
-@pytest.mark.parametrize("name", ALONE)
 def test_every_full_case_is_named_and_suits_its_integrand(name):
     for case in registry.load(name).checked_cases(False, Resources()):
         if case.settings.get("key", "").startswith("wsabi") and case.settings["problem"] in known():

@@ -22,16 +22,12 @@ from experiments.vbmc import runs as vbmc_runs
 from experiments.vbmc import targets as vbmc_targets
 
 
-@pytest.mark.parametrize("name", ["vbmc-targets", "vbmc-2d", "vbmc-robustness", "vbmc-hard", "vbmc-workers"])
-def test_runs_and_draws(name):
-    experiment = registry.load(name)
-    cases = experiment.checked_cases(True, Resources())
-    found = table(experiment, cases=cases)
-    assert set(found["case"]) == {case.name for case in cases}
+def test_rows_of_the_targets_grow_and_are_finite():
+    experiment = registry.load("vbmc-targets")
+    found = table(experiment)
     looked_at(experiment, found)
-    if name == "vbmc-targets":
-        assert found.groupby("case")["n"].apply(lambda n: n.is_monotonic_increasing).all()
-        assert np.isfinite(found[["error", "sd", "mmtv", "gskl", "seconds"]]).all(axis=None)
+    assert found.groupby("case")["n"].apply(lambda n: n.is_monotonic_increasing).all()
+    assert np.isfinite(found[["error", "sd", "mmtv", "gskl", "seconds"]]).all(axis=None)
 
 
 def test_distances_of_exact_draws_are_small():
