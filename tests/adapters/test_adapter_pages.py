@@ -17,6 +17,7 @@ PAGES = {
     "how-to/numpyro.md": ("numpyro", "JAX_ENABLE_X64"),
     "tutorials/numpyro.md": ("numpyro", "JAX_ENABLE_X64"),
     "how-to/stan.md": ("httpstan", "BQVI_BUILD_STAN"),
+    "tutorials/stan.md": ("httpstan", "BQVI_BUILD_STAN"),
 }
 
 
