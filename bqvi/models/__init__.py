@@ -38,6 +38,7 @@ from bqvi.models.log_joint import LogJoint, LogJointModel
 from bqvi.models.logistic_regression import LogisticRegression
 from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
 from bqvi.models.mixture_of_experts import MixtureOfExperts
+from bqvi.models.mixture_of_factor_analysers import MixtureOfFactorAnalysers
 from bqvi.models.multinomial_mixture import MultinomialMixture
 from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
@@ -72,6 +73,7 @@ __all__ = [
     "Marginal",
     "Mixture",
     "MixtureOfExperts",
+    "MixtureOfFactorAnalysers",
     "Multinomial",
     "MultinomialMixture",
     "PoissonEmissions",

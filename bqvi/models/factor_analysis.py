@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -31,10 +32,18 @@ from bqvi.families import Flat, Product
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers, patterns
-from bqvi.models.regression_prior import DEFAULT, RegressionPrior, estimates, expectations, statistics
+from bqvi.models.regression_prior import (
+    DEFAULT,
+    RegressionExpectations,
+    RegressionPrior,
+    estimates,
+    expectations,
+    statistics,
+)
 from gp.arrays import Array, to_numpy
 
 NOISES = ("diagonal", "spherical")
+PARAMETERS = ("loadings", "centre", "variances")
 
 
 class FactorAnalysis:
@@ -83,10 +92,16 @@ class FactorAnalysis:
     @cached_property
     def prior(self) -> Product:
         """p(W, c, v), as the factor "columns"."""
+        return Product({"columns": self.columns_prior()})
+
+    def columns_prior(self, *batch: int) -> Any:
+        """p(W, c, v) of a ``batch`` of analysers, default one."""
         if self.dimension is None:
             raise ValueError("the number of columns is not known; use model.for_data(data), as fit does")
         outputs = 1 if self.noise == "diagonal" else self.dimension
-        return Product({"columns": self.regression_prior.of(outputs, self.n_factors + 1)})
+        scale = np.asarray(self.regression_prior.scale)
+        every = replace(self.regression_prior, scale=np.broadcast_to(scale, (*batch, *scale.shape)))
+        return every.of(outputs, self.n_factors + 1)
 
     def check(self, data: Data) -> np.ndarray:
         """(N, D), N >= 1, NaN where missing; an entry of each row and of each column is there."""
@@ -110,40 +125,50 @@ class FactorAnalysis:
 
         What is missing counts here as the mean of its column.
         """
-        filled = np.where(np.isnan(data), 0.0, data - self.origin)
-        z = rng.standard_normal((len(data), self.n_factors))
-        if how != "random":
-            spread = filled.std(axis=0)
-            scaled = filled / np.where(spread > 0.0, spread, 1.0)
+        found = self.starting_sums(np.where(np.isnan(data), 0.0, data - self.origin), how, rng)
+        prior = self.prior["columns"]
+        proper = prior.family if isinstance(prior, Flat) else prior
+        return Product({"columns": proper.from_natural(add(proper.natural, found))})
+
+    def starting_sums(self, x: np.ndarray, how: str, rng: np.random.Generator) -> Values:
+        """What rows ``x`` (N, D) add for a start: ``how`` and ``rng`` as of `initial`.
+
+        The rows are about the origin, without NaN.
+        """
+        z = rng.standard_normal((len(x), self.n_factors))
+        if how != "random" and len(x):
+            gap = x - x.mean(axis=0)
+            spread = gap.std(axis=0)
+            scaled = gap / np.where(spread > 0.0, spread, 1.0)
             vectors = np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1][:, : self.n_factors]
             scores = scaled @ vectors
             size = scores.std(axis=0)
             z[:, : scores.shape[1]] *= 0.01
             z[:, : scores.shape[1]] += scores / np.where(size > 0.0, size, 1.0)
-        found = self._sums(
-            filled, np.ones(data.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(data))
-        )
-        prior = self.prior["columns"]
-        proper = prior.family if isinstance(prior, Flat) else prior
-        return Product({"columns": proper.from_natural(add(proper.natural, found))})
+        return self.sums(x, np.ones(x.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(x)))
 
     def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
         """Factors of ``rows``, and the sums of their regressions."""
         part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
         total: Values | None = None
-        bound = 0.0
+        bound, expected = 0.0, expectations(q["columns"])
         for index, block, shown in patterns(rows - self.origin):
-            mean, covariance, each = self._factors(q["columns"], block, shown)
+            mean, covariance, each = self.factors(expected, block, shown)
             bound += float(part[index] @ each)
-            found = self._sums(block, shown, mean, covariance, part[index])
+            found = self.sums(block, shown, mean, covariance, part[index])
             total = found if total is None else add(total, found)
         if total is None:
             raise ValueError("rows is empty; a local step needs at least one row")
         return LocalStep(total, bound)
 
-    def _factors(self, q: Any, x: np.ndarray, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """E[z] (n, Q), its covariance (Q, Q), and each row's bound (n,), of rows with the same columns."""
-        linear, squares, precision, logs = expectations(q)
+    def factors(
+        self, expected: RegressionExpectations, x: np.ndarray, shown: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """E[z] (n, Q), its covariance (Q, Q), and the bounds (n,), of rows ``x`` with the columns ``shown``.
+
+        ``x`` (n, D) is about the origin, ``expected`` of the columns' regressions.
+        """
+        linear, squares, precision, logs = expected
         d, k = x.shape[1], self.n_factors
         slopes = linear.reshape(d, -1)[shown]
         squares = squares[shown].sum(0) if self.noise == "diagonal" else squares
@@ -156,10 +181,13 @@ class FactorAnalysis:
         each = 0.5 * (h * mean).sum(1) + b[:, k] - 0.5 * (x[:, shown] ** 2) @ precision
         return mean, covariance, each + 0.5 * (logs - squares[k, k]) - np.log(np.diag(factor)).sum()
 
-    def _sums(
+    def sums(
         self, x: np.ndarray, shown: np.ndarray, mean: np.ndarray, covariance: np.ndarray, part: np.ndarray
     ) -> Values:
-        """What rows with the columns ``shown`` (D,) add to the natural parameters."""
+        """What rows ``x`` with the columns ``shown`` (D,) add to the natural parameters.
+
+        Their factors have ``mean`` (n, Q) and ``covariance`` (Q, Q); row n counts ``part`` (n,).
+        """
         zeta = np.column_stack([mean, np.ones(len(x))])
         weighted = part[:, None] * zeta
         filled = np.where(shown, x, 0.0)
@@ -180,34 +208,45 @@ class FactorAnalysis:
         theta = {'loadings': (D, Q), 'centre': (D,), 'variances': (D,)}, as `parameters` returns.
         """
         x = self.check(data)
-        w, centre, variances = (np.asarray(theta[key], float) for key in ("loadings", "centre", "variances"))
-        total = 0.0
-        for _, block, shown in patterns(x):
-            covariance = w[shown] @ w[shown].T + np.diag(variances[shown])
-            factor = np.linalg.cholesky(covariance)
-            white = scipy.linalg.solve_triangular(factor, (block[:, shown] - centre[shown]).T, lower=True)
-            logs = 2.0 * np.log(np.diag(factor)).sum() + shown.sum() * LOG_2PI
-            total -= 0.5 * (float((white**2).sum()) + len(block) * logs)
-        return total
+        found = log_densities(x, *(np.asarray(theta[key], float) for key in PARAMETERS))
+        return float(found.sum())
 
     def parameters(self, q: Any) -> dict[str, np.ndarray]:
         """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
-        coefficients, variances = estimates(q["columns"])
-        rows = coefficients.reshape(-1, self.n_factors + 1)
-        return {
-            "loadings": rows[:, :-1],
-            "centre": self.origin + rows[:, -1],
-            "variances": np.broadcast_to(variances, (len(rows),)).copy(),
-        }
+        return self.parameters_of(q["columns"])
+
+    def parameters_of(self, columns: Any) -> dict[str, np.ndarray]:
+        """The same of the factor ``columns``; of a batch of analysers (K,) in front."""
+        coefficients, variances = estimates(columns)
+        if self.noise == "diagonal":
+            coefficients = coefficients[..., 0, :]
+        else:
+            variances = np.broadcast_to(variances[..., None], coefficients.shape[:-1]).copy()
+        centre = self.origin + coefficients[..., -1]
+        return dict(zip(PARAMETERS, (coefficients[..., :-1], centre, variances), strict=True))
 
     def transform(self, q: Any, data: Data) -> np.ndarray:
         """E[z_n] under ``q``, (N, Q)."""
         x = self.check(data)
         scores = np.empty((len(x), self.n_factors))
         for index, block, shown in patterns(x - self.origin):
-            scores[index] = self._factors(q["columns"], block, shown)[0]
+            scores[index] = self.factors(expectations(q["columns"]), block, shown)[0]
         return scores
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data, missing entries at their columns' means."""
         return np.asarray(np.where(np.isnan(data), np.nanmean(data, axis=0), data))
+
+
+def log_densities(
+    x: np.ndarray, loadings: np.ndarray, centre: np.ndarray, variances: np.ndarray
+) -> np.ndarray:
+    """ln N(x_n | c, W W^T + diag(v)) of the columns that each row has, (N,)."""
+    found = np.empty(len(x))
+    for index, block, shown in patterns(x):
+        covariance = loadings[shown] @ loadings[shown].T + np.diag(variances[shown])
+        factor = np.linalg.cholesky(covariance)
+        white = scipy.linalg.solve_triangular(factor, (block[:, shown] - centre[shown]).T, lower=True)
+        level = np.log(np.diag(factor)).sum() + 0.5 * shown.sum() * LOG_2PI
+        found[index] = -0.5 * (white**2).sum(0) - level
+    return found

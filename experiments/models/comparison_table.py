@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.models import DirichletProcessMixture, FactorAnalysis, GaussianMixture
+from bqvi.models import DirichletProcessMixture, FactorAnalysis, GaussianMixture, MixtureOfFactorAnalysers
 from bqvi.models.merging import merged
 from bqvi.models.predictive import log_predictive
 from experiments.harness import drawing
@@ -51,6 +51,8 @@ MODELS: dict[str, tuple[Callable[[int], Any], str]] = {
     "DP, diagonal, merged": (lambda k: DirichletProcessMixture("diagonal", 2 * k), "full"),
     "factor analysis": (lambda _: FactorAnalysis(FACTORS), "full"),
     "PPCA": (lambda _: FactorAnalysis(FACTORS, "spherical"), "full"),
+    "mixture of FA": (lambda k: MixtureOfFactorAnalysers(k, FACTORS), "full"),
+    "mixture of PPCA": (lambda k: MixtureOfFactorAnalysers(k, FACTORS, "spherical"), "full"),
 }
 """The model with as many components as labels, and q's family."""
 
@@ -99,8 +101,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     if "merged" in chosen["model"]:
         fit = bqvi.fit(model, train, start_from=merged(model, fit.q, train), **choices)
         seconds += fit.state.seconds
-    factors = isinstance(model, FactorAnalysis)
-    components = 1 if factors else int((model.expected_weights(fit.q) > LEAST).sum())
+    weights = [1.0] if isinstance(model, FactorAnalysis) else model.expected_weights(fit.q)
+    components = int((np.asarray(weights) > LEAST).sum())
     return pd.DataFrame(
         [
             {
@@ -114,7 +116,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def _held_out(model: Any, q: Any, held: np.ndarray) -> float:
     """Mean log predictive density, nats; of factors at the means of their loadings and variances."""
-    if isinstance(model, FactorAnalysis):
+    if isinstance(model, FactorAnalysis | MixtureOfFactorAnalysers):
         return model.log_likelihood(held, model.parameters(q)) / len(held)
     return float(log_predictive(model, q, held).mean())
 
