@@ -10,8 +10,8 @@
     ELBO = sum_n ln sum_k exp rho_nk + sum_n ln h(x_n) - KL(q(theta) || p(theta))
 
 The bound has all its constants: it is below ln p(X), and can be compared over K, components and weights.
-NaN in some columns of a row is integrated out, for Gaussians of unknown covariance (`incomplete`) and
-components that are independent over columns (`conjugate_components`).
+NaN in some columns of a row is integrated out, for Gaussians (`incomplete`) and components independent
+over columns (`conjugate_components`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from bqvi.families import Flat, Product
 from bqvi.models.components import Components
 from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, has_missing, is_sparse, n_rows
-from bqvi.models.gaussian_components import GaussianComponents
-from bqvi.models.incomplete import IncompletePass
+from bqvi.models.incomplete import IncompletePass, MarginalComponents
 from bqvi.models.mixing import Mixing, expected_weights
 from bqvi.models.mixture import AffineLogJoint, mixture_pass
 from bqvi.models.mixture_terms import MixtureLimits, mixture_terms
@@ -73,7 +72,7 @@ class Mixture:
         """
         data = self.components.check(data)
         settled = self.components.for_data(data, weights)
-        incomplete = isinstance(settled, GaussianComponents) and has_missing(data)
+        incomplete = isinstance(settled, MarginalComponents) and has_missing(data)
         if settled is self.components and incomplete == self.incomplete:
             return self
         other = copy.copy(self)
@@ -146,8 +145,8 @@ class Mixture:
         return LocalStep((*self.mixing.statistics(factor, counts), *found), bound + self.mixing.bound(factor))
 
     def _incomplete_pass(self, q: Product) -> IncompletePass:
-        components = cast(GaussianComponents, self.components)
-        expected = components.expectations(self._with_tail(q[components.name]))
+        components = cast(MarginalComponents, self.components)
+        expected = components.expectations(self._with_tail(q[self.components.name]))
         return IncompletePass(components, expected, self.mixing.log_weights(self._weights(q)))
 
     def representation(self, data: Data) -> np.ndarray:
@@ -186,7 +185,7 @@ class Mixture:
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:
         """r, (N, K), or (N, K + 1) with a tied tail (thesis Eq. 3.23, with the softmax it needs)."""
         rows = data if is_sparse(data) else to_numpy(data)
-        missing = isinstance(self.components, GaussianComponents) and has_missing(rows)
+        missing = isinstance(self.components, MarginalComponents) and has_missing(rows)
         rho = self._incomplete_pass(q).rho(rows) if missing else self.expected_affine(q).rho(rows)
         return np.asarray(scipy.special.softmax(rho, axis=1))
 
@@ -211,7 +210,7 @@ class Mixture:
         # a weight of zero counts as 1e-300, which changes no sum
         log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
         point = np.asarray(theta[self.components.name])
-        if isinstance(self.components, GaussianComponents) and has_missing(data):
+        if isinstance(self.components, MarginalComponents) and has_missing(data):
             expected = self.components.expectations_at(point, len(log_weights))
             rho = IncompletePass(self.components, expected, log_weights).rho(data)
             return float(scipy.special.logsumexp(rho, axis=1).sum()) + self.log_base_measure(data)

@@ -102,6 +102,11 @@ def has_missing(data: Data) -> bool:
     return dense and bool(np.isnan(data.sum()))
 
 
+def filled(data: Data) -> Data:
+    """``data`` (N, D) with the columns' means where values are missing."""
+    return np.where(np.isnan(data), np.nanmean(data, axis=0), data) if has_missing(data) else data
+
+
 def patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Rows of ``x`` (N, D) that have the same columns: indices, the rows, and which columns (D,)."""
     shown = ~np.isnan(x)

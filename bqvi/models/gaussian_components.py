@@ -27,7 +27,7 @@ from bqvi.families import Flat, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior
-from bqvi.models.data import Data, as_numbers, has_missing, n_rows
+from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -171,6 +171,19 @@ class GaussianComponents:
         del shift
         return self.covariance.statistics(counts, sums, len(self._prior.mean))
 
+    def completed(
+        self,
+        expected: GaussianExpectations,
+        shown: np.ndarray,
+        counts: np.ndarray,
+        sums: np.ndarray,
+        shift: np.ndarray | None,
+    ) -> Values:
+        """``statistics`` of rows with the columns ``shown`` (D,), of sums of T of those columns."""
+        if shown.all():
+            return self.statistics(counts, sums, shift)
+        return self.covariance.completed(expected, shown, counts, sums)
+
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Second moments are raised to those of data at the means, where an estimate has less."""
         d = len(self._prior.mean)
@@ -200,7 +213,7 @@ class GaussianComponents:
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows in units of the columns' standard deviations; what is missing is at the mean."""
-        x = _filled(to_numpy(data).astype(float, copy=False))
+        x = filled(to_numpy(data).astype(float, copy=False))
         spread = x.std(axis=0)
         return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
@@ -213,7 +226,7 @@ class GaussianComponents:
         weights: np.ndarray | None = None,
     ) -> Any:
         """From clusters; under a flat prior a proper one is used in its stead."""
-        return start_from_clusters(replace(self, flat=False), _filled(data), n_components, how, rng, weights)
+        return start_from_clusters(replace(self, flat=False), filled(data), n_components, how, rng, weights)
 
 
 def _family(q: Any) -> Any:
@@ -244,11 +257,6 @@ def _nonnegative(excess: np.ndarray, dimension: int) -> np.ndarray:
     values, vectors = np.linalg.eigh(matrices)
     raised = (vectors * np.maximum(values, 0.0)[:, None, :]) @ transpose(vectors)
     return np.asarray(raised[:, rows, columns])
-
-
-def _filled(data: Data) -> Data:
-    """``data`` with the columns' means where values are missing."""
-    return np.where(np.isnan(data), np.nanmean(data, axis=0), data) if has_missing(data) else data
 
 
 def _column_moments(data: Data, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -2,30 +2,50 @@
 
 For rows whose columns o are there the expected log joint is affine in T(x_o), as it is for whole rows in
 T(x), so each pattern of columns takes a pass of `mixture`; what is missing is put into the statistics
-afterwards (`covariances`). The bound stays exact. Cost: a pass, and K inverses of the missing columns'
-precision, for each pattern.
+afterwards (`covariances`), or left out of them (`known_covariance`). The bound stays exact. Cost: a pass, and
+K inverses of the missing columns' precision, for each pattern.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from bqvi.arrays import Values, add
-from bqvi.models.covariances import GaussianExpectations
 from bqvi.models.data import patterns
-from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.mixture import AffineLogJoint, mixture_pass
 from gp.arrays import Array, to_numpy
+
+
+@runtime_checkable
+class MarginalComponents(Protocol):
+    """Components whose missing columns can be integrated out."""
+
+    def expectations(self, q: Any) -> tuple[Array, ...]:
+        """What the expected log density is made of under q, (K, ...)."""
+
+    def expectations_at(self, theta: Array, n_components: int) -> tuple[Array, ...]:
+        """The same at a point ``theta`` of K = ``n_components``."""
+
+    def affine_of(
+        self, expected: Any, log_weights: np.ndarray, shown: np.ndarray | None = None
+    ) -> AffineLogJoint:
+        """rho of rows with the columns ``shown`` (D,), with ``expected`` and ``log_weights`` (K,)."""
+
+    def completed(
+        self, expected: Any, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None
+    ) -> Values:
+        """What N_k (K,) and sums of T(x - shift) of the columns ``shown`` add to the natural parameters."""
 
 
 @dataclass(frozen=True)
 class IncompletePass:
     """Gaussian components whose data have missing values."""
 
-    components: GaussianComponents
-    expected: GaussianExpectations
+    components: MarginalComponents
+    expected: Any
     """Of the K components, and of a tied tail behind them."""
     log_weights: np.ndarray
     """E ln pi, as many."""
@@ -34,15 +54,15 @@ class IncompletePass:
         self, rows: np.ndarray, weights: Array | None, n_components: int
     ) -> tuple[np.ndarray, Values, float]:
         """N_k, what the rows add to the components' natural parameters (K of them), and the bound."""
-        shape, d, k = self.components.covariance, rows.shape[1], n_components
+        k = n_components
         part = np.ones(len(rows)) if weights is None else to_numpy(weights)
-        own = GaussianExpectations(*(x[:k] for x in self.expected))
+        own = type(self.expected)(*(x[:k] for x in self.expected))
         counts, bound = np.zeros(len(self.log_weights)), 0.0
         total: Values | None = None
         for index, block, shown in patterns(rows):
-            sums = mixture_pass(np.ascontiguousarray(block[:, shown]), self._affine(shown), part[index])
-            taken = sums.counts[:k], sums.sums[:k]
-            found = shape.statistics(*taken, d) if shown.all() else shape.completed(own, shown, *taken)
+            affine = self._affine(shown)
+            sums = mixture_pass(np.ascontiguousarray(block[:, shown]), affine, part[index])
+            found = self.components.completed(own, shown, sums.counts[:k], sums.sums[:k], affine.shift)
             total = found if total is None else add(total, found)
             counts += sums.counts
             bound += sums.log_normaliser

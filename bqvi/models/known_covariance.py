@@ -16,7 +16,7 @@ What the data add to the natural parameters: Sigma^-1 sum_n r_nk x_n and -N_k Si
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
@@ -25,11 +25,20 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.gaussian import LOG_2PI
-from bqvi.models.data import Data, n_rows, take
+from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, take
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
+
+
+class MeansAndCovariances(NamedTuple):
+    """Of each component's mean under q."""
+
+    mean: Array
+    """(K, D)."""
+    covariance: Array
+    """(K, D, D)."""
 
 
 class KnownCovariance:
@@ -74,8 +83,11 @@ class KnownCovariance:
         return self
 
     def check(self, data: Data) -> Data:
-        """(N, D), finite; lists and data frames become arrays, memory maps and tensors stay what they are."""
-        return require_table(data, len(self.covariance))
+        """(N, D), finite, or NaN in a NumPy array where missing; lists and data frames become arrays.
+
+        Memory maps and tensors stay what they are.
+        """
+        return require_table(data, len(self.covariance), missing=True)
 
     def prior(self, n_components: int) -> Gaussian:
         """prod_k N(m_0, C_0)."""
@@ -93,8 +105,47 @@ class KnownCovariance:
 
     def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
         """rho relative to the centre of the means."""
-        spread = (self.precision * q.covariance).sum((-2, -1))
-        return self.affine_at(q.mean, log_weights - 0.5 * spread)
+        return self.affine_of(self.expectations(q), log_weights)
+
+    def expectations(self, q: Any) -> MeansAndCovariances:
+        """Of the means under q, or at the point that q is."""
+        return MeansAndCovariances(q.mean, q.covariance)
+
+    def expectations_at(self, theta: Array, n_components: int) -> MeansAndCovariances:
+        """The same at a point ``theta`` (K, D), K = ``n_components``."""
+        return MeansAndCovariances(theta, np.zeros((n_components, *self.covariance.shape)))
+
+    def affine_of(
+        self, expected: MeansAndCovariances, log_weights: np.ndarray, shown: np.ndarray | None = None
+    ) -> AffineLogJoint:
+        """With ``expected``; of rows whose columns ``shown`` (D,) are there, default all."""
+        means, covariances = expected
+        if shown is not None and not shown.all():
+            rest = MeansAndCovariances(means[:, shown], covariances[:, shown][:, :, shown])
+            return self._of_columns(shown).affine_of(rest, log_weights)
+        spread = (self.precision * covariances).sum((-2, -1))
+        return self.affine_at(means, log_weights - 0.5 * spread)
+
+    def completed(
+        self,
+        expected: MeansAndCovariances,
+        shown: np.ndarray,
+        counts: np.ndarray,
+        sums: np.ndarray,
+        shift: np.ndarray | None,
+    ) -> Values:
+        """``statistics`` of rows with the columns ``shown`` (D,): nothing for the others."""
+        del expected
+        linear, precision = self._of_columns(shown).statistics(counts, sums, shift)
+        found = np.zeros((len(counts), len(shown))), np.zeros((len(counts), len(shown), len(shown)))
+        found[0][:, shown] = linear
+        found[1][np.ix_(np.ones(len(counts), bool), shown, shown)] = precision
+        return found
+
+    def _of_columns(self, shown: np.ndarray) -> KnownCovariance:
+        """The marginal of the columns ``shown``: the same Gaussians without the others."""
+        block = np.ix_(shown, shown)
+        return KnownCovariance(self.covariance[block], self.prior_mean[shown], self.prior_covariance[block])
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
         """rho relative to the centre of the means, where float32 data keep most digits."""
@@ -121,7 +172,12 @@ class KnownCovariance:
         return sums
 
     def log_base_measure(self, data: Data) -> np.ndarray:
-        """ln N(x_n | m_0, Sigma), (N,)."""
+        """ln N(x_n | m_0, Sigma), (N,), of the columns that a row has."""
+        if has_missing(data):
+            found = np.empty(len(data))
+            for index, block, shown in patterns(data):
+                found[index] = self._of_columns(shown).log_base_measure(block[:, shown])
+            return found
         factor = np.linalg.cholesky(self.precision)
         squares = np.empty(n_rows(data))
         for rows in blocks(n_rows(data), len(factor)):
@@ -138,8 +194,10 @@ class KnownCovariance:
         return shifted @ transpose(slope) - 0.5 * squares[:, None, :]
 
     def representation(self, data: Data) -> np.ndarray:
-        """Rows in units of the components' covariance."""
-        return np.asarray((to_numpy(data).astype(float, copy=False) - self.prior_mean) @ self._whitener)
+        """Rows in units of the components' covariance; what is missing is at its column's mean."""
+        return np.asarray(
+            (filled(to_numpy(data).astype(float, copy=False)) - self.prior_mean) @ self._whitener
+        )
 
     @cached_property
     def _whitener(self) -> np.ndarray:
@@ -155,7 +213,7 @@ class KnownCovariance:
     ) -> Gaussian:
         """Centred on K rows, as sharp as if each component had N / K data."""
         chosen = sample_rows(n_rows(data), rng)
-        points = to_numpy(take(data, chosen)).astype(float)
+        points = filled(to_numpy(take(data, chosen)).astype(float))
         part = None if weights is None else weights[chosen]
         total = n_rows(data) if weights is None else weights.sum()
         whitener = scipy.linalg.cholesky(self.precision)  # (x @ whitener.T) has unit covariance
