@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import bqvi
-from experiments.problems import known_posteriors
+from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
+from bqvi.variational_bmc.undeclared_noise import undeclared_noise
+from experiments.problems import hard_posteriors, known_posteriors
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 
@@ -64,6 +66,15 @@ def test_noise_that_was_not_declared_is_said():
     assert told in found.reasons
     exact = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=40)
     assert not any("look noisy" in warning for warning in exact.warnings)
+
+
+@pytest.mark.parametrize("layout", range(4))
+def test_exact_values_of_many_scales_are_not_called_noisy(layout):
+    """Evidence alone would call each of these noisy: one stationary kernel does not fit four clusters."""
+    x = hard_posteriors.clusters(layout).sample(60, np.random.default_rng(7))
+    values = hard_posteriors.clusters(layout).log_density(x)
+    data = noise_shaped((x - x.mean(0)) / x.std(0), values, None, None, 20.0)
+    assert undeclared_noise(Surrogate.of(data, fit(data, None)[0])) is None
 
 
 def test_noise_may_be_a_function():
