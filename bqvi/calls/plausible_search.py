@@ -3,12 +3,11 @@
     Sobol points of a first box  ->  climb from the best of them  ->  curvature at the mode
                                  ->  climbs from points that the mode does not explain  ->  the box
 
-With gradients the climb is L-BFGS and the curvature a difference of gradients for each axis; from values
-alone they are COBYQA (Ragonneau and Zhang 2024) and second differences along the axes. The box is that of
-Laplace's Gaussian, `PlausibleSearch.reach` standard deviations to either side. It also contains what else was
-seen to matter: other modes, and the Sobol points by which simple Monte Carlo over the first box finds mass
-beside Laplace's Gaussian, as it does where the mode is in the neck of a funnel. Where the log joint does not
-curve downwards, the first box's widths stand in.
+The curvature is a difference of gradients for each axis; from values alone, second differences along the
+axes. The box is that of Laplace's Gaussian, `PlausibleSearch.reach` standard deviations to either side. It
+also contains what else was seen to matter: other modes, and the Sobol points by which simple Monte Carlo over
+the first box finds mass beside Laplace's Gaussian, as it does where the mode is in the neck of a funnel.
+Where the log joint does not curve downwards, the first box's widths stand in.
 
 The first box is 2 to either side of a start. A prior's box is taken as it is: on eight schools (D = 10, seeds
 10 to 14) the evaluations of a search cost 'bq' more than a narrower box gave. The search is in coordinates in
@@ -23,13 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
 
+from bqvi.calls.climb import Ends, climb, rows_of
 from bqvi.calls.evaluations import Evaluations
 from gp.low_discrepancy import scrambled_sobol
 
-_FAILED = 1e10
-"""Objective of an optimiser where the log joint failed, nats."""
 _FLAT = 1e-8
 """Curvature, per squared half width of the first box, below which there is none."""
 _LONGEST = 1e3
@@ -83,7 +80,7 @@ SEARCH = PlausibleSearch()
 
 
 class _EndError(Exception):
-    """Ends a climb, or the search."""
+    """Ends the search."""
 
 
 class PlausibleBoxSearch:
@@ -134,15 +131,18 @@ class PlausibleBoxSearch:
 
     def rows(self, points: np.ndarray) -> np.ndarray:
         """Rows of the points (m, D) among the evaluations, which are made where they are missing."""
-        known = {point.tobytes(): i for i, point in enumerate(self.made.points)}
-        missing = [point for point in points if point.tobytes() not in known]
-        if missing:
-            made = self._evaluate(np.array(missing))
-            if made is None:
+        found = rows_of(self.made.points, points)
+        if (found < 0).any():
+            if not self.evaluate(points[found < 0]):
                 raise _EndError
-            self.made = made
-            known = {point.tobytes(): i for i, point in enumerate(made.points)}
-        return np.array([known[point.tobytes()] for point in points], int)
+            found = rows_of(self.made.points, points)
+        return found
+
+    def evaluate(self, points: np.ndarray) -> bool:
+        """Evaluate at further points (m, D); False where there is no room for them."""
+        made = self._evaluate(points)
+        self.made = self.made if made is None else made
+        return made is not None
 
     def _search(self) -> None:
         self._look_around()
@@ -175,11 +175,12 @@ class PlausibleBoxSearch:
 
     def _climbed(self, row: int) -> int:
         """The row of the best point of a climb from ``row``."""
-        by_values = self.made.gradients is None
-        climb = _Climb(self, row, self._settings.gain_of_values if by_values else self._settings.gain)
-        with suppress(_EndError):
-            climb.run()
-        return climb.best
+        by_slopes, dimension = self.made.gradients is not None, len(self._start)
+        gain = self._settings.gain if by_slopes else self._settings.gain_of_values
+        rows = climb(
+            self, self.made.points[row], Ends.by(by_slopes, dimension, gain, 3 * dimension + 15)
+        ).rows
+        return rows[int(np.argmax(self.made.values[list(rows)]))]
 
     def _laplace(self, mode: int) -> tuple[np.ndarray, bool]:
         """Covariance (D, D) of Laplace's Gaussian, and whether all directions curve downwards."""
@@ -273,48 +274,3 @@ class PlausibleBoxSearch:
         found &= ((points < lower) | (points > upper)).any(1) & (np.abs(points) <= 1.0).all(1)
         chosen: np.ndarray = points[found]
         return chosen
-
-
-class _Climb:
-    """An optimiser's way up from a row, which ends once it gains little."""
-
-    def __init__(self, search: PlausibleBoxSearch, row: int, gain: float) -> None:
-        self._search, self.best = search, row
-        dimension = search.made.points.shape[1]
-        by_slopes = search.made.gradients is not None
-        self._patience = 1 if by_slopes else dimension + 2
-        self._least = 2 if by_slopes else 2 * dimension + 2
-        self._most = 3 * dimension + 15 if by_slopes else 8 * dimension + 10
-        self._gain, self._reached = gain, [float(search.made.values[row])]
-
-    def run(self) -> None:
-        """Climb; `best` is where it ended."""
-        start = self._search.made.points[self.best]
-        if self._search.made.gradients is not None:
-            scipy.optimize.minimize(self._with_gradient, start, jac=True, method="L-BFGS-B")
-            return
-        scipy.optimize.minimize(self._value, start, method="COBYQA", options={"initial_tr_radius": 0.25})
-
-    def _with_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        row = self._at(x)
-        slopes = self._search.made.gradients
-        if slopes is None or not self._search.made.good[row]:
-            return _FAILED, np.zeros_like(x)
-        return -float(self._search.made.values[row]), -slopes[row]
-
-    def _value(self, x: np.ndarray) -> float:
-        row = self._at(x)
-        return _FAILED if self._search.made.failed[row] else -float(self._search.made.values[row])
-
-    def _at(self, x: np.ndarray) -> int:
-        """The row of x (D,); ends the climb where the latest steps gained little."""
-        row = int(self._search.rows(x[None].copy())[0])
-        values = self._search.made.values
-        if values[row] > values[self.best]:
-            self.best = row
-        self._reached.append(float(values[self.best]))
-        n, reached = len(self._reached), self._reached
-        still = n > self._least and reached[-1] - reached[-1 - self._patience] < self._gain
-        if n > self._most or (still and values[row] > -np.inf):
-            raise _EndError
-        return row

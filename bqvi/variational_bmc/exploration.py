@@ -8,8 +8,8 @@ would otherwise have converged therefore explores first:
 1. Points of the scrambled Sobol sequence that the first design began are evaluated up to `Exploration.count`.
 2. `Modes.unexplained` and, with gradients, `Modes.alignment` say which of them the known modes do not
    explain.
-3. From each of those, the least explained first, an optimiser climbs the log joint itself, L-BFGS with
-   gradients and COBYQA (Ragonneau and Zhang 2024) without, until it enters a known mode or gains no more.
+3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
+   the climb enters a known mode or gains no more.
 
 A climb that ends elsewhere has found a mode. Its evaluations lead q there, and the run goes on. Of n explored
 points without a further mode the next lies in the region of one with probability 1 / (n + 2) (Laplace's rule
@@ -21,15 +21,11 @@ contains.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import scipy.optimize
 
+from bqvi.calls.climb import Ends, Evaluating, climb, rows_of
 from bqvi.variational_bmc.modes import Modes
-
-_WORST = 1e10
-"""Objective of an optimiser at a point where the log joint failed, nats."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,7 @@ class Exploration:
     cosine : a gradient is explained where its cosine with that of the known modes is above this.
     in_vain : climbs that end in known modes, after which the remaining points count as explained.
     gain : nats that a climb has to gain in its last steps to go on.
+    most_with_gradients : points of a climb with gradients.
     relevant : nats below the highest value, beyond D / 2, of a mode whose mass could matter.
     """
 
@@ -56,34 +53,12 @@ class Exploration:
     cosine: float = 0.9
     in_vain: int = 3
     gain: float = 0.3
+    most_with_gradients: int = 15
     relevant: float = 7.0
 
     def count(self, dimension: int, modes: int = 1) -> int:
         """Return how many points are explored where so many modes are known."""
         return (self.least + self.each * dimension) * (1 if modes == 1 else 2)
-
-
-class Explorer(Protocol):
-    """A run that can be asked for evaluations, in unbounded coordinates."""
-
-    @property
-    def points(self) -> np.ndarray:
-        """All that were evaluated, (n, D)."""
-        ...
-
-    @property
-    def values(self) -> np.ndarray:
-        """The log joint there, -inf where it failed, (n,)."""
-        ...
-
-    @property
-    def gradients(self) -> np.ndarray | None:
-        """Gradients of the log joint there, (n, D), if there are any."""
-        ...
-
-    def evaluate(self, points: np.ndarray) -> bool:
-        """Evaluate at further points (m, D); False where the budget has no room for all of them."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -108,7 +83,7 @@ def left_open(count: int) -> float:
 
 
 def explore(
-    run: Explorer,
+    run: Evaluating,
     modes: Modes,
     sequence: np.ndarray,
     noise_sd: float = 0.0,
@@ -129,115 +104,49 @@ def explore(
     begun: set[int] = set()
     in_vain = 0
     while True:
-        seen = _rows(run.points, sequence)
+        rows = rows_of(run.made.points, sequence)
+        seen = rows[rows >= 0]
         starts = [i for i in _unexplained(run, modes, seen, noise_sd, settings) if i not in begun]
         if starts and in_vain < settings.in_vain:
             begun.add(starts[0])
-            climb = _Climb(run, modes, settings, noise_sd)
-            climb.from_(run.points[starts[0]])
-            if climb.found_mode or climb.out_of_budget:
-                return Explored(len(seen), climb.found_mode, not climb.out_of_budget)
+            found, room = _climbed(run, modes, starts[0], noise_sd, settings)
+            if found or not room:
+                return Explored(len(seen), found, room)
             in_vain += 1
         elif len(seen) < len(sequence):
-            missing = sequence[np.flatnonzero(_rows_of(run.points, sequence) < 0)[:4]]
+            missing = sequence[np.flatnonzero(rows < 0)[:4]]
             if not run.evaluate(missing):
                 return Explored(len(seen), False, False)
         else:
             return Explored(len(seen), False, True)
 
 
-def _rows_of(points: np.ndarray, sequence: np.ndarray) -> np.ndarray:
-    """For each point of the sequence its row among ``points``, -1 where it was not evaluated, (M,)."""
-    rows = {point.tobytes(): i for i, point in enumerate(points)}
-    return np.array([rows.get(point.tobytes(), -1) for point in sequence], dtype=int)
-
-
-def _rows(points: np.ndarray, sequence: np.ndarray) -> np.ndarray:
-    rows = _rows_of(points, sequence)
-    return rows[rows >= 0]
-
-
 def _unexplained(
-    run: Explorer, modes: Modes, rows: np.ndarray, noise_sd: float, settings: Exploration
+    run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float, settings: Exploration
 ) -> list[int]:
     """Those of the rows from which a climb may lead to a further mode, the least explained first."""
     if not len(rows):
         return []
-    points, values = run.points[rows], run.values[rows]
+    points, values = run.made.points[rows], run.made.values[rows]
     margin = settings.margin + 3.0 * noise_sd
     excess = modes.unexplained(points, values, settings.share, margin)
-    if run.gradients is not None:
-        cosines = modes.alignment(points, run.gradients[rows])
+    if run.made.gradients is not None:
+        cosines = modes.alignment(points, run.made.gradients[rows])
         turned = np.isfinite(excess) & (excess <= 0.0) & (cosines < settings.cosine)
         excess = np.where(turned, 1.0 - cosines, excess)
     order = np.argsort(-excess, kind="stable")
     return [int(rows[i]) for i in order if excess[i] > 0.0]
 
 
-class _EndError(Exception):
-    """Ends an optimiser from within its objective."""
-
-
-class _Climb:
-    """An optimiser's way up, which ends itself; points that have been evaluated are not evaluated again."""
-
-    def __init__(self, run: Explorer, modes: Modes, settings: Exploration, noise_sd: float) -> None:
-        dimension = modes.means.shape[1]
-        self._run, self._modes = run, modes
-        with_gradient = run.gradients is not None
-        self._most = 15 if with_gradient else 8 * dimension + 10
-        self._patience = 1 if with_gradient else dimension + 2
-        self._least = 2 if with_gradient else 2 * dimension + 2
-        self._gain = max(settings.gain, 2.0 * noise_sd)
-        self._lowest = float(run.values.max()) - 0.5 * dimension - settings.relevant
-        self._best: list[float] = []
-        self._new = 0
-        self.found_mode = False
-        self.out_of_budget = False
-
-    def from_(self, start: np.ndarray) -> None:
-        """Climb from ``start`` (D,)."""
-        try:
-            if self._run.gradients is not None:
-                scipy.optimize.minimize(self._with_gradient, start, jac=True, method="L-BFGS-B")
-            else:
-                scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
-                    lambda x: -self._value(x)[0],
-                    start,
-                    method="COBYQA",
-                    options={"initial_tr_radius": 0.25},  # an eighth of the plausible box
-                )
-        except _EndError:
-            return
-        self._ends()
-
-    def _with_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, row = self._value(x)
-        assert self._run.gradients is not None  # climbed by them
-        gradient = self._run.gradients[row]
-        if value == -_WORST or not np.isfinite(gradient).all():
-            return _WORST, np.zeros_like(x)
-        return -value, -gradient
-
-    def _value(self, x: np.ndarray) -> tuple[float, int]:
-        row = int(_rows_of(self._run.points, x[None])[0])
-        if row < 0:
-            if not self._run.evaluate(x[None].copy()):
-                self.out_of_budget = True
-                raise _EndError
-            self._new += 1
-            row = len(self._run.points) - 1
-        value = float(self._run.values[row])
-        if np.isfinite(value) and self._modes.contain(x[None])[0]:
-            raise _EndError
-        self._best.append(max([value, *self._best[-1:]]))
-        n = len(self._best)
-        still = n > self._least and self._best[-1] - self._best[-1 - self._patience] < self._gain
-        if n >= self._most or still:
-            self._ends()
-            raise _EndError
-        return (value if np.isfinite(value) else -_WORST), row
-
-    def _ends(self) -> None:
-        """Outside of the known modes: another mode, if it is high enough and was not known before."""
-        self.found_mode = self._new > 0 and bool(self._best) and self._best[-1] > self._lowest
+def _climbed(
+    run: Evaluating, modes: Modes, row: int, noise_sd: float, settings: Exploration
+) -> tuple[bool, bool]:
+    """Whether a climb from a row ends at a further mode, and whether there was room for all of it."""
+    points, values = run.made.points, run.made.values
+    dimension = points.shape[1]
+    gain, most = max(settings.gain, 2.0 * noise_sd), settings.most_with_gradients
+    ends = Ends.by(run.made.gradients is not None, dimension, gain, most)
+    climbed = climb(run, points[row], ends, lambda x: bool(modes.contain(x[None])[0]))
+    best = run.made.values[list(climbed.rows)].max(initial=-np.inf)
+    high = bool(best > values.max() - 0.5 * dimension - settings.relevant)
+    return climbed.ended == "gain" and climbed.new > 0 and high, climbed.ended != "room"

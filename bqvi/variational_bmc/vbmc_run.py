@@ -46,25 +46,15 @@ class Limits:
 
 
 class _Exploring:
-    """A run of VBMC as exploration sees it (`exploration.Explorer`)."""
+    """A run of VBMC as exploration sees it (`bqvi.calls.climb.Evaluating`)."""
 
     def __init__(self, run: VBMCRun, state: State, reached: State) -> None:
         self._run, self._state, self.reached = run, state, reached
 
     @property
-    def points(self) -> np.ndarray:
-        """All that were evaluated, (n, D)."""
-        return self.reached.evaluations.points
-
-    @property
-    def values(self) -> np.ndarray:
-        """The log joint there, (n,)."""
-        return self.reached.evaluations.values
-
-    @property
-    def gradients(self) -> np.ndarray | None:
-        """Its gradients, (n, D), if there are any."""
-        return self.reached.evaluations.gradients
+    def made(self) -> Evaluations:
+        """All evaluations so far."""
+        return self.reached.evaluations
 
     def evaluate(self, points: np.ndarray, predicted: np.ndarray | None = None) -> bool:
         """Evaluate at further points (m, D), if budget and time have room for all of them.
@@ -251,7 +241,7 @@ class VBMCRun:
         predicted = np.stack([mean, variance + observation_noise(fitted, estimate)], axis=1)
         if not run.evaluate(fitted.frame.out(u), predicted):
             return False
-        errors = (run.values[-len(u) :] - mean).reshape(len(inside), -1).mean(1)
+        errors = (run.made.values[-len(u) :] - mean).reshape(len(inside), -1).mean(1)
         return float(np.array([share.sum() for share in inside]) @ np.abs(errors)) < MODES.missed
 
     def seed_at(self, state: State) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bqvi.calls import require_good
+from bqvi.calls.climb import Asking, AsksError
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.exploration import Exploration, explore
 from bqvi.variational_bmc.learning import learn
@@ -29,26 +30,6 @@ from bqvi.variational_bmc.steps import batch_size, design, observation_noise, re
 
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
-
-
-class _AsksError(Exception):
-    """The points (m, D) that an exploration needs next, and that have no values yet."""
-
-    def __init__(self, points: np.ndarray) -> None:
-        super().__init__(f"{len(points)} points have no values yet")
-        self.points = points
-
-
-class _Asking:
-    """A run as exploration sees it (`exploration.Explorer`), whose points are asked for."""
-
-    def __init__(self, state: State) -> None:
-        self.points, self.values = state.evaluations.points, state.evaluations.values
-        self.gradients = state.evaluations.gradients
-
-    def evaluate(self, points: np.ndarray) -> bool:
-        """Ask for the points (m, D)."""
-        raise _AsksError(points)
 
 
 def with_more(run: VBMCRun, state: State, count: int) -> State:
@@ -128,8 +109,10 @@ def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
     modes = Modes.of(estimate.surrogate, estimate.q, frame, estimate.found.log_evidence + frame.log_volume)
     sequence = design(dimension, Exploration().count(dimension, len(modes)), run.seed)
     try:
-        found = explore(_Asking(state), modes, sequence, math.sqrt(observation_noise(state, estimate)))
-    except _AsksError as asks:
+        found = explore(
+            Asking(state.evaluations), modes, sequence, math.sqrt(observation_noise(state, estimate))
+        )
+    except AsksError as asks:
         room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
         return with_pending(state, _unasked(state, asks.points)[: max(room, 0)])
     if not found.complete or not _predicted_in_all(modes, state, estimate):

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
+from bqvi.calls import Evaluations
 from bqvi.variational_bmc.exploration import Exploration, explore, left_open
 from bqvi.variational_bmc.modes import Modes
 
@@ -28,6 +29,11 @@ class Run:
 
     def _logs(self):
         return self.modes.heights - 0.5 * self.modes.squares(self.points)
+
+    @property
+    def made(self):
+        n = len(self.points)
+        return Evaluations(self.points, self.values, self.gradients, None, np.zeros(n, bool), ("",) * n)
 
     @property
     def values(self):

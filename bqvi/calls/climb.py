@@ -1,0 +1,193 @@
+"""A climb of the user's log joint: an optimiser on the evaluations, which are made where they are missing.
+
+    x  ->  its row among the evaluations, made if it is new  ->  -value, -gradient  ->  the optimiser  ->  x
+                                                             ->  `Ends`, `within`   ->  the end
+
+The optimiser is L-BFGS where there are gradients, and from values alone COBYQA (Ragonneau and Zhang 2024). It
+is a function of what it is given: a climb that was cut short, or whose values were not at hand (`Asking`), is
+run anew, and finds all the points that were evaluated. Only the evaluations have to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.optimize
+
+from bqvi.calls.evaluations import Evaluations
+
+_WORST = 1e10
+"""Objective at a point where the log joint failed, nats."""
+_FIRST_RADIUS = 0.25
+"""Of COBYQA's trust region, an eighth of the plausible box: in coordinates in which that is [-1, 1]^D."""
+
+
+class Evaluating(Protocol):
+    """What can be asked for evaluations of a log joint."""
+
+    @property
+    def made(self) -> Evaluations:
+        """All evaluations so far, n rows."""
+        ...
+
+    def evaluate(self, points: np.ndarray) -> bool:
+        """Evaluate at further points (m, D); False where there is no room for all of them."""
+        ...
+
+
+class AsksError(Exception):
+    """The points (m, D) that are needed next, and that have no values yet."""
+
+    def __init__(self, points: np.ndarray) -> None:
+        super().__init__(f"{len(points)} points have no values yet")
+        self.points = points
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Evaluations that nobody adds to: further points are asked for by an `AsksError`."""
+
+    made: Evaluations
+
+    def evaluate(self, points: np.ndarray) -> bool:
+        """Ask for the points (m, D)."""
+        raise AsksError(points)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """When a climb ends.
+
+    Attributes
+    ----------
+    most : points that it visits.
+    gain : nats by which its best value has to rise.
+    patience : over how many of the latest points; 0: over the optimiser's latest step, of one or more points.
+    least : points before that is asked.
+    """
+
+    most: int
+    gain: float
+    patience: int = 0
+    least: int = 0
+
+    @classmethod
+    def by(cls, gradients: bool, dimension: int, gain: float, most: int) -> Ends:
+        """A point or two that gain little end a climb with gradients; without, D + 2 that gain little.
+
+        ``most`` is of a climb with gradients; one from values alone visits 8 D + 10 points.
+        """
+        if gradients:
+            return cls(most, gain, 1, 2)
+        return cls(8 * dimension + 10, gain, dimension + 2, 2 * dimension + 2)
+
+    def after(self, best: list[float], failed: bool) -> bool:
+        """Whether the climb ends after points with these best values; ``failed``: the last has none."""
+        n = len(best)
+        still = 0 < self.patience < n and n > self.least and best[-1] - best[-1 - self.patience] < self.gain
+        return n >= self.most or (still and not failed)
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """Where a climb came.
+
+    Attributes
+    ----------
+    rows : of the points it visited, in order; the first is the start.
+    new : how many of them were evaluated for it.
+    ended : 'gain' (it gained little or visited its most), 'within' or 'room' (there was none to evaluate).
+    """
+
+    rows: tuple[int, ...]
+    new: int
+    ended: str
+
+
+def rows_of(points: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each of the points wanted (m, D) its row among ``points`` (n, D), -1 where it has none, (m,)."""
+    rows = {point.tobytes(): i for i, point in enumerate(points)}
+    return np.array([rows.get(point.tobytes(), -1) for point in wanted], dtype=int)
+
+
+def climb(
+    run: Evaluating, start: np.ndarray, ends: Ends, within: Callable[[np.ndarray], bool] | None = None
+) -> Climbed:
+    """Climb from ``start`` (D,), a point that has been evaluated.
+
+    Parameters
+    ----------
+    run : what evaluates. ends : when the climb ends.
+    within : of a point (D,) whose value is finite, whether the climb has come where it need not go on.
+
+    Raises
+    ------
+    AsksError
+        Of an `Asking`: the next point.
+    """
+    under_way = _Climb(run, ends, within)
+    options = {} if under_way.gradients else {"initial_tr_radius": _FIRST_RADIUS}
+    try:
+        scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
+            under_way.objective,
+            start,
+            jac=under_way.gradients,
+            method="L-BFGS-B" if under_way.gradients else "COBYQA",
+            callback=under_way.stepped if under_way.gradients and not ends.patience else None,
+            options=options,
+        )
+    except _EndedError as end:
+        return Climbed(tuple(under_way.rows), under_way.new, str(end))
+    return Climbed(tuple(under_way.rows), under_way.new, "gain")
+
+
+class _EndedError(Exception):
+    """Ends an optimiser from within its objective."""
+
+
+class _Climb:
+    """What the optimiser calls."""
+
+    def __init__(self, run: Evaluating, ends: Ends, within: Callable[[np.ndarray], bool] | None) -> None:
+        self._run, self._ends, self._within = run, ends, within
+        self.gradients = run.made.gradients is not None
+        self.rows: list[int] = []
+        self.new = 0
+        self._best: list[float] = []
+        self._last = np.inf
+
+    def objective(self, x: np.ndarray) -> tuple[float, np.ndarray] | float:
+        """-value, and -gradient where there are gradients."""
+        row = self._row(x)
+        made = self._run.made
+        failed = bool(made.failed[row])
+        if self._within is not None and not failed and self._within(x):
+            raise _EndedError("within")
+        self.rows.append(row)
+        self._best.append(max([float(made.values[row]), *self._best[-1:]]))
+        if self._ends.after(self._best, failed):
+            raise _EndedError("gain")
+        if made.gradients is None:
+            return _WORST if failed else -float(made.values[row])
+        return (
+            (-float(made.values[row]), -made.gradients[row]) if made.good[row] else (_WORST, np.zeros_like(x))
+        )
+
+    def _row(self, x: np.ndarray) -> int:
+        """The row of x (D,), evaluated where it is new."""
+        row = int(rows_of(self._run.made.points, x[None])[0])
+        if row < 0:
+            if not self._run.evaluate(x[None].copy()):
+                raise _EndedError("room")
+            self.new += 1
+            row = len(self._run.made) - 1
+        return row
+
+    def stepped(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        """End the climb once a step gains little."""
+        if self._last - intermediate_result.fun < self._ends.gain:
+            raise _EndedError("gain")
+        self._last = intermediate_result.fun
