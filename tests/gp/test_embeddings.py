@@ -1,6 +1,7 @@
 """Embeddings: the contract, product rules, limits, tails, units, autodiff, errors."""
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from itertools import product as cartesian
 
@@ -102,8 +103,12 @@ def rule(measure, cuts=()):
             w.append((b - a) / 2 * weights)
         axes.append((np.concatenate(x), np.concatenate(w)))
     points = np.array(list(cartesian(*(x for x, _ in axes))))
-    total = np.array([np.prod(w) for w in cartesian(*(w for _, w in axes))])
-    return points, total * np.exp(measure.log_density(points))
+    return points, products([w for _, w in axes]) * np.exp(measure.log_density(points))
+
+
+def products(weights):
+    """Products of one weight of each list, in the order of itertools.product."""
+    return reduce(np.multiply.outer, weights).ravel()
 
 
 def hermite(measure, order):
@@ -111,7 +116,7 @@ def hermite(measure, order):
     nodes, weights = np.polynomial.hermite_e.hermegauss(order)
     weights = weights / weights.sum()
     u = np.array(list(cartesian(*[nodes] * measure.dimension)))
-    w = np.array([np.prod(p) for p in cartesian(*[weights] * measure.dimension)])
+    w = products([weights] * measure.dimension)
     return measure.map.from_standard(u), w
 
 

@@ -36,9 +36,9 @@ def test_the_two_solvers_agree_and_sensitivities_are_derivatives():
             at = np.array([[dose, weight]])
             values, jacobian = solved(theta, dose, weight)
             np.testing.assert_allclose(values, log_concentrations(theta[None], at, 200)[0, 0], atol=1e-5)
-            for i, unit in enumerate(np.eye(5)):
-                up, down = log_concentrations(np.stack([theta + h * unit, theta - h * unit]), at, 200)[:, 0]
-                np.testing.assert_allclose(jacobian[:, i], (up - down) / (2 * h), atol=1e-4)
+            moved = np.concatenate([theta + h * np.eye(5), theta - h * np.eye(5)])
+            up, down = np.split(log_concentrations(moved, at, 200)[:, 0], 2)
+            np.testing.assert_allclose(jacobian, ((up - down) / (2 * h)).T, atol=1e-4)
 
 
 def test_terms_of_patients_sum_to_the_local_step():

@@ -79,7 +79,7 @@ def test_brute_force_agrees_with_importance_sampling(name):
     target = quadrature_evidence_targets.TARGETS[name]()
     around, _ = quadrature_evidence_runs.proposals(target.log_joint, np.zeros(target.prior.dimension))
     # both targets' posteriors are covered by prior and heavy tails; half the draws come from each
-    wide, n = around["heavy tails"], 4000
+    wide, n = around["heavy tails"], 1500
     theta = np.concatenate([wide.sample(n, 1), target.prior.sample(n, 2)])
     proposed = np.logaddexp(wide.log_density(theta), target.prior.log_density(theta)) - np.log(2)
     weights = np.exp(target.log_joint(torch.as_tensor(theta)).numpy() - proposed - target.log_evidence)
