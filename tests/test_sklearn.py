@@ -136,6 +136,26 @@ def test_whole_weights_are_copies(estimator, data):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])
+def test_whole_weights_of_sequences_are_copies(emissions):
+    rng = np.random.default_rng(1)
+    lengths, weights = rng.integers(1, 9, 12), rng.integers(0, 4, 12)
+    counts = rng.integers(0, 3, (lengths.sum(), 1)).astype(float)
+    values = X[: lengths.sum()] if emissions == "gaussian" else counts
+    parts = np.split(values, np.cumsum(lengths)[:-1])
+    copies = np.repeat(np.arange(12), weights)
+    estimator = HiddenMarkovModel(2, emissions=emissions, max_iter=30, random_state=0)
+    one = clone(estimator).fit(values, lengths=lengths, sequence_weight=weights)
+    other = clone(estimator).fit(np.concatenate([parts[n] for n in copies]), lengths=lengths[copies])
+    assert one.n_iter_ == other.n_iter_
+    assert one.lower_bound_ == pytest.approx(other.lower_bound_, rel=1e-9)
+    for a, b in zip(one.posterior_.natural, other.posterior_.natural, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    with pytest.raises(ValueError, match=r"weights has shape \(3,\)"):
+        clone(estimator).fit(values, lengths=lengths, sequence_weight=np.ones(3))
+
+
 class InTurn:
     """Consecutive batches, one after the other; a mini-batch strategy."""
 

@@ -52,14 +52,24 @@ class Emissions(Protocol):
     def check(self, values: np.ndarray) -> np.ndarray:
         """``values`` (T, ...) as the emissions take them, NaN where missing; ValueError where wrong."""
 
-    def for_data(self, values: np.ndarray) -> Self:
-        """The same emissions, with what they take from checked ``values`` settled."""
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """The same emissions, with what they take from checked ``values`` settled; ``weights`` (T,)."""
 
     def prior(self, n_states: int) -> Any:
         """p(theta_1, .., theta_K) of K = ``n_states``."""
 
-    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Any:
-        """A starting q from ``values``, K = ``n_states``; ``how`` as in `starts`, ``rng`` for draws."""
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Any:
+        """A starting q of K = ``n_states`` from ``values`` with ``weights`` (T,).
+
+        ``how`` as in `starts`, ``rng`` for draws.
+        """
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
         """What passes over the data read, made of ``values`` (c, C, ...) where ``shown`` (c, C)."""
@@ -76,8 +86,8 @@ class Emissions(Protocol):
     def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """What ``arranged`` values and their ``visits`` add to the prior's natural parameters."""
 
-    def log_base_measure(self, values: np.ndarray) -> float:
-        """sum of ln h over the ``values`` that are not missing."""
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
+        """ln h of each of the ``values``, (T,), 0 of a missing one."""
 
     def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
         """ln p of values that are ``arranged`` at the point ``theta`` of K = ``n_states``, less ln h."""
@@ -113,20 +123,27 @@ class CategoricalEmissions:
             )
         return values
 
-    def for_data(self, values: np.ndarray) -> Self:
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """Nothing is taken from data."""
-        del values
+        del values, weights
         return self
 
     def prior(self, n_states: int) -> Dirichlet:
         """Dir(concentration) of each state."""
         return Dirichlet(np.tile(self.concentration, (n_states, 1)))
 
-    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Dirichlet:
-        """The frequencies of all symbols, times noise."""
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Dirichlet:
+        """The frequencies of all symbols, times noise, for K = ``n_states``."""
         del how
-        known = values[~np.isnan(values)].astype(np.intp)
-        counts = np.bincount(known, minlength=self.n_symbols) / n_states
+        known, part = _known(values, weights)
+        counts = np.bincount(known.astype(np.intp), part, self.n_symbols) / n_states
         noise = rng.standard_exponential((n_states, self.n_symbols))
         return Dirichlet(self.concentration + counts * (0.5 + 0.5 * noise))
 
@@ -170,10 +187,15 @@ class CategoricalEmissions:
         del arranged
         return (visits[:, :-1],)
 
-    def log_base_measure(self, values: np.ndarray) -> float:
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         """0."""
-        del values
-        return 0.0
+        return np.zeros(len(values))
+
+
+def _known(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The values that are not missing, and what each counts."""
+    shown = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    return values[shown], np.ones(shown.sum()) if weights is None else weights[shown]
 
 
 def _taken(table: np.ndarray, symbols: np.ndarray) -> np.ndarray:
@@ -229,13 +251,14 @@ class PoissonEmissions:
             raise ValueError(f"data has a count of {bad[0]:g}; counts must be whole and nonnegative, or NaN")
         return values
 
-    def for_data(self, values: np.ndarray) -> Self:
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """With a rate."""
         columns = values.shape[1]
         if self.rate is not None:
             rate = positive_vector("rate", self.rate, columns)
         else:
-            rate = 1.0 / np.maximum(np.nanmean(values, axis=0), 1e-3)
+            known, part = _known(values, weights)
+            rate = 1.0 / np.maximum(part @ known / part.sum(), 1e-3)
         return replace(self, rate=rate, columns=columns)
 
     def prior(self, n_states: int) -> Gamma:
@@ -243,15 +266,23 @@ class PoissonEmissions:
         rate = np.tile(np.asarray(self.rate, float), (n_states, 1))
         return Gamma(np.full(rate.shape, float(self.shape)), rate)
 
-    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Gamma:
-        """The rates of K windows of the data, in a random order."""
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Gamma:
+        """The rates of K = ``n_states`` windows of the data, in a random order."""
         del how
-        known = values[~np.isnan(values).any(axis=1)]
+        known, part = _known(values, weights)
         prior = self.prior(n_states)
         size = max(1, min(len(known) // (2 * n_states), 20))
-        where = rng.integers(0, len(known) - size + 1, n_states)
+        odds = part[: len(known) - size + 1] + 1e-300
+        where = rng.choice(len(odds), n_states, p=odds / odds.sum())
         means = np.stack([known[i : i + size].mean(axis=0) for i in where])
-        share = len(known) / n_states
+        share = part.sum() / n_states
         means = means * np.exp(0.1 * rng.standard_normal(means.shape))
         return Gamma(prior.shape + share * means, prior.rate + share)
 
@@ -282,10 +313,9 @@ class PoissonEmissions:
         sums = np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0)
         return sums[:, :-1], np.repeat(sums[:, -1:], sums.shape[1] - 1, axis=1)
 
-    def log_base_measure(self, values: np.ndarray) -> float:
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         """-sum ln x!."""
-        known = values[~np.isnan(values).any(axis=1)]
-        return -float(scipy.special.gammaln(known + 1.0).sum())
+        return np.asarray(-np.nan_to_num(scipy.special.gammaln(values + 1.0)).sum(axis=1))
 
 
 def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
@@ -316,8 +346,8 @@ class ComponentEmissions:
         self.components.check(values[~missing])
         return values
 
-    def for_data(self, values: np.ndarray) -> Self:
-        """With the components' prior settled.
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """With the components' prior settled by ``values`` with ``weights`` (T,).
 
         Raises
         ------
@@ -325,7 +355,8 @@ class ComponentEmissions:
             Components whose expected log density is about another place than their centre, with products of
             the columns among their statistics: these are taken about the centre once for all iterations.
         """
-        settled = self.components.for_data(values[~np.isnan(values).any(axis=1)])
+        known, part = _known(values, weights)
+        settled = self.components.for_data(known, None if weights is None else part)
         other = self if settled is self.components else replace(self, components=settled)
         prior = settled.prior(1)
         if settled.lift() is not None and np.any(other._gap(other._affine(getattr(prior, "family", prior)))):
@@ -339,9 +370,17 @@ class ComponentEmissions:
         """The components'."""
         return self.components.prior(n_states)
 
-    def start(self, values: np.ndarray, n_states: int, how: str, rng: np.random.Generator) -> Any:
-        """The components', as if the values were in no order."""
-        return self.components.start(values[~np.isnan(values).any(axis=1)], n_states, how, rng)
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Any:
+        """The components' for K = ``n_states``, as if the values were in no order."""
+        known, part = _known(values, weights)
+        return self.components.start(known, n_states, how, rng, None if weights is None else part)
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
         """T of the values, about the components' centre, (c, P + 1, C)."""
@@ -368,7 +407,8 @@ class ComponentEmissions:
         return posterior
 
     def _affine(self, q: Any) -> AffineLogJoint:
-        return self.components.affine(q, np.zeros(_states_of(q, len(self.components.centre))))
+        # of states that share a covariance the family is no batch, and this one zero
+        return self.components.affine(q, np.zeros(q.natural[0].shape[0]))
 
     def _weights(self, affine: AffineLogJoint) -> np.ndarray:
         """(K, P + 1), of T about the components' centre, and of 1."""
@@ -388,21 +428,17 @@ class ComponentEmissions:
         sums = np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0)
         return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
 
-    def log_base_measure(self, values: np.ndarray) -> float:
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         """Of the rows that are not missing."""
-        return float(np.sum(self.components.log_base_measure(values[~np.isnan(values).any(axis=1)])))
+        shown, found = ~np.isnan(values).any(axis=1), np.zeros(len(values))
+        if shown.any():
+            found[shown] = self.components.log_base_measure(values[shown])
+        return found
 
 
 def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> ComponentEmissions:
     """Gaussian emissions; ``covariance`` and ``prior`` as of `GaussianMixture`."""
     return ComponentEmissions(gaussian_components(covariance, **prior))
-
-
-def _states_of(q: Any, dimension: int) -> int:
-    """K, also of Gaussians that share one covariance, whose family is no batch."""
-    family = getattr(q, "family", q)
-    means = getattr(family, "means", None)
-    return int(family.natural[0].shape[0]) if means is None else np.asarray(means).size // dimension
 
 
 def _one_column(values: np.ndarray) -> np.ndarray:

@@ -82,9 +82,16 @@ class HiddenMarkovModel:
         given = _as_sequences(data)
         return Sequences(self.emissions.check(given.values), given.lengths)
 
-    def for_data(self, data: Data) -> Self:
-        """The same model, with what the emissions' prior takes from ``data`` settled; `fit` asks for it."""
-        settled = self.emissions.for_data(self.check(data).values)
+    def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
+        """The same model, with what the emissions' prior takes from ``data`` settled; `fit` asks for it.
+
+        Parameters
+        ----------
+        data : as the model takes them
+        weights : (N,), what each sequence counts; default 1
+        """
+        rows = self.check(data)
+        settled = self.emissions.for_data(rows.values, _of_values(weights, rows))
         if settled is self.emissions:
             return self
         other = copy.copy(self)
@@ -103,19 +110,25 @@ class HiddenMarkovModel:
             }
         )
 
-    def initial(self, data: Sequences, how: str, rng: np.random.Generator) -> Product:
+    def initial(
+        self, data: Sequences, how: str, rng: np.random.Generator, weights: np.ndarray | None = None
+    ) -> Product:
         """Transitions drawn from the simplex; the emissions start as ``how`` says.
+
+        Numbers come of ``rng``; sequence n of ``data`` counts ``weights`` (N,), default 1.
 
         A start that favours staying in a state never found states that alternate, such as vowels and
         consonants (360 nats lost on 6,000 letters).
         """
-        k, share = self.n_states, len(data.values) / self.n_states
+        k, part = self.n_states, np.ones(len(data)) if weights is None else weights
         moves = rng.dirichlet(np.ones(k), k)
         return Product(
             {
-                "initial": Dirichlet(self.initial_concentration + len(data) / k),
-                "transitions": Dirichlet(self.transition_concentration + share * moves),
-                self.emissions.name: self.emissions.start(data.values, k, how, rng),
+                "initial": Dirichlet(self.initial_concentration + part.sum() / k),
+                "transitions": Dirichlet(self.transition_concentration + part @ data.lengths / k * moves),
+                self.emissions.name: self.emissions.start(
+                    data.values, k, how, rng, _of_values(weights, data)
+                ),
             }
         )
 
@@ -163,7 +176,11 @@ class HiddenMarkovModel:
 
     def log_base_measure(self, data: Sequences) -> float:
         """sum of ln h of the emissions."""
-        return self.emissions.log_base_measure(data.values)
+        return float(self.log_base_measures(data).sum())
+
+    def log_base_measures(self, data: Sequences) -> np.ndarray:
+        """The same of each sequence of ``data``, (N,)."""
+        return np.asarray(np.add.reduceat(self.emissions.log_base_measures(data.values), data.starts))
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """ln p(x | theta), nats, over all paths.
@@ -184,8 +201,7 @@ class HiddenMarkovModel:
         rows = self.check(data)
         layout, _, found, largest = self._smoothed(q, rows)
         own = np.bincount(layout.sequence, found.log_evidence + largest, minlength=len(rows))
-        base = [self.log_base_measure(rows[n]) if _observed(rows[n]) else 0.0 for n in range(len(rows))]
-        return np.asarray(own + np.array(base))
+        return np.asarray(own + self.log_base_measures(rows))
 
     def posteriors(self, q: Product, data: Data) -> list[np.ndarray]:
         """q(z_t = k), (T_n, K) of each sequence."""
@@ -234,8 +250,9 @@ def _of_pieces(weights: Array | None, layout: Layout) -> np.ndarray | None:
     return None if weights is None else np.asarray(to_numpy(weights), float)[layout.sequence]
 
 
-def _observed(rows: Sequences) -> bool:
-    return not bool(np.isnan(rows.values).all())
+def _of_values(weights: np.ndarray | None, rows: Sequences) -> np.ndarray | None:
+    """(T,), of ``weights`` (N,) of sequences."""
+    return None if weights is None else np.repeat(weights, rows.lengths)
 
 
 def _as_sequences(data: Data) -> Sequences:

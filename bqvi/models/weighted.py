@@ -17,12 +17,16 @@ import numpy as np
 from bqvi.checks import require_finite, require_shape
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, is_sparse, n_rows, take
+from bqvi.models.sequences import Sequences
 from bqvi.models.starts import MOST_ROWS
 from gp.arrays import Array, to_numpy
 
 
 class WeighableModel(Protocol):
-    """A conjugate model whose start can weigh rows, and whose ln h is known for each: a mixture, topics."""
+    """A conjugate model whose start can weigh rows, and whose ln h is known for each.
+
+    Mixtures, topics, and hidden Markov models, of which a row is a sequence.
+    """
 
     @property
     def prior(self) -> Any:
@@ -134,6 +138,8 @@ def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:
 
 def _as_bytes(x: Data) -> list[bytes]:
     """Of each row, the same whatever the type of its numbers."""
+    if isinstance(x, Sequences):
+        return [part.tobytes() for part in x.split(np.ascontiguousarray(x.values, float))]
     if not is_sparse(x):
         return [row.tobytes() for row in np.ascontiguousarray(to_numpy(x), float)]
     ends = zip(x.indptr[:-1], x.indptr[1:], strict=True)

@@ -14,6 +14,7 @@ from bqvi.inference.fit import fit
 from bqvi.models.emissions import CategoricalEmissions, Emissions, PoissonEmissions, gaussian_emissions
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
+from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     SHAPES,
     Seen,
@@ -69,7 +70,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         require_one_of("covariance_type", self.covariance_type, SHAPES)
         return gaussian_emissions(SHAPES[self.covariance_type])
 
-    def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, lengths: Any = None, sequence_weight: Any = None) -> Self:
         """Fit to X (T, D), whose rows are sequences of ``lengths``, one after the other; y is ignored.
 
         Parameters
@@ -77,13 +78,15 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         X : (T, D)
         y : ignored
         lengths : (N,), summing to T; default one sequence
+        sequence_weight : (N,), nonnegative; a sequence enters as so many copies of itself; default 1
         """
         del y
         rows = self._sequences(X, lengths, reset=True)
         require_enough(self.n_components, len(rows.values))
+        weights = np.ones(len(rows)) if sequence_weight is None else sequence_weight
         found = fit(
-            Model(self.n_components, self._emissions(rows)),
-            rows,
+            weighted(Model(self.n_components, self._emissions(rows))),
+            (rows, weights),
             family=self._family,
             steps=self.max_iter,
             tolerance=self.tol,
@@ -96,10 +99,10 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         self.lower_bound_ = found.elbo
         self.lower_bounds_ = [row.elbo for row in found.trace.rows]
         self.n_iter_ = max(found.state.iteration, 1)
-        self._keep(Seen(found.problem.model, found.q, 0, float(len(rows))))
+        self._keep(Seen(found.problem.model.model, found.q, 0, float(np.sum(weights))))
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, lengths: Any = None, sequence_weight: Any = None) -> Self:
         """A natural step on the sequences in X, which stand for ``total_samples``.
 
         The prior, where it is taken from data, the number of symbols and the start are those of the first
@@ -110,17 +113,19 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         X : (T, D)
         y : ignored
         lengths : (S,), summing to T; default one sequence
+        sequence_weight : (S,), as of ``fit``
         """
         del y
         first = not hasattr(self, "_seen")
         rows = self._sequences(X, lengths, reset=first)
+        weights = np.ones(len(rows)) if sequence_weight is None else sequence_weight
         if first:
             require_enough(self.n_components, len(rows.values))
-            model = Model(self.n_components, self._emissions(rows))
+            model = weighted(Model(self.n_components, self._emissions(rows)))
             rng = generator_of(self.random_state)
-            self._seen = first_seen(model, rows, self._family, self.init_params, rng)
-        rows = self._seen.model.check(rows)
-        self._keep(natural_step(self._seen, rows, np.ones(len(rows)), self.total_samples))
+            self._seen = first_seen(model, (rows, weights), self._family, self.init_params, rng)
+        rows, weights = weighted(self._seen.model).check((rows, weights))
+        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
         return self
 
     @property
