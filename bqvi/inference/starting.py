@@ -50,6 +50,8 @@ def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.ran
             raise ValueError("family is 'point' with a tied tail, which is not a point; use tail='truncated'")
     elif _has_point(q):
         _check_score(problem, "start_from has a PointMass")
+    elif getattr(model, "points_only", False):
+        raise ValueError(f"family is {family!r}, but the model has point estimates only; use family='point'")
     return in_family(q, family)
 
 

@@ -47,6 +47,7 @@ from bqvi.models.sequences import Sequences
 if TYPE_CHECKING:
     from bqvi.models.autoencoder import VariationalAutoencoder
     from bqvi.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, GaussianLikelihood
+    from bqvi.models.network_experts import NetworkExperts
     from bqvi.models.random_weights import WeightPrior
     from bqvi.models.softmax_mixture import SoftmaxMixture
 
@@ -76,6 +77,7 @@ __all__ = [
     "MixtureOfFactorAnalysers",
     "Multinomial",
     "MultinomialMixture",
+    "NetworkExperts",
     "PoissonEmissions",
     "ProbabilisticLatentSemanticAnalysis",
     "RegressionPrior",
@@ -104,6 +106,7 @@ _ON_TORCH = {
     "BernoulliLikelihood": "likelihoods",
     "CategoricalLikelihood": "likelihoods",
     "GaussianLikelihood": "likelihoods",
+    "NetworkExperts": "network_experts",
     "SoftmaxMixture": "softmax_mixture",
     "VariationalAutoencoder": "autoencoder",
     "WeightPrior": "random_weights",

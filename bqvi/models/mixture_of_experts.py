@@ -22,109 +22,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.spatial.distance
-from scipy.special import expit, log_expit, logsumexp, softmax
+from scipy.special import logsumexp, softmax
 
 from bqvi.arrays import Values, add
 from bqvi.checks import require_above, require_integer, require_one_of
-from bqvi.families import Flat, Gaussian, PointMass, Product
-from bqvi.families.gaussian import LOG_2PI
+from bqvi.families import Flat, PointMass, Product
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data
+from bqvi.models.experts import Experts, LinearExperts, LogisticExperts, centred_normal
 from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.linear_regression import check_regression
-from bqvi.models.regression_prior import RegressionPrior, estimates, expectations, statistics
+from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, to_numpy
 
 EXPERTS = ("linear", "logistic")
-
-
-class Experts(Protocol):
-    """The K regressions behind the gate."""
-
-    def prior(self, n_experts: int, dimension: int) -> Any:
-        """Of all experts."""
-
-    def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """E ln p(y_n | x_n, theta_k) or a bound on it, less ln h, (N, K); ``x`` (N, P), ``y`` (N,)."""
-
-    def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray) -> Values:
-        """What rows with responsibilities ``r`` (N, K) add to the natural parameters."""
-
-    def log_base_measure(self, y: np.ndarray) -> float:
-        """sum ln h."""
-
-
-class _Linear:
-    """N(w_k x, v_k)."""
-
-    def __init__(self, regression: RegressionPrior) -> None:
-        self.regression = regression
-
-    def prior(self, n_experts: int, dimension: int) -> Any:
-        """A batch of K, one output each."""
-        return self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
-
-    def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """(E ln lambda_k - E lambda_k (y - w_k x)^2) / 2."""
-        linear, squares, precision, logs = expectations(q)
-        gaps = np.einsum("np,kpr,nr->nk", x, squares, x, optimize=True) + np.outer(y * y, precision)
-        return np.asarray(y[:, None] * (x @ linear[:, 0].T) + 0.5 * (logs - gaps))
-
-    def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray) -> Values:
-        """sum r (y x^T, x x^T, y^2, 1)."""
-        del q
-        return statistics((r * y[:, None]).T[:, None, :] @ x, _seconds(r, x), r.T @ (y * y), r.sum(0))
-
-    def log_base_measure(self, y: np.ndarray) -> float:
-        """-(N / 2) ln(2 pi)."""
-        return float(-0.5 * len(y) * LOG_2PI)
-
-
-class _Logistic:
-    """Bernoulli(sigmoid(w_k x))."""
-
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def prior(self, n_experts: int, dimension: int) -> Gaussian:
-        """A batch of K."""
-        return _normal(np.zeros((n_experts, dimension)), self.scale)
-
-    def _touching(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E a and xi, (N, K)."""
-        mean, second = q.expected_statistics
-        return x @ mean.T, np.sqrt(np.einsum("np,kpr,nr->nk", x, second, x, optimize=True))
-
-    def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """ln sigmoid(xi) - xi / 2 + (y - 1/2) E a."""
-        logits, xi = self._touching(q, x)
-        return np.asarray(log_expit(xi) - 0.5 * xi + (y - 0.5)[:, None] * logits)
-
-    def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray) -> Values:
-        """sum r ((y - 1/2) x, -l x x^T)."""
-        xi = np.maximum(self._touching(q, x)[1], 1e-8)
-        return (r * (y - 0.5)[:, None]).T @ x, -_seconds(r * np.tanh(0.5 * xi) / (4.0 * xi), x)
-
-    def log_base_measure(self, y: np.ndarray) -> float:
-        """0."""
-        del y
-        return 0.0
-
-
-def _normal(mean: np.ndarray, scale: float) -> Gaussian:
-    """N(mean, scale^2 I), a batch."""
-    d = mean.shape[-1]
-    return Gaussian(mean, np.broadcast_to(scale**2 * np.eye(d), (*mean.shape, d)).copy())
-
-
-def _seconds(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """sum_n w_nk x_n x_n^T, (K, P, P)."""
-    return np.stack([(weights[:, k, None] * x).T @ x for k in range(weights.shape[1])])
 
 
 class MixtureOfExperts:
@@ -136,7 +52,8 @@ class MixtureOfExperts:
     ----------
     n_experts : K >= 2
     dimension : P >= 1
-    experts : 'linear', or 'logistic' for y in {0, 1}
+    experts : 'linear', 'logistic' for y in {0, 1}, or `NetworkExperts` of any torch module, of which there
+        are point estimates only (family='point')
     gate_scale : > 0, prior standard deviation of each coefficient of the gate; default 3
     prior_strength : > 0, of linear experts: a coefficient has standard deviation sqrt(v_k / strength);
         default 0.01
@@ -154,55 +71,44 @@ class MixtureOfExperts:
         self,
         n_experts: int,
         dimension: int,
-        experts: str = "linear",
+        experts: str | Experts = "linear",
         *,
         gate_scale: float = 3.0,
-        prior_strength: float = EMPIRICAL.strength,
+        prior_strength: float | None = None,
         prior_scale: float | None = None,
         flat: bool = False,
     ) -> None:
         self.n_experts = require_integer("n_experts", n_experts, 2)
         self.dimension = require_integer("dimension", dimension, 1)
-        require_one_of("experts", experts, EXPERTS)
         require_above("gate_scale", gate_scale, 0.0)
-        require_above("prior_strength", prior_strength, 0.0)
-        if prior_scale is not None:
-            require_above("prior_scale", prior_scale, 0.0)
-        self.kind, self.flat = experts, bool(flat)
-        self.gate_scale, self.prior_strength, self.prior_scale = gate_scale, prior_strength, prior_scale
+        self.gate_scale, self.flat = gate_scale, bool(flat)
+        self.experts = _experts(experts, prior_strength, prior_scale)
+
+    @property
+    def points_only(self) -> bool:
+        """Whether the experts have point estimates only."""
+        return self.experts.points_only
 
     def for_data(self, data: Data) -> Self:
         """The same model, with a scale that was not given settled from ``data``."""
-        if self.prior_scale is not None:
+        settled = self.experts.for_data(self.check(data)[1])
+        if settled is self.experts:
             return self
         other = copy.copy(self)
-        for name in ("prior", "experts"):
-            other.__dict__.pop(name, None)
-        variance = float(self.check(data)[1].var())
-        linear = EMPIRICAL.spread * variance if variance > 0.0 else 1.0
-        other.prior_scale = linear if self.kind == "linear" else 3.0
+        other.__dict__.pop("prior", None)
+        other.experts = settled
         return other
 
     def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
         """(X (N, P), y (N,)), finite; y 0 or 1 for logistic experts."""
         x, y = check_regression(data, self.dimension, 1)
-        if self.kind == "logistic" and not np.isin(y, (0.0, 1.0)).all():
-            raise ValueError(f"data[1] has values {np.unique(y)[:5]}; they must be 0 or 1")
+        self.experts.check(y[:, 0])
         return x, y[:, 0]
-
-    @cached_property
-    def experts(self) -> Experts:
-        """The regressions."""
-        if self.prior_scale is None:
-            raise ValueError("prior_scale is to be taken from data; use model.for_data(data), as fit does")
-        if self.kind == "linear":
-            return _Linear(RegressionPrior(self.prior_strength, self.prior_scale))
-        return _Logistic(self.prior_scale)
 
     @cached_property
     def prior(self) -> Product:
         """p(G) prod_k p(theta_k)."""
-        gate: Any = _normal(np.zeros((self.n_experts - 1) * self.dimension), self.gate_scale)
+        gate: Any = centred_normal(((self.n_experts - 1) * self.dimension,), self.gate_scale)
         experts = self.experts.prior(self.n_experts, self.dimension)
         if self.flat:
             gate, experts = Flat(gate), Flat(experts)
@@ -218,11 +124,12 @@ class MixtureOfExperts:
         nearest = scipy.spatial.distance.cdist(table, centres, "sqeuclidean").argmin(1)
         r = 0.1 / self.n_experts + 0.9 * np.eye(self.n_experts)[nearest]
         proper = {name: f.family if isinstance(f, Flat) else f for name, f in self.prior.factors.items()}
-        at_zero = PointMass(_normal(np.zeros((self.n_experts - 1) * self.dimension), self.gate_scale))
+        at_zero = PointMass(proper["gate"])
         gate = proper["gate"].from_natural(
             add(proper["gate"].natural, self._gate_statistics(at_zero, x, r, np.ones(len(x))))
         )
-        found = self.experts.statistics(proper["experts"], x, y, r)
+        first = self.experts.start(proper["experts"], rng)
+        found = self.experts.statistics(first, x, y, r, proper["experts"])
         return Product(
             {"gate": gate, "experts": proper["experts"].from_natural(add(proper["experts"].natural, found))}
         )
@@ -267,7 +174,8 @@ class MixtureOfExperts:
         level = logsumexp(joint, axis=1)
         r = part[:, None] * np.exp(joint - level[:, None])
         gate = self._gate_statistics(q["gate"], x, r, part)
-        return LocalStep((*gate, *self.experts.statistics(q["experts"], x, y, r)), float(part @ level))
+        found = self.experts.statistics(q["experts"], x, y, r, self.prior["experts"])
+        return LocalStep((*gate, *found), float(part @ level))
 
     def log_base_measure(self, data: Data) -> float:
         """sum ln h of the experts."""
@@ -278,13 +186,13 @@ class MixtureOfExperts:
         return np.asarray(softmax(self._joint(q, *self.check(data)), axis=1))
 
     def parameters(self, q: Product) -> dict[str, np.ndarray]:
-        """'gate' (K - 1, P), 'coefficients' (K, P), and of linear experts 'variances' (K,), at q's means."""
-        gate, experts = q["gate"].mean, q["experts"]
-        found = {"gate": np.asarray(gate).reshape(self.n_experts - 1, self.dimension)}
-        if self.kind == "logistic":
-            return {**found, "coefficients": np.asarray(experts.mean)}
-        coefficients, variances = estimates(experts)
-        return {**found, "coefficients": coefficients[:, 0], "variances": variances}
+        """'gate' (K - 1, P), and the experts', at q's means.
+
+        Of linear and logistic ones 'coefficients' (K, P), of networks 'weights' (K, M); of those with normal
+        noise 'variances' (K,).
+        """
+        gate = np.asarray(q["gate"].mean).reshape(self.n_experts - 1, self.dimension)
+        return {"gate": gate, **self.experts.parameters(q["experts"])}
 
     def gate(self, q: Product, x: np.ndarray) -> np.ndarray:
         """softmax(E[G] x) under ``q``, (N, K), at rows ``x`` (N, P)."""
@@ -292,21 +200,32 @@ class MixtureOfExperts:
 
     def predict(self, q: Product, x: np.ndarray) -> np.ndarray:
         """E[y] at rows ``x`` (N, P) and the means of ``q``, (N,); for logistic experts p(y = 1)."""
-        outputs = np.asarray(x, float) @ self.parameters(q)["coefficients"].T
-        return np.asarray((self.gate(q, x) * (outputs if self.kind == "linear" else expit(outputs))).sum(1))
+        x = np.asarray(x, float)
+        return np.asarray((self.gate(q, x) * self.experts.means(self.parameters(q), x)).sum(1))
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """ln p(y | X, theta), nats, z summed out; theta as `parameters` returns it."""
         x, y = self.check(data)
         logits = np.column_stack([x @ np.asarray(theta["gate"]).T, np.zeros(len(x))])
-        outputs = x @ np.asarray(theta["coefficients"]).T
-        if self.kind == "linear":
-            variances = np.asarray(theta["variances"])
-            logs = -0.5 * ((y[:, None] - outputs) ** 2 / variances + np.log(variances) + LOG_2PI)
-        else:
-            logs = log_expit((2.0 * y - 1.0)[:, None] * outputs)
+        logs = self.experts.log_likelihoods(theta, x, y)
         return float(logsumexp(logits - logsumexp(logits, axis=1, keepdims=True) + logs, axis=1).sum())
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data: inputs and output side by side."""
         return np.asarray(np.column_stack([to_numpy(part) for part in data]))
+
+
+def _experts(experts: str | Experts, strength: float | None, scale: float | None) -> Experts:
+    """Experts by their name, with the prior that was given for them."""
+    if not isinstance(experts, str):
+        if strength is not None or scale is not None:
+            raise ValueError("prior_strength and prior_scale are those of named experts, not of a network's")
+        return experts
+    require_one_of("experts", experts, EXPERTS)
+    strength = EMPIRICAL.strength if strength is None else strength
+    require_above("prior_strength", strength, 0.0)
+    if scale is not None:
+        require_above("prior_scale", scale, 0.0)
+    if experts == "logistic":
+        return LogisticExperts(3.0 if scale is None else scale)
+    return LinearExperts(RegressionPrior(strength, scale))

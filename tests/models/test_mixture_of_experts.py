@@ -1,12 +1,20 @@
-"""The mixture of experts against its likelihood, an optimiser, importance sampling and monotonicity."""
+"""The mixture of experts against its likelihood, an optimiser, importance sampling and monotonicity.
+
+Network experts against linear and logistic ones, which a network of one layer is, and SciPy.
+"""
+
+import copy
 
 import numpy as np
 import pytest
+import scipy.stats
+import torch
 from scipy.optimize import approx_fprime
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
+from torch import nn
 
 import bqvi
-from bqvi.models import MixtureOfExperts
+from bqvi.models import MixtureOfExperts, NetworkExperts
 
 RNG = np.random.default_rng(0)
 T = RNG.uniform(-2.0, 2.0, 80)
@@ -46,7 +54,8 @@ def test_the_bound_rises(kind, n_experts, family):
 def test_generalised_em_climbs_the_likelihood_to_its_top(kind):
     data = SOFT if kind == "linear" else LOGISTIC
     model = MixtureOfExperts(2, 2, kind, flat=kind == "linear")
-    fit = bqvi.fit(model, data, family="point", steps=3000, tolerance=1e-9, seed=1)
+    most = 3000 if kind == "linear" else 300
+    fit = bqvi.fit(model, data, family="point", steps=most, tolerance=1e-9, seed=1)
     model = fit.problem.model
     theta = model.parameters(fit.q)
     likelihood = model.log_likelihood(data, theta)
@@ -97,7 +106,7 @@ def _theta(kind, gate, expert):
 
 
 def test_the_pieces_are_found():
-    fit = bqvi.fit(MixtureOfExperts(2, 2), LINEAR, starts=3, steps=500)
+    fit = bqvi.fit(MixtureOfExperts(2, 2), LINEAR, starts=3, steps=150)
     model = fit.problem.model
     found = model.parameters(fit.q)["coefficients"]
     assert found[np.argsort(found[:, 0])] == pytest.approx(np.array([[-1.0, 2.0], [2.0, 1.0]]), abs=0.15)
@@ -109,9 +118,9 @@ def test_the_pieces_are_found():
 
 
 def test_mini_batches_come_near():
-    batch = bqvi.fit(MixtureOfExperts(2, 2), LINEAR, steps=500)
+    batch = bqvi.fit(MixtureOfExperts(2, 2), LINEAR, steps=150)
     start = batch.problem.model.initial(LINEAR, "k-means++", np.random.default_rng(0))
-    part = bqvi.fit(batch.problem.model, LINEAR, "sngd", minibatch=20, steps=1000, start_from=start)
+    part = bqvi.fit(batch.problem.model, LINEAR, "sngd", minibatch=20, steps=400, start_from=start)
     assert part.elbo > batch.elbo - 10.0
 
 
@@ -129,3 +138,71 @@ def test_bad_input():
         bqvi.fit(MixtureOfExperts(2, 2, "logistic"), LINEAR)
     with pytest.raises(ValueError, match="experts"):
         MixtureOfExperts(2, 2, "poisson")
+
+
+LINE = nn.Linear(2, 1, bias=False)
+TRIPLE, WIDE = nn.Linear(2, 3), nn.Linear(5, 1)
+CURVE = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+BENT = (X, np.where(T > 0.0, np.sin(3.0 * T), 2.0 + T**2) + 0.1 * RNG.normal(size=80))
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_a_network_of_one_layer_is_the_named_expert(kind):
+    """The same posterior mode, or without priors the same likelihood, by another M step."""
+    data = SOFT if kind == "linear" else LOGISTIC
+    network = NetworkExperts(LINE, "normal" if kind == "linear" else "bernoulli")
+    fits = [
+        bqvi.fit(
+            MixtureOfExperts(2, 2, experts, flat=kind == "linear"),
+            data,
+            family="point",
+            steps=2000,
+            tolerance=1e-4,
+            seed=1,
+        )
+        for experts in (kind, network)
+    ]
+    assert fits[1].elbo == pytest.approx(fits[0].elbo, abs=0.02)
+    named, own = (fit.problem.model.parameters(fit.q) for fit in fits)
+    order = [0, 1] if np.abs(own["weights"][0] - named["coefficients"][0]).max() < 0.5 else [1, 0]
+    np.testing.assert_allclose(own["weights"][order], named["coefficients"], atol=0.2)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_network_experts_climb_their_likelihood(flat):
+    model = MixtureOfExperts(2, 2, NetworkExperts(CURVE), flat=flat)
+    fit = bqvi.fit(model, BENT, family="point", steps=15, seed=1)
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+    model = fit.problem.model
+    theta = model.parameters(fit.q)
+    logs = log_softmax(np.column_stack([X @ theta["gate"].T, np.zeros(80)]), axis=1)
+    for k, vector in enumerate(theta["weights"]):
+        module = copy.deepcopy(CURVE).double()
+        nn.utils.vector_to_parameters(torch.tensor(vector), module.parameters())
+        means = module(torch.tensor(X)).detach().numpy()[:, 0]
+        logs[:, k] += scipy.stats.norm(means, np.sqrt(theta["variances"][k])).logpdf(BENT[1])
+    by_hand = logsumexp(logs, axis=1).sum()
+    assert model.log_likelihood(BENT, theta) == pytest.approx(by_hand)
+    prior = 0.0 if flat else sum(float(np.sum(p.log_prob(q.mode[None]))) for p, q in _pairs(model, fit.q))
+    assert fit.elbo == pytest.approx(by_hand + prior)
+    lines = bqvi.fit(MixtureOfExperts(2, 2, flat=flat), BENT, family="point", steps=50)
+    assert by_hand > lines.problem.model.log_likelihood(BENT, lines.problem.model.parameters(lines.q)) + 20.0
+    assert np.sqrt(((model.predict(fit.q, X) - BENT[1]) ** 2).mean()) < 0.4
+    stream = bqvi.fit(model, BENT, "sngd", minibatch=40, family="point", steps=5, seed=1)
+    assert np.isfinite(stream.elbo)
+
+
+def test_network_experts_that_cannot_be_are_named():
+    with pytest.raises(ValueError, match="point estimates only"):
+        bqvi.fit(MixtureOfExperts(2, 2, NetworkExperts(LINE)), LINEAR)
+    for module, message in ((TRIPLE, r"gives shape \(3, 3\)"), (WIDE, "module fails")):
+        with pytest.raises(ValueError, match=message):
+            bqvi.fit(MixtureOfExperts(2, 2, NetworkExperts(module)), LINEAR, family="point")
+    with pytest.raises(ValueError, match="must be 0 or 1"):
+        bqvi.fit(MixtureOfExperts(2, 2, NetworkExperts(LINE, "bernoulli")), LINEAR, family="point")
+    with pytest.raises(ValueError, match="prior_scale"):
+        MixtureOfExperts(2, 2, NetworkExperts(LINE), prior_scale=1.0)
+    with pytest.raises(ValueError, match="output is 'gamma'"):
+        NetworkExperts(LINE, "gamma")
+    with pytest.raises(TypeError, match="module is 3"):
+        NetworkExperts(3)
