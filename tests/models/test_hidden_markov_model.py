@@ -24,6 +24,7 @@ from bqvi.models import (
 )
 from bqvi.models import emissions as emissions_module
 from bqvi.models import forward_backward as fb
+from bqvi.models.compiled import is_available
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.hidden_markov_model import simulate_states
@@ -63,6 +64,13 @@ def _loops(request, monkeypatch):
     """Whether the recursions are the loops that numba compiles; without numba they run as plain Python."""
     for module in (fb, emissions_module):
         monkeypatch.setattr(module, "worth_compiling", lambda entries: request.param)
+
+
+@pytest.mark.skipif(not is_available(), reason="numba is not installed: loops run as plain Python")
+def test_loops_are_compiled_where_numba_is():
+    from bqvi.models import compiled_recursions
+
+    assert hasattr(compiled_recursions.forward, "py_func")
 
 
 both_recursions = pytest.mark.parametrize("_loops", [False, True], indirect=True)
