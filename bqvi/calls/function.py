@@ -49,6 +49,7 @@ class Range:
 
 
 LOG_JOINT = Range("log joint", density=True)
+CHEAP_MODEL = Range("cheap model", density=True)
 
 
 def require_noise(noise_sd: object) -> None:

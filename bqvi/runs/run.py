@@ -216,7 +216,7 @@ class Run(Generic[S, R]):
             self._line = ProgressLine(self._watch.progress, engine.standing(self.state))
         self._compare()
         before = self.state
-        if self._workers is None:
+        if self._workers is None or self._alone():
             reached = engine.step(self.state)
         else:
             self._keep_busy(self._workers)
@@ -262,6 +262,11 @@ class Run(Generic[S, R]):
             if not self._draining:
                 return
         self._draining = False
+
+    def _alone(self) -> bool:
+        """Whether the engine has steps to make before it can be asked for points."""
+        alone = getattr(self._engine, "alone", None)
+        return alone is not None and bool(alone(self.state))
 
     def _next(self, count: int) -> np.ndarray:
         """Up to ``count`` pending points (n, D) that nobody evaluates, as far as the budget goes."""
@@ -309,6 +314,8 @@ class Run(Generic[S, R]):
         engine = self._asking()
         with self._handing_over():
             self._compare()
+            while self._alone():
+                self._step()
             points = self._next(count)
         found: np.ndarray = engine.caller.to_user(points)
         return found

@@ -9,22 +9,30 @@ lengthscales lie, are hyperparameters like the others: candidates are fitted, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bqvi.calls import Evaluations
 from bqvi.variational_bmc.frame import Frame, alternative
-from bqvi.variational_bmc.settings import FITTING, SHAPING
-from bqvi.variational_bmc.state import Settings, State
-from bqvi.variational_bmc.surrogate import Data, fit, noise_shaped
+from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
+from bqvi.variational_bmc.state import CheapModel, Settings, State
+from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.variational import Box
+from gp.expectation import AnovaSum, Quadratic
 
 Vector = np.ndarray
 
 
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
-    """The evaluations that did not fail, as a surrogate takes them."""
-    made = state.usable
+    """The evaluations that did not fail, as a surrogate takes them, with what a cheap model says."""
+    data = _shaped(state.usable, frame, threshold, settings.noise_unknown)
+    if state.cheap is None or not state.cheap.used:
+        return data
+    return replace(data, cheap=_cheap_part(state.cheap, frame, threshold))
+
+
+def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bool) -> Data:
     points = frame.into(made.points)
     values = made.values + frame.log_stretch(points)
     gradients = None if made.gradients is None else frame.slopes_into(points, made.gradients)
@@ -32,7 +40,29 @@ def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings
     if noise is not None and np.isnan(noise).any():
         # handed in without: they come from the same function, and are as noisy as the others
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
-    return noise_shaped(points, values, gradients, noise, threshold, settings.noise_unknown)
+    return noise_shaped(points, values, gradients, noise, threshold, noise_unknown)
+
+
+def _cheap_part(cheap: CheapModel, frame: Frame, threshold: float) -> AnovaSum:
+    """What the posterior mean of a cheap model has beside its prior mean, in a frame (`surrogate`)."""
+    made = cheap.evaluations
+    data = _shaped(made[~made.failed], frame, threshold, False)
+    psi = None if cheap.psi is None else rescaled(cheap.psi, cheap.frame, frame)
+    psi, _ = fit(data, psi, CHEAP.iterations * (1 if psi is not None else 3))
+    found, dimension = Surrogate.of(data, psi).function, len(frame.shift)
+    assert isinstance(found, AnovaSum)  # it has no cheap model itself
+    return found.plus(Quadratic(-data.top, np.zeros(dimension), np.eye(dimension)))
+
+
+def rescaled(psi: Vector, old: Frame, new: Frame) -> Vector | None:
+    """Hyperparameters in another frame's units; None where its axes are others."""
+    if old.diagonal != new.diagonal:
+        return None
+    dimension, found = len(new.shift), psi.copy()
+    ratio = np.sqrt(np.square(old.scale).sum(1)) / np.sqrt(np.square(new.scale).sum(1))
+    found[:dimension] += np.log(ratio)
+    found[dimension + 2] -= 4.0 * np.log(ratio).mean()
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from bqvi.variational_bmc.correction import (
 )
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, fitting
-from bqvi.variational_bmc.frame_selection import evaluated_box, selected
+from bqvi.variational_bmc.frame_selection import evaluated_box, rescaled, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.modes import connected
@@ -224,14 +224,7 @@ def _next_frame(state: State) -> Frame:
 def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
     """Hyperparameters and q, in another frame."""
     dimension = len(frame.shift)
-    psi = None if state.psi is None else state.psi.copy()
-    if psi is not None:
-        old = np.sqrt(np.square(state.frame.scale).sum(1))
-        new = np.sqrt(np.square(frame.scale).sum(1))
-        psi[:dimension] += np.log(old / new)
-        psi[dimension + 2] += 4.0 * np.log(new / old).mean()
-        if frame.diagonal != state.frame.diagonal:
-            psi = None
+    psi = None if state.psi is None else rescaled(state.psi, state.frame, frame)
     if state.q is not None and (frame.diagonal or not state.frame.diagonal):
         return psi, state.frame.moved(state.q, frame)
     means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)

@@ -77,6 +77,20 @@ class VBMCResult:
         )
         return found
 
+    @property
+    def n_cheap_evaluations(self) -> int:
+        """How many evaluations were made of the cheap model: they count apart."""
+        cheap = self.state.cheap
+        return 0 if cheap is None else cheap.evaluations.n_evaluations
+
+    @property
+    def cheap_scale(self) -> tuple[float, float] | None:
+        """Posterior mean and standard deviation of the cheap model's scale a; None without such a model.
+
+        Near 1 where the log joint follows the model, near 0 where it is of no use.
+        """
+        return self.estimate.surrogate.cheap_scale
+
     def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
         """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
 

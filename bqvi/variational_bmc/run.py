@@ -15,13 +15,17 @@ import numpy as np
 from bqvi.arrays import Seed, generator
 from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
+from bqvi.calls.function import CHEAP_MODEL
 from bqvi.calls.given import made_before, numbers
 from bqvi.calls.selection import selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
+from bqvi.runs.records import named
+from bqvi.variational_bmc.cheap_first import CheapFirst, OnCheap
 from bqvi.variational_bmc.result import VBMCResult
+from bqvi.variational_bmc.settings import CHEAP
 from bqvi.variational_bmc.state import Settings, State, begun
 from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
@@ -57,7 +61,9 @@ def vbmc(
     checkpoint: str | Path | None = None,
     resume: VBMCResult | Ended | str | Path | None = None,
     verify: int = 0,
-) -> Run[State, VBMCResult]:
+    cheap: Callable[[Any], Any] | TargetModel | None = None,
+    cheap_budget: int | None = None,
+) -> Run[Any, VBMCResult]:
     """Evidence and posterior of an expensive model (Acerbi 2018, 2020; thesis 7.3.1).
 
     Parameters
@@ -106,6 +112,12 @@ def vbmc(
     verify : with ``resume``: so many of its evaluations are made again before the first step, within the
         budget, and it is an error if one differs by more than its noise. 0: that log_joint is the same is not
         checked.
+    cheap : an approximate log joint of the same parameters that costs little: a coarser solver, fewer data.
+        It is run on first, in this process; its posterior is where the log joint is evaluated first, and its
+        surrogate, times a scale that is learnt, is in the prior mean of the log joint's (Kennedy and O'Hagan
+        2000). Exact values; a `TargetModel` may bring its gradient.
+    cheap_budget : evaluations of ``cheap``, all of which are made; they count apart
+        (``result.n_cheap_evaluations``). By default 50 (D + 2).
 
     Returns
     -------
@@ -138,13 +150,25 @@ def vbmc(
     function = replace(function, names=coordinates.names)
     target = Caller(function, coordinates, executor, n_jobs)
     watch = Watch(callback, progress, checkpoint)
-    limits = _limits(target, budget, tolerance, max_seconds)
+    limits = _limits("budget", target, budget, tolerance, max_seconds)
     settings = _settings(target, batch, acquisition)
     require_seed("seed", seed)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
-    first = _design(target, coordinates, start, initial, limits.budget, number, evaluations)
-    engine = VBMCRun(target, coordinates, first, settings, limits, number)
-    state = None if resume is None else engine.resumed(resumed(resume, DOOR, RECORDS).state)
+    usual = 3 if target.has_gradient else first_count(target.dimension)
+    if cheap is not None:
+        usual = min(usual, target.dimension + CHEAP.beyond)
+    count = usual if initial is None else require_integer("initial", initial, 2)
+    first = _design(target, coordinates, start, initial, count, limits.budget, number, evaluations)
+    dear = VBMCRun(target, coordinates, first, settings, limits, number)
+    engine: Any = dear if cheap is None else _cheap_first(cheap, cheap_budget, errors, dear, start)
+    if cheap is None and cheap_budget is not None:
+        raise ValueError(
+            f"cheap_budget is {cheap_budget}, and there is no cheap model: give cheap, or leave it out"
+        )
+    before = None if resume is None else resumed(resume, DOOR, {**RECORDS, **named(OnCheap)}).state
+    if cheap is None and isinstance(before, OnCheap):
+        raise ValueError("the run to resume ended on its cheap model: give cheap")
+    state = None if before is None else engine.resumed(before)
     busy = None if workers is None else Workers(target, workers)
     return Run(engine, state, watch, busy, verify)
 
@@ -171,7 +195,9 @@ def _coordinates(
     return make_coordinates(lower, upper, low, high, periodic=periodic, names=names)
 
 
-def _limits(target: Caller, budget: int | None, tolerance: float | None, max_seconds: float | None) -> Limits:
+def _limits(
+    name: str, target: Caller, budget: int | None, tolerance: float | None, max_seconds: float | None
+) -> Limits:
     if tolerance is not None:
         require_above("tolerance", tolerance, 0.0)
     if max_seconds is not None:
@@ -179,8 +205,34 @@ def _limits(target: Caller, budget: int | None, tolerance: float | None, max_sec
     dimension = target.dimension
     if dimension < 1:
         raise ValueError("every parameter is fixed (lower == upper); at least one must be free")
-    total = 50 * (dimension + 2) if budget is None else require_integer("budget", budget, dimension + 3)
+    total = 50 * (dimension + 2) if budget is None else require_integer(name, budget, dimension + 3)
     return Limits(total, tolerance, max_seconds)
+
+
+def _cheap_first(
+    cheap: Any, budget: int | None, errors: Any, dear: VBMCRun, start: np.ndarray | None
+) -> CheapFirst:
+    """The engine of a run with a cheap model, given that of the log joint."""
+    coordinates = dear.coordinates
+    if isinstance(cheap, TargetModel):
+        if cheap.names != coordinates.names:
+            raise ValueError(
+                f"cheap has parameters {', '.join(cheap.names)}; the log joint has "
+                f"{', '.join(coordinates.names)}: both must have the same, in the same order"
+            )
+        function = cheap.function(errors)
+    elif callable(cheap):
+        function = Function(cheap, names=coordinates.names, errors=errors, range=CHEAP_MODEL)
+    else:
+        raise TypeError(f"cheap is {cheap!r}; it must be a function of the parameters or a TargetModel")
+    target = Caller(function, coordinates)
+    limits = _limits("cheap_budget", target, budget, None, None)
+    if dear.limits.seconds is not None:
+        limits = replace(limits, seconds=CHEAP.seconds * dear.limits.seconds)
+    usual = 3 if target.has_gradient else first_count(target.dimension)
+    first = _design(target, coordinates, start, None, usual, limits.budget, dear.seed, None)
+    run = VBMCRun(target, coordinates, first, _settings(target, None, "imiqr"), limits, dear.seed)
+    return CheapFirst(run, dear, 0 if start is None else min(len(start), len(dear.first.pending)))
 
 
 def _settings(target: Caller, batch: int | None, acquisition: str) -> Settings:
@@ -199,14 +251,13 @@ def _design(
     coordinates: Coordinates,
     start: np.ndarray | None,
     initial: int | None,
+    count: int,
     budget: int,
     seed: int,
     given: Any,
 ) -> State:
     """The state before anything is evaluated by this run."""
     dimension = target.dimension
-    usual = 3 if target.has_gradient else first_count(dimension)
-    count = usual if initial is None else require_integer("initial", initial, 2)
     if initial is not None and initial > budget:
         raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
     made = Evaluations.none(dimension)

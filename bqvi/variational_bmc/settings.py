@@ -14,8 +14,8 @@ from math import inf
 from gp.search import Search
 
 __all__ = [
-    "CLIMBING", "CLOCK", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "FEASIBILITY", "FITTING", "FRAMES",
-    "FRESH_START", "MODES", "NODES", "PREDICTIONS", "RESTARTS", "SCALINGS", "SHAPING", "TRUST",
+    "CHEAP", "CLIMBING", "CLOCK", "COMPONENTS", "CONVERGENCE", "DIAGNOSTICS", "FEASIBILITY", "FITTING",
+    "FRAMES", "FRESH_START", "MODES", "NODES", "PREDICTIONS", "RESTARTS", "SCALINGS", "SHAPING", "TRUST",
     "WEIGHTS", "FreshStart",
 ]  # fmt: skip
 
@@ -85,6 +85,20 @@ class FittingSettings:
     clusters. In 20 other layouts (2000 to 2019) three had gained enough, and none was called noisy."""
     first_noise: float = 0.1
     """Variance at which the search for such noise begins, nats squared."""
+
+
+@dataclass(frozen=True)
+class CheapSettings:
+    """A cheap approximate model (`surrogate`, `cheap_first`)."""
+
+    scale_sd: float = 0.5
+    """Prior standard deviation of its scale, whose prior mean is 1."""
+    iterations: int = 6
+    """Of the fit of its hyperparameters in a frame that is new to it."""
+    beyond: int = 3
+    """Evaluations of the first design of the log joint beyond D."""
+    seconds: float = 0.5
+    """Share of ``max_seconds`` that the run on the cheap model may take."""
 
 
 @dataclass(frozen=True)
@@ -364,4 +378,4 @@ SCALINGS = ScalingSettings()
 NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), RestartSettings(), ModeSettings()
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
 TRUST, FRESH_START, DIAGNOSTICS = TrustSettings(), FreshStart(), DiagnosticSettings()
-CLIMBING, CLOCK = ClimbSettings(), ClockSettings()
+CHEAP, CLIMBING, CLOCK = CheapSettings(), ClimbSettings(), ClockSettings()

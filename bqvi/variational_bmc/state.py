@@ -92,6 +92,23 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
+class CheapModel:
+    """What is known of a cheap model of the log joint, where its own run ended.
+
+    Attributes
+    ----------
+    evaluations : in the coordinates.
+    frame, psi : of its surrogate, and its hyperparameters, or None.
+    used : whether its posterior is one, so that it says where to begin.
+    """
+
+    evaluations: Evaluations
+    frame: Frame
+    psi: Vector | None
+    used: bool
+
+
+@dataclass(frozen=True, eq=False)
 class State:
     """All that a run is, as arrays and numbers.
 
@@ -112,6 +129,7 @@ class State:
     explored : points of the plausible box that the known modes explain, once exploration is complete; until
         then 0.
     coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
+    cheap : what is known of a cheap model, where there is one.
     """
 
     evaluations: Evaluations
@@ -133,6 +151,7 @@ class State:
     before: Known | None = None
     explored: int = 0
     coordinates: Coordinates | None = None
+    cheap: CheapModel | None = None
 
     def __len__(self) -> int:
         return len(self.evaluations)

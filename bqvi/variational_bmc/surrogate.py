@@ -1,6 +1,11 @@
 """The surrogate: a Gaussian process on the log joint, in a frame where the posterior is about N(0, I).
 
-    log joint(T u + c) = top - |u|^2 / 2 + f(u),     f ~ GP(0, k),   k of `kernel`
+    log joint(T u + c) = top - |u|^2 / 2 + f(u),     f ~ GP(0, k),   k of `kernel_of`
+
+Where there is a cheap model, whose own surrogate has the posterior mean top_c - |u|^2 / 2 + g(u), f is
+a g + what the two differ by, with a ~ N(1, .5^2): the autoregressive model of Kennedy and O'Hagan (2000) with
+one scale. The prior mean is then that of the cheap model for a = 1, the same as without it for a = 0, and
+what a adds to the covariance is the term .5^2 g(u) g(v) of the kernel (`gp.kernels.Multiple`).
 
 Three choices make it one, and each is made apart:
 
@@ -22,12 +27,12 @@ from typing import cast
 
 import numpy as np
 
-from bqvi.variational_bmc.settings import FITTING, SHAPING
+from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
 from gp.conditioning import Conditioned, ObservedKernel
 from gp.evidence import LogPosterior
-from gp.expectation import AnovaSum, DiagonalIntegrals, Quadratic
+from gp.expectation import AnovaSum, AnovaSums, DiagonalIntegrals, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
-from gp.kernels import Anova, Constant, QuadraticTrend, Sum
+from gp.kernels import Anova, Constant, Multiple, QuadraticTrend, Sum
 from gp.observations import Gradients, Observations, Values
 from gp.priors import JointPrior
 from gp.search import Search, search
@@ -47,6 +52,7 @@ class Data:
     top : the prior mean's maximum.
     noise_fitted : whether a noise common to all values is a hyperparameter, besides ``noise``.
     log_slopes : (n,), log derivatives of what is modelled in what was observed, at each point.
+    cheap : g, where there is a cheap model.
     """
 
     points: Vector
@@ -56,6 +62,7 @@ class Data:
     top: float
     noise_fitted: bool
     log_slopes: Vector
+    cheap: AnovaSum | None = None
 
     @property
     def log_slope(self) -> float:
@@ -73,12 +80,31 @@ class Data:
 
     @cached_property
     def residuals(self) -> Vector:
-        """What f is observed to be, (N,)."""
-        first = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
+        """What f is observed to be, less its prior mean, (N,)."""
+        found = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
+        if self.gradients is not None:
+            slopes = self.gradients + self.points[: len(self.gradients)]
+            found = np.concatenate([found, slopes.reshape(-1)])
+        result: Vector = found if self.cheap_rows is None else found - self.cheap_rows
+        return result
+
+    @cached_property
+    def cheap_rows(self) -> Vector | None:
+        """What g is where f is observed, (N,)."""
+        if self.cheap is None:
+            return None
+        found = self.cheap(self.points)
         if self.gradients is None:
-            result: Vector = first
-            return result
-        return np.concatenate([first, (self.gradients + self.points[: len(self.gradients)]).reshape(-1)])
+            return found
+        slopes = self.cheap.gradient(self.points[: len(self.gradients)])
+        return np.concatenate([found, slopes.reshape(-1)])
+
+    def kernel(self, psi: Vector) -> Sum:
+        """That of f, with the scale of g where there is one."""
+        kernel = kernel_of(psi, self.points.shape[1])
+        if self.cheap is None:
+            return kernel
+        return Sum((*kernel.terms, Multiple(self.cheap, CHEAP.scale_sd**2)))
 
     def by_point(self, rows: Vector) -> Vector:
         """Observations (N,) with the numbers of a point together, (n, 1) or (n, 1 + D)."""
@@ -92,7 +118,7 @@ class Data:
         if self.gradients is not None:
             blocks.append(Gradients(self.points[: len(self.gradients)]))
         start = prior_of(self.points.shape[1], False).lower
-        return gram_of(kernel_of(start, self.points.shape[1]), Observations(tuple(blocks)))
+        return gram_of(self.kernel(start), Observations(tuple(blocks)))
 
     @cached_property
     def thinned(self) -> Data:
@@ -172,12 +198,13 @@ def _noises(data: Data, psi: Vector) -> Vector:
 def log_posterior(data: Data) -> LogPosterior:
     """Log evidence and prior of the hyperparameters, with derivatives."""
     n, dimension = data.points.shape
-    # the trend's two variances are one hyperparameter, that of the constant is none
-    tie = np.zeros((dimension + 3, dimension + 5))
-    tie[range(dimension + 2), range(dimension + 2)] = tie[-1, -3:-1] = 1.0
+    # the trend's two variances are one hyperparameter, those of the constant and of the scale are none
+    trend = slice(dimension + 2, dimension + 4)
+    tie = np.zeros((dimension + 3, dimension + 5 + (data.cheap is not None)))
+    tie[range(dimension + 2), range(dimension + 2)] = tie[-1, trend] = 1.0
 
     def gram(psi: Vector) -> tuple[Vector, Changes]:
-        matrix, pullback = data.gram(kernel_of(psi, dimension))
+        matrix, pullback = data.gram(data.kernel(psi))
         assert isinstance(pullback, Changes)  # all parts of the kernel have them
         own = _noises(data, psi) - data.noise
         np.einsum("ii->i", matrix)[:] += own
@@ -223,9 +250,9 @@ def _bent(psi: Vector, data: Data) -> Vector:
     return found
 
 
-def posterior_mean(data: Data, psi: Vector) -> AnovaSum:
+def posterior_mean(data: Data, psi: Vector) -> AnovaSum | AnovaSums:
     """The posterior mean of the log joint alone, in a third of the time; LinAlgError as `Surrogate.of`."""
-    kernel = kernel_of(psi, data.points.shape[1])
+    kernel = data.kernel(psi)
     matrix, _ = data.gram(kernel)
     np.einsum("ii->i", matrix)[:] += _noises(data, psi)
     factor = cholesky(matrix)
@@ -233,15 +260,22 @@ def posterior_mean(data: Data, psi: Vector) -> AnovaSum:
     return _function(data, kernel, data.by_point(weights))
 
 
-def _function(data: Data, kernel: Sum, weights: Vector) -> AnovaSum:
+def _function(data: Data, kernel: Sum, weights: Vector) -> AnovaSum | AnovaSums:
     """Of weights of the observations, (n, 1) or (n, 1 + D)."""
     alpha, slopes = weights[:, 0], (None if data.gradients is None else weights[:, 1:])
-    first, quadratic, constant = kernel.terms
+    first, quadratic, constant = kernel.terms[:3]
     assert isinstance(first, Anova)  # see `kernel_of`
     dimension = data.points.shape[1]
     prior = Quadratic(data.top, np.zeros(dimension), -np.eye(dimension))
     trend = prior + Quadratic.of_kernel(Sum((quadratic, constant)), data.points, alpha, slopes)
-    return AnovaSum(data.points, first, trend, alpha, slopes)
+    found = AnovaSum(data.points, first, trend, alpha, slopes)
+    return found if data.cheap is None else AnovaSums(found, data.cheap.times(_scale(data, weights)))
+
+
+def _scale(data: Data, weights: Vector) -> float:
+    """The posterior mean of a, given weights of the observations."""
+    assert data.cheap_rows is not None
+    return 1.0 + CHEAP.scale_sd**2 * float(np.vdot(weights, data.by_point(data.cheap_rows)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +301,7 @@ class Surrogate:
     @classmethod
     def of(cls, data: Data, psi: Vector) -> Surrogate:
         """LinAlgError if rounding leaves the covariance without a factor."""
-        kernel = ObservedKernel(kernel_of(psi, data.points.shape[1]), data.gradients is not None)
+        kernel = ObservedKernel(data.kernel(psi), data.gradients is not None)
         targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, psi)).reshape(-1)
         for more in (0.0, 1e-9, 1e-7, 1e-5):
             if more:
@@ -300,8 +334,17 @@ class Surrogate:
         """Variance of the noise that was fitted; 0 where none was."""
         return float(np.exp(self.psi[self.dimension + 3])) if self.data.noise_fitted else 0.0
 
+    @property
+    def cheap_scale(self) -> tuple[float, float] | None:
+        """Posterior mean and standard deviation of a; None without a cheap model."""
+        if self.data.cheap_rows is None:
+            return None
+        known = self.given.whitening @ self.data.by_point(self.data.cheap_rows).reshape(-1)
+        left = 1.0 - CHEAP.scale_sd**2 * float(known @ known)
+        return _scale(self.data, self.given.weights), CHEAP.scale_sd * float(np.sqrt(max(left, 0.0)))
+
     @cached_property
-    def function(self) -> AnovaSum:
+    def function(self) -> AnovaSum | AnovaSums:
         """The posterior mean of the log joint."""
         return _function(self.data, self.kernel, self.given.weights)
 
@@ -337,7 +380,7 @@ class Surrogate:
 
     def _prior_mean(self, u: Vector) -> Vector:
         result: Vector = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
-        return result
+        return result if self.data.cheap is None else result + self.data.cheap(u)
 
     def integrals(self, means: Vector, variances: Vector) -> DiagonalIntegrals:
         """Expectations of the mean under N(means_k, diag variances_k), (K, D) each."""

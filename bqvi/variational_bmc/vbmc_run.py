@@ -24,7 +24,16 @@ from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import MODES, PREDICTIONS, TRUST
-from bqvi.variational_bmc.state import Estimate, Known, Row, Settings, State, evaluated, settled
+from bqvi.variational_bmc.state import (
+    CheapModel,
+    Estimate,
+    Known,
+    Row,
+    Settings,
+    State,
+    evaluated,
+    settled,
+)
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import judge, verifies
 from bqvi.variational_bmc.undeclared_noise import looks_noisy, undeclared_noise
@@ -32,7 +41,12 @@ from bqvi.variational_bmc.variational import Mixture
 from bqvi.variational_bmc.waiting import with_more
 
 DOOR = "vbmc"
-RECORDS = named(State, Evaluations, Frame, Scaling, Mixture, Row, Known, Coordinates)
+UNUSED = (
+    "The cheap model was not used: its posterior runs away from the plausible box, as that of an improper "
+    "density does. Give it bounds, or the prior of the log joint."
+)
+"""What to tell of a cheap model that is improper."""
+RECORDS = named(State, Evaluations, Frame, Scaling, Mixture, Row, Known, Coordinates, CheapModel)
 """What a saved run is made of."""
 
 
@@ -308,6 +322,7 @@ class VBMCRun:
             warnings=(
                 *doubts,
                 *((FROM_VALUES,) if state.values_from else ()),
+                *((UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
                 *advice(
                     posterior,
                     made,

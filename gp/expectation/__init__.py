@@ -1,6 +1,6 @@
 """E_q of a Gaussian process: its value, its gradient in q, variances and covariances."""
 
-from gp.expectation.anova_sum import AnovaSum, DiagonalIntegrals
+from gp.expectation.anova_sum import AnovaSum, AnovaSums, DiagonalIntegrals
 from gp.expectation.kernel_means import KernelMeans, jacobian_variance, slope_jacobian, value_jacobian
 from gp.expectation.kernel_sum import Integrated, KernelSum
 from gp.expectation.posterior_expectation import Expectation, covariances, expectation, variance_gradient
@@ -8,6 +8,7 @@ from gp.expectation.quadratic import Quadratic
 
 __all__ = [
     "AnovaSum",
+    "AnovaSums",
     "DiagonalIntegrals",
     "Expectation",
     "Integrated",

@@ -14,7 +14,7 @@ at once; arrays (D, K, n) are kept coordinate first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,6 +52,15 @@ class AnovaSum:
     trend: Quadratic
     values: np.ndarray
     slopes: np.ndarray | None = None
+
+    def times(self, factor: float) -> AnovaSum:
+        """The function ``factor`` phi."""
+        slopes = None if self.slopes is None else factor * self.slopes
+        return replace(self, trend=self.trend.times(factor), values=factor * self.values, slopes=slopes)
+
+    def plus(self, trend: Quadratic) -> AnovaSum:
+        """The function phi + ``trend``."""
+        return replace(self, trend=self.trend + trend)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values of phi at (M, D) points, (M,)."""
@@ -117,3 +126,33 @@ class AnovaSum:
         of_means = np.einsum("dkn,kn->kd", along, weighted) - np.einsum("dkn,kn->kd", tilt * turned, p)
         of_variances = np.einsum("dkn,kn->kd", r * bowed, weighted)
         return values, of_means, of_variances - np.einsum("dkn,kn->kd", tilt * moved, p)
+
+
+@dataclass(frozen=True, eq=False)
+class AnovaSums:
+    """The sum of two such functions, of kernels of their own.
+
+    Attributes
+    ----------
+    first, second : the two.
+    """
+
+    first: AnovaSum
+    second: AnovaSum
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        """Values at (M, D) points, (M,)."""
+        found: np.ndarray = self.first(u) + self.second(u)
+        return found
+
+    def gradient(self, u: np.ndarray) -> np.ndarray:
+        """Gradients at (M, D) points, (M, D)."""
+        found: np.ndarray = self.first.gradient(u) + self.second.gradient(u)
+        return found
+
+    def integrate(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
+        """Against N(means_k, diag variances_k), (K, D) each."""
+        one, other = self.first.integrate(means, variances), self.second.integrate(means, variances)
+        return DiagonalIntegrals(
+            one.values + other.values, one.means + other.means, one.variances + other.variances
+        )

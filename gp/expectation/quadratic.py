@@ -60,6 +60,10 @@ class Quadratic:
             linear, curvature = linear + slopes.sum(0), curvature + crossed + crossed.T
         return cls(0.0, kernel.linear * linear, kernel.quadratic * curvature)
 
+    def times(self, factor: float) -> Quadratic:
+        """Return a multiple of the polynomial."""
+        return Quadratic(factor * self.constant, factor * self.linear, factor * self.curvature)
+
     def __add__(self, other: Quadratic) -> Quadratic:
         """Return the sum of two polynomials."""
         linear, curvature = self.linear + other.linear, self.curvature + other.curvature

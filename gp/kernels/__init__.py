@@ -11,6 +11,7 @@ from gp.kernels.base import (
 from gp.kernels.by_column import ByColumn
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.matern import Matern12, Matern32, Matern52
+from gp.kernels.multiple import Multiple
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.kernels.periodic import Periodic
 from gp.kernels.polynomial import Constant, Linear
@@ -34,6 +35,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "Multiple",
     "Parameter",
     "Periodic",
     "Product",

@@ -15,6 +15,7 @@ import numpy as np
 from gp.kernels.anova import Anova
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.kernels.composite import Sum
+from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import Constant
 from gp.kernels.quadratic import QuadraticTrend
 
@@ -72,6 +73,12 @@ def _quadratic(kernel: QuadraticTrend, x: Any, y: Any) -> tuple[Any, Any]:
 @value_slopes.register
 def _constant(kernel: Constant, x: Any, y: Any) -> tuple[Any, Any]:
     return kernel(x, y), np.zeros((x.shape[1], len(x), len(y)))
+
+
+@value_slopes.register
+def _multiple(kernel: Multiple, x: Any, y: Any) -> tuple[Any, Any]:
+    g = kernel.variance * kernel.function(x)
+    return np.outer(g, kernel.function(y)), g[:, None] * kernel.function.gradient(y).T[:, None, :]
 
 
 @value_slopes.register

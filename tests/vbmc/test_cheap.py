@@ -1,0 +1,155 @@
+"""`bqvi.vbmc(cheap=)`: the kernel of its scale against formulas; limits of good and wrong cheap models."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import bqvi
+from bqvi.variational_bmc.settings import CHEAP
+from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, posterior_mean, prior_of
+from experiments.problems import known_posteriors
+from gp.expectation import AnovaSum, Quadratic
+from gp.kernels import Anova, Constant, Multiple, Sum
+from gp.testing import check_kernel
+
+RNG = np.random.default_rng(0)
+PROBLEM = known_posteriors.rosenbrock(2)
+CHEAPLY = {**PROBLEM.bounds(), "cheap_budget": 40}
+PART = AnovaSum(
+    RNG.standard_normal((4, 3)),
+    Anova(np.array([1.0, 2.0, 1.5]), 0.5, 1.0),
+    Quadratic(0.3, np.array([0.1, -0.2, 0.3]), np.diag([0.2, -0.1, 0.3])),
+    RNG.standard_normal(4),
+)
+
+
+def test_the_kernel_of_multiples_keeps_the_contract():
+    check_kernel(Multiple(PART, 0.7), 3)
+    check_kernel(Sum((Constant(2.0), Multiple(PART, 0.7))), 3)
+
+
+@pytest.mark.parametrize("with_slopes", [False, True])
+def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
+    """Against the normal equations, given the covariance of what the models differ by."""
+    x = RNG.standard_normal((12, 3))
+    slopes = -x + 0.4 * PART.gradient(x) if with_slopes else None
+    values = -0.5 * (x**2).sum(1) + 0.4 * PART(x) + np.sin(x[:, 0])
+    without = noise_shaped(x, values, slopes, None, 30.0)
+    data = noise_shaped(x, values, slopes, None, 30.0)
+    object.__setattr__(data, "cheap", PART)
+    psi = prior_of(3, False).lower
+    plain, made = Surrogate.of(without, psi), Surrogate.of(data, psi)
+    precision = plain.given.whitening.T @ plain.given.whitening
+    g = without.by_point(data.cheap_rows).reshape(-1)
+    y = without.by_point(without.residuals).reshape(-1)
+    variance = 1.0 / (g @ precision @ g + CHEAP.scale_sd**-2)
+    scale, sd = made.cheap_scale
+    assert scale == pytest.approx(variance * (g @ precision @ y + CHEAP.scale_sd**-2), rel=1e-6)
+    assert sd == pytest.approx(np.sqrt(variance), rel=1e-4)
+    u = RNG.standard_normal((5, 3))
+    np.testing.assert_allclose(made.function(u), made.moments(u)[0], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(posterior_mean(data, psi)(u), made.mean(u), rtol=1e-6, atol=1e-6)
+    numeric = [(made.mean(u + e) - made.mean(u - e)) / 2e-4 for e in 1e-4 * np.eye(3)]
+    np.testing.assert_allclose(made.mean_gradient(u), np.stack(numeric, 1), rtol=1e-5, atol=1e-5)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    cube = np.stack(np.meshgrid(*[nodes] * 3, indexing="ij"), -1).reshape(-1, 3)
+    w = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * 3, indexing="ij"), -1), -1).ravel()
+    mean, variances = np.array([[0.2, -0.1, 0.3]]), np.array([[0.3, 0.5, 0.2]])
+    found = made.integrals(mean, variances)
+    assert found.values[0] == pytest.approx(float(w @ made.mean(mean + np.sqrt(variances) * cube)), rel=1e-6)
+
+
+def test_the_log_joint_itself_is_known_at_its_first_points():
+    found = bqvi.vbmc(
+        PROBLEM.log_joint, **PROBLEM.bounds(), budget=8, cheap=PROBLEM.log_joint, cheap_budget=60
+    )
+    alone = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=8)
+    error = abs(found.log_evidence - PROBLEM.log_evidence)
+    assert error < 0.05 < abs(alone.log_evidence - PROBLEM.log_evidence)
+    assert (found.n_evaluations, found.n_cheap_evaluations, len(found.theta)) == (8, 60, 8)
+    scale, sd = found.cheap_scale
+    assert scale == pytest.approx(1.0, abs=0.02)
+    assert sd < 0.02
+    assert alone.cheap_scale is None
+    assert alone.n_cheap_evaluations == 0
+
+
+def test_an_improper_cheap_model_is_left_out_and_told():
+    found = bqvi.vbmc(PROBLEM.log_joint, **CHEAPLY, budget=30, cheap=lambda x: 0.0)
+    assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.1, 4 * found.log_evidence_sd)
+    assert any("cheap model was not used" in told for told in found.warnings)
+    assert found.n_cheap_evaluations == 40
+
+
+def test_a_cheap_model_of_another_place_is_overcome():
+    def elsewhere(x):
+        return -2.0 * float((x - 4.0) @ (x - 4.0))
+
+    found = bqvi.vbmc(PROBLEM.log_joint, **CHEAPLY, budget=50, cheap=elsewhere, tolerance=None)
+    assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.05, 4 * found.log_evidence_sd)
+
+
+def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
+    options = {**PROBLEM.bounds(), "budget": 9, "cheap_budget": 16}
+    whole = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=PROBLEM.log_joint)
+    for model in ("cheap", "dear"):
+        calls = []
+
+        def failing(x, limit=4, calls=calls):
+            calls.append(x)
+            if len(calls) == limit:
+                raise KeyboardInterrupt
+            return PROBLEM.log_joint(x)
+
+        models = {"cheap": PROBLEM.log_joint, "dear": PROBLEM.log_joint, model: failing}
+        path = tmp_path / f"{model}.npz"
+        with pytest.raises(bqvi.RunInterrupted):
+            bqvi.vbmc(models["dear"], **options, cheap=models["cheap"], checkpoint=path)
+        again = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=PROBLEM.log_joint, resume=path)
+        assert np.array_equal(again.theta, whole.theta)
+        assert again.log_evidence == whole.log_evidence
+        assert again.n_cheap_evaluations == 16
+    del options["cheap_budget"]
+    assert bqvi.vbmc(PROBLEM.log_joint, **options, resume=path).log_evidence == whole.log_evidence
+
+
+def test_workers_and_questions_begin_with_the_log_joint():
+    options = {**PROBLEM.bounds(), "budget": 8, "cheap_budget": 14, "cheap": PROBLEM.log_joint}
+    run = bqvi.vbmc.steps(PROBLEM.log_joint, **options)
+    asked = run.ask(2)
+    assert asked.shape == (2, 2)
+    run.tell(asked, [PROBLEM.log_joint(x) for x in asked])
+    assert run.n_evaluations == 2
+    with ThreadPoolExecutor(2) as pool:
+        found = bqvi.vbmc(PROBLEM.log_joint, **options, executor=pool, workers=2)
+    assert (found.n_evaluations, found.n_cheap_evaluations) == (8, 14)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"cheap": 3}, TypeError, "cheap is 3; it must be a function"),
+        ({"cheap_budget": 20}, ValueError, "cheap_budget is 20, and there is no cheap model"),
+        ({"cheap": PROBLEM.log_joint, "cheap_budget": 2}, ValueError, "cheap_budget is 2"),
+        (
+            {"cheap": bqvi.adapters.from_function(PROBLEM.log_joint, 2, names=("a", "b"))},
+            ValueError,
+            "cheap has parameters a, b",
+        ),
+    ],
+)
+def test_bad_input_is_told_before_any_evaluation(options, error, told):
+    with pytest.raises(error, match=told):
+        bqvi.vbmc.steps(PROBLEM.log_joint, **PROBLEM.bounds(), **options)
+
+
+def test_a_run_is_resumed_with_a_cheap_model_only_where_it_had_one(tmp_path):
+    found = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=10)
+    with pytest.raises(ValueError, match="without a cheap model"):
+        bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), cheap=PROBLEM.log_joint, resume=found)
+    run = bqvi.vbmc.steps(PROBLEM.log_joint, **PROBLEM.bounds(), cheap=PROBLEM.log_joint)
+    next(run)
+    run.save(tmp_path / "run.npz")
+    with pytest.raises(ValueError, match="ended on its cheap model: give cheap"):
+        bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), resume=tmp_path / "run.npz")
