@@ -1,8 +1,11 @@
 """The ELBO of a Gaussian q from the evaluations of the log joint that a run has kept, at no further one.
 
 In units whitened by q, theta = mu + L u, the log joint f is modelled by phi(u) = f + |u|^2 / 2 under the
-process of `gp.conditioning`, from values, and from gradients where there are any. Its integral under q is
-closed:
+process of `gp.conditioning.directional`: from the values of the latest evaluations, and where there are
+gradients from those of the evaluations nearest to q, as many as `EvidenceSettings.rows` leaves room for.
+Where the log joint is steep, far from q, one kernel does not hold, and D entries of a gradient weigh more
+than a value. Hyperparameters are fitted to the values and to one derivative of each evaluation, along a
+random direction. The integral under q is closed:
 
     ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
@@ -25,12 +28,11 @@ from typing import Any
 import numpy as np
 
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.settings import EVIDENCE, NOISE
-from bqvi.gradients.surrogates import OnFunction
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.settings import EVIDENCE, NOISE, SEARCH
+from bqvi.gradients.surrogates import OnFunction, fitted_rows, over_scale
+from bqvi.gradients.whitened import Frame, distance_noise
 from gp.conditioning.conditioned import Conditioned
-from gp.conditioning.function_kernel import FunctionKernel
-from gp.conditioning.function_process import FunctionProcess
+from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
 
 
 @dataclass(frozen=True)
@@ -47,51 +49,115 @@ def remembered_elbo(q: Any, memory: Memory) -> ElboEstimate | None:
     Parameters
     ----------
     q : a `Gaussian` or `DiagonalGaussian` over R^D.
-    memory : m evaluations; the latest are used where they are more than a solve of reasonable size takes.
+    memory : m evaluations; the latest are used where they are more than `EvidenceSettings.rows`, and of their
+        gradients those nearest to q.
     """
     found = process_near(q, memory)
     if found is None:
         return None
-    process, dimension = found[0], len(found[1].mean)
+    process, dimension = found.process, len(found.frame.mean)
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
-    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), _sd(process.given, process.kernel))
+    return ElboEstimate(value - 0.5 * dimension + float(q.entropy), found.elbo_sd())
 
 
-def process_near(q: Any, memory: Memory) -> tuple[FunctionProcess, Frame] | None:
-    """Return the process on phi in units whitened by q, and these; else as `remembered_elbo`."""
-    frame = Frame.of(q)
-    dimension = len(frame.mean)
-    kind = OnFunction(values=True, gradients=memory.gradients.shape[1] > 0)
-    numbers = 1 + memory.gradients.shape[1]
+@dataclass(frozen=True, eq=False)
+class NearQ:
+    """The process on phi in units whitened by q.
+
+    Attributes
+    ----------
+    process, frame : it, and these units.
+    nodes : the rows of each evaluation, in sets (k, R) of evaluations with as many rows.
+    """
+
+    process: DirectionalProcess
+    frame: Frame
+    nodes: tuple[np.ndarray, ...]
+
+    def jackknife(self, whitened: np.ndarray, level: np.ndarray) -> float:
+        """Variance and squared bias of an integral of phi, over evaluations; arguments as of `changes`."""
+        given = self.process.given
+        changes = np.concatenate([given.changes_without(rows, whitened, level) for rows in self.nodes])
+        return float(np.square(changes).sum() + changes.sum() ** 2)
+
+    def elbo_sd(self) -> float:
+        """Standard deviation of E[phi] under N(0, I): the model's and the jackknife's."""
+        given, kernel, dimension = self.process.given, self.process.kernel, len(self.frame.mean)
+        l2, level = kernel.lengthscale**2, np.ones(1)
+        prior = kernel.height * (l2 / (l2 + 2.0)) ** (dimension / 2) + 0.5 * kernel.quadratic * dimension
+        whitened = given.whitening @ _observed(given, kernel)[:, None]
+        variance = float(given.covariance(np.array([[prior]]), whitened, level)[0, 0])
+        return float(np.sqrt(max(variance, 0.0) + self.jackknife(whitened, level)))
+
+
+def process_near(q: Any, memory: Memory) -> NearQ | None:
+    """Return the process near q; else as `remembered_elbo`."""
+    frame, steep = Frame.of(q), memory.gradients.shape[1] > 0
     u = frame.whiten(memory.points)
-    near = np.flatnonzero(np.square(u).sum(1) < NOISE.left_out * dimension)
-    near = near[-max(EVIDENCE.rows // numbers, dimension + 2) :]
-    if len(near) < dimension + 2:
+    near = _near(u, EVIDENCE.rows // (1 + steep))
+    if near is None:
         return None
     u = u[near]
+    kind = OnFunction(values=True, gradients=steep)
     targets = kind.targets(frame, u, memory.values[near], memory.gradients[near])
-    noise = kind.noise(frame, memory.noise[near])
-    return kind.process(u, targets, kind.fit(u, targets, None, noise), noise).process, frame
+    measured = kind.noise(frame, memory.noise[near])
+    logs = _fitted(u, targets, measured, memory.hyperparameters)
+    m, d = u.shape
+    count = min(m, (EVIDENCE.rows - m) // d) if steep else 0
+    whole = np.argsort(np.einsum("nd,nd->n", u, u), kind="stable")[:count]
+    rows = np.concatenate([value_rows(u), slope_rows(u[whole])])
+    noise = None if measured is None else _shown(measured, whole)
+    lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
+    kernel = DirectionalKernel(lengthscale, linear, quadratic, steep)
+    given = Conditioned.of(kernel, rows, _shown(targets, whole)[:, None], _noise, over_scale(noise, logs))
+    slopes = m + np.arange(count * d).reshape(count, d)
+    nodes = np.column_stack([whole, slopes]), np.setdiff1d(np.arange(m), whole)[:, None]
+    return NearQ(DirectionalProcess(kernel, given), frame, nodes)
 
 
-def _sd(given: Conditioned, kernel: FunctionKernel) -> float:
-    """Standard deviation of E[phi] under N(0, I): the model's and the jackknife's."""
-    dimension, l2 = given.points.shape[1], kernel.lengthscale**2
-    prior = kernel.height * (l2 / (l2 + 2.0)) ** (dimension / 2) + 0.5 * kernel.quadratic * dimension
-    whitened = given.whitening @ _observed(given, kernel)[:, None]
-    level = np.ones(1)
-    variance = float(given.covariance(np.array([[prior]]), whitened, level)[0, 0])
-    changes = given.changes(whitened, level)[:, 0]
-    return float(np.sqrt(max(variance, 0.0) + np.square(changes).sum() + changes.sum() ** 2))
+def _near(points: np.ndarray, most: int) -> np.ndarray | None:
+    """Which of (m, D) points are used, the latest; None where fewer than D + 2 are near."""
+    d = points.shape[1]
+    squares = np.einsum("nd,nd->n", points, points)
+    few = np.sort(squares)[min(2 * d + 2, len(squares)) - 1] if len(squares) else 0.0
+    reach = min(max(EVIDENCE.reach * d, few), NOISE.left_out * d)
+    near = np.flatnonzero(squares <= reach)[-max(most, d + 2) :]
+    return near if len(near) >= d + 2 else None
 
 
-def _observed(given: Conditioned, kernel: FunctionKernel) -> np.ndarray:
-    """Covariances / s^2 of what the points show with E[phi], (m B,)."""
-    u, p = given.points, 1.0 / (kernel.lengthscale**2 + 1.0)
-    squares = np.square(u).sum(1)
-    z = kernel.height * (kernel.lengthscale**2 * p) ** (u.shape[1] / 2) * np.exp(-0.5 * p * squares)
-    values: np.ndarray = z + 0.5 * kernel.quadratic * squares
-    if given.numbers == 1:
-        return values
-    slopes = (kernel.quadratic - p * z)[:, None] * u
-    return np.asarray(np.concatenate([values[:, None], slopes], 1).reshape(-1))
+def _fitted(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, last: np.ndarray) -> np.ndarray:
+    """Hyperparameters by the latest points: their values, and a derivative each along a direction drawn."""
+    u, targets = u[-SEARCH.points :], targets[-SEARCH.points :]
+    m, d = u.shape
+    blocks, shown = [value_rows(u)], [targets[:, 0]]
+    noise = None if measured is None else [measured[-m:, 0]]
+    if targets.shape[1] > 1:
+        along = np.random.default_rng(0).standard_normal((m, d))
+        along /= np.linalg.norm(along, axis=1)[:, None]
+        blocks.append(slope_rows(u, along[:, None]))
+        shown.append(np.einsum("md,md->m", along, targets[:, 1:]))
+        if measured is not None and noise is not None:
+            noise.append(np.einsum("md,md->m", np.square(along), measured[-m:, 1:]))
+    start = np.append(last[:3], [] if noise is None else last[-1:]) if len(last) else None
+    flat = None if noise is None else np.concatenate(noise)
+    return fitted_rows(np.concatenate(blocks), np.concatenate(shown), start, flat, targets.shape[1] > 1)
+
+
+def _shown(numbers: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Of (m, B) numbers the first of each point, and the others of those that are ``whole``."""
+    return np.concatenate([numbers[:, 0], numbers[whole, 1:].reshape(-1)])
+
+
+def _noise(rows: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    return distance_noise(rows[:, : rows.shape[1] // 2], targets)
+
+
+def _observed(given: Conditioned, kernel: DirectionalKernel) -> np.ndarray:
+    """Covariances / s^2 of the rows with E[phi], (N,)."""
+    x, w = np.hsplit(given.points, 2)
+    p = 1.0 / (kernel.lengthscale**2 + 1.0)
+    squares = np.einsum("nd,nd->n", x, x)
+    z = kernel.height * (kernel.lengthscale**2 * p) ** (x.shape[1] / 2) * np.exp(-0.5 * p * squares)
+    found: np.ndarray = kernel.constant(given.points) * (z + 0.5 * kernel.quadratic * squares)
+    found += (kernel.quadratic - p * z) * np.einsum("nd,nd->n", x, w)
+    return found

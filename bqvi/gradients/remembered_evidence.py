@@ -35,11 +35,11 @@ from scipy.special import logsumexp
 
 from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.remembered_elbo import process_near
+from bqvi.gradients.remembered_elbo import NearQ, process_near
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.importance import Proposal, effective_size
 from bqvi.pareto import pareto_shape
-from gp.conditioning.function_process import FunctionProcess
+from gp.conditioning.directional import DirectionalProcess, value_rows
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     found = process_near(q, memory)
     if found is None:
         return None
-    process, frame = found
+    process, frame = found.process, found.frame
     d = len(frame.mean)
     standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
     g = standard.widened(EVIDENCE.wide, EVIDENCE.widening)
@@ -94,7 +94,7 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     elbo = process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value - 0.5 * d + float(q.entropy)
     shrunk = float(weights @ ((1.0 - trust) * np.minimum(np.abs(residual - centre), np.sqrt(variance))))
     parts = (
-        *_of_process(process, points, whitened, weights * trust),
+        *_of_process(found, points, whitened, weights * trust),
         np.sqrt(max(1.0 / effective - 1.0 / count, 0.0)),
         shrunk,
         EVIDENCE.share * (value - elbo),
@@ -103,14 +103,12 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     return EvidenceEstimate(value, sd, float(pareto_shape(weights)), effective, count)
 
 
-def _whitened(process: FunctionProcess, points: np.ndarray) -> np.ndarray:
-    """The product W k for phi at (M, D) points, (m B, M)."""
-    given = process.given
-    found: np.ndarray = given.whitening @ process.kernel.of_values(points, given.points).T
-    return found
+def _whitened(process: DirectionalProcess, points: np.ndarray) -> np.ndarray:
+    """The product W k for phi at (M, D) points, (N, M)."""
+    return process.given.whitened_covariance(process.kernel.at(value_rows(points)))
 
 
-def _variances(process: FunctionProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:
+def _variances(process: DirectionalProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:
     """Posterior variances of phi, (M,), with the constant unknown."""
     given, kernel = process.given, process.kernel
     squares = np.einsum("md,md->m", points, points)
@@ -119,16 +117,12 @@ def _variances(process: FunctionProcess, points: np.ndarray, whitened: np.ndarra
 
 
 def _of_process(
-    process: FunctionProcess, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray
+    near: NearQ, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray
 ) -> tuple[float, float]:
     """Posterior and jackknife standard deviations of the sum of phi at the points with weights (M,)."""
-    given, kernel = process.given, process.kernel
-    inner = points @ points.T
-    squares = np.diagonal(inner)
-    apart = np.maximum(squares[:, None] + squares - 2.0 * inner, 0.0)
-    prior = kernel.height * np.exp(-0.5 * apart / kernel.lengthscale**2)
-    prior += inner * (kernel.linear + 0.5 * kernel.quadratic * inner)
+    given, kernel = near.process.given, near.process.kernel
+    places = kernel.at(value_rows(points))
+    prior = kernel.covariance(places, places)
     together, level = (whitened @ weights)[:, None], np.array([weights.sum()])
     variance = float(given.covariance(np.array([[weights @ prior @ weights]]), together, level)[0, 0])
-    changes = given.changes(together, level)[:, 0]
-    return np.sqrt(max(variance, 0.0)), np.sqrt(np.square(changes).sum() + changes.sum() ** 2)
+    return np.sqrt(max(variance, 0.0)), np.sqrt(near.jackknife(together, level))

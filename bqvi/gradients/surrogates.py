@@ -26,11 +26,10 @@ from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.observation_noise import ObservationNoise
 from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.whitened import JITTER, Frame, distance_noise, jitter_multiple
+from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.conditioning.function_kernel import FunctionKernel, Shown
 from gp.evidence import LogPosterior
-from gp.fixed_points import components_gram, scaled, tied
-from gp.kernels import QuadraticTrend, SquaredExponential, Sum
-from gp.observations import Functional, Gradients, Observations, Values
+from gp.fixed_points import components_gram, scaled
 from gp.priors import JointPrior
 from gp.search import search
 
@@ -179,30 +178,16 @@ class OnFunction:
         alone = SEARCH.points if noise is None else SEARCH.noisy_points
         most = max(2, SEARCH.rows // targets.shape[1]) if self.gradients else alone
         u, y = points[-most:], targets[-most:]
-        n, shaped, first = len(u), distance_noise(u, y), int(self.values)
-        parts, blocks = list[np.ndarray](), list[Values | Gradients]()
-        if self.values:
-            parts, blocks = [y[:, 0]], [Values(u)]
+        blocks = [value_rows(u)] if self.values else []
         if self.gradients:
-            parts, blocks = [*parts, y[:, first:].reshape(-1)], [*blocks, Gradients(u)]
-        observed: Functional = blocks[0] if len(blocks) == 1 else Observations(tuple(blocks))
-        rows = np.concatenate(parts)
-        basis = np.zeros((len(rows), first))
-        basis[: first * n] = 1.0
-        shaped = np.concatenate([np.repeat(shaped, len(part) // n) for part in parts])
-        # the squared exponential has the variance l^2 where gradients are observed (`FunctionKernel.height`)
-        tie = np.array([[1.0, 0.0, 0.0], [2.0 * self.gradients, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-        gram = tied(Sum((SquaredExponential(), QuadraticTrend())), observed, tie)
-        prior = _prior(u.shape[1], 3)
-        if noise is None:
-            return _fitted(LogPosterior(gram, shaped, rows[:, None], prior, basis), start, 3)
-        measured = np.concatenate([noise[-n:, :first].reshape(-1), noise[-n:, first:].reshape(-1)])
-        # of a slope where gradients are observed, as s^2 is
-        sizes = np.square(y[:, first:]).mean(1) if self.gradients else np.square(y[:, 0] - np.median(y[:, 0]))
-        posterior = LogPosterior(
-            scaled(gram, shaped), measured, rows[:, None], _with_scale(prior, u, sizes), basis, "known"
-        )
-        return _fitted(posterior, start, 3)
+            blocks.append(slope_rows(u))
+        measured = None if noise is None else self._by_kind(noise[-most:])
+        return fitted_rows(np.concatenate(blocks), self._by_kind(y), start, measured, self.gradients)
+
+    def _by_kind(self, numbers: np.ndarray) -> np.ndarray:
+        """Those of (m, B) points as rows: all values, then all gradients."""
+        first = int(self.values)
+        return np.concatenate([numbers[:, :first].reshape(-1), numbers[:, first:].reshape(-1)])
 
     def process(
         self, points: np.ndarray, targets: np.ndarray, logs: np.ndarray, noise: np.ndarray | None = None
@@ -211,6 +196,34 @@ class OnFunction:
         lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
         kernel = FunctionKernel(lengthscale, linear, quadratic, self._shown())
         return FunctionSurrogate.of(kernel, points, targets, over_scale(noise, logs))
+
+
+def fitted_rows(
+    rows: np.ndarray,
+    targets: np.ndarray,
+    start: np.ndarray | None,
+    measured: np.ndarray | None = None,
+    slopes: bool = True,
+) -> np.ndarray:
+    """ln (l, b1, b2) of a process on one function, and of noisy targets ln s^2, from rows of it.
+
+    Parameters
+    ----------
+    rows : (N, 2 D), see `gp.conditioning.directional`. targets : (N,). measured : their noise, (N,).
+    start : where the last fit ended; None for a first. slopes : whether derivatives are among the rows.
+    """
+    u = rows[:, : rows.shape[1] // 2]
+    gram, shaped, prior = directional_gram(rows, slopes), distance_noise(u, targets), _prior(u.shape[1], 3)
+    basis = DirectionalKernel(1.0, 0.0, 0.0, slopes).constant(rows)
+    means = basis[:, None] if basis.any() else None
+    if measured is None:
+        return _fitted(LogPosterior(gram, shaped, targets[:, None], prior, means), start, 3)
+    # of a slope where there are any, as s^2 is
+    steep = basis == 0.0 if slopes else slice(None)
+    sizes = np.square(targets[steep] - (0.0 if slopes else np.median(targets)))
+    scaling = _with_scale(prior, u[steep], sizes)
+    posterior = LogPosterior(scaled(gram, shaped), measured, targets[:, None], scaling, means, "known")
+    return _fitted(posterior, start, 3)
 
 
 def over_scale(noise: np.ndarray | None, logs: np.ndarray) -> np.ndarray | None:

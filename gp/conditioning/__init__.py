@@ -3,10 +3,12 @@
 `conditioned` has the linear algebra, for any kernel between what points show: profiled scale and constant,
 extension by rows, nodes left out, integrals and their covariance. `function_process` is the process on one
 function with the kernel of `function_kernel`; `functionals` are its integrals under Gaussians.
+`directional` takes values and single derivatives of it, a row each.
 `observed_kernel` takes any other kernel. `student_process` is the process with scale and mean integrated out.
 """
 
 from gp.conditioning.conditioned import Conditioned
+from gp.conditioning.directional import DirectionalKernel, DirectionalProcess
 from gp.conditioning.function_kernel import FunctionKernel, Shown
 from gp.conditioning.function_process import FunctionProcess
 from gp.conditioning.functionals import Functionals
@@ -15,6 +17,8 @@ from gp.conditioning.student_process import StudentProcess
 
 __all__ = [
     "Conditioned",
+    "DirectionalKernel",
+    "DirectionalProcess",
     "FunctionKernel",
     "FunctionProcess",
     "Functionals",

@@ -262,6 +262,18 @@ class Conditioned:
         rules = self.rules(whitened, level).reshape(*left.shape, -1)
         return np.asarray(np.einsum("nbf,nb->nf", rules, left))
 
+    def changes_without(
+        self, sets: np.ndarray, whitened: np.ndarray, level: np.ndarray | float = 0.0
+    ) -> np.ndarray:
+        """The same where sets (k, R) of the rows are left out in place of nodes, (k, F); O = 1."""
+        columns = self.whitening[:, sets].transpose(1, 2, 0)
+        precisions = columns @ columns.mT
+        if self.basis is not None:
+            pulled = self.solved[:, 1][sets]
+            precisions -= pulled[:, :, None] * (pulled / self._constant[1])[:, None, :]
+        left = np.linalg.solve(precisions, self.weights.reshape(-1)[sets][:, :, None])[:, :, 0]
+        return np.asarray(np.einsum("krf,kr->kf", self.rules(whitened, level)[sets], left))
+
     def covariance(
         self, prior: np.ndarray, whitened: np.ndarray, level: np.ndarray | float | None = None
     ) -> np.ndarray:

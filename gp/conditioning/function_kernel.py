@@ -15,7 +15,7 @@ gradients are, and of a value, h = 1, where they are not.
 
 A matrix has the numbers of a point next to each other; it is filled one pair of numbers at a time, over all
 pairs of points: (m, n) arrays that fit the cache, in place of one of (m, n, D, D). `gp.kernels` has the same
-covariances (`of_values`), which take 3 to 14 times as long for D = 2 to 10: hence this second form of them.
+covariances, which take 3 to 14 times as long for D = 2 to 10: hence this second form of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.conditioning.places import Places
-from gp.kernels import QuadraticTrend, SquaredExponential, Sum
-from gp.kernels.crossed import crossed
 
 
 @dataclass(frozen=True)
@@ -98,16 +96,6 @@ class FunctionKernel:
         inner *= self.lengthscale**2
         kernel += inner * (self.linear + 0.5 * self.quadratic * inner)
         return kernel
-
-    def of_values(self, points: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """Covariances / s^2 of the function at (m, D) points with what (n, D) points show, (m, n B)."""
-        parts = Sum(
-            (SquaredExponential(self.lengthscale, self.height), QuadraticTrend(self.linear, self.quadratic))
-        )
-        found: np.ndarray = crossed(parts, points, shown, self.shown.gradients)
-        if self.shown.values:
-            return found
-        return found.reshape(len(points), len(shown), -1)[:, :, 1:].reshape(len(points), -1)
 
     def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """`covariance` between (m, D) and (n, D) points."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -59,16 +60,10 @@ class FunctionProcess:
 
     def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
         """The function that weights (m, B) of the observations make."""
-        kernel, u, shown = self.kernel, self.given.points, self.kernel.shown
+        shown = self.kernel.shown
         alpha = weights[:, 0] if shown.values else None
         b = weights[:, int(shown.values) :] if shown.gradients else None
-        linear, curvature = np.zeros(u.shape[1]), np.zeros((u.shape[1], u.shape[1]))
-        if alpha is not None:
-            linear, curvature = linear + alpha @ u, curvature + (u.T * alpha) @ u
-        if b is not None:
-            linear, curvature = linear + b.sum(0), curvature + u.T @ b + b.T @ u
-        trend = Quadratic(constant, kernel.linear * linear, kernel.quadratic * curvature)
-        return KernelSum(u, kernel.lengthscale, kernel.height, trend, values=alpha, slopes=b)
+        return kernel_sum(self.kernel, self.given.points, alpha, b, constant)
 
     def without_each_node(self) -> Iterator[KernelSum]:
         """The posterior mean without each node in turn, hyperparameters kept; up to a constant."""
@@ -77,6 +72,24 @@ class FunctionProcess:
         rows = given.projected(_block_diagonal(residuals))
         for i in range(len(residuals)):
             yield self.function(given.weights - rows[:, i].reshape(shape))
+
+
+def kernel_sum(
+    kernel: Any, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None, constant: float
+) -> KernelSum:
+    """The function that weights of values (m,) and of gradients (m, D) at (m, D) points make.
+
+    ``kernel`` has the ``lengthscale``, ``height``, ``linear`` and ``quadratic`` of `function_kernel`.
+    """
+    d = points.shape[1]
+    linear, curvature = np.zeros(d), np.zeros((d, d))
+    if values is not None:
+        linear, curvature = linear + values @ points, curvature + (points.T * values) @ points
+    if slopes is not None:
+        linear = linear + slopes.sum(0)
+        curvature = curvature + points.T @ slopes + slopes.T @ points
+    trend = Quadratic(constant, kernel.linear * linear, kernel.quadratic * curvature)
+    return KernelSum(points, kernel.lengthscale, kernel.height, trend, values=values, slopes=slopes)
 
 
 def _block_diagonal(rows: np.ndarray) -> np.ndarray:

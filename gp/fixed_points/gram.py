@@ -24,7 +24,6 @@ import numpy as np
 from gp.grams import blocks_of, covariance_with_pullback
 from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
-from gp.kernels.parameters import unpack
 from gp.observations import Functional, Gradients, Observations, Values
 
 Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
@@ -63,28 +62,6 @@ class Changes:
         return Changes(
             lambda weights: self(weights)[parameters], lambda vectors: self.times(vectors)[parameters]
         )
-
-
-def tied(kernel: Kernel, observed: Functional, tie: np.ndarray) -> Callable[[Any], tuple[Any, Pullback]]:
-    """Return the covariance as a function of psi, with the logarithms of the kernel's parameters ``tie`` psi.
-
-    Parameters
-    ----------
-    kernel : says which kind; its values do not count. observed : as of `gram_of`.
-    tie : (parameters of the kernel, P)
-    """
-    gram = gram_of(kernel, observed)
-
-    def of(psi: np.ndarray) -> tuple[Any, Pullback]:
-        matrix, pullback = gram(unpack(kernel, tie @ psi))
-        if not isinstance(pullback, Changes):
-            return matrix, lambda weights: pullback(weights) @ tie
-        return matrix, Changes(
-            lambda weights: pullback(weights) @ tie,
-            lambda vectors: np.tensordot(tie.T, pullback.times(vectors), 1),
-        )
-
-    return of
 
 
 def scaled(

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.embeddings import embed
-from gp.fixed_points import Changes, gram_of, scaled, tied
+from gp.fixed_points import Changes, gram_of, scaled
 from gp.grams import covariance_with_pullback
 from gp.kernels import (
     Anova,
@@ -120,31 +121,55 @@ def test_functions_without_derivatives_say_so():
 
 def test_a_scale_multiplies_the_matrix_and_its_diagonal():
     """By central differences of the matrix."""
-    inner = tied(SquaredExponential(1.4, 0.7), Values(X), np.eye(2))
-    diagonal, psi = np.linspace(0.1, 0.5, len(X)), np.array([0.3, -0.2, 0.7])
+    inner = directional_gram(value_rows(X), False)
+    diagonal, psi = np.linspace(0.1, 0.5, len(X)), np.array([0.3, -0.2, -1.0, 0.7])
     gram = scaled(inner, diagonal)
     matrix, pullback = gram(psi)
-    np.testing.assert_allclose(matrix, np.exp(0.7) * (inner(psi[:2])[0] + np.diag(diagonal)))
+    np.testing.assert_allclose(matrix, np.exp(0.7) * (inner(psi[:3])[0] + np.diag(diagonal)))
     for p, change in enumerate(pullback.times(np.eye(len(matrix)))):
-        up, down = (gram(psi + sign * 1e-5 * np.eye(3)[p])[0] for sign in (1, -1))
+        up, down = (gram(psi + sign * 1e-5 * np.eye(4)[p])[0] for sign in (1, -1))
         np.testing.assert_allclose(change, (up - down) / 2e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("what", ["values", "slopes", "slopes alone"])
 def test_derivatives_as_matrices_are_those_of_the_matrix(what):
-    """Of few parameters, two of them tied to one number: central differences, error 1e-9."""
+    """Of few parameters: central differences, error 1e-9."""
     observed = Gradients(X) if what == "slopes alone" else OBSERVED[what]
     kernel = Sum((SquaredExponential(1.4, 0.7), QuadraticTrend(0.3, 0.2), Constant(0.5)))
-    tie = np.array([[1.0, 0, 0], [2.0, 0, 0], [0, 1.0, 0], [0, 1.0, 0], [0, 0, 1.0]])
-    gram, psi = tied(kernel, observed, tie), np.array([0.3, -1.0, -0.5])
+    psi = pack(kernel)
+    has_changes(lambda each: gram_of(kernel, observed)(unpack(kernel, each)), psi)
+
+
+@pytest.mark.parametrize("slopes", [False, True])
+def test_rows_of_values_and_directions_are_combinations_of_values_and_gradients(slopes):
+    """A derivative along w is w times the gradient: beside the general covariances."""
+    n, d = X.shape
+    directions = np.random.default_rng(5).standard_normal((n, 2, d))
+    rows = np.concatenate([value_rows(X), slope_rows(X, directions)]) if slopes else value_rows(X)
+    psi = np.array([0.3, -1.0, -0.5])
+    lengthscale, linear, quadratic = np.exp(psi)
+    height = lengthscale**2 if slopes else 1.0
+    kernel = Sum((SquaredExponential(lengthscale, height), QuadraticTrend(linear, quadratic)))
+    combined = np.zeros((len(rows), n + n * d))
+    combined[:n, :n] = np.eye(n)
+    for i in range(len(rows) - n):
+        combined[n + i, n + d * (i // 2) : n + d * (i // 2 + 1)] = directions.reshape(-1, d)[i]
+    expected = combined @ covariance(kernel, OBSERVED["slopes"], OBSERVED["slopes"]) @ combined.T
+    directional = DirectionalKernel(lengthscale, linear, quadratic, slopes)
+    left, right = directional.at(rows[2:]), directional.at(rows)
+    np.testing.assert_allclose(directional.covariance(left, right), expected[2:], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(directional_gram(rows, slopes)(psi)[0], expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(slope_rows(X, np.tile(np.eye(d), (n, 1, 1))), slope_rows(X))
+    has_changes(directional_gram(rows, slopes), psi)
+
+
+def has_changes(gram, psi):
+    """The pull-back's derivatives are those of the matrix, by central differences."""
     matrix, pullback = gram(psi)
     assert isinstance(pullback, Changes)
-    np.testing.assert_allclose(
-        matrix, covariance(unpack(kernel, tie @ psi), observed, observed), rtol=1e-11, atol=1e-13
-    )
     weights = np.random.default_rng(4).standard_normal(matrix.shape)
     weights = weights + weights.T
     for p, change in enumerate(pullback.times(np.eye(len(matrix)))):
-        up, down = (gram(psi + sign * 1e-5 * np.eye(3)[p])[0] for sign in (1, -1))
+        up, down = (gram(psi + sign * 1e-5 * np.eye(len(psi))[p])[0] for sign in (1, -1))
         np.testing.assert_allclose(change, (up - down) / 2e-5, atol=1e-8)
         np.testing.assert_allclose(pullback(weights)[p], np.vdot(weights, change), rtol=1e-10)

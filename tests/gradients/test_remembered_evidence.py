@@ -90,10 +90,10 @@ def test_no_mass_is_invented_where_nothing_was_evaluated():
     for seed in range(3):
         q = Gaussian(np.zeros(10), np.diag(np.array([16.0, 1.5, *[0.9] * 8])))
         memory = memory_of(target.log_density, around(q, 22, seed, 1.0), True)
-        process, frame = process_near(q, memory)
+        near = process_near(q, memory)
         u = np.random.default_rng(0).standard_normal((500, 10))
-        wrong = process.posterior_mean(1.7 * u) - 0.5 * np.square(1.7 * u).sum(1)
-        wrong -= target.log_density(torch.tensor(frame.points(1.7 * u))).numpy()
+        wrong = near.process.posterior_mean(1.7 * u) - 0.5 * np.square(1.7 * u).sum(1)
+        wrong -= target.log_density(torch.tensor(near.frame.points(1.7 * u))).numpy()
         assert np.abs(wrong).max() > 20.0  # nats: unprotected, such draws would decide
         found = remembered_evidence(q, memory)
         assert found.value < truth + 2.0

@@ -1,0 +1,198 @@
+"""Values of one function, and its derivatives along directions, each a row of its own.
+
+A row (x, w) of (N, 2 D) rows shows phi(x) where w = 0, and w . grad phi(x) elsewhere: of some points all
+derivatives can be kept, of others one of them or none. With the kernel of `function_kernel`, r = x - x',
+e = exp(-|r|^2 / (2 l^2)), v = 1 where w = 0 and v = 0 elsewhere, f = v x + w, the covariances over s^2 of two
+rows are, where derivatives are among them (h = l^2),
+
+    e (w . w' - (r . w - l^2 v) (r . w' + l^2 v') / l^2) + b1 f . f'
+        + b2 ((f . f' - v v' x . x' / 2) x . x' + (w . x') (x . w')),
+
+and of values alone (h = 1) e + b1 x . x' + b2 (x . x')^2 / 2. All are elementwise products of five matrix
+products, which a fit makes once (`directional_gram`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gp.conditioning.conditioned import Conditioned
+from gp.conditioning.function_process import kernel_sum
+from gp.conditioning.places import Places
+from gp.expectation import KernelSum
+from gp.fixed_points import Changes
+
+_IN_CACHE = 2**14
+"""Entries of a matrix that are worked on at once."""
+
+
+def value_rows(points: np.ndarray) -> np.ndarray:
+    """The rows (m, 2 D) of values at (m, D) points."""
+    return np.concatenate([points, np.zeros_like(points)], 1)
+
+
+def slope_rows(points: np.ndarray, directions: np.ndarray | None = None) -> np.ndarray:
+    """The rows (m R, 2 D) of derivatives at (m, D) points along (m, R, D) directions; None for the axes."""
+    m, d = points.shape
+    if directions is None:
+        directions = np.broadcast_to(np.eye(d), (m, d, d))
+    at = np.repeat(points, directions.shape[1], axis=0)
+    return np.concatenate([at, directions.reshape(-1, d)], 1)
+
+
+@dataclass(frozen=True)
+class DirectionalKernel:
+    """k between (N, 2 D) rows.
+
+    Parameters
+    ----------
+    lengthscale : l > 0
+    linear, quadratic : b1, b2 >= 0
+    slopes : whether derivatives are among the rows: then h = l^2, else h = 1
+    """
+
+    lengthscale: float
+    linear: float
+    quadratic: float
+    slopes: bool = True
+
+    @property
+    def height(self) -> float:
+        """h."""
+        return self.lengthscale**2 if self.slopes else 1.0
+
+    def at(self, points: np.ndarray) -> Places:
+        """What is needed of (N, 2 D) rows."""
+        return Places.of(points, points / self.lengthscale)
+
+    def constant(self, points: np.ndarray) -> np.ndarray:
+        """v, (N,)."""
+        return _shows_value(points)
+
+    def covariance(self, left: Places, right: Places) -> np.ndarray:
+        """Return the covariances over s^2 between N rows, ``left``, and M rows, ``right``."""
+        found = np.empty((len(left.points), len(right.points)))
+        for rows, pairs in _blocks(left.points, right.points):
+            found[rows], _ = pairs.bumps(self.lengthscale, self.slopes)
+            found[rows] += self.linear * pairs.linear
+            found[rows] += self.quadratic * pairs.quadratic
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class DirectionalProcess:
+    """The process on phi, under its ``kernel``, ``given`` (N, 2 D) rows."""
+
+    kernel: DirectionalKernel
+    given: Conditioned
+
+    @cached_property
+    def posterior_mean(self) -> KernelSum:
+        """Of phi."""
+        x, w = np.hsplit(self.given.points, 2)
+        weights = self.given.weights[:, 0]
+        values, slopes = weights * _shows_value(self.given.points), weights[:, None] * w
+        return kernel_sum(self.kernel, x, values, slopes if self.kernel.slopes else None, self.given.constant)
+
+
+def directional_gram(rows: np.ndarray, slopes: bool = True) -> Callable[[np.ndarray], tuple]:
+    """Return the covariance of (N, 2 D) rows, with its changes, as a function of psi = ln (l, b1, b2)."""
+    blocks = list(_blocks(rows, rows))
+    trends = [np.concatenate([getattr(pairs, of) for _, pairs in blocks]) for of in ("linear", "quadratic")]
+
+    def of(psi: np.ndarray) -> tuple[np.ndarray, Changes]:
+        lengthscale, *sizes = np.exp(psi)
+        matrix, change = np.empty_like(trends[0]), np.empty_like(trends[0])
+        for at, pairs in blocks:
+            matrix[at], change[at] = pairs.bumps(lengthscale, slopes, True)
+            matrix[at] += sizes[0] * pairs.linear
+            matrix[at] += sizes[1] * pairs.quadratic
+        changes = list(zip((1.0, *sizes), (change, *trends), strict=True))
+        return matrix, Changes(
+            lambda weights: np.array([size * np.vdot(weights, each) for size, each in changes]),
+            lambda vectors: np.stack([size * (each @ vectors) for size, each in changes]),
+        )
+
+    return of
+
+
+def _blocks(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[slice, _RowPairs]]:
+    """Rows of ``left``, a few at a time, with ``right``: arrays that fit the cache."""
+    block = max(_IN_CACHE // max(len(right), 1), 1)
+    for at in range(0, len(left), block):
+        rows = slice(at, at + block)
+        yield rows, _RowPairs.of(left[rows], right)
+
+
+def _shows_value(rows: np.ndarray) -> np.ndarray:
+    shown: np.ndarray = (~rows[:, rows.shape[1] // 2 :].any(1)).astype(float)
+    return shown
+
+
+@dataclass(frozen=True, eq=False)
+class _RowPairs:
+    """What does not depend on the hyperparameters, (N, M) each."""
+
+    squares: np.ndarray
+    """|r|^2."""
+    left: np.ndarray
+    """r . w."""
+    right: np.ndarray
+    """r . w'."""
+    tilts: np.ndarray
+    """w . w'."""
+    shown: tuple[np.ndarray, np.ndarray]
+    """v, (N, 1), and v', (M,)."""
+    linear: np.ndarray
+    """What b1 multiplies."""
+    quadratic: np.ndarray
+    """What b2 multiplies."""
+
+    @classmethod
+    def of(cls, left: np.ndarray, right: np.ndarray) -> _RowPairs:
+        """Between (N, 2 D) and (M, 2 D) rows."""
+        (x, w), (y, z) = np.hsplit(left, 2), np.hsplit(right, 2)
+        v, v_right = _shows_value(left)[:, None], _shows_value(right)
+        inner, along, beside = x @ y.T, w @ y.T, x @ z.T
+        linear: np.ndarray = (v * x + w) @ (v_right[:, None] * y + z).T
+        quadratic = (-0.5 * v) * inner
+        quadratic *= v_right
+        quadratic += linear
+        quadratic *= inner
+        quadratic += along * beside
+        inner *= -2.0
+        inner += np.einsum("nd,nd->n", x, x)[:, None]
+        inner += np.einsum("nd,nd->n", y, y)
+        np.maximum(inner, 0.0, out=inner)  # rounding
+        np.subtract(np.einsum("nd,nd->n", x, w)[:, None], along, out=along)
+        beside -= np.einsum("nd,nd->n", y, z)
+        return cls(inner, along, beside, w @ z.T, (v, v_right), linear, quadratic)
+
+    def bumps(self, lengthscale: float, slopes: bool, changing: bool = False) -> tuple[np.ndarray, Any]:
+        """The covariance less the trends, and, if asked for, its derivative in ln l."""
+        h = lengthscale**2
+        stretched = self.squares / h
+        exponential = np.exp(-0.5 * stretched)
+        if not slopes:
+            return exponential, stretched * exponential if changing else None
+        v, v_right = self.shown
+        left, right = self.left - h * v, self.right + h * v_right
+        matrix = left * right
+        matrix /= -h
+        change: Any = None
+        if changing:
+            change = v * right
+            change -= left * v_right
+            change -= matrix
+            change *= 2.0 * exponential
+        matrix += self.tilts
+        matrix *= exponential
+        if changing:
+            stretched *= matrix
+            change += stretched
+        return matrix, change
