@@ -96,7 +96,7 @@ def run(
     ] = False,
 ) -> None:
     """Run experiments, on from what is already there. Ctrl-C is safe: the same command resumes."""
-    from experiments.harness import clusters, runner, store
+    from experiments.harness import runner, store
 
     if address is not None and backend is None:
         raise typer.BadParameter("an address needs --backend dask or ray", param_hint="--address")
@@ -126,7 +126,7 @@ def run(
         _finish(plans, results, console)
         console.print("Interrupted. The finished runs are kept; the same command resumes.")
         raise typer.Exit(130) from None
-    except clusters.BackendError as error:
+    except runner.BackendError as error:
         raise typer.BadParameter(str(error), param_hint="--backend") from None
     except runner.WorkerDiedError as error:
         _finish(plans, results, console)
@@ -241,7 +241,7 @@ def _execute(
         TimeRemainingColumn,
     )
 
-    from experiments.harness import clusters, runner
+    from experiments.harness import runner
 
     pending = [job for made in plans for job in made.pending]
     columns = (
@@ -252,11 +252,12 @@ def _execute(
     with Progress(*columns, console=console, disable=not pending) as progress:
         task = progress.add_task("runs", total=len(pending))
         processes = jobs or joblib.cpu_count()
-        outcomes = (
-            runner.execute(pending, processes)
-            if backend is None
-            else clusters.execute(pending, processes, backend, address)
-        )
+        if backend is None:
+            outcomes = runner.execute(pending, processes)
+        else:
+            from experiments.harness import clusters
+
+            outcomes = clusters.execute(pending, processes, backend, address)
         for outcome in outcomes:
             if outcome.error is not None:
                 failures.append(outcome)

@@ -15,13 +15,17 @@ from typing import Any
 from bqvi.calls import RayExecutor
 from bqvi.calls.executors import answer, require_workers, returned
 from bqvi.calls.faults import LostError
-from experiments.harness.runner import Computed, Job, Outcome, WorkerDiedError, computed, written
+from experiments.harness.runner import (
+    BackendError,
+    Computed,
+    Job,
+    Outcome,
+    WorkerDiedError,
+    computed,
+    written,
+)
 
 BACKENDS = ("loky", "dask", "ray")
-
-
-class BackendError(ValueError):
-    """A cluster that cannot be used: a package is not installed, or there is nothing at the address."""
 
 
 def execute(jobs: Sequence[Job], n_jobs: int, backend: str, address: str | None = None) -> Iterator[Outcome]:

@@ -9,6 +9,7 @@ package of an experiment from elsewhere, that define `run`. Comments, layout and
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import hashlib
 import importlib.metadata
@@ -20,6 +21,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -133,7 +135,7 @@ def _modules_behind(module: str) -> set[Path]:
         if path is None or path in found:
             continue
         found.add(path)
-        queue += [name for name in _imported(_tree(path)) if _is_experiment_code(name, own)]
+        queue += [name for name in _imported(ast.parse(path.read_bytes())) if _is_experiment_code(name, own)]
     return found
 
 
@@ -171,20 +173,30 @@ def _is_experiment_code(module: str, own: str) -> bool:
 def _digest(files: Iterable[Path]) -> str:
     total = hashlib.sha256()
     for path in files:
-        total.update(f"{path.name}:{_tree_digest(path, path.stat().st_mtime_ns)};".encode())
+        total.update(f"{path.name}:{_code_digest(path, path.stat().st_mtime_ns)};".encode())
     return total.hexdigest()[:12]
 
 
+BEFORE_A_DOCSTRING = bytes([dis.opmap["RESUME"], 0])
+NO_OPERATION = bytes([dis.opmap["NOP"], 0])
+"""What the compiler leaves in the place of a docstring that it drops."""
+
+
 @functools.lru_cache(maxsize=1024)
-def _tree_digest(path: Path, _modified: int) -> str:
-    return hashlib.sha256(ast.dump(_tree(path)).encode()).hexdigest()
+def _code_digest(path: Path, _modified: int) -> str:
+    """Of the compiled code without docstrings, so that words and layout do not change it."""
+    code = compile(path.read_bytes(), "", "exec", dont_inherit=True, optimize=2)
+    return hashlib.sha256(repr(_content(code)).encode()).hexdigest()
 
 
-def _tree(path: Path) -> ast.Module:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
-            ast.get_docstring(node, clean=False) is not None
-        ):
-            node.body = node.body[1:]
-    return tree
+def _content(constant: Any) -> Any:
+    """A constant of compiled code with what it computes, but no line numbers; sets are put in an order."""
+    if isinstance(constant, CodeType):
+        names = (constant.co_names, constant.co_varnames, constant.co_freevars, constant.co_cellvars)
+        counts = (constant.co_argcount, constant.co_posonlyargcount, constant.co_kwonlyargcount)
+        parts = [_content(inner) for inner in constant.co_consts]
+        code = constant.co_code.replace(BEFORE_A_DOCSTRING + NO_OPERATION, BEFORE_A_DOCSTRING, 1)
+        return constant.co_name, code, constant.co_flags, names, counts, parts
+    if isinstance(constant, frozenset):
+        return sorted(map(repr, constant))
+    return [_content(inner) for inner in constant] if isinstance(constant, tuple) else constant

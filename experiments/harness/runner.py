@@ -40,6 +40,10 @@ class WorkerDiedError(RuntimeError):
     """The operating system ended a worker process."""
 
 
+class BackendError(ValueError):
+    """A cluster that cannot be used: a package is not installed, or there is nothing at the address."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One cell of an experiment's grid, with all that a worker needs to compute and write it."""

@@ -126,7 +126,8 @@ def test_a_run_of_another_door_or_format(saved, tmp_path, monkeypatch):
 def test_files_that_were_cut_off_or_changed(saved, tmp_path):
     """Of 150 files cut off and 150 with a flipped bit, from a fixed seed, none gives another state."""
     case, _, content = saved
-    right = opened(case, _written(tmp_path, content)).result()
+    path = _written(tmp_path, content)
+    right, arrays = case.numbers(opened(case, path).result()), held(path)
     rng = np.random.default_rng(0)
     for i in range(300):
         at = int(rng.integers(len(content)))
@@ -138,7 +139,7 @@ def test_files_that_were_cut_off_or_changed(saved, tmp_path):
         assert found is not None or str(path) in told
         assert found is None or not i % 2, "a file that was cut off was read"
         # where a flipped bit is not noticed it was none of the arrays', but say of a date
-        assert found is None or case.numbers(found) == case.numbers(right)
+        assert found is None or held(path) == arrays or case.numbers(found.result()) == right
 
 
 def test_a_flipped_bit_at_the_end_of_the_archive_is_no_fault_of_the_disk(saved, tmp_path):
@@ -155,9 +156,15 @@ def test_a_flipped_bit_at_the_end_of_the_archive_is_no_fault_of_the_disk(saved, 
 
 def attempt(case, path):
     try:
-        return opened(case, path).result(), ""
+        return opened(case, path), ""
     except ValueError as error:
         return None, str(error)
+
+
+def held(path):
+    """The arrays of a file, by name."""
+    with np.load(path) as stored:
+        return {name: stored[name].tobytes() for name in stored.files}
 
 
 def _written(folder, content):

@@ -66,7 +66,7 @@ def test_a_lost_worker_loses_its_cell_only(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_used_is_named(tmp_path):
-    with pytest.raises(clusters.BackendError, match="one of loky, dask, ray"):
+    with pytest.raises(runner.BackendError, match="one of loky, dask, ray"):
         list(clusters.execute([], 1, "slurm"))
-    with pytest.raises(clusters.BackendError, match="loky is for this machine"):
+    with pytest.raises(runner.BackendError, match="loky is for this machine"):
         list(clusters.execute([], 1, "loky", "tcp://host:1"))
