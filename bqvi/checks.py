@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from gp.arrays import Array, is_torch, to_numpy
+from gp.arrays import Array, is_torch, shown, to_numpy
 
 _LARGE = 1e140
 """Squares of larger entries, summed over data, come near the largest number that there is."""
@@ -75,7 +75,7 @@ def positive_vector(name: str, value: Array, length: int) -> np.ndarray:
     try:
         vector = np.asarray(value, float)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}; it must be a number or an array ({length},)") from None
+        raise TypeError(f"{name} is {shown(value)}; it must be a number or an array ({length},)") from None
     if vector.shape not in ((), (length,)):
         raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({length},)")
     require_positive(name, vector)
@@ -115,7 +115,7 @@ def require_above(name: str, value: float, bound: float) -> None:
 
 def _require_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} is {value!r}; it must be a number")
+        raise TypeError(f"{name} is {shown(value)}; it must be a number")
     try:
         float(value)
     except OverflowError:
@@ -130,20 +130,20 @@ def require_seed(name: str, value: object) -> None:
         try:
             require_integer(name, value, 0)
         except TypeError:
-            message = f"{name} is {value!r}; it must be an integer of at least 0 or a numpy Generator"
+            message = f"{name} is {shown(value)}; it must be an integer of at least 0 or a numpy Generator"
             raise TypeError(message) from None
 
 
 def require_boolean(name: str, value: object) -> None:
     """True or False; a number or an array is neither."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} is {value!r}; it must be True or False")
+        raise TypeError(f"{name} is {shown(value)}; it must be True or False")
 
 
 def require_integer(name: str, value: object, lowest: int) -> int:
     """An integer of at least ``lowest``, returned as int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} is {value!r}; it must be an integer of at least {lowest}")
+        raise TypeError(f"{name} is {shown(value)}; it must be an integer of at least {lowest}")
     if value < lowest:
         raise ValueError(f"{name} is {value}; it must be at least {lowest}")
     return int(value)
@@ -156,4 +156,4 @@ def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
         return
     near = difflib.get_close_matches(str(value), options, n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(options)}.{hint}")
+    raise ValueError(f"{name} is {shown(value)}; it must be one of {', '.join(options)}.{hint}")

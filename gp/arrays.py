@@ -6,7 +6,7 @@ measures (lengthscales, variances, ...) are taken to the points' kind when they 
 kernel serves NumPy and torch, and gradients flow through parameters that are torch tensors.
 """
 
-from math import inf
+from math import inf, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,9 @@ Namespace: TypeAlias = Any
 
 numpy_namespace: Namespace = np if hasattr(np, "unstack") else compatible_numpy
 """NumPy itself is up to the standard from 2.1 on; a wrapper around it costs up to 20 microseconds a call."""
+
+_FEW, _LINE = 8, 120
+"""Numbers of an array, and characters, that an error message has room for."""
 
 
 def namespace(*arrays: Array) -> Namespace:
@@ -67,6 +70,15 @@ def describe(value: object) -> str:
         return repr(value)
     where = f" on {value.device}" if is_torch(value) else ""  # type: ignore[attr-defined]
     return f"{type(value).__name__} of shape {tuple(shape)}, dtype {dtype}{where}"
+
+
+def shown(value: object) -> str:
+    """A value in one line, for an error message: an array of many numbers by its kind, shape and dtype."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and prod(shape) > _FEW:
+        return f"a {describe(value)}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LINE else f"{text[:_LINE]} ..."
 
 
 def require_positive(name: str, value: Array) -> None:

@@ -40,8 +40,13 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
             f"{name} is a {describe(y)}: give {size} of them, one for each observation, shape ({size},)"
         )
     _require_finite(name, y)
-    y = y.reshape(-1)
-    return y if is_torch(y) else y.astype(like.dtype, copy=False)
+    if is_torch(y):
+        return y.reshape(-1)
+    with np.errstate(over="ignore"):
+        values = y.reshape(-1).astype(like.dtype, copy=False)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} is out of the range of {like.dtype}, the dtype of x: give both as float64")
+    return values
 
 
 def as_noise(noise: Array | None, size: int, like: Array) -> Array:

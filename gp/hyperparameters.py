@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gp.arrays import Array, as_like, to_numpy
+from gp.arrays import Array, as_like, shown, to_numpy
 from gp.checks import as_noise, as_values
 from gp.grams import on_host, pieces
 from gp.interop import as_kernel
@@ -309,7 +309,7 @@ def _check_choices(
     if not isinstance(copies, str) or copies not in ("count", "merge"):
         raise ValueError(f"copies = {copies!r}: give 'count' or 'merge'")
     if isinstance(noise, str) and noise != "learn":
-        raise ValueError(f"noise = {noise!r}: give 'learn', None, a number or an array (n,)")
+        raise ValueError(f"noise = {shown(noise)}: give 'learn', None, a number or an array (n,)")
     for name, count in (
         ("n_starts", 1 if n_starts is None else n_starts),
         ("max_iterations", max_iterations),
@@ -326,7 +326,7 @@ def _check_choices(
 
 def _check_kinds(mean: object, priors: object) -> None:
     if mean is not None and not isinstance(mean, Mean):
-        raise TypeError(f"mean = {mean!r}: give a mean function, such as those of gp.means")
+        raise TypeError(f"mean = {shown(mean)}: give a mean function, such as those of gp.means")
     if priors is not None and not isinstance(priors, Priors):
         raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
 

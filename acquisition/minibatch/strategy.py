@@ -29,6 +29,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from gp.arrays import shown
+
 __all__ = [
     "Correcting",
     "Learning",
@@ -130,7 +132,7 @@ def _equal_weights(size: int, n: int) -> np.ndarray:
 def require_size(size: int, n: int) -> None:
     """1 <= S <= N, or a ValueError."""
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
-        raise TypeError(f"size is {size!r}; a mini-batch size is an integer of at least 1")
+        raise TypeError(f"size is {shown(size)}; a mini-batch size is an integer of at least 1")
     if not 1 <= size <= n:
         raise ValueError(f"size is {size}; a mini-batch of {n} data must have between 1 and {n}")
 
@@ -139,7 +141,8 @@ def require_base(base: object) -> None:
     """A strategy that draws and does not learn itself, or a TypeError."""
     if not isinstance(base, Strategy) or isinstance(base, Learning):
         raise TypeError(
-            f"base is {base!r}; it must be a strategy that only draws: Uniform, Reshuffled, Balanced, ..."
+            f"base is {shown(base)}; it must be a strategy that only draws: Uniform, Reshuffled, "
+            "Balanced, ..."
         )
 
 
@@ -152,6 +155,6 @@ def require_rows(name: str, rows: int, n: int) -> None:
 def require_between(name: str, value: float, lowest: float, highest: float) -> None:
     """``lowest <= value <= highest``, or a ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{name} is {value!r}; it must be a number")
+        raise TypeError(f"{name} is {shown(value)}; it must be a number")
     if not lowest <= value <= highest:
         raise ValueError(f"{name} is {value}; it must be between {lowest:g} and {highest:g}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer
+from gp.arrays import shown
 
 
 def from_function(
@@ -60,7 +61,7 @@ def from_function(
     if gradient is not None:
         if not callable(gradient):
             raise TypeError(
-                f"gradient is {gradient!r}; it must be a function of theta (of torch, see from_torch)"
+                f"gradient is {shown(gradient)}; it must be a function of theta (of torch, see from_torch)"
             )
         both = _Both(log_joint, gradient)
     titles = tuple(f"x{i}" for i in range(count)) if names is None else tuple(names)

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gp.arrays import to_numpy
+from gp.arrays import shown, to_numpy
 
+_LARGE = 1e140
+"""Squares of larger bounds, summed over parameters, come near the largest number that there is."""
+_NARROWEST = 1e-140
+"""Narrower plausible boxes have widths whose squares are no numbers."""
 MARGIN = 0.01
 """How far a plausible bound is moved off the hard bound that it lies on, in widths."""
 INNER = 0.1
@@ -24,7 +28,7 @@ def _length(name: str, value: Bound) -> int | None:
         array = to_numpy(value)
     except ValueError:
         raise ValueError(
-            f"{name} is {value!r}; its rows differ in length, it must be an array (P,)"
+            f"{name} is {shown(value)}; its rows differ in length, it must be an array (P,)"
         ) from None
     return len(array) if array.ndim else None
 
@@ -39,7 +43,7 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
             or not isinstance(names, Sequence | np.ndarray)
             or not np.ndim(names)
         ):
-            raise TypeError(f"names is {names!r}; it must be a sequence of names")
+            raise TypeError(f"names is {shown(names)}; it must be a sequence of names")
         lengths["names"] = len(names)
     if dimension is not None:
         lengths["dimension"] = dimension
@@ -67,7 +71,7 @@ def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray
             raise TypeError(given.dtype)
         vector = given.astype(float)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} is {value!r}; it must be a number or an array ({count},)") from None
+        raise TypeError(f"{name} is {shown(value)}; it must be a number or an array ({count},)") from None
     if vector.shape not in ((), (count,)):
         raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({count},)")
     return np.broadcast_to(vector, (count,)).copy()
@@ -84,7 +88,7 @@ def names_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 def turning_of(periodic: Any, count: int) -> np.ndarray:
     """Which parameters are periodic, (P,) bool."""
     try:
-        given = np.asarray(periodic)
+        given = np.asarray(to_numpy(periodic))
     except ValueError:
         given = np.asarray(None)
     if given.size == 0:
@@ -93,7 +97,9 @@ def turning_of(periodic: Any, count: int) -> np.ndarray:
         return given.copy()
     whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
     if not whole or given.min() < 0 or given.max() >= count:
-        raise ValueError(f"periodic is {periodic!r}; it must be indices below {count}, or {count} booleans")
+        raise ValueError(
+            f"periodic is {shown(periodic)}; it must be indices below {count}, or {count} booleans"
+        )
     return np.isin(np.arange(count), given)
 
 
@@ -110,10 +116,26 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
                 f"{name} has lower = {low[i]:.6g} above upper = {high[i]:.6g}; lower must be below upper, or "
                 "equal to it for a fixed parameter"
             )
+        large = next((b for b in (low[i], high[i]) if math.isfinite(b) and abs(b) >= _LARGE), None)
+        if large is not None:
+            raise ValueError(
+                f"{name} has a bound, lower or upper, of {large:.6g}; it must be below {_LARGE:g} in size, "
+                "or infinite for none"
+            )
         if low[i] == high[i] and math.isinf(low[i]):
             raise ValueError(f"{name} has lower and upper both at {low[i]}; give a number to fix it")
         if turning[i] and not math.isfinite(high[i] - low[i]):
             raise ValueError(f"{name} is periodic and needs a finite lower and upper, a period apart")
+
+
+def require_resolved(names: Sequence[str], half_widths: np.ndarray) -> None:
+    """ValueError where plausible bounds are one number, or beyond all, as far as rounding tells."""
+    for name, half in zip(names, half_widths, strict=True):
+        if not _NARROWEST < half < math.inf:
+            raise ValueError(
+                f"plausible_lower and plausible_upper of {name} are too near to each other for "
+                "floating-point numbers, beside the bounds: move them apart, or shift or scale the parameter"
+            )
 
 
 def plausible_box(
@@ -132,6 +154,11 @@ def plausible_box(
             out_low[i] = out_high[i] = a
             continue
         p, q = _filled(name, a, b, float(given_low[i]), float(given_high[i]))
+        if max(abs(p), abs(q)) >= _LARGE:
+            raise ValueError(
+                f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}; they must be below "
+                f"{_LARGE:g} in size: change the units"
+            )
         if not p < q:
             raise ValueError(
                 f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}; "

@@ -35,6 +35,7 @@ from bqvi.calls.bounds import (
     names_of,
     plausible_box,
     require_order,
+    require_resolved,
     turning_of,
     vector_of,
 )
@@ -104,9 +105,15 @@ class Coordinates:
     @cached_property
     def _standard(self) -> tuple[np.ndarray, np.ndarray]:
         """Centre and half width (D,) of the plausible box in t."""
-        low = self._apply("inverse", self.plausible_lower[self.free][None])[0]
-        high = self._apply("inverse", self.plausible_upper[self.free][None])[0]
-        return 0.5 * (low + high), 0.5 * (high - low)
+        with np.errstate(divide="ignore", invalid="ignore"):  # `require_resolved` asks what came of it
+            low = self._apply("inverse", self.plausible_lower[self.free][None])[0]
+            high = self._apply("inverse", self.plausible_upper[self.free][None])[0]
+            return 0.5 * (low + high), 0.5 * (high - low)
+
+    @property
+    def half_widths(self) -> np.ndarray:
+        """Half the width (D,) of the plausible box in the charts' coordinates t."""
+        return self._standard[1]
 
     def _apply(self, method: str, x: np.ndarray) -> np.ndarray:
         """`method` of the charts on the columns (n, D)."""
@@ -334,4 +341,6 @@ def make_coordinates(
     free = int((low < high).sum())
     if free == 0:
         raise ValueError("lower equals upper for every parameter; at least one must be free")
-    return Coordinates(titles, low, high, *box, turning)
+    found = Coordinates(titles, low, high, *box, turning)
+    require_resolved(found.free_names, found.half_widths)
+    return found

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from bqvi.calls.faults import LostError
 from bqvi.checks import require_integer
+from gp.arrays import shown
 
 _LOST = (
     "TimeoutError",
@@ -94,7 +95,9 @@ def require_workers(executor: Any, n_jobs: int) -> Any:
     if executor is not None and not any(
         callable(getattr(executor, name, None)) for name in ("submit", "map")
     ):
-        raise TypeError(f"executor is {executor!r}; it must have a method submit(function, item) or map(...)")
+        raise TypeError(
+            f"executor is {shown(executor)}; it must have a method submit(function, item) or map(...)"
+        )
     if require_integer("n_jobs", n_jobs, 1) > 1:
         if executor is not None:
             raise ValueError(f"n_jobs is {n_jobs} and executor is given; give one of the two")

@@ -10,7 +10,7 @@ import numpy as np
 
 from bqvi.calls.faults import ERRORS
 from bqvi.checks import require_above, require_boolean, require_one_of
-from gp.arrays import Array, as_like, is_torch
+from gp.arrays import Array, as_like, is_torch, shown
 
 if TYPE_CHECKING:
     from bqvi.calls.target_model import TargetModel
@@ -124,7 +124,7 @@ class Function:
         value: object = self.value
         if not callable(value):
             name = self.range.title.replace(" ", "_")
-            raise TypeError(f"{name} is {value!r}; it must be a function of points")
+            raise TypeError(f"{name} is {shown(value)}; it must be a function of points")
         require_boolean("vectorised", self.vectorised)
         named = isinstance(self.gradient, str) and self.gradient == AUTODIFF
         if not (self.gradient is None or callable(self.gradient) or named):

@@ -21,6 +21,7 @@ import numpy as np
 
 from bqvi.calls.bounds import names_of, vector_of
 from bqvi.calls.function import Function, GradientWithValue
+from gp.arrays import shown
 
 _REACH = 2.0
 """Half the width of a plausible box of which nothing is known: Stan itself starts within 2 of 0."""
@@ -75,7 +76,7 @@ class TargetModel:
         for name in ("log_joint", "log_joint_and_gradient", "to_named", "from_named"):
             given = getattr(self, name)
             if not (callable(given) or (given is None and name != "log_joint")):
-                raise TypeError(f"{name} is {given!r}; it must be a function")
+                raise TypeError(f"{name} is {shown(given)}; it must be a function")
         count = len(self.names)
         if count < 1:
             raise ValueError("names is empty; a model needs at least one parameter")

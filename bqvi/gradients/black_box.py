@@ -26,7 +26,7 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
-from bqvi.models.log_joint import is_moving
+from bqvi.models.log_joint import LogJoint, is_moving
 from gp.arrays import to_numpy
 
 LogJointFunction = Callable[[Any], torch.Tensor]
@@ -92,7 +92,20 @@ def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
         spend(model, batch, theta)
         return log_joint(theta)
 
-    return log_joint if batch.account.budget is None else paid
+    def one_by_one(theta: torch.Tensor) -> torch.Tensor:
+        """What is cut short has made those points that the function was called at."""
+        assert batch.account.budget is not None
+        batch.account.budget.spend(len(theta))
+        return torch.cat([counted(theta[i : i + 1]) for i in range(len(theta))])
+
+    def counted(point: torch.Tensor) -> torch.Tensor:
+        if batch.account.ledger is not None:
+            batch.account.ledger.count(1)
+        return log_joint(point)
+
+    if batch.account.budget is None:
+        return log_joint
+    return one_by_one if isinstance(model, LogJoint) and not model.vectorised and batch.size == 0 else paid
 
 
 def spend(model: Any, batch: Batch, theta: Any) -> None:

@@ -27,6 +27,7 @@ from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
 from bqvi.models.data import Data, fingerprint, n_rows
 from bqvi.models.log_joint import LogJointModel
 from bqvi.models.representation import representation
+from gp.arrays import shown
 
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
@@ -40,7 +41,7 @@ def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> 
                 "them in the order fit(model, data)"
             )
         raise TypeError(
-            f"model is {model!r:.100}; it must be a ConjugateModel (GaussianMixture, "
+            f"model is {shown(model)}; it must be a ConjugateModel (GaussianMixture, "
             "MultinomialMixture, ...), a LogJointModel (LogJoint, LogisticRegression, ...) or a "
             "VariationalAutoencoder"
         )
@@ -82,13 +83,15 @@ def problem_of(
     """
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
-        raise TypeError(f"method is {method!r}; it must be a method's name or an estimator{_made(method)}")
+        raise TypeError(
+            f"method is {shown(method)}; it must be a method's name or an estimator{_made(method)}"
+        )
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
     if isinstance(estimator, Conjugate) and named is not None and named.batch == "all":
         estimator = RefinedConjugate() if isinstance(model, RefinableModel) else estimator
     if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
-        estimator, minibatch = Memoised(minibatch), None
+        estimator, minibatch = Memoised(require_integer("minibatch", minibatch, 1)), None
     choices = named or defaults_for(estimator, geometry)
     if is_amortised(model):
         _check_amortised(model, estimator, method)
@@ -120,13 +123,13 @@ def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int
     """Some estimators and models see all the data at each step."""
     if isinstance(estimator, RememberingEstimator) and minibatch is not None:
         raise ValueError(
-            f"minibatch is {minibatch!r}, but {type(estimator).__name__} keeps evaluations, which must be of "
-            "the same log joint at each step; leave it out"
+            f"minibatch is {shown(minibatch)}, but {type(estimator).__name__} keeps evaluations, which must "
+            "be of the same log joint at each step; leave it out"
         )
     if minibatch is not None and getattr(model, "full_batch", False):
         raise ValueError(
-            f"minibatch is {minibatch!r}, but a {type(model).__name__} has parameters for each datum and "
-            "works on all the data; leave minibatch out"
+            f"minibatch is {shown(minibatch)}, but a {type(model).__name__} has parameters for each datum "
+            "and works on all the data; leave minibatch out"
         )
 
 
@@ -153,12 +156,12 @@ def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -
     """Natural steps must fit their estimator, and not go past 1."""
     if not isinstance(geometry, Geometry) or isinstance(geometry, type):
         raise TypeError(
-            f"geometry is {geometry!r}; it must be one of Natural(), Riemannian(), Euclidean(), "
+            f"geometry is {shown(geometry)}; it must be one of Natural(), Riemannian(), Euclidean(), "
             f"TrustRegion(), or have their methods{_made(geometry)}"
         )
     if not isinstance(schedule, Schedule) or isinstance(schedule, type):
         raise TypeError(
-            f"schedule is {schedule!r}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
+            f"schedule is {shown(schedule)}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
             f"Cosine, or have their methods{_made(schedule)}"
         )
     if isinstance(geometry, Natural) and estimator.samples > 0:
@@ -198,17 +201,17 @@ def _strategy(
 ) -> Strategy | None:
     if batch == "all" and minibatch is not None:
         raise ValueError(
-            f"minibatch is {minibatch!r}, but method {method!r} uses all the data at each step; use 'sngd' "
-            "or 'sgd', or leave minibatch out"
+            f"minibatch is {shown(minibatch)}, but method {method!r} uses all the data at each step; use "
+            "'sngd' or 'sgd', or leave minibatch out"
         )
     if minibatch is None:
         return Reshuffled(min(DEFAULTS.minibatch, n)) if batch == "mini-batch" else None
     if n == 0:
-        raise ValueError(f"minibatch is {minibatch!r}, but the model has no data; leave it out")
+        raise ValueError(f"minibatch is {shown(minibatch)}, but the model has no data; leave it out")
     strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch
     if isinstance(minibatch, bool | type) or not isinstance(strategy, Strategy):
         raise TypeError(
-            f"minibatch is {minibatch!r}; it must be a strategy or a size, an integer{_made(minibatch)}"
+            f"minibatch is {shown(minibatch)}; it must be a strategy or a size, an integer{_made(minibatch)}"
         )
     if not 1 <= strategy.size <= n:
         raise ValueError(f"minibatch has size {strategy.size}; it must be between 1 and N = {n}")

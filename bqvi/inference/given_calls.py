@@ -22,6 +22,7 @@ from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
 from bqvi.inference.methods import Method
 from bqvi.inference.state import State
 from bqvi.models.log_joint import LogJoint
+from gp.arrays import shown
 
 
 def with_calls(
@@ -58,7 +59,11 @@ def with_calls(
     given = dict(zip(("lower", "upper", "plausible_lower", "plausible_upper"), bounds, strict=True))
     given |= {"names": names, "executor": executor, "evaluations": evaluations}
     said = [name for name, value in given.items() if value is not None]
-    turning = not isinstance(periodic, Sequence | np.ndarray) or len(periodic) > 0
+    turning = (
+        not isinstance(periodic, Sequence | np.ndarray)
+        or getattr(periodic, "shape", None) == ()
+        or len(periodic) > 0
+    )
     if turning:
         said.append("periodic")
     if n_jobs != 1:
@@ -119,7 +124,7 @@ def with_noise(
     sds = numbers("gradient_noise_sd", gradient_noise_sd)
     if sds.shape not in ((), (model.dimension,)) or not (np.isfinite(sds) & (sds >= 0.0)).all():
         raise ValueError(
-            f"gradient_noise_sd is {gradient_noise_sd!r}; it must be a number or ({model.dimension},), "
+            f"gradient_noise_sd is {shown(gradient_noise_sd)}; it must be a number or ({model.dimension},), "
             "finite and not negative"
         )
     return model.with_noise(noise_sd, sds)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.checks import require_integer
+from gp.arrays import shown
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Recorder:
         if isinstance(record, int | np.integer):
             return cls(every=require_integer("record", record, 1))
         if not isinstance(record, Iterable) or (isinstance(record, np.ndarray) and not record.ndim):
-            raise TypeError(f"record is {record!r}; it must be an integer of at least 1, or iterations")
+            raise TypeError(f"record is {shown(record)}; it must be an integer of at least 1, or iterations")
         return cls(chosen=frozenset(require_integer("record", t, 0) for t in record))
 
     def wants(self, iteration: int) -> bool:

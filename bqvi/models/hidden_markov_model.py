@@ -37,7 +37,7 @@ from bqvi.models.forward_backward import (
     smooth,
 )
 from bqvi.models.sequences import Layout, Sequences
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array, shown, to_numpy
 
 
 class HiddenMarkovModel:
@@ -66,7 +66,7 @@ class HiddenMarkovModel:
     ) -> None:
         k = self.n_states = require_integer("n_states", n_states, 1)
         if isinstance(emissions, type) or not hasattr(emissions, "likelihoods"):
-            raise TypeError(f"emissions is {emissions!r}; it must be such as CategoricalEmissions(2)")
+            raise TypeError(f"emissions is {shown(emissions)}; it must be such as CategoricalEmissions(2)")
         self.emissions = emissions
         self.initial_concentration = positive_vector("initial_concentration", initial_concentration, k)
         given = np.asarray(transition_concentration, float)

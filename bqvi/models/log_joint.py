@@ -22,7 +22,7 @@ from bqvi.calls.faults import advice, described
 from bqvi.checks import require_integer
 from bqvi.families import Gaussian
 from bqvi.models.data import Data
-from gp.arrays import Array, is_torch
+from gp.arrays import Array, is_torch, shown
 
 
 @runtime_checkable
@@ -90,7 +90,7 @@ class LogJoint:
         errors: str | None = None,
     ) -> None:
         if not callable(log_prob):
-            raise TypeError(f"log_prob is {log_prob!r}; it must be a function of theta")
+            raise TypeError(f"log_prob is {shown(log_prob)}; it must be a function of theta")
         self.dimension = require_integer("dimension", dimension, 1)
         self.vectorised = vectorised
         self.differentiable = gradient is not None
@@ -190,7 +190,14 @@ class LogJoint:
             return self._log_prob(theta)
         import torch
 
-        return torch.stack([torch.as_tensor(self._log_prob(point)) for point in theta])
+        values = [torch.as_tensor(self._log_prob(point)) for point in theta]
+        for value in values:
+            if value.numel() != 1:
+                raise ValueError(
+                    f"log_prob returned shape {tuple(value.shape)} for one point; with vectorised=False "
+                    "it must return a number"
+                )
+        return torch.stack([value.reshape(()) for value in values])
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
         """None: (L, 0)."""

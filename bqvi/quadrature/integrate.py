@@ -32,7 +32,7 @@ from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.state import Problem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array, shown, to_numpy
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential
@@ -264,7 +264,7 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
 def _check(f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None) -> int:
     """The budget as an integer."""
     if not callable(f):
-        raise TypeError(f"f is {f!r}; it must be a function of points (n, D)")
+        raise TypeError(f"f is {shown(f)}; it must be a function of points (n, D)")
     require_one_of("method", method, METHODS)
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
     most: int = require_integer("budget", budget, least)
@@ -295,7 +295,7 @@ def _check_choices(
         raise ValueError("gradient is given with log or log_density: those of f itself are needed, without")
     autodiff = isinstance(gradient, str) and gradient == "autodiff"
     if gradient is not None and not callable(gradient) and not autodiff:
-        raise ValueError(f"gradient is {gradient!r}; it must be a function, 'autodiff' or None")
+        raise ValueError(f"gradient is {shown(gradient)}; it must be a function, 'autodiff' or None")
     if isinstance(noise_sd, str):
         require_one_of("noise_sd", noise_sd, ("unknown",))
     elif noise_sd is not None and not callable(noise_sd):
@@ -303,4 +303,6 @@ def _check_choices(
     if noise_sd is not None and log:
         raise ValueError("noise_sd is given with log: the noise of ln f is not that of f")
     if acquisition is not None and not isinstance(acquisition, Criterion):
-        raise TypeError(f"acquisition is {acquisition!r}; it must be a criterion of acquisition.pointwise")
+        raise TypeError(
+            f"acquisition is {shown(acquisition)}; it must be a criterion of acquisition.pointwise"
+        )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gp.arrays import to_numpy
+from gp.arrays import shown, to_numpy
 from gp.measures import Measure, Uniform
 
 __all__ = ["LEBESGUE", "integrated_against"]
@@ -37,8 +37,8 @@ def integrated_against(measure: Any, lower: Any, upper: Any) -> tuple[Measure, f
     if not isinstance(measure, str):
         if not isinstance(measure, Measure):
             raise TypeError(
-                f"measure is {measure!r}; it must be one of gp.measures, such as Gaussian(mean, covariance), "
-                f"or {LEBESGUE!r} with lower and upper"
+                f"measure is {shown(measure)}; it must be one of gp.measures, such as Gaussian(mean, "
+                f"covariance), or {LEBESGUE!r} with lower and upper"
             )
         for name, value in given.items():
             if value is not None:
@@ -48,7 +48,7 @@ def integrated_against(measure: Any, lower: Any, upper: Any) -> tuple[Measure, f
                 )
         return measure, 0.0
     if measure != LEBESGUE:
-        raise ValueError(f"measure is {measure!r}; it must be one of gp.measures, or {LEBESGUE!r}")
+        raise ValueError(f"measure is {shown(measure)}; it must be one of gp.measures, or {LEBESGUE!r}")
     box = _box(given)
     return box, float(np.sum(np.log(to_numpy(box.width))))
 
@@ -60,7 +60,7 @@ def _box(bounds: dict[str, Any]) -> Uniform:
         try:
             ends = np.asarray(to_numpy(value), dtype=float)
         except (TypeError, ValueError):
-            raise TypeError(f"{name} is {value!r}; it must be a number or an array (D,)") from None
+            raise TypeError(f"{name} is {shown(value)}; it must be a number or an array (D,)") from None
         if np.isinf(ends).any():
             where = np.flatnonzero(np.isinf(np.atleast_1d(ends))).tolist()
             raise ValueError(f"{name} is infinite in coordinates {where}; {_ELSEWHERE}")

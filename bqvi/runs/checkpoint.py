@@ -18,6 +18,7 @@ import numpy as np
 
 from bqvi.files import write_arrays
 from bqvi.runs.records import RecordError, flattened, restored
+from gp.arrays import shown
 
 PROGRAM, FORMAT = "bqvi", 1
 
@@ -103,7 +104,7 @@ def resumed(resume: Any, door: str, classes: Mapping[str, type]) -> Checkpoint:
     found = getattr(resume, "checkpoint", None)
     if not isinstance(found, Checkpoint):
         raise TypeError(
-            f"resume is {resume!r:.200}; it must be a result of bqvi.{door}, the path of a saved one, or the "
+            f"resume is {shown(resume)}; it must be a result of bqvi.{door}, the path of a saved one, or the "
             "exception that ended a run"
         )
     if found.door != door:

@@ -31,6 +31,7 @@ from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_
 from bqvi.runs.pending import matched
 from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import compare, require_verifiable
+from gp.arrays import shown
 from gp.threads import as_the_user_has_it, single_threaded
 
 S = TypeVar("S")
@@ -64,12 +65,12 @@ class Watch:
 
     def __post_init__(self) -> None:
         if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback is {self.callback!r}; it must be a function of a state")
+            raise TypeError(f"callback is {shown(self.callback)}; it must be a function of a state")
         require_boolean("progress", self.progress)
         if self.checkpoint is None:
             return
         if not isinstance(self.checkpoint, str | Path):
-            raise TypeError(f"checkpoint is {self.checkpoint!r}; it must be the path of a file to write")
+            raise TypeError(f"checkpoint is {shown(self.checkpoint)}; it must be the path of a file to write")
         if not Path(self.checkpoint).absolute().parent.is_dir():
             raise ValueError(f"checkpoint is {self.checkpoint}, in a folder that does not exist")
         if Path(self.checkpoint).is_dir():

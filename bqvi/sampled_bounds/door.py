@@ -26,7 +26,7 @@ from bqvi.sampled_bounds.proposal import Proposals
 from bqvi.sampled_bounds.result import EvidenceBounds
 from bqvi.sampled_bounds.state import RECORDS
 from bqvi.sampled_bounds.transitions import TRANSITIONS
-from gp.arrays import is_torch, to_numpy
+from gp.arrays import is_torch, shown, to_numpy
 
 __all__ = ["METHODS", "evidence_bounds"]
 
@@ -117,12 +117,16 @@ def evidence_bounds(
     ``evidence_bounds.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
     if not callable(log_joint):
-        raise TypeError(f"log_joint is {log_joint!r}; it must be a function of points (n, P)")
+        raise TypeError(f"log_joint is {shown(log_joint)}; it must be a function of points (n, P)")
     require_one_of("method", method, METHODS)
     require_above("confidence", confidence, 0.0)
     if confidence >= 1.0:
         raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
     require_seed("seed", seed)
+    require_integer("budget", budget, 1)
+    for title, count in (("particles", particles), ("temperatures", temperatures)):
+        if count is not None:
+            require_integer(title, count, 1)
     watch = Watch(callback, progress, checkpoint)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     proposals, coordinates, like = _proposals(proposal)
@@ -135,11 +139,6 @@ def evidence_bounds(
     draws, exact = _draws(posterior, proposals, coordinates, replicates, rng)
     conditional = 0 if draws is None else draws.shape[1]
     systems = Systems(len(proposals), replicates, conditional)
-    require_integer("budget", budget, 1)
-    if particles is not None:
-        require_integer("particles", particles, 1)
-    if temperatures is not None:
-        require_integer("temperatures", temperatures, 1)
     choices = Choices(
         method, name, systems, particles, temperatures, budget, float(confidence), number, draws, exact
     )
@@ -204,7 +203,7 @@ def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
 
 def _kind_without_gradient(like: Any, gradient: Any) -> Any:
     """The kind of array that a log joint is handed where its gradient is not asked for."""
-    if gradient != AUTODIFF or is_torch(like):
+    if not isinstance(gradient, str) or gradient != AUTODIFF or is_torch(like):
         return like
     import torch
 

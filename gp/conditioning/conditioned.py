@@ -50,6 +50,7 @@ import numpy as np
 from gp.conditioning.places import Places
 from gp.triangular import cholesky, lower_product, triangular_inverse
 
+_TINY = float(np.finfo(float).tiny)
 Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From points (m, D) and targets there the diagonal of N: (m,), where a point has one, or (m B,)."""
 
@@ -183,7 +184,7 @@ class Conditioned:
         if self.basis is None:
             return 0.0, 0.0
         y, b = self.whitened.T
-        total = float(b @ b)
+        total = max(float(b @ b), _TINY)
         return float(y @ b) / total, total
 
     @property
@@ -223,10 +224,14 @@ class Conditioned:
         return lower_product(self.whitening, self.kernel.covariance(self.places, places))
 
     def left_out(self) -> np.ndarray:
-        """Residuals r_i at each node of the process given the others, in the shape of the targets."""
+        """Residuals r_i at each node of the process given the others, in the shape of the targets.
+
+        NaN where the others do not determine the constant, as where there are none.
+        """
         if self.numbers == 1:
             variances = self._projected_precisions[:, 0, 0]
-            return np.asarray(self.weights / variances[:, None])
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return np.asarray(self.weights / variances[:, None])
         return np.asarray(np.linalg.solve(self._projected_precisions, self.weights[:, :, None])[:, :, 0])
 
     @cached_property

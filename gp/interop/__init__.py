@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gp.arrays import shown
 from gp.extras import needing
 from gp.kernels.base import Kernel
 
@@ -143,4 +144,4 @@ def as_kernel(kernel: Any) -> Kernel:
     gpytorch = sys.modules.get("gpytorch")  # whoever has one of its kernels has imported it
     if gpytorch is not None and isinstance(kernel, gpytorch.kernels.Kernel):
         return from_gpytorch_kernel(kernel)
-    raise TypeError(f"kernel = {kernel!r}: give a kernel, such as those of gp.kernels, or GPyTorch's")
+    raise TypeError(f"kernel = {shown(kernel)}: give a kernel, such as those of gp.kernels, or GPyTorch's")

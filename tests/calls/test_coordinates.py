@@ -204,3 +204,18 @@ def test_start_outside():
             made.from_user([row])
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         made.from_user([0.5, 1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((-1e308, 1e308, -1.0, 1.0), "x0 has a bound, lower or upper, of -1e.308; it must be below 1e.140"),
+        ((None, None, -1e200, 1e200), "x0 has plausible_lower = -1e.200 and plausible_upper"),
+        ((None, 1.0, 0.0, 1e-320), "plausible_lower and plausible_upper of x0 are too near to each other"),
+        ((0.0, 1e30, 0.0, 1e-320), "plausible_lower and plausible_upper of x0 are too near to each other"),
+    ],
+)
+def test_bounds_beyond_floating_point_numbers_are_named(bounds, message, recwarn):
+    with pytest.raises(ValueError, match=message):
+        make_coordinates(*bounds, dimension=1)
+    assert not recwarn.list

@@ -507,7 +507,7 @@ def cases(draw: Any, door: str) -> Case:
     given = dict(here.usual) | {name: draw(here.drawn[name]) for name in wrong}
     if len(given) > 1 and draw(st.integers(0, 19)) == 0:
         first, second = draw(st.sampled_from([(a, b) for a in sorted(given) for b in sorted(given) if a < b]))
-        if not {first, second} & {"steps", "budget", "n_jobs", "kind"}:
+        if not {first, second} & {"steps", "budget", "n_jobs", "kind", "n_starts"}:
             given[first], given[second] = given[second], given[first]
     return Case(door, given, draw(BEHAVIOUR) if here.function else Behaviour())
 
@@ -591,6 +591,8 @@ def _of_error(error: BaseException, here: Door, case: Case, function: Function) 
 def _of_cause(cause: BaseException | None, case: Case) -> str | None:
     """An error that ended a run: of the user's function or callback, or one of bqvi that says what it is."""
     while cause is not None and not isinstance(cause, bqvi.EvaluationError) and cause.__cause__ is not None:
+        if _explicit(traceback.extract_tb(cause.__traceback__)[-1]):
+            return None
         cause = cause.__cause__
     if cause is None or isinstance(cause, bqvi.EvaluationError):
         return None
