@@ -26,6 +26,8 @@ THEMES = {
     "bounds": "Bounds on the evidence by sampling",
 }
 
+QUICK = "*The picture is of the quick form: it shows what is drawn and decides nothing.*"
+
 
 def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) -> list[str]:
     """One experiment: its figure where there is one, the first paragraph of its summary, claims, command."""
@@ -39,7 +41,7 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
     seeds = f"{experiment.seeds} seed{'s' * (experiment.seeds > 1)} by default"
     return [
         f":::{{grid-item-card}} {experiment.title}", *image, "",
-        question, "", *claims(shown),
+        question, "", *([QUICK, ""] if shown.get("quick") else claims(shown)),
         f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "",
     ]  # fmt: skip
 

@@ -248,17 +248,17 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
 
 
 def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:
-    """Put one legend for all panels under the figure, each label once."""
+    """Put one legend for all panels under the figure, each label once, in as many columns as fit into it."""
     entries: dict[str, Any] = {}
     for ax in axes.flat:
         handles, labels = ax.get_legend_handles_labels()
         entries.update(zip(labels, handles, strict=True))
-    made.legend(
-        list(entries.values()),
-        list(entries),
-        loc="outside lower center",
-        ncols=max(1, min(columns, len(entries))),
-    )
+    renderer = FigureCanvasAgg(made).get_renderer()
+    for ncols in range(max(1, min(columns, len(entries))), 0, -1):
+        legend = made.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=ncols)
+        if ncols == 1 or legend.get_window_extent(renderer).width <= made.bbox.width:
+            return
+        legend.remove()
 
 
 def band_caption(results: pd.DataFrame, by: str = "case") -> str:

@@ -1,8 +1,9 @@
 """Small pictures and verdicts of results, as files that the gallery of the documentation shows.
 
 `write` puts two things into a folder: NAME.png, the experiment's first figure in the size of a card, and
-cards.json, with what the results behind it say: caption, seeds, and the verdict of each claim. Both are made
-from results of a full run; an experiment without such results keeps the files that it had.
+cards.json, with what the results behind it say: caption, seeds, and the verdict of each claim. A full run
+replaces what is there. A quick run decides nothing: its card has a picture and no verdict, and does not
+replace a full run's.
 """
 
 from __future__ import annotations
@@ -52,11 +53,15 @@ class Card:
     caption : str
         The caption of its first figure; empty without a figure.
     seeds : int
+    quick : bool
+        Whether they are of the quick form.
     claims : tuple of Verdict
+        None of the quick form.
     """
 
     caption: str
     seeds: int
+    quick: bool
     claims: tuple[Verdict, ...]
 
 
@@ -74,7 +79,7 @@ def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[s
     Returns
     -------
     list of str
-        Names of the experiments that were written: those with results of a full run, no run missing.
+        Names of the experiments that were written: those with results, no run missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     index = folder / INDEX
@@ -82,7 +87,9 @@ def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[s
     written: list[str] = []
     for experiment in experiments:
         results = results_module.read(root, experiment.name)
-        if results is None or results.manifest.quick or results.missing:
+        if results is None or results.missing:
+            continue
+        if results.manifest.quick and not cards.get(experiment.name, {}).get("quick", True):
             continue
         cards[experiment.name] = asdict(_card(experiment, results, folder))
         written.append(experiment.name)
@@ -95,11 +102,12 @@ def _card(experiment: Experiment, results: Results, folder: Path) -> Card:
         drawn = next(iter(experiment.draw(results.frame)), None)
         if drawn is not None:
             (folder / f"{experiment.name}.png").write_bytes(thumbnail(drawn))
+    quick = results.manifest.quick
     claims = tuple(
         Verdict(claim.statement, claim.verdict, claim.conditions)
-        for claim in experiment.claims(results.frame)
+        for claim in (() if quick else experiment.claims(results.frame))
     )
-    return Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), claims)
+    return Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), quick, claims)
 
 
 def thumbnail(drawn: Drawing) -> bytes:

@@ -1,4 +1,4 @@
-"""Cards of the gallery say what the report says of the same results, and quick results write none."""
+"""Cards of the gallery say what the report says of the same results; quick results have no verdict."""
 
 import json
 
@@ -25,21 +25,23 @@ def computed(experiment, root, **options):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     root, folder = tmp_path_factory.mktemp("results"), tmp_path_factory.mktemp("gallery")
-    (folder / gallery.INDEX).write_text(json.dumps({"kept": {"caption": "Old.", "seeds": 1, "claims": []}}))
-    toys = [
-        toy_experiment.make(claims=claims),
-        toy_experiment.make(name="quick"),
-        toy_experiment.make(name="no"),
-    ]
+    old = {"caption": "Old.", "seeds": 1, "quick": False, "claims": []}
+    (folder / gallery.INDEX).write_text(json.dumps({"full": old, "absent": old}))
+    toys = [toy_experiment.make(name=name, claims=claims) for name in ("toy", "quick", "full", "no")]
     computed(toys[0], root)
-    computed(toys[1], root, quick=True)
-    assert gallery.write(toys, root, folder) == ["toy"]
+    for toy in toys[1:3]:
+        computed(toy, root, quick=True)
+    assert gallery.write(toys, root, folder) == ["toy", "quick"]
     return folder
 
 
 def test_verdicts_are_those_of_the_claims(folder):
     cards = json.loads((folder / gallery.INDEX).read_text())
-    assert set(cards) == {"kept", "toy"}  # a quick run writes no card, and takes none away
+    assert set(cards) == {"toy", "quick", "full", "absent"}
+    assert cards["full"]["caption"] == "Old."  # a quick run takes the place of no full one
+    assert cards["quick"]["quick"]
+    assert cards["quick"]["claims"] == []
+    assert not cards["toy"]["quick"]
     claim = {"statement": "One is more than nothing.", "verdict": "holds only if", "conditions": ["always"]}
     assert cards["toy"]["claims"] == [claim]
     assert cards["toy"]["seeds"] == 3
@@ -47,7 +49,7 @@ def test_verdicts_are_those_of_the_claims(folder):
 
 
 def test_the_picture_has_the_size_of_a_card(folder):
-    assert [path.name for path in folder.glob("*.png")] == ["toy.png"]
+    assert {path.name for path in folder.glob("*.png")} == {"toy.png", "quick.png"}
     with Image.open(folder / "toy.png") as image:
         assert image.width == gallery.WIDTH
         assert len(image.convert("RGB").getcolors()) <= gallery.COLOURS

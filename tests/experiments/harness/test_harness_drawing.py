@@ -118,6 +118,19 @@ def test_strokes_differ_and_do_not_depend_on_order_of_use():
     assert drawing.strokes([*names, *names]) == made
 
 
+@pytest.mark.parametrize("panels", [1, 3])
+def test_a_legend_is_no_wider_than_its_figure(panels):
+    with drawing.style():
+        made, axes = drawing.figure(1, panels)
+        for i in range(4):
+            axes[0, 0].plot([0, 1], [i, i], label=f"a label of some length, {i}")
+        drawing.legend_below(made, axes)
+        (legend,) = made.legends
+        made.canvas.draw()
+        assert legend.get_window_extent().width <= made.bbox.width
+        assert len(legend.get_texts()) == 4
+
+
 def test_style_and_figures_leave_the_globals_alone():
     import sys
 
