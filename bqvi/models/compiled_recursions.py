@@ -372,3 +372,81 @@ def symbol_visits(symbols: np.ndarray, posterior: np.ndarray, out: np.ndarray) -
             row = posterior[t, k]
             for c in range(symbols.shape[1]):
                 out[symbols[t, c], k] += row[c]
+
+
+@compiled
+def _row_product(weights: np.ndarray, table: np.ndarray, t: int, own: np.ndarray) -> None:
+    """``own`` (C,) = ``weights`` (P,) times ``table`` (c, P, C) at ``t``."""
+    width = len(weights)
+    row, weight = table[t, 0], weights[0]
+    for c in range(len(own)):
+        own[c] = weight * row[c]
+    # two rows at a time, as in `_product`
+    for p in range(1, width - 1, 2):
+        row, next_row = table[t, p], table[t, p + 1]
+        weight, next_weight = weights[p], weights[p + 1]
+        for c in range(len(own)):
+            own[c] += weight * row[c] + next_weight * next_row[c]
+    if width % 2 == 0:
+        row, weight = table[t, width - 1], weights[width - 1]
+        for c in range(len(own)):
+            own[c] += weight * row[c]
+
+
+@compiled
+def _raised(own: np.ndarray, floor: float, marks: np.ndarray) -> bool:
+    """Raise what of ``own`` is below ``floor`` to it, and mark it; whether there was any."""
+    below = 0
+    for c in range(len(own)):
+        below += own[c] < floor
+    if below:
+        for c in range(len(own)):
+            marks[c] = own[c] < floor
+            own[c] = max(own[c], floor)
+    return below > 0
+
+
+@compiled
+def relative_logarithms(
+    weights: np.ndarray,
+    table: np.ndarray,
+    floor: float,
+    out: np.ndarray,
+    top: np.ndarray,
+    floored: np.ndarray,
+) -> bool:
+    """``out`` (c, K, C) = ``weights`` (K, P) times ``table`` (c, P, C), less the largest of each time.
+
+    What is taken off is added to ``top`` (C,). What would be below ``floor`` is raised to it and marked in
+    ``floored`` (c, K, C); whether there was any is returned.
+    """
+    largest, found = np.empty(table.shape[2]), False
+    for t in range(len(table)):
+        largest[:] = -np.inf
+        for k in range(len(weights)):
+            own = out[t, k]
+            _row_product(weights[k], table, t, own)
+            for c in range(len(own)):
+                largest[c] = own[c] if own[c] > largest[c] else largest[c]
+        for c in range(len(top)):
+            top[c] += largest[c]
+        for k in range(len(weights)):
+            own = out[t, k]
+            for c in range(len(own)):
+                own[c] -= largest[c]
+            if _raised(own, floor, floored[t, k]):
+                found = True
+    return found
+
+
+@compiled
+def weighted_sums(posterior: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
+    """Add to ``out`` (K, P) the products of ``posterior`` (c, K, C) and ``table`` (c, P, C)."""
+    for t in range(len(table)):
+        for k in range(posterior.shape[1]):
+            own = posterior[t, k]
+            for p in range(table.shape[1]):
+                row, total = table[t, p], 0.0
+                for c in range(len(own)):
+                    total += own[c] * row[c]
+                out[k, p] += total

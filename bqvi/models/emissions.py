@@ -14,6 +14,7 @@ matrix product for the log likelihoods and one for the sums.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -225,6 +226,31 @@ def _relative(logs: np.ndarray) -> Likelihoods:
     return Likelihoods(np.exp(logs, out=logs), top.sum(axis=0), floored)
 
 
+def _affine_likelihoods(weights: np.ndarray, arranged: np.ndarray) -> Likelihoods:
+    """exp of ``weights`` (K, P) times ``arranged`` (c, P, C), relative to the largest of each time."""
+    shape = (len(arranged), len(weights), arranged.shape[2])
+    if not worth_compiling(math.prod(shape)):
+        return _relative(weights @ arranged)
+    from bqvi.models import compiled_recursions
+
+    logs, top, floored = np.empty(shape), np.zeros(shape[2]), np.zeros(shape, bool)
+    found = compiled_recursions.relative_logarithms(
+        np.ascontiguousarray(weights), arranged, FLOOR, logs, top, floored
+    )
+    return Likelihoods(np.exp(logs, out=logs), top, floored if found else np.zeros((1, 1, 1), bool))
+
+
+def _weighted_sums(visits: np.ndarray, arranged: np.ndarray) -> np.ndarray:
+    """sum of ``visits`` (c, K, C) times ``arranged`` (c, P, C), (K, P)."""
+    if not worth_compiling(visits.size):
+        return np.asarray(np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0))
+    from bqvi.models import compiled_recursions
+
+    sums = np.zeros((visits.shape[1], arranged.shape[1]))
+    compiled_recursions.weighted_sums(visits, arranged, sums)
+    return sums
+
+
 @dataclass(frozen=True)
 class PoissonEmissions:
     """Counts.
@@ -292,7 +318,7 @@ class PoissonEmissions:
 
     def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
         """Relative to the largest of each time."""
-        return _relative(self.logarithms(q, arranged))
+        return _affine_likelihoods(_rate_weights(*q.expected_statistics), arranged)
 
     def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
         """One product."""
@@ -310,7 +336,7 @@ class PoissonEmissions:
 
     def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """sum r x, and sum r for each column."""
-        sums = np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0)
+        sums = _weighted_sums(visits, arranged)
         return sums[:, :-1], np.repeat(sums[:, -1:], sums.shape[1] - 1, axis=1)
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
@@ -390,7 +416,7 @@ class ComponentEmissions:
 
     def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
         """Relative to the largest of each time."""
-        return _relative(self.logarithms(q, arranged))
+        return _affine_likelihoods(self._weights(self._affine(q)), arranged)
 
     def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
         """One product."""
@@ -425,7 +451,7 @@ class ComponentEmissions:
 
     def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """As the components'."""
-        sums = np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0)
+        sums = _weighted_sums(visits, arranged)
         return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:

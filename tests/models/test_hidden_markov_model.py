@@ -275,6 +275,26 @@ def test_stochastic_steps_average_to_the_full_data_step(kind):
     assert np.isfinite(bqvi.fit(model, data, "sngd", minibatch=2, steps=20).elbo)
 
 
+@pytest.mark.parametrize(("emissions", "width"), [(gaussian_emissions("full"), 2), (PoissonEmissions(), 1)])
+def test_loops_over_values_have_the_likelihoods_and_sums_of_arrays(emissions, width, monkeypatch):
+    """Also where a state is so unlikely that its likelihood is raised to the floor."""
+    rng = np.random.default_rng(0)
+    values = np.repeat([0.0, 400.0], 30)[:, None] + rng.poisson(3.0, (60, width))
+    emissions = emissions.for_data(values)
+    q = emissions.start(values, 3, "k-means++", rng)
+    layout = Layout.of(np.array([40, 20]), 16)
+    arranged = emissions.arrange(values[layout.index], layout.shown)
+    found = []
+    for loops in (False, True):
+        monkeypatch.setattr(emissions_module, "worth_compiling", lambda entries, loops=loops: loops)
+        likelihoods = emissions.likelihoods(q, arranged)
+        statistics = emissions.statistics(arranged, likelihoods.relative)
+        found.append([likelihoods.relative, likelihoods.log_largest, likelihoods.floored, *statistics])
+    assert found[0][2].any()
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
 def test_loops_over_symbols_add_up_what_arrays_do(monkeypatch):
     rng = np.random.default_rng(6)
     data = Sequences(np.where(rng.random(40) < 0.2, np.nan, rng.integers(0, 4, 40)), np.array([25, 1, 14]))
