@@ -41,11 +41,9 @@ def like(values: np.ndarray, parameter: Array) -> Array:
     return np.asarray(values, parameter.dtype)
 
 
-def add(a: Values, b: Values, scale: float = 1.0) -> Values:
-    """``a + scale * b``, array by array."""
-    if scale == 1.0:
-        return tuple(x + y for x, y in zip(a, b, strict=True))
-    return tuple(x + scale * y for x, y in zip(a, b, strict=True))
+def add(a: Values, b: Values) -> Values:
+    """``a + b``, array by array."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 def subtract(a: Values, b: Values) -> Values:

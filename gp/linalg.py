@@ -25,7 +25,7 @@ import numpy as np
 from gp import triangular
 from gp.arrays import Array, is_torch, namespace
 from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
-from gp.triangular import blas, lapack, solve_lower
+from gp.triangular import lapack, solve_lower
 
 _MOST_ROWS = 64
 _BLOCK = 64
@@ -269,12 +269,6 @@ def least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
     size = np.where(size > 0, size, 1.0)
     coefficients = np.linalg.lstsq(columns / size, targets, rcond=None)[0] / size[:, None]
     return coefficients, targets - columns @ coefficients
-
-
-def add_outer(matrix: Any, vector: Any, factor: float) -> Any:
-    """Return a symmetric ``matrix`` (n, n) plus factor v v^T, in its place. NumPy only."""
-    columns = matrix if matrix.flags.f_contiguous else matrix.T  # either way it is symmetric
-    return blas("ger", matrix.dtype)(factor, vector, vector, a=columns, overwrite_a=1).T
 
 
 def _lower(matrix: Array) -> Array | None:

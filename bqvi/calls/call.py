@@ -163,7 +163,7 @@ def log_weights(function: Function, points: np.ndarray) -> np.ndarray:
 def _without_refused(function: Function, answers: Answers, points: np.ndarray) -> Answers:
     if answers.error is not None:
         return answers
-    bad, told, must = refused(function, answers.values, points)
+    bad, told, must = refused(function, answers.values)
     kept = ~bad
     if not bad.any() and function.errors == "raise":  # the values are evaluations nevertheless
         bad = np.array([bool(reason) for reason in answers.reasons])

@@ -86,7 +86,7 @@ def evaluations_told(
     if len(values) != n or values.ndim > 1 + function.range.outputs:
         raise ValueError(f"values has shape {values.shape}; it must be ({n},), one for each theta")
     theta = points if coordinates is None else coordinates.to_user(points)
-    bad, what, must = refused(function, values.reshape(n, -1), theta)
+    bad, what, must = refused(function, values.reshape(n, -1))
     if bad.any():
         raise ValueError(f"values, row {int(np.argmax(bad))}: {what}; {must}")
     if callable(function.noise_sd) and noise_sd is None:

@@ -173,7 +173,7 @@ def _wanted(function: Function, n: int) -> str:
     return f"real numbers ({n},)" + (f" or ({n}, o)" if function.range.outputs else "")
 
 
-def refused(function: Function, values: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str, str]:
+def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, str]:
     """Rows (m,) of values (m, o) that no such function may return; what the first is, and what it must be."""
     kind, must = function.range, ""
     bad: np.ndarray = np.zeros(len(values), bool)

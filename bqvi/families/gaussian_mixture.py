@@ -12,11 +12,7 @@ of standard deviations). Logits may all be raised alike without a change.
 
 What is linear in q comes component by component: E_q = sum_k w_k E_k. A gradient in weights (free, as if they
 need not sum to one), means and covariances is pulled back by `pulled_back`. The entropy -E[ln q] is not
-linear: `estimated_entropy` draws from every component (stratified), and `entropy_bounds` has it in between
-
-    -sum_k w_k ln sum_j w_j N(m_k; m_j, C_k + C_j)   and   sum_k w_k (H[N_k] - ln w_k)
-
-(Huber, Bailey, Durrant-Whyte and Hanebeck 2008, Theorems 2 and 3).
+linear: it is estimated from draws of every component (`strata`).
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import Seed, Values, diagonal, generator, like, logsumexp, matvec, namespace, outer
-from bqvi.checks import require_finite, require_integer, require_positive, require_shape
+from bqvi.checks import require_finite, require_positive, require_shape
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.gaussian import Gaussian
 from gp import measures
@@ -170,25 +166,6 @@ class GaussianMixture:
         if isinstance(own, DiagonalGaussian):
             return own.mean[index] + namespace(own.variance).sqrt(own.variance)[index] * noise
         return own.mean[index] + matvec(own.scale_tril[index], noise)
-
-    def estimated_entropy(self, n: int, seed: Seed) -> tuple[float, float]:
-        """-E[ln q] in nats and its standard error, from ``n`` >= 2 draws in every component, by the seed."""
-        require_integer("n", n, 2)
-        noise = generator(seed).standard_normal((n, *self.means.shape))
-        terms = to_numpy(-(self.log_prob(self.strata(noise)) @ self.weights))
-        return float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(n))
-
-    @property
-    def entropy_bounds(self) -> tuple[Array, Array]:
-        """Below and above the entropy, nats; equal for K = 1 up to Jensen's loss, D (1 - ln 2) / 2."""
-        xp, covariances = namespace(self.means), self.covariances
-        pairs = Gaussian.from_scale(
-            self.means, xp.linalg.cholesky(covariances[:, None] + covariances[None, :])
-        )  # [k, j]: N(., m_j, C_k + C_j)
-        overlaps = self.log_weights + pairs.log_prob(self.means[:, None, :])
-        weights = self.weights
-        within = self.components.entropy - self.log_weights
-        return -(weights * logsumexp(overlaps)).sum(), (weights * within).sum()
 
     def pulled_back(self, weights: Array, means: Array, covariances: Array) -> Values:
         """dL/du from gradients in weights (..., K), taken as free, means and covariances (..., K, D, D).

@@ -90,7 +90,7 @@ def merged_memory(model: Mixture, q: Any, memory: MemoisedMemory, moves: Moves) 
             entropies += memory.losses[:, place]
             total, entropy, best = joined, entropy + float(changes[place]), value
             gone |= {int(j), int(k)}
-    order = np.argsort(-_counts(model, total, q)[: model.n_components], kind="stable")
+    order = np.argsort(-_counts(total, q)[: model.n_components], kind="stable")
     ordered = _permuted(model, q, total, order)
     if _bound(model, q, ordered, entropy) > best:  # the sticks of the largest components first
         statistics = np.stack([_permuted(model, q, row, order) for row in statistics])
@@ -117,7 +117,7 @@ def born_memory(
     total = memory.statistics.sum(0)
     best = _bound(model, q, total, float(memory.entropies.sum()))
     k = model.n_components
-    all_counts, rows = _counts(model, total, q), batches(b)
+    all_counts, rows = _counts(total, q), batches(b)
     spare = np.flatnonzero(all_counts[:k] <= LEAST)
     r = model.responsibilities(_settled(model, q, total), rows)
     parent = int(rng.choice(k, p=all_counts[:k] / all_counts[:k].sum()))
@@ -140,7 +140,7 @@ def born_memory(
 
 def _spread(model: Mixture, q: Any, total: np.ndarray, row: np.ndarray, members: list[int]) -> np.ndarray:
     """``total`` with the parent's data divided among ``members`` as those of one batch, ``row``, are."""
-    counts, own = _counts(model, total, q).copy(), _counts(model, row, q)
+    counts, own = _counts(total, q).copy(), _counts(row, q)
     times = counts[members[0]] / own[members].sum()
     counts[members] = times * own[members]
     parts = [part.copy() for part in _unpacked(total, q.natural)[1:]]
@@ -178,7 +178,7 @@ def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
     return subtract(mixing.statistics(factor, counts), mixing.statistics(factor, np.zeros_like(counts)))
 
 
-def _counts(model: Mixture, row: np.ndarray, q: Any) -> np.ndarray:
+def _counts(row: np.ndarray, q: Any) -> np.ndarray:
     """N_k of statistics, (K,), or (K + 1,) with a tied tail."""
     weights = _unpacked(row, q.natural)[0]
     return weights if weights.ndim == 1 else np.append(weights[:, 0], weights[-1:, 1])
@@ -186,7 +186,7 @@ def _counts(model: Mixture, row: np.ndarray, q: Any) -> np.ndarray:
 
 def _joined(model: Mixture, q: Any, row: np.ndarray, j: int, k: int) -> np.ndarray:
     """Statistics with those of component ``k`` added to those of ``j``."""
-    counts = _counts(model, row, q).copy()
+    counts = _counts(row, q).copy()
     counts[j] += counts[k]
     counts[k] = 0.0
     parts = [part.copy() for part in _unpacked(row, q.natural)[1:]]
@@ -198,7 +198,7 @@ def _joined(model: Mixture, q: Any, row: np.ndarray, j: int, k: int) -> np.ndarr
 
 def _permuted(model: Mixture, q: Any, row: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Statistics with the components in another order; a tied tail stays behind them."""
-    counts = _counts(model, row, q)
+    counts = _counts(row, q)
     counts = np.concatenate([counts[order], counts[len(order) :]])
     return _flat((*_of_counts(model, q, counts), *(part[order] for part in _unpacked(row, q.natural)[1:])))
 
@@ -224,7 +224,7 @@ def _candidates(
     model: Mixture, q: Any, row: np.ndarray, entropy: float, best: float, most: int
 ) -> np.ndarray:
     """Pairs (M, 2) of occupied components whose merge would raise F but for the entropy, best first."""
-    alive = np.flatnonzero(_counts(model, row, q)[: model.n_components] > LEAST)
+    alive = np.flatnonzero(_counts(row, q)[: model.n_components] > LEAST)
     gains = [
         (_bound(model, q, _joined(model, q, row, int(j), int(k)), entropy) - best, int(j), int(k))
         for j, k in combinations(alive, 2)

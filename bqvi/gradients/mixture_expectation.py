@@ -25,7 +25,7 @@ from bqvi.families import Gaussian
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.whitened import Frame
 from gp.arrays import Array
-from gp.measures import GaussianMixture, MixtureParameters
+from gp.measures import MixtureParameters
 
 
 class MixtureLike(Protocol):
@@ -60,28 +60,6 @@ def moment_matched(q: MixtureLike) -> Gaussian:
     apart = means - mean
     within = (weights[:, None, None] * np.asarray(q.covariances)).sum(0)
     return Gaussian(mean, within + (weights[:, None] * apart).T @ apart)
-
-
-def mixture_expectation(process: FunctionSurrogate, frame: Frame, q: GaussianMixture) -> MixtureExpectation:
-    """Return E_q[f] of the posterior mean; ``frame`` is that of the process.
-
-    Raises
-    ------
-    ValueError
-        q is of another dimension than the frame.
-    TypeError
-        q is no mixture of Gaussians, or the process is separable: that predicts gradients of no function.
-    """
-    if not isinstance(q, GaussianMixture):
-        raise TypeError(f"q is a {type(q).__name__}; it must be a gp.measures.GaussianMixture")
-    if not isinstance(process, FunctionSurrogate):
-        raise TypeError(
-            f"process is a {type(process).__name__}, which is no model of the log joint; use the surrogate "
-            "of BayesianQuadrature(process='derivative' or 'joint'), or of a log joint with values only"
-        )
-    if q.dimension != len(frame.mean):
-        raise ValueError(f"q has dimension {q.dimension}, the frame {len(frame.mean)}")
-    return less_square(of_phi(process, frame, q), frame, q)
 
 
 def of_phi(process: FunctionSurrogate, frame: Frame, q: MixtureLike) -> MixtureExpectation:

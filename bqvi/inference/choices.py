@@ -102,7 +102,7 @@ def problem_of(
     _check_minibatch(model, estimator, minibatch)
     if isinstance(minibatch, str):
         require_one_of("minibatch", minibatch, ("balanced",))
-        minibatch = _balanced(model, data, choices.batch, method)
+        minibatch = _balanced(model, data, choices.batch)
     strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
     problem = Problem(model, data, estimator, geometry, schedule, strategy)
     _check_gradients(problem)
@@ -188,7 +188,7 @@ def _made(given: object) -> str:
     return f": not the class, but {given.__name__}(...)" if isinstance(given, type) else ""
 
 
-def _balanced(model: Any, data: Data, batch: str, method: str | Estimator) -> Strategy | str:
+def _balanced(model: Any, data: Data, batch: str) -> Strategy | str:
     """The default; the name itself where a mini-batch has no place, for the error to show."""
     n = n_rows(data)
     if batch == "all" or n == 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo, log_likelihood_error
+from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo
 from bqvi.models.conjugate_components import (
     ConjugateComponents,
     bernoulli,
@@ -96,7 +96,6 @@ __all__ = [
     "gaussian_components",
     "gaussian_emissions",
     "latent_semantic_analysis",
-    "log_likelihood_error",
     "poisson",
     "von_mises",
 ]

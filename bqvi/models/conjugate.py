@@ -138,16 +138,3 @@ def elbo(model: ConjugateModel, q: Any, data: Data) -> float:
     """The exact ELBO of q for a model of data, with all its constants, nats (thesis Eq. 3.27)."""
     local = model.local_step(q, data)
     return local.bound + model.log_base_measure(data) - float(q.kl(model.prior))
-
-
-def log_likelihood_error(model: ConjugateModel, data: Data, q: Any, truth: Mapping[str, Array]) -> float:
-    """ln p(X | truth) - ln p(X | E_q[theta]), nats (thesis Section 6).
-
-    Parameters
-    ----------
-    model : states the likelihood
-    data : X, as the model takes them
-    q : q(theta)
-    truth : the generating parameters, as ``model.log_likelihood`` takes them
-    """
-    return model.log_likelihood(data, truth) - model.log_likelihood(data, q.mean)

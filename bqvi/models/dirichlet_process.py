@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bqvi.families import Gamma, Product
@@ -69,7 +67,3 @@ class DirichletProcessMixture(Mixture):
         if not isinstance(mixing, Sticks):
             raise TypeError(f"the weights are {type(mixing).__name__}, not Sticks")
         return mixing.concentration_given(q["sticks"])
-
-    def occupied(self, q: Any, least: float = 1e-3) -> np.ndarray:
-        """Indices of the components whose expected weight is at least ``least``."""
-        return np.flatnonzero(self.expected_weights(q)[: self.n_components] >= least)

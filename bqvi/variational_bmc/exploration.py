@@ -5,7 +5,7 @@ would otherwise have converged therefore explores first:
 
     Sobol points of the plausible box  ->  those that the known modes do not explain  ->  climbs from there
 
-1. Points of the scrambled Sobol sequence that the first design began are evaluated up to `Exploration.count`.
+1. Points of the scrambled Sobol sequence that the first design began are evaluated (`ExplorationSettings`).
 2. `Modes.unexplained` and, with gradients, `Modes.alignment` say which of them the known modes do not
    explain.
 3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
@@ -26,39 +26,7 @@ import numpy as np
 
 from bqvi.calls.climb import Ends, Evaluating, climb, rows_of
 from bqvi.variational_bmc.modes import Modes
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """Settings, chosen on three Gaussians in boxes of 2, 4 and 6 dimensions and on 20 Gaussians in the plane.
-
-    Attributes
-    ----------
-    least, each : explored points are ``least + each D`` where one mode is known, and twice as many where
-        several are. Over 427 layouts of three Gaussians in D = 4, none of 16 points told of a mode that was
-        left out in 5 %, none of 32 in 1.4 %, about as often as the rule of succession has it.
-    share, margin : a value is explained where it exceeds the known modes' density by less than this share of
-        its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
-    cosine : a gradient is explained where its cosine with that of the known modes is above this.
-    in_vain : climbs that end in known modes, after which the remaining points count as explained.
-    gain : nats that a climb has to gain in its last steps to go on.
-    most_with_gradients : points of a climb with gradients.
-    relevant : nats below the highest value, beyond D / 2, of a mode whose mass could matter.
-    """
-
-    least: int = 8
-    each: int = 2
-    share: float = 0.1
-    margin: float = 3.0
-    cosine: float = 0.9
-    in_vain: int = 3
-    gain: float = 0.3
-    most_with_gradients: int = 15
-    relevant: float = 7.0
-
-    def count(self, dimension: int, modes: int = 1) -> int:
-        """Return how many points are explored where so many modes are known."""
-        return (self.least + self.each * dimension) * (1 if modes == 1 else 2)
+from bqvi.variational_bmc.settings import EXPLORATION
 
 
 @dataclass(frozen=True)
@@ -87,7 +55,6 @@ def explore(
     modes: Modes,
     sequence: np.ndarray,
     noise_sd: float = 0.0,
-    settings: Exploration | None = None,
 ) -> Explored:
     """Explore the plausible box, until a mode is found or the known ones explain all that was seen.
 
@@ -95,21 +62,20 @@ def explore(
     ----------
     run : what evaluates.
     modes : those known.
-    sequence : (M, D), points of the box in the order in which they are evaluated, M >= `Exploration.count`.
+    sequence : (M, D), points of the box in the order in which they are evaluated, M at least
+        `ExplorationSettings.count`.
     noise_sd : of values, nats.
-    settings : by default those of `Exploration`.
     """
-    settings = Exploration() if settings is None else settings
-    sequence = sequence[: settings.count(sequence.shape[1], len(modes))]
+    sequence = sequence[: EXPLORATION.count(sequence.shape[1], len(modes))]
     begun: set[int] = set()
     in_vain = 0
     while True:
         rows = rows_of(run.made.points, sequence)
         seen = rows[rows >= 0]
-        starts = [i for i in _unexplained(run, modes, seen, noise_sd, settings) if i not in begun]
-        if starts and in_vain < settings.in_vain:
+        starts = [i for i in _unexplained(run, modes, seen, noise_sd) if i not in begun]
+        if starts and in_vain < EXPLORATION.in_vain:
             begun.add(starts[0])
-            found, room = _climbed(run, modes, starts[0], noise_sd, settings)
+            found, room = _climbed(run, modes, starts[0], noise_sd)
             if found or not room:
                 return Explored(len(seen), found, room)
             in_vain += 1
@@ -121,32 +87,28 @@ def explore(
             return Explored(len(seen), False, True)
 
 
-def _unexplained(
-    run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float, settings: Exploration
-) -> list[int]:
+def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> list[int]:
     """Those of the rows from which a climb may lead to a further mode, the least explained first."""
     if not len(rows):
         return []
     points, values = run.made.points[rows], run.made.values[rows]
-    margin = settings.margin + 3.0 * noise_sd
-    excess = modes.unexplained(points, values, settings.share, margin)
+    margin = EXPLORATION.margin + 3.0 * noise_sd
+    excess = modes.unexplained(points, values, EXPLORATION.share, margin)
     if run.made.gradients is not None:
         cosines = modes.alignment(points, run.made.gradients[rows])
-        turned = np.isfinite(excess) & (excess <= 0.0) & (cosines < settings.cosine)
+        turned = np.isfinite(excess) & (excess <= 0.0) & (cosines < EXPLORATION.cosine)
         excess = np.where(turned, 1.0 - cosines, excess)
     order = np.argsort(-excess, kind="stable")
     return [int(rows[i]) for i in order if excess[i] > 0.0]
 
 
-def _climbed(
-    run: Evaluating, modes: Modes, row: int, noise_sd: float, settings: Exploration
-) -> tuple[bool, bool]:
+def _climbed(run: Evaluating, modes: Modes, row: int, noise_sd: float) -> tuple[bool, bool]:
     """Whether a climb from a row ends at a further mode, and whether there was room for all of it."""
     points, values = run.made.points, run.made.values
     dimension = points.shape[1]
-    gain, most = max(settings.gain, 2.0 * noise_sd), settings.most_with_gradients
+    gain, most = max(EXPLORATION.gain, 2.0 * noise_sd), EXPLORATION.most_with_gradients
     ends = Ends.by(run.made.gradients is not None, dimension, gain, most)
     climbed = climb(run, points[row], ends, lambda x: bool(modes.contain(x[None])[0]))
     best = run.made.values[list(climbed.rows)].max(initial=-np.inf)
-    high = bool(best > values.max() - 0.5 * dimension - settings.relevant)
+    high = bool(best > values.max() - 0.5 * dimension - EXPLORATION.relevant)
     return climbed.ended == "gain" and climbed.new > 0 and high, climbed.ended != "room"

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bqvi.variational_bmc.settings import FRESH_START, FreshStart
+from bqvi.variational_bmc.settings import FRESH_START
 from bqvi.variational_bmc.state import State, begun, missed, prediction_error
 
 FROM_VALUES = (
@@ -24,15 +24,15 @@ FROM_VALUES = (
 )
 
 
-def lost(state: State, settings: FreshStart = FRESH_START) -> bool:
+def lost(state: State) -> bool:
     """Whether gradients have led the run astray."""
     if state.values_from or state.evaluations.gradients is None:
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
-    if told >= settings.predictions and prediction_error(state) > settings.wrong:
-        return missed(state) > settings.missed
-    last = state.rows[-settings.following :]
-    return len(last) == settings.following and max(row.effective for row in last) < settings.hardly
+    if told >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
+        return missed(state) > FRESH_START.missed
+    last = state.rows[-FRESH_START.following :]
+    return len(last) == FRESH_START.following and max(row.effective for row in last) < FRESH_START.hardly
 
 
 def begun_anew(state: State, points: np.ndarray) -> State:

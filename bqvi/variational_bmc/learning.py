@@ -162,7 +162,7 @@ def _learn(
     near = evaluated_box(data)
     box = Box(near.lower - 0.5, near.upper + 0.5)
     for repeat in range((4 if final else 1) if climbing else 0):
-        more = _with_more(surrogate, q, count, settings, seed + repeat)
+        more = _with_more(surrogate, q, count, seed + repeat)
         if repeat and more is q:
             break  # it covers the surrogate, and has been climbed
         samples = max(32, 2 * (settings.samples // (2 * more.count))) * (2 if final else 1)
@@ -185,7 +185,7 @@ def _learn(
     return (state if psi is known else replace(state, fitted_at=len(state))), estimate
 
 
-def _with_more(surrogate: Surrogate, q: Mixture, n: int, settings: Settings, seed: int) -> Mixture:
+def _with_more(surrogate: Surrogate, q: Mixture, n: int, seed: int) -> Mixture:
     most = max(2, int(n ** (2 / 3)))
     if q.count >= most:
         return q

@@ -16,14 +16,14 @@ from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.diagnostics import advice, runs_away
-from bqvi.variational_bmc.exploration import Exploration, explore
+from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import MODES, PREDICTIONS, TRUST
+from bqvi.variational_bmc.settings import EXPLORATION, MODES, PREDICTIONS, TRUST
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -230,7 +230,7 @@ class VBMCRun:
         dimension, volume = self.target.dimension, fitted.frame.log_volume
         modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, estimate.found.log_evidence + volume)
         run = _Exploring(self, state, before)
-        sequence = design(dimension, Exploration().count(dimension, len(modes)), self.seed)
+        sequence = design(dimension, EXPLORATION.count(dimension, len(modes)), self.seed)
         found = explore(run, modes, sequence, math.sqrt(observation_noise(before, estimate)))
         if not found.complete or found.new_mode or not self._predicted_in_all(modes, run, fitted, estimate):
             return run.reached

@@ -21,10 +21,10 @@ import numpy as np
 from bqvi.calls import require_good
 from bqvi.calls.climb import Asking, AsksError
 from bqvi.variational_bmc.climbing import next_step
-from bqvi.variational_bmc.exploration import Exploration, explore
+from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.settings import MODES, TRUST
+from bqvi.variational_bmc.settings import EXPLORATION, MODES, TRUST
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next, with_pending
 
@@ -107,7 +107,7 @@ def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
     """The state with the points that exploration asks for; ``explored`` where it asks for none."""
     dimension, frame = run.target.dimension, state.frame
     modes = Modes.of(estimate.surrogate, estimate.q, frame, estimate.found.log_evidence + frame.log_volume)
-    sequence = design(dimension, Exploration().count(dimension, len(modes)), run.seed)
+    sequence = design(dimension, EXPLORATION.count(dimension, len(modes)), run.seed)
     try:
         found = explore(
             Asking(state.evaluations), modes, sequence, math.sqrt(observation_noise(state, estimate))

@@ -126,8 +126,8 @@ def _records(chosen: Any) -> int | Sequence[int]:
 def metrics(model: GaussianMixture, clusters: data.Clusters) -> dict[str, Callable[[Any], float]]:
     """Return what is recorded of q beside its ELBO.
 
-    The log-likelihood error of Section 6 (as `bqvi.models.log_likelihood_error`, with the truth's part
-    computed once), and the number of components with E[pi_k] above 1 %.
+    The log-likelihood error of Section 6, ln p(X | truth) - ln p(X | E_q[theta]) in nats, and the number of
+    components with E[pi_k] above 1 %.
     """
     true = model.log_likelihood(clusters.x, clusters.truth)
     return {

@@ -70,29 +70,6 @@ def test_strata_are_draws_of_each_component():
 
 
 @BOTH
-def test_entropy_is_the_grids_and_within_its_bounds(full):
-    q = mixture(full)
-    axis = np.linspace(-14.0, 14.0, 600)
-    points = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    logs = q.log_prob(points)
-    expected = -(np.exp(logs) @ logs) * (axis[1] - axis[0]) ** 2
-    found, error = q.estimated_entropy(2000, 0)
-    assert abs(found - expected) < SIGMAS * error
-    assert error < 0.03
-    lower, upper = q.entropy_bounds
-    assert lower < expected < upper
-
-
-@pytest.mark.parametrize("full", [True, False])
-def test_bounds_of_one_component(full):
-    """The upper is the Gaussian's entropy, the lower D (1 - ln 2) / 2 below."""
-    q = mixture(full, k=1, d=3)
-    lower, upper = q.entropy_bounds
-    np.testing.assert_allclose(upper, q.components.entropy[0], rtol=1e-12)
-    np.testing.assert_allclose(upper - lower, 1.5 * (1.0 - np.log(2.0)), rtol=1e-10)
-
-
-@BOTH
 def test_gradients_are_pulled_back_as_by_autodiff(full):
     q, rng = mixture(full), np.random.default_rng(5)
     gw, gm, gs = rng.standard_normal(3), rng.standard_normal((3, 2)), rng.standard_normal((3, 2, 2))

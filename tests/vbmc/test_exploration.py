@@ -6,8 +6,9 @@ from scipy.special import logsumexp
 from scipy.stats import qmc
 
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.exploration import Exploration, explore, left_open
+from bqvi.variational_bmc.exploration import explore, left_open
 from bqvi.variational_bmc.modes import Modes
+from bqvi.variational_bmc.settings import EXPLORATION
 
 
 def modes_of(*gaussians):
@@ -88,7 +89,7 @@ def test_a_gaussian_is_explained_without_a_climb(gradient, seed):
     found = explore(run, modes_of(FIRST), sequence(3, seed))
     assert found.complete
     assert not found.new_mode
-    assert found.count == Exploration().count(3)
+    assert found.count == EXPLORATION.count(3)
     assert len(run.points) == 1 + found.count
 
 
@@ -131,7 +132,7 @@ def test_heavy_tails_cost_a_limited_number_of_climbs():
     found = explore(run, modes_of(FIRST), sequence(3))
     assert found.complete
     assert not found.new_mode
-    assert len(run.points) <= 1 + found.count + Exploration().in_vain * (8 * 3 + 10)
+    assert len(run.points) <= 1 + found.count + EXPLORATION.in_vain * (8 * 3 + 10)
 
 
 def test_what_is_left_open_follows_the_rule_of_succession():
