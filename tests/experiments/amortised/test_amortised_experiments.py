@@ -8,7 +8,7 @@ import torch
 from acquisition.minibatch import Reshuffled
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models import LogJoint
-from experiments.amortised import gap, minibatches, test_bounds
+from experiments.amortised import gap, held_out_bounds, minibatches
 from experiments.problems import images
 
 pytest.importorskip("sklearn.datasets")
@@ -37,7 +37,7 @@ def test_the_long_run_and_the_evidence_of_a_gaussian_are_closed():
 def test_plain_draws_for_an_error_follow_its_rate():
     plain = pd.DataFrame({"calls": [16, 64, 256], "rms": [0.25, 0.125, 0.0625]})
     for calls in (4, 32, 1024):
-        assert test_bounds._draws_for(calls**-0.5, plain) == pytest.approx(calls)
+        assert held_out_bounds._draws_for(calls**-0.5, plain) == pytest.approx(calls)
 
 
 def test_a_strategy_is_renewed_after_its_draws():
