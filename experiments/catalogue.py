@@ -68,4 +68,5 @@ EXPERIMENTS: dict[str, str] = {
     "bounds": "experiments.bounds.closing",
     "bounds-posteriors": "experiments.bounds.posteriors",
     "vbmc-workers": "experiments.vbmc.workers",
+    "vbmc-cheap": "experiments.vbmc.cheap",
 }

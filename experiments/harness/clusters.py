@@ -7,6 +7,8 @@ loses the cell that it computes, which the same command tries again.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
@@ -95,7 +97,8 @@ def _executor(backend: str, n_jobs: int, address: str | None) -> Iterator[Any]:
             import ray
 
             if address is None:
-                ray.init(num_cpus=n_jobs, include_dashboard=False)
+                path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # where modules are found
+                ray.init(num_cpus=n_jobs, include_dashboard=False, runtime_env={"env_vars": path})
             else:
                 ray.init(address=address)
             try:

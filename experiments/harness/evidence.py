@@ -87,7 +87,7 @@ def runs(
     table = []
     for (case, seed), run in results.groupby(["case", "seed"], sort=False):
         value = run[y].to_numpy(dtype=float)
-        first = _stays_below(value, level)
+        first = stays_below(value, level)
         costs = {
             f"{name}_to": float(run[column].iloc[first]) if first is not None else np.inf
             for name, column in _COSTS.items()
@@ -104,7 +104,8 @@ def runs(
 _COSTS = {"iterations": "iteration", "seconds": "seconds", "evaluations": "evaluations"}
 
 
-def _stays_below(values: np.ndarray, level: float) -> int | None:
+def stays_below(values: np.ndarray, level: float) -> int | None:
+    """The first row from which on all values (n,) are at most ``level``; None where there is none."""
     above = np.flatnonzero(~(values <= level))
     first = 0 if above.size == 0 else int(above[-1]) + 1
     return first if first < len(values) else None

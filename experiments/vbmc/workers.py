@@ -19,6 +19,7 @@ import pandas as pd
 
 import bqvi
 from experiments.harness import drawing
+from experiments.harness.evidence import stays_below
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -94,9 +95,8 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 def reached(rows: pd.DataFrame) -> tuple[float, float]:
     """Simulated seconds and evaluations until the error stays below `ERROR`; infinite if it does not."""
-    above = np.flatnonzero(rows["error"].abs().to_numpy() >= ERROR)
-    first = int(above[-1]) + 1 if len(above) else 0
-    if first == len(rows):
+    first = stays_below(rows["error"].abs().to_numpy(), ERROR)
+    if first is None:
         return np.inf, np.inf
     return float(rows["clock"].iloc[first]), float(rows["n"].iloc[first])
 

@@ -21,6 +21,14 @@ def global_state_is_left_alone():
     """Not asked of these: Dask draws from random's global generator."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def functions_are_found_in_other_processes():
+    """Ray and submitit start Python anew, and look for the functions of this module by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.path.dirname(__file__), prepend=os.pathsep)
+        yield
+
+
 def value(x):
     return -0.5 * (x[0] - 1.0) ** 2 - x[1] ** 4
 

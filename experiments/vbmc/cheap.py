@@ -1,0 +1,199 @@
+"""VBMC with a cheap approximate model: the evaluations of the log joint that it saves.
+
+The cheap models are distortions of the log joint f, in units of the posterior's mean m and standard
+deviations s, one by one; c is a constant that a cheap model would not know:
+
+    close        .9 f(m + 1.05 (theta - m) + .15 s) + c
+    rough        .6 f(m + 1.25 (theta - m) + .6 s) + c
+    misleading   a Gaussian of a third of the posterior's sds, 5 of them away in each coordinate
+
+A row for each record of a run:
+
+    n        evaluations of the log joint that the record knows
+    error    log evidence - ln Z, nats
+    scale    posterior mean of the cheap model's scale, at the end of the run
+
+A run has come to an error once it and all later records are below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from bqvi.variational_bmc.state import State
+from experiments.harness import drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.evidence import stays_below
+from experiments.harness.experiment import (
+    Case,
+    Drawing,
+    Experiment,
+    Resources,
+    Table,
+)
+from experiments.problems.known_posteriors import Problem
+from experiments.vbmc.runs import problem_named
+
+BUDGETS = {"Rosenbrock 2": 50, "lumpy 4": 90, "logistic 5": 70}
+ALONE, CLOSE, ROUGH, MISLEADING = "none", "close", "rough", "misleading"
+SHAPES = {CLOSE: (0.9, 1.05, 0.15), ROUGH: (0.6, 1.25, 0.6)}
+"""Factor of the log joint, stretch, shift in sds."""
+ERROR = 0.1
+"""nats."""
+_CHEAP_BUDGET = 150
+_LEAST = 1e-4
+
+
+def cheap_model(problem: Problem, quality: str) -> Callable[[np.ndarray], float] | None:
+    """The cheap model of that quality; None for none."""
+    mean, sd = problem.mean, np.sqrt(np.diag(problem.covariance))
+    if quality == ALONE:
+        return None
+    if quality == MISLEADING:
+        return lambda theta: -4.5 * float(np.square((theta - mean) / sd - 5.0).sum())
+    factor, stretch, shift = SHAPES[quality]
+    return lambda theta: factor * problem.log_joint(mean + stretch * (theta - mean) + shift * sd) - 7.0
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each cheap model, and none, on each target."""
+    del resources
+    budgets = {"Rosenbrock 2": 12} if quick else BUDGETS
+    return [
+        Case(
+            f"{problem}: {cheap}",
+            {
+                "problem": problem,
+                "cheap": cheap,
+                "budget": budgets[problem],
+                "cheap_budget": 20 if quick else _CHEAP_BUDGET,
+            },
+        )
+        for problem in budgets
+        for cheap in ((ALONE, CLOSE) if quick else (ALONE, CLOSE, ROUGH, MISLEADING))
+    ]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return the records of one run."""
+    settings = case.settings
+    problem = problem_named(settings["problem"])
+    cheap = cheap_model(problem, settings["cheap"])
+    more: dict[str, Any] = {} if cheap is None else {"cheap_budget": settings["cheap_budget"]}
+    rows: list[dict[str, float]] = []
+
+    def look(state: Any) -> None:
+        if isinstance(state, State) and state.rows:
+            last = state.rows[-1]
+            rows.append({"n": last.n_evaluations, "error": last.log_evidence - problem.log_evidence})
+
+    found = bqvi.vbmc(
+        problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
+        callback=look, cheap=cheap, **more,
+    )  # fmt: skip
+    rows.append({"n": found.n_evaluations, "error": found.log_evidence - problem.log_evidence})
+    scale = np.nan if found.cheap_scale is None else found.cheap_scale[0]
+    made = pd.DataFrame(rows).drop_duplicates("n", keep="last")
+    return made.assign(scale=scale, size=made["error"].abs().clip(lower=_LEAST))
+
+
+def evaluations(results: pd.DataFrame) -> pd.DataFrame:
+    """Evaluations until the error stays below `ERROR`, infinite if it does not: seeds by cheap models."""
+    rows = []
+    for (problem, cheap, seed), one in results.groupby(["problem", "cheap", "seed"], sort=False):
+        first = stays_below(one["error"].abs().to_numpy(), ERROR)
+        n = np.inf if first is None else float(one["n"].iloc[first])
+        rows.append({"problem": problem, "seed": seed, "cheap": cheap, "n": n})
+    return pd.DataFrame(rows).pivot(index=["problem", "seed"], columns="cheap", values="n")
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the error against evaluations of the log joint."""
+    problems = list(results["problem"].unique())
+    figure, axes = drawing.figure(1, len(problems), size=(3.2, 2.4), sharey=True)
+    lines = drawing.strokes(results["cheap"])
+    for ax, problem in zip(axes[0], problems, strict=True):
+        for cheap, group in results[results["problem"] == problem].groupby("cheap", sort=False):
+            for k, (_, one) in enumerate(group.groupby("seed")):
+                ax.plot(
+                    one["n"], one["size"], drawstyle="steps-post", lw=0.9, color=lines[cheap].colour,
+                    linestyle=lines[cheap].dashes, label=cheap if k == 0 else None,
+                )  # fmt: skip
+        ax.axhline(ERROR, color="0.6", lw=0.8)
+        ax.set(yscale="log", title=problem, xlabel="evaluations of the log joint")
+    axes[0, 0].set_ylabel("|error of ln Z| (nats)")
+    drawing.legend_below(figure, axes)
+    caption = (
+        "Error of the log evidence against evaluations of the log joint, by the quality of the cheap model, "
+        "whose own evaluations are not counted; a line is a run."
+    )
+    return [Drawing("against-evaluations", figure, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate evaluations until the error stays below `ERROR`, and the scales that were learnt."""
+    counts = evaluations(results)
+    rows = []
+    for (problem, cheap), group in results.groupby(["problem", "cheap"], sort=False):
+        n = counts.loc[problem, cheap]
+        ends = group.groupby("seed").tail(1)
+        rows.append(
+            {
+                "problem": problem,
+                "cheap model": cheap,
+                "evaluations": f"{n.median():.0f}",
+                "least, most": f"{n.min():.0f}, {n.max():.0f}",
+                "|error| at the end": f"{ends['error'].abs().median():.2g}",
+                "scale": "" if cheap == ALONE else f"{ends['scale'].median():.2f}",
+            }
+        )
+    caption = (
+        f"Evaluations of the log joint after which the error of ln Z stays below {ERROR:g} nats (inf: it "
+        "does not), medians over seeds; the posterior mean of the cheap model's scale at the end."
+    )
+    return [Table("evaluations", pd.DataFrame(rows), caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Compare with the runs on the same seeds that had no cheap model."""
+    counts = evaluations(results)
+    asked = ((CLOSE, 0.7, "saves evaluations"), (ROUGH, 1.0, "costs none"), (MISLEADING, 1.5, "costs few"))
+    return [
+        Claim(
+            "bqvi",
+            f"A cheap model that is {quality} {what}.",
+            f"at most {most:g} times the evaluations without it, on four fifths of the seeds",
+            [_compared(str(problem), group, quality, most) for problem, group in counts.groupby("problem")],
+        )
+        for quality, most, what in asked
+        if quality in counts
+    ]
+
+
+def _compared(problem: str, counts: pd.DataFrame, quality: str, most: float) -> Check:
+    within = (counts[quality] <= most * counts[ALONE]) & np.isfinite(counts[quality])
+    numbers = f"medians {counts[quality].median():.0f} and {counts[ALONE].median():.0f}"
+    wins, seeds = int(within.sum()), len(counts)
+    return Check(problem, wins >= 0.8 * seeds, numbers, wins=wins, seeds=seeds)
+
+
+experiment = Experiment(
+    name="vbmc-cheap",
+    title="VBMC with a cheap approximate model",
+    summary=(
+        "How many evaluations of the log joint a cheap model saves, by how close it is: error of the "
+        "evidence with a close, a rough and a misleading one, and with none."
+    ),
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+    seeds=5,
+    quick_seeds=1,
+)
