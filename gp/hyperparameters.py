@@ -33,19 +33,13 @@ from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
 from gp.problem import Problem, fitted, solve
 from gp.screening import Screening, curvature, log_evidence, screened
+from gp.settings import FIT
 from gp.threads import single_threaded
 from gp.units import Coordinates, Units
 
 __all__ = ["Hyperparameters", "fit", "posterior_at"]
 
-_UNDETERMINED = 0.7
-_OPEN_ENDED = 2.0
-_MANY_POINTS = 200
-_SMALL = 500
-"""Up to so many rows matrices are factored by one thread."""
 _SMALLEST_SPREAD = 1e-120
-_SAME = 1e-6
-"""Values that are the same but for rounding, in standard deviations of the targets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +117,7 @@ class Hyperparameters:
                 found[name] = "the prior alone keeps it from larger values"
             elif open_ended[index]:
                 found[name] = "an end of its prior would do as well"
-            elif self.sd[index] > _UNDETERMINED * prior.sd[index]:
+            elif self.sd[index] > FIT.undetermined * prior.sd[index]:
                 found[name] = "the data leave it about as vague as its prior"
         if self.n_repeated:
             found["noise"] = self.why_noise_vanished()
@@ -167,7 +161,7 @@ class Hyperparameters:
                 psi = self.psi.copy()
                 psi[index] = end
                 values.append(log_evidence(self.problem, self.coordinates, psi))
-            found.append(max(values) > self.log_evidence - _OPEN_ENDED)
+            found.append(max(values) > self.log_evidence - FIT.open_ended)
         return np.array(found, dtype=bool)
 
     def __str__(self) -> str:
@@ -261,10 +255,10 @@ def fit(
         _check_spread("x", float(spread))
     problem = _problem(observed, y, kernel, mean, noise, units=units)
     if _without_noise(problem):
-        _refuse_contradictions(problem, _SAME * units.output)
+        _refuse_contradictions(problem, FIT.same * units.output)
     coordinates = Coordinates.of(problem, units, priors or Priors())
     limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
-    with single_threaded() if len(observed) <= _SMALL else nullcontext():
+    with single_threaded() if len(observed) <= FIT.small else nullcontext():
         found = screened(problem, coordinates, limits)
         solution = solve(problem, coordinates.vector(found.psi))
     hyperparameters = Hyperparameters(
@@ -347,7 +341,7 @@ def _without_noise(problem: Problem) -> bool:
 
 
 def _default_starts(n: int, dimension: int) -> int:
-    return max(6 if n > _MANY_POINTS else 3, 3 + 3 * (dimension - 5))
+    return max(FIT.many_starts if n > FIT.many else FIT.few_starts, 3 + 3 * (dimension - 5))
 
 
 def _refuse_contradictions(problem: Problem, allowed: float) -> None:

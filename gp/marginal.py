@@ -29,10 +29,9 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.observations import Functional
 from gp.posterior import Posterior
 from gp.screening import log_evidence
+from gp.settings import FIT
 
 __all__ = ["MarginalPosterior", "marginalise"]
-
-_DEGREES = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +124,7 @@ def marginalise(
     log_weights = np.array([_log_target(fit, psi) for psi in places]) - log_proposal
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
-    kept = np.flatnonzero(weights > 1e-6 / n_points)
+    kept = np.flatnonzero(weights > FIT.negligible / n_points)
     observed = posterior.observations
     posteriors = tuple(posterior_at(fit, places[j], observed, posterior.y, scales[j]) for j in kept)
     return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())
@@ -137,10 +136,10 @@ def _proposals(fit: Hyperparameters, n_points: int, rng: np.random.Generator) ->
     uniform = scrambled_sobol(size + 2, n_points, rng)
     uniform = np.clip(uniform, 1e-12, 1 - 1e-12)
     normal = ndtri(uniform[:, :size])
-    stretch = np.sqrt(_DEGREES / _chi_squared(uniform[:, size], _DEGREES))
+    stretch = np.sqrt(FIT.degrees / _chi_squared(uniform[:, size], FIT.degrees))
     offset = normal * stretch[:, None]
     root = np.linalg.cholesky(np.linalg.inv(fit.precision)) if size else np.zeros((0, 0))
-    log_density = -0.5 * (_DEGREES + size) * np.log1p(np.sum(offset**2, axis=1) / _DEGREES)
+    log_density = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
     n = len(fit.problem.y)
     scales = n / _chi_squared(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
     return fit.psi + offset @ root.T, log_density, scales

@@ -18,24 +18,13 @@ import numpy as np
 from gp.linalg import NotPositiveDefiniteError, next_jitter
 from gp.problem import Problem, solve, solve_with_gradient
 from gp.search import Expansion, Found, Search, raced, search
+from gp.settings import FIT
 from gp.units import Coordinates
 
 __all__ = ["Screening", "curvature", "log_evidence", "log_posterior", "screened"]
 
-_SCREENING_SIZE = 300
 _FAILED = 1e25
-_FAR = 100.0
-"""Nats above the first value from which on an objective is tempered."""
-_PERIOD_SCALE = 0.01
-"""The evidence is that much steeper in a period than in other parameters: ten periods in the data
-tell it to a hundredth of what a lengthscale is known to."""
-_STEPS = (1e-3, 1e-2, 3e-2, 0.1)
-"""Of the differences that give curvatures."""
-_SMOOTH, _ROUGH = 0.01, 0.05
-"""Differences of gradients are used that are off by less than the first, as a fraction of the
-curvature; more than the second is not rounding alone."""
-_RANDOM_RANGES = {"lengthscale": (-2.0, 1.0), "noise": (log(1e-4), log(0.3))}
-"""Where random starting points lie, in logarithms of units of the data; others N(0, 1)."""
+"""Minus the log evidence where a covariance cannot be factorised, nats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +57,11 @@ def log_posterior(
 
 def screened(problem: Problem, coordinates: Coordinates, asked: Screening) -> Found:
     """Return the best optimum found."""
-    small = problem.smaller(_SCREENING_SIZE, asked.rng)
+    small = problem.smaller(FIT.screening_rows, asked.rng)
     starts = _starts(small, coordinates, asked)
-    scale = np.where(np.array(coordinates.kinds) == "period", _PERIOD_SCALE, 1.0)
+    scale = np.where(np.array(coordinates.kinds) == "period", FIT.period_scale, 1.0)
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
-    settings = Search(iterations=asked.max_iterations, tempered=_FAR)
+    settings = Search(iterations=asked.max_iterations, tempered=FIT.tempered)
     quick = _Scaled(small, coordinates, asked.with_prior, scale)
     begun, spent = raced(quick, [start / scale for start in starts], bounds, settings)
     best = search(_Scaled(problem, coordinates, asked.with_prior, scale), [begun], bounds, settings)
@@ -94,7 +83,7 @@ def curvature(problem: Problem, coordinates: Coordinates, psi: Any) -> Any:
         return np.zeros((0, 0))
     jitter = solve(problem, coordinates.vector(psi)).jitter
     best, roughness = _smoothest(replace(problem, jitter=jitter), coordinates, psi)
-    if roughness > _ROUGH:
+    if roughness > FIT.rough:
         raised = replace(problem, jitter=next_jitter(jitter, psi))
         best = min((best, roughness), _smoothest(raised, coordinates, psi), key=itemgetter(1))[0]
     return (best + best.T) / 2
@@ -107,7 +96,7 @@ def _smoothest(problem: Problem, coordinates: Coordinates, psi: Any) -> tuple[An
         return log_posterior(problem, coordinates, at, with_prior=False)[1]
 
     centre, best, least = gradient(psi), np.zeros((0, 0)), np.inf
-    for step in _STEPS:
+    for step in FIT.steps:
         moves = step * np.eye(len(psi))
         ahead = np.array([gradient(psi + move) for move in moves])
         behind = np.array([gradient(psi - move) for move in moves])
@@ -117,7 +106,7 @@ def _smoothest(problem: Problem, coordinates: Coordinates, psi: Any) -> tuple[An
         roughness = float(np.max(np.maximum(uneven, np.abs(hessian - hessian.T)) / np.outer(size, size)))
         if roughness < least:
             best, least = hessian, roughness
-        if least < _SMOOTH:
+        if least < FIT.smooth:
             break
     return best, least
 
@@ -149,7 +138,7 @@ def _present(problem: Problem, coordinates: Coordinates) -> list[Any]:
     """Return the present values; with several noises, if there is no present value of it."""
     psi = coordinates.psi(problem.pack())
     noise = np.array(coordinates.kinds) == "noise"
-    smaller = (0.0, log(1e-2), log(1e-4)) if problem.noise is None else (0.0,)
+    smaller = (0.0, *FIT.smaller_noises) if problem.noise is None else (0.0,)
     return [psi + step * noise for step in smaller]
 
 
@@ -157,7 +146,7 @@ def _grid(problem: Problem, coordinates: Coordinates) -> list[Any]:
     """Return combinations of common lengthscales and noises."""
     kinds = np.array(coordinates.kinds)
     points = []
-    for lengthscale, noise in product((-0.7, 0.5, 1.7), (log(1e-4), log(0.1))):
+    for lengthscale, noise in product(FIT.grid_lengthscales, FIT.grid_noises):
         psi = np.zeros(len(kinds))
         psi[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
         psi[kinds == "noise"] = noise
@@ -169,7 +158,7 @@ def _random(coordinates: Coordinates, rng: np.random.Generator) -> Any:
     """Return a random starting point."""
     kinds, prior = np.array(coordinates.kinds), coordinates.prior
     psi = rng.standard_normal(len(kinds))
-    for kind, (lower, upper) in _RANDOM_RANGES.items():
+    for kind, (lower, upper) in (("lengthscale", FIT.random_lengthscales), ("noise", FIT.random_noises)):
         psi[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
     periods = kinds == "period"
     psi[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])

@@ -17,6 +17,7 @@ from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.sampled_bounds.passes import estimates
+from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.state import State
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from bqvi.sampled_bounds.bounds_run import Choices
 
 __all__ = ["EvidenceBounds", "bounds_of"]
-
-_WIDE = 1.0
-"""Nats of standard deviation of one log estimate above which the mean weight rests on few particles."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -271,7 +269,7 @@ def _verdict(
             "The interval is empty: the lower bound exceeds the upper one. The draws are not those of this "
             "posterior, or both miss a part of it."
         )
-    if spread > _WIDE:
+    if spread > SETTINGS.wide:
         return False, (
             f"A log estimate has a standard deviation of {spread:.2g} nats: few particles carry it, and both "
             "bounds may lie low. Raise budget or particles, or give a proposal nearer to the posterior."

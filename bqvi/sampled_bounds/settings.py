@@ -9,7 +9,7 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Constants of the pilot run, and of resampling."""
+    """Constants of the pilot run, of resampling and of credibility."""
 
     pilot_share: float = 0.2
     """Of the budget, the most that the pilot run spends."""
@@ -31,6 +31,9 @@ class Settings:
     """Particles that the number of temperatures must leave room for."""
     resampling: float = 0.5
     """Particles are resampled where their effective sample size is below this share of L."""
+    wide: float = 1.0
+    """Nats of standard deviation of one log estimate above which the mean weight rests on few particles, and
+    the bounds are not credible. Not studied."""
 
 
 SETTINGS = Settings()

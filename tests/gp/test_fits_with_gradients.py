@@ -184,7 +184,8 @@ def test_learnt_noise_is_that_of_the_values():
 def test_many_points_are_screened_on_some(monkeypatch):
     x, y = drawn(7, 24)
     whole = gp.fit(x, y, noise=1e-6, n_starts=2)
-    monkeypatch.setattr(gp.screening, "_SCREENING_SIZE", 48)  # of 72 observations
+    fewer = replace(gp.screening.FIT, screening_rows=48)  # of 72 observations
+    monkeypatch.setattr(gp.screening, "FIT", fewer)
     posterior = gp.fit(x, y, noise=1e-6, n_starts=2)
     found = posterior.hyperparameters
     # both climb on all data in the end, until a step down the slope gains less than 0.01 nats
