@@ -4,8 +4,9 @@ In units whitened by q, theta = mu + L u, the log joint f is modelled by phi(u) 
 process of `gp.conditioning.directional`: from the values of the latest evaluations, and where there are
 gradients from those of the evaluations nearest to q, as many as `EvidenceSettings.rows` leaves room for.
 Where the log joint is steep, far from q, one kernel does not hold, and D entries of a gradient weigh more
-than a value. Hyperparameters are fitted to the values and to one derivative of each evaluation, along a
-random direction. The integral under q is closed:
+than a value; evaluations at which phi is tens of nats from what it is near q are left out.
+Hyperparameters are fitted to the values and to one derivative of each evaluation, along a random direction.
+The integral under q is closed:
 
     ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
@@ -94,7 +95,8 @@ def process_near(q: Any, memory: Memory) -> NearQ | None:
     """Return the process near q; else as `remembered_elbo`."""
     frame, steep = Frame.of(q), memory.gradients.shape[1] > 0
     u = frame.whiten(memory.points)
-    near = _near(u, EVIDENCE.rows // (1 + steep))
+    phi = memory.values + 0.5 * np.einsum("nd,nd->n", u, u)
+    near = _near(u, phi, EVIDENCE.rows // (1 + steep))
     if near is None:
         return None
     u = u[near]
@@ -115,14 +117,22 @@ def process_near(q: Any, memory: Memory) -> NearQ | None:
     return NearQ(DirectionalProcess(kernel, given), frame, nodes)
 
 
-def _near(points: np.ndarray, most: int) -> np.ndarray | None:
+def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:
     """Which of (m, D) points are used, the latest; None where fewer than D + 2 are near."""
     d = points.shape[1]
     squares = np.einsum("nd,nd->n", points, points)
-    few = np.sort(squares)[min(2 * d + 2, len(squares)) - 1] if len(squares) else 0.0
-    reach = min(max(EVIDENCE.reach * d, few), NOISE.left_out * d)
-    near = np.flatnonzero(squares <= reach)[-max(most, d + 2) :]
-    return near if len(near) >= d + 2 else None
+    near = np.flatnonzero(squares <= NOISE.left_out * d)
+    if len(near) < d + 2:
+        return None
+    near = near[squares[near] <= max(EVIDENCE.reach * d, _least(squares[near], 2 * d + 2))]
+    typical = np.median(phi[near[squares[near] <= _least(squares[near], (len(near) + 1) // 2)]])
+    apart = np.abs(phi[near] - typical)
+    return near[apart <= max(EVIDENCE.apart, _least(apart, 2 * d + 2))][-max(most, d + 2) :]
+
+
+def _least(numbers: np.ndarray, n: int) -> float:
+    """The n-th smallest of them, or the largest."""
+    return float(np.sort(numbers)[min(n, len(numbers)) - 1])
 
 
 def _fitted(u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, last: np.ndarray) -> np.ndarray:
