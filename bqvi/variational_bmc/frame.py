@@ -20,7 +20,10 @@ Vector = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """An affine map, after which scales may depend on a coordinate."""
+    """An affine map, after which scales may depend on a coordinate.
+
+    It is no `gp.measures.AffineMap`, whose factor is triangular: T is a rotation where axes are rotated.
+    """
 
     shift: Vector
     """(D,)."""
