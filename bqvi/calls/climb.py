@@ -92,7 +92,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Climbed:
+class ClimbResult:
     """Where a climb came.
 
     Attributes
@@ -115,7 +115,7 @@ def rows_of(points: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def climb(
     run: Evaluating, start: np.ndarray, ends: Ends, within: Callable[[np.ndarray], bool] | None = None
-) -> Climbed:
+) -> ClimbResult:
     """Climb from ``start`` (D,), a point that has been evaluated.
 
     Parameters
@@ -140,8 +140,8 @@ def climb(
             options=options,
         )
     except _EndedError as end:
-        return Climbed(tuple(under_way.rows), under_way.new, str(end))
-    return Climbed(tuple(under_way.rows), under_way.new, "gain")
+        return ClimbResult(tuple(under_way.rows), under_way.new, str(end))
+    return ClimbResult(tuple(under_way.rows), under_way.new, "gain")
 
 
 class _EndedError(Exception):
