@@ -184,11 +184,11 @@ class EvidenceSettings:
 
     rows: int = 600
     """Numbers, values and entries of gradients, that the process is conditioned on at most, half of them
-    values where there are gradients. Chosen with ``reach``, at 60 to 400 evaluations and two or three
-    seeds, on the targets of `experiments.problems.gradient_targets`, a Student t, a funnel, a logistic
+    values where there are gradients. Chosen with ``reach`` and ``apart``, at 60 to 400 evaluations and two or
+    three seeds, on the targets of `experiments.problems.gradient_targets`, a Student t, a funnel, a logistic
     regression on breast cancer data and Gaussians. Beside 1200 rows with all gradients of the latest
     evaluations, in half the time, median errors of the ELBO are .005 for .031 (centred schools, 200), .009
-    for .027 (400), .08 for .30 (schools not centred, 200), .25 for 1.6 (400), .04 for .08 (wine, 100), .04
+    for .027 (400), .004 for .30 (schools not centred, 200), .03 for 1.6 (400), .04 for .08 (wine, 100), .04
     for .002 (breast cancer, 100) and .0005 for .0001 (mixture, 100). Gradients along random directions at
     all points have errors of .2 on breast cancer; gradients of evaluations spread over all distances, of 2
     on schools not centred."""
