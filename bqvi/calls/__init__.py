@@ -1,6 +1,6 @@
 """The user's function: how it is called, what it may do, what was paid for, and how much may be spent."""
 
-from bqvi.calls.account import Account, Unfinished
+from bqvi.calls.account import Account, Seen, Unfinished
 from bqvi.calls.budget import Budget, BudgetError
 from bqvi.calls.caller import Caller
 from bqvi.calls.coordinates import Coordinates, make_coordinates
@@ -24,6 +24,7 @@ __all__ = [
     "Ledger",
     "Range",
     "RayExecutor",
+    "Seen",
     "TargetModel",
     "Unfinished",
     "make_coordinates",

@@ -64,6 +64,28 @@ class Unfinished:
         return waiting.pop(0) if waiting else -1
 
 
+class Seen:
+    """Points, values and gradients of a step by an estimator that keeps none, for checks."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def enter(self, points: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Enter evaluations; their gradients may be written to what is returned, (n, D) of NaN.
+
+        Parameters
+        ----------
+        points : (n, D). values : (n,).
+        """
+        gradients = np.full(points.shape, np.nan)
+        self.rows.append((points, values, gradients))
+        return gradients
+
+    def table(self) -> np.ndarray:
+        """Points, values and gradients in the columns of one array (n, 2 D + 1)."""
+        return np.concatenate([np.column_stack(row) for row in self.rows])
+
+
 @dataclass(frozen=True, eq=False)
 class Account:
     """What one step may spend, and what it has spent.
@@ -74,9 +96,11 @@ class Account:
     budget : asked before each call; None for no limit.
     unfinished : what the step had evaluated when it was cut short before; None for nothing.
     told : evaluations that the step learns from in the place of its own; None where it makes its own.
+    seen : where those of an estimator that keeps none are looked at; None where they are not.
     """
 
     ledger: Ledger | None = None
     budget: Budget | None = None
     unfinished: Unfinished | None = None
     told: Evaluations | None = None
+    seen: Seen | None = None

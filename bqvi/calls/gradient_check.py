@@ -93,7 +93,7 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
     if made is None or made.gradients is None or function.gradient in (None, AUTODIFF):
         return
     n = len(made)
-    if before // _EVERY == n // _EVERY or n > _LAST or _noisy(made):
+    if before // _EVERY == n // _EVERY or before >= _LAST or _noisy(made):
         return
     good = made[made.good]
     if not len(good):

@@ -22,6 +22,7 @@ import torch
 
 from bqvi.arrays import Values, add, inner
 from bqvi.arrays import like as to_torch
+from bqvi.calls import Seen
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.per_datum import local_step
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
@@ -87,6 +88,8 @@ def reference_tensor(model: Any, rows: Data) -> torch.Tensor:
 def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     """F as a function of draws (L, ...) of theta, returning (L,)."""
     log_joint = _log_joint(model, q, batch)
+    if batch.account.seen is not None and isinstance(model, LogJoint):
+        log_joint = _seen(log_joint, model, batch.account.seen)
 
     def paid(theta: Any) -> torch.Tensor:
         spend(model, batch, theta)
@@ -106,6 +109,28 @@ def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
     if batch.account.budget is None:
         return log_joint
     return one_by_one if isinstance(model, LogJoint) and not model.vectorised and batch.size == 0 else paid
+
+
+def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointFunction:
+    """``log_joint`` whose evaluations are entered in ``seen``, given gradients as autodiff passes them on."""
+
+    def looked_at(theta: torch.Tensor) -> torch.Tensor:
+        own = theta.view_as(theta)
+        values = log_joint(own)
+        gradients = seen.enter(to_numpy(theta).copy(), to_numpy(values).copy())
+        if callable(model.function.gradient) and values.requires_grad:
+            outer: list[torch.Tensor] = []
+            values.register_hook(outer.append)
+
+            def pulled(slope: torch.Tensor) -> None:
+                if slope.ndim == outer[-1].ndim + 1 and not torch._C._functorch.is_batchedtensor(slope):
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        gradients[:] = to_numpy(slope) / to_numpy(outer[-1])[:, None]
+
+            own.register_hook(pulled)
+        return values
+
+    return looked_at
 
 
 def spend(model: Any, batch: Batch, theta: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.arrays import like
-from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, Unfinished
+from bqvi.calls import Account, Budget, Caller, Evaluations, Ledger, Seen, Unfinished
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, evaluate
@@ -119,7 +119,8 @@ class FitRun:
         recorder = self.records.recorder
         if recorder.wants(state.iteration) and not self._can_record(state):
             recorder = replace(recorder, chosen=frozenset(), first=False)
-        account = Account(self.ledger, self._budget(state, self._reserve), unfinished)
+        seen = Seen() if state.memory is None and isinstance(self.problem.model, LogJoint) else None
+        account = Account(self.ledger, self._budget(state, self._reserve), unfinished, seen=seen)
         return self._stepped(problem, state, replace(self.records, recorder=recorder), account)
 
     @staticmethod
@@ -157,9 +158,15 @@ class FitRun:
 
     def require_consistent(self, before: State, after: State) -> None:
         """EvaluationError where given gradients are not those of the values."""
+        function = getattr(self.problem.model, "function", None)
+        if function is None or not callable(function.gradient):
+            return
+        if after.memory is None:
+            require_consistent(function, len(before.latest), after.looked_at)
+            return
         kept = self.kept(before)
         if kept is not None:
-            require_consistent(self.caller.function, len(kept), self.kept(after))
+            require_consistent(function, len(kept), self.kept(after))
 
     def again(self, state: State, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""

@@ -40,8 +40,12 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
         return []
     ones = np.ones((len(u), 1))
     if gradients is None:
-        found = least_squares(np.concatenate([ones, u, u**2 / 2], axis=1), values[near][:, None])[0]
+        design = np.concatenate([ones, u, u**2 / 2], axis=1)
+        found = least_squares(design, values[near][:, None])[0]
         bends = -found[1 + dimension :, 0]
+        left = values[near] - design @ found[:, 0]
+        variance = left @ left / (len(u) - design.shape[1]) * np.linalg.pinv(design.T @ design).diagonal()
+        bends = bends + FLAT.doubt * np.sqrt(variance[1 + dimension :])
     else:
         found = least_squares(np.concatenate([ones, u], axis=1), gradients[near] @ scale)[0]
         bends = -found[1:].diagonal()

@@ -133,7 +133,8 @@ def _next_batch(problem: Problem, state: State, account: Account) -> Drawn:
     seconds = time.perf_counter() - began
     combination = _combination(problem, drawn, selection) if problem.per_datum else None
     rows = take(problem.data, selection.indices)
-    batch = Batch(rows, len(selection.indices), selection.weights, combination, account)
+    weights = selection.weights.copy()  # the estimator's own, as torch warns of an array that is read-only
+    batch = Batch(rows, len(selection.indices), weights, combination, account)
     return Drawn(batch, selection, drawn, seconds)
 
 
@@ -178,6 +179,7 @@ def advance(
         repeated=state.repeated,
         unfinished=state.unfinished,
         pending=state.pending,
+        latest=state.latest,
     )
 
 
@@ -221,7 +223,7 @@ def step(problem: Problem, state: State, records: Records, account: Account) -> 
         else:
             estimated = reopened(estimated)
         moved = advance(problem, estimated, gradient, drawn, time.perf_counter() - spent)
-        return _with_unused(moved, account)
+        return _with_latest(_with_unused(moved, account), account)
     except BaseException:
         state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
         raise
@@ -253,6 +255,15 @@ def _with_unused(state: State, account: Account) -> State:
         memory = memory.rescued(unused)
     spent = state.evaluations + unused.n_evaluations
     return replace(state, memory=memory, unfinished=None, evaluations=spent)
+
+
+def _with_latest(state: State, account: Account) -> State:
+    """After a step of an estimator that keeps no evaluations: with the latest of them."""
+    if account.seen is None or not account.seen.rows:
+        return state
+    made = account.seen.table()
+    kept = np.concatenate([state.latest.reshape(-1, made.shape[1]), made])[-Monitor.KEPT :]
+    return replace(state, latest=kept)
 
 
 def closed(problem: Problem, state: State, monitor: Monitor, account: Account) -> State:

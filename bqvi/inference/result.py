@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bqvi.calls import Evaluations
 from bqvi.calls.gradient_check import said
-from bqvi.families import Gaussian
+from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import Problem, State
@@ -63,7 +64,7 @@ class Fit:
         memory = getattr(self.state.memory, "known", self.state.memory)
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
-            return ()
+            return () if self.converged else _runs_away(self.q, self.state.looked_at)
         found: list[str] = []
         exact = not memory.noise.any()  # else differences of values are no check
         if exact and callable(getattr(function, "gradient", None)):
@@ -155,3 +156,10 @@ class Fit:
             f"{self.n_evaluations} evaluations, stopped: {self.stopped}"
             f"{f', warnings: {len(self.warnings)}' if self.warnings else ''})"
         )
+
+
+def _runs_away(q: Any, made: Evaluations | None) -> tuple[str, ...]:
+    """What to tell of a Gaussian q that runs away, from the latest evaluations where none are kept."""
+    if made is None or not isinstance(q, Gaussian | DiagonalGaussian):
+        return ()
+    return tuple(flat.said(q, made.points, made.values, None))

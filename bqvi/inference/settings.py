@@ -54,5 +54,9 @@ class FlatSettings:
     Gaussians of standard deviation .001 to 1000 in D = 2 and 5, but one that had still to widen a
     thousandfold."""
 
+    doubt: float = 3.0
+    """Standard errors by which a curvature of values alone, whose regression has no products of coordinates,
+    is below that share."""
+
 
 ASCENT, DEFAULTS, FLAT = AscentSettings(), DefaultSettings(), FlatSettings()

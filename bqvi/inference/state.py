@@ -86,6 +86,8 @@ class State:
     unfinished : evaluations of the next step. Where it was cut short and is made again, it takes these in the
         place of calls; of points that were asked for, it learns from these.
     pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
+    latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
+        checks: theta, values, gradients (NaN where the user gave none).
     """
 
     q: Any
@@ -105,12 +107,24 @@ class State:
     repeated: int = 0
     unfinished: Evaluations | None = None
     pending: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    latest: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def n_evaluations(self) -> int:
         """All that were made, in the units of ``evaluations``."""
         unfinished = 0 if self.unfinished is None else self.unfinished.n_evaluations
         return self.evaluations + self.record_evaluations + self.repeated + unfinished
+
+    @property
+    def looked_at(self) -> Evaluations | None:
+        """The `latest` evaluations of finite value, with gradients where all are; None for none."""
+        if not len(self.latest):
+            return None
+        d = self.latest.shape[1] // 2
+        rows = self.latest[np.isfinite(self.latest[:, d])]
+        slopes = rows[:, d + 1 :] if np.isfinite(rows).all() else None
+        n = len(rows)
+        return Evaluations(rows[:, :d], rows[:, d], slopes, None, np.zeros(n, bool), ("",) * n)
 
     def fork(self) -> State:
         """A state that shares nothing that changes with this one."""

@@ -225,7 +225,7 @@ class Run(Generic[S, R]):
         self._held = (reached, True)  # one assignment: an interrupt finds the evaluations once, here or there
         made = engine.ledger.take()
         self._held = (reached, False)
-        if len(made) and hasattr(engine, "require_consistent"):
+        if made.n_evaluations and hasattr(engine, "require_consistent"):
             engine.require_consistent(before, reached)
         self._line.show(engine.standing(reached))
         if len(made) or time.monotonic() - self._saved_at > _SECONDS:

@@ -153,3 +153,32 @@ def test_a_q_that_runs_away_is_told(gradient):
     assert "0% of the curvature" in found.warnings[0]
     proper = LogJoint(lambda theta: -(theta[0] ** 2) - 1e-4 * theta[1] ** 2, 2, vectorised=False)
     assert bqvi.fit(proper, method="bq", budget=100).warnings == ()
+
+
+@pytest.mark.parametrize("method", ["pathwise", "iwae"])
+def test_a_wrong_gradient_stops_methods_that_keep_no_evaluations(method):
+    wrong = LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=lambda t: t)
+    with pytest.raises(bqvi.RunError, match="gradient is not that of the values") as caught:
+        bqvi.fit(wrong, method=method, steps=100)
+    assert caught.value.n_evaluations < 80
+    right = LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=lambda t: -t)
+    assert bqvi.fit(right, method=method, steps=90).warnings == ()
+
+
+@pytest.mark.parametrize("method", ["pathwise", "score"])
+def test_a_q_that_runs_away_is_told_by_methods_that_keep_no_evaluations(method):
+    """Of -theta_0^2 as above; a correlated Gaussian and a funnel are proper, and nothing is said of them."""
+    calls = []
+
+    def improper(theta):
+        calls.extend(theta)
+        return -(theta[:, 0] ** 2)
+
+    with pytest.warns(UserWarning, match="q runs away"):
+        found = bqvi.fit(LogJoint(improper, 2), method=method, steps=120, samples=2, budget=200)
+    assert found.n_evaluations == len(calls) <= 200
+    for proper in (
+        lambda t: -(t[:, 0] ** 2) - t[:, 0] * t[:, 1] - t[:, 1] ** 2,
+        lambda t: -(t[:, 0] ** 2) / 4 - t[:, 0] / 2 - t[:, 1] ** 2 * (-t[:, 0]).exp() / 2,
+    ):
+        assert bqvi.fit(LogJoint(proper, 2), method=method, steps=50, samples=2).warnings == ()

@@ -197,3 +197,11 @@ def test_a_result_asked_for_what_it_has_not():
         agreement(found)
     with pytest.raises(TypeError, match="list of two or more results"):
         agreement([found.posterior, found.posterior])
+
+
+def test_an_improper_target_is_told_and_never_converges():
+    """-x_0^2 does not fall along x_1: there is no evidence that a run could converge to."""
+    box = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0]}
+    found = bqvi.vbmc(lambda x: -(x[0] ** 2), **box, budget=24)
+    assert not found.converged
+    assert any("runs away: along x1" in told for told in found.warnings)
