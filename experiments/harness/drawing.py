@@ -253,7 +253,7 @@ def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:
     for ax in axes.flat:
         handles, labels = ax.get_legend_handles_labels()
         entries.update(zip(labels, handles, strict=True))
-    renderer = FigureCanvasAgg(made).get_renderer()
+    renderer = FigureCanvasAgg(made).get_renderer()  # type: ignore[no-untyped-call]
     for ncols in range(max(1, min(columns, len(entries))), 0, -1):
         legend = made.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=ncols)
         if ncols == 1 or legend.get_window_extent(renderer).width <= made.bbox.width:

@@ -140,7 +140,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
     counts = evaluations(results)
     rows = []
     for (problem, cheap), group in results.groupby(["problem", "cheap"], sort=False):
-        n = counts.loc[problem, cheap]
+        n = counts.loc[problem, cheap]  # type: ignore[index]
         ends = group.groupby("seed").tail(1)
         rows.append(
             {

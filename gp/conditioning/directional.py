@@ -100,7 +100,9 @@ class DirectionalProcess:
         return kernel_sum(self.kernel, x, values, slopes if self.kernel.slopes else None, self.given.constant)
 
 
-def directional_gram(rows: np.ndarray, slopes: bool = True) -> Callable[[np.ndarray], tuple]:
+def directional_gram(
+    rows: np.ndarray, slopes: bool = True
+) -> Callable[[np.ndarray], tuple[np.ndarray, Changes]]:
     """Return the covariance of (N, 2 D) rows, with its changes, as a function of psi = ln (l, b1, b2)."""
     blocks = list(_blocks(rows, rows))
     trends = [np.concatenate([getattr(pairs, of) for _, pairs in blocks]) for of in ("linear", "quadratic")]
