@@ -120,14 +120,14 @@ def _seen(log_joint: LogJointFunction, model: LogJoint, seen: Seen) -> LogJointF
         gradients = seen.enter(to_numpy(theta).copy(), to_numpy(values).copy())
         if callable(model.function.gradient) and values.requires_grad:
             outer: list[torch.Tensor] = []
-            values.register_hook(outer.append)
+            values.register_hook(outer.append)  # type: ignore[no-untyped-call]
 
             def pulled(slope: torch.Tensor) -> None:
                 if slope.ndim == outer[-1].ndim + 1 and not torch._C._functorch.is_batchedtensor(slope):
                     with np.errstate(divide="ignore", invalid="ignore"):
                         gradients[:] = to_numpy(slope) / to_numpy(outer[-1])[:, None]
 
-            own.register_hook(pulled)
+            own.register_hook(pulled)  # type: ignore[no-untyped-call]
         return values
 
     return looked_at
