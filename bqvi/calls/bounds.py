@@ -41,7 +41,7 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
         if (
             isinstance(names, str | bytes)
             or not isinstance(names, Sequence | np.ndarray)
-            or not np.ndim(names)
+            or getattr(names, "shape", None) == ()
         ):
             raise TypeError(f"names is {shown(names)}; it must be a sequence of names")
         lengths["names"] = len(names)

@@ -123,10 +123,9 @@ def evidence_bounds(
     if confidence >= 1.0:
         raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
     require_seed("seed", seed)
-    require_integer("budget", budget, 1)
-    for title, count in (("particles", particles), ("temperatures", temperatures)):
-        if count is not None:
-            require_integer(title, count, 1)
+    budget = require_integer("budget", budget, 1)
+    particles = None if particles is None else require_integer("particles", particles, 1)
+    temperatures = None if temperatures is None else require_integer("temperatures", temperatures, 1)
     watch = Watch(callback, progress, checkpoint)
     number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
     proposals, coordinates, like = _proposals(proposal)
@@ -134,7 +133,7 @@ def evidence_bounds(
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
         like, gradient = _kind_without_gradient(like, gradient), None
-    require_integer("replicates", replicates, 2)
+    replicates = require_integer("replicates", replicates, 2)
     rng = np.random.default_rng([number, 3])
     draws, exact = _draws(posterior, proposals, coordinates, replicates, rng)
     conditional = 0 if draws is None else draws.shape[1]
