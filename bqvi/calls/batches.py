@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,9 +53,9 @@ def executor_failed(failure: Exception) -> EvaluationError:
     told = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
     if isinstance(failure, concurrent.futures.BrokenExecutor):
         return EvaluationError(f"{told}: a worker died, and the executor with it; resume with a new one")
-    return EvaluationError(
-        f"{told}; processes need functions that can be pickled, defined at the top of a module"
-    )
+    if isinstance(failure, pickle.PicklingError | AttributeError | TypeError):
+        told += "; processes need functions that can be pickled, defined at the top of a module"
+    return EvaluationError(told)
 
 
 def _of_joblib(call: Callable[..., Answers], rows: Sequence[np.ndarray], n_jobs: int) -> Any:

@@ -50,7 +50,7 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
     if not lengths:
         raise ValueError(
             "the number of parameters is not known; give lower, upper, plausible_lower or plausible_upper "
-            "as an array with one entry for each parameter"
+            "as an array with one entry for each parameter; to resume a run, those that it began with"
         )
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {length}" for name, length in lengths.items())

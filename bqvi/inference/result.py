@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bqvi import notebook
 from bqvi.calls import Evaluations
 from bqvi.calls.gradient_check import said
 from bqvi.families import DiagonalGaussian, Gaussian
@@ -156,6 +157,17 @@ class Fit:
             f"{self.n_evaluations} evaluations, stopped: {self.stopped}"
             f"{f', warnings: {len(self.warnings)}' if self.warnings else ''})"
         )
+
+    def _repr_html_(self) -> str:
+        """The result as a table, for notebooks."""
+        rows = {
+            "ELBO": f"{self.elbo:.6g}",
+            "q": type(self.q).__name__,
+            "steps": str(self.state.iteration),
+            "evaluations": str(self.n_evaluations),
+            "stopped": self.stopped,
+        }
+        return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
 
 
 def _runs_away(q: Any, made: Evaluations | None) -> tuple[str, ...]:

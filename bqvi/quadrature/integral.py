@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bqvi import notebook
 from bqvi.runs import Checkpoint, Trace
 from gp.arrays import Array
 
@@ -120,19 +120,15 @@ class Integral:
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
         rows = {
-            "integral": f"{_short(self.mean)} &plusmn; {_short(self.sd)}",
+            "integral": f"{_short(self.mean)} ± {_short(self.sd)}",
             "method": self.method,
             "evaluations": str(self.n_evaluations),
             "stopped": self.stopped,
-            "credible": f"{'yes' if self.credible else 'no'}. {html.escape(self.reason)}",
+            "credible": notebook.yes_or_no(self.credible, self.reason),
         }
         if self.log_mean is not None:
-            rows["logarithm"] = f"{self.log_mean:.6g} &plusmn; {self.log_sd:.3g}"
-        cells = "".join(
-            f'<tr><th style="text-align:left">{name}</th><td style="text-align:left">{value}</td></tr>'
-            for name, value in rows.items()
-        )
-        return f"<table>{cells}</table>"
+            rows["logarithm"] = f"{self.log_mean:.6g} ± {self.log_sd:.3g}"
+        return notebook.table(rows)
 
     def __str__(self) -> str:
         lines = [f"{self.mean} +- {self.sd}  ({self.method}, {self.n_evaluations} evaluations)"]

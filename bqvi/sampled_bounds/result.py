@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
+from bqvi import notebook
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
 from bqvi.checks import require_integer
@@ -140,17 +140,13 @@ class EvidenceBounds:
     def _repr_html_(self) -> str:
         """The result as a table, for notebooks."""
         rows = {
-            "bounds": html.escape(_told(self)),
+            "bounds": _told(self),
             "method": self.method,
             "temperatures": str(len(self.ess)),
             "evaluations": str(self.n_evaluations),
-            "credible": f"{'yes' if self.credible else 'no'}. {html.escape(self.reason)}",
+            "credible": notebook.yes_or_no(self.credible, self.reason),
         }
-        cells = "".join(
-            f'<tr><th style="text-align:left">{name}</th><td style="text-align:left">{value}</td></tr>'
-            for name, value in rows.items()
-        )
-        return f"<table>{cells}</table>"
+        return notebook.table(rows)
 
 
 def _told(found: EvidenceBounds) -> str:

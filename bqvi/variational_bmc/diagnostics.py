@@ -30,6 +30,7 @@ from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
 from bqvi.variational_bmc.settings import DIAGNOSTICS, WEIGHTS
+from gp.arrays import shown
 from gp.measures import GaussianMixture, Measure
 
 
@@ -90,12 +91,16 @@ def check(
 
     Raises
     ------
+    TypeError
+        ``posterior`` is no Posterior.
     ValueError
         n is below 25: a tail cannot be told from so few.
     EvaluationError
         See `Caller.evaluate`; or the log joint is finite nowhere.
     """
     require_integer("n", n, 25)
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"posterior is {shown(posterior)}; it must be a Posterior, such as result.posterior")
     caller = log_joint
     if not isinstance(caller, Caller):
         coordinates = posterior.coordinates
@@ -313,8 +318,8 @@ def _about_bounds(posterior: Posterior) -> list[str]:
             continue
         i = coordinates.free[position]
         place = (draws[:, i] - low) / (high - low)
-        below = float(np.mean(place < DIAGNOSTICS.beside))
-        above = float(np.mean(place > 1 - DIAGNOSTICS.beside))
+        beside = min(DIAGNOSTICS.beside, DIAGNOSTICS.beside_sds * float(place.std()))
+        below, above = float(np.mean(place < beside)), float(np.mean(place > 1 - beside))
         name = coordinates.names[i]
         if coordinates.periodic[i] and below + above > DIAGNOSTICS.beside:
             said.append(

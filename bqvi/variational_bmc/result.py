@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bqvi import notebook
 from bqvi.calls import Evaluations
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
@@ -62,6 +63,16 @@ class VBMCResult:
             f"elbo={self.elbo:.4f}, {self.n_evaluations} evaluations, "
             f"{'converged' if self.converged else 'not converged'})"
         )
+
+    def _repr_html_(self) -> str:
+        """The result as a table, for notebooks."""
+        rows = {
+            "log evidence": f"{self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
+            "ELBO": f"{self.elbo:.4f} ± {self.elbo_sd:.4f}",
+            "evaluations": str(self.n_evaluations),
+            "converged": notebook.yes_or_no(self.converged, "; ".join(self.reasons)),
+        }
+        return notebook.table(rows | ({"warnings": " ".join(self.warnings)} if self.warnings else {}))
 
     @property
     def state(self) -> State:

@@ -401,7 +401,11 @@ class DiagnosticSettings:
     near_sds: float = 3.0
     """Standard deviations within which two log evidences agree."""
     beside: float = 0.01
-    """Share of a bounded interval that is beside a bound."""
+    """Share of a bounded interval that is beside a bound,"""
+    beside_sds: float = 0.25
+    """and standard deviations of the posterior, if these are less: a posterior of sd .0014 whose mean is four
+    of them above a bound of the interval [0, 1] is not at that bound; of a half normal at a bound 12 % of
+    the mass is."""
     mass: float = 0.05
     """Share of the posterior's mass there that is worth a word."""
     draws: int = 20_000

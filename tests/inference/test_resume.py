@@ -108,6 +108,7 @@ def test_a_run_that_settled_goes_on_as_one_with_a_smaller_tolerance():
     loose = run("sngd", tolerance=1e3, steps=40, record=1)
     assert loose.stopped == "tolerance"
     assert loose.converged
+    assert ">tolerance<" in loose._repr_html_()
     assert_identical(
         run("sngd", tolerance=1e-9, steps=40, record=1, resume=loose),
         run("sngd", tolerance=1e-9, steps=40, record=1),

@@ -486,7 +486,7 @@ def test_descriptions_are_short():
     assert len(repr(found)) < 250
     page = found._repr_html_()
     assert page.startswith("<table>")
-    assert "&plusmn;" in page
+    assert "±" in page
 
 
 def test_the_figure_has_the_estimates_and_its_bands():

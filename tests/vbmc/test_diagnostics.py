@@ -95,6 +95,8 @@ def test_check_of_good_and_narrow_posteriors():
     assert "misses mass" in str(narrow)
     with pytest.raises(ValueError, match="n is 10"):
         check(target, gaussian(2), 10)
+    with pytest.raises(TypeError, match=r"must be a Posterior, such as result\.posterior"):
+        check(target, "posterior", 100)
 
 
 @dataclasses.dataclass
@@ -146,6 +148,16 @@ def test_advice():
     angle = make_coordinates([0.0], [360.0], [10.0], [170.0], periodic=[0], names=["angle"])
     flat = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.array([[4.0]]))
     assert "angle reaches 270" in " ".join(advice(Posterior(flat, angle), evaluations()))
+
+
+@pytest.mark.parametrize(("centre", "spread", "told"), [(0.005, 0.25, False), (0.0003, 1.5, True)])
+def test_a_narrow_posterior_near_a_bound_is_not_at_it(centre, spread, told):
+    """One lies four of its sds inside; the other has most of its mass within a quarter of its sd."""
+    bounded = make_coordinates([0.0], [1.0], [0.001], [0.05])
+    theta = centre * np.exp(spread * np.random.default_rng(0).standard_normal((4000, 1)))
+    u = bounded.from_user(np.minimum(theta, 0.99))
+    q = GaussianMixture(np.ones(1), u.mean(axis=0)[None], u.var(axis=0)[None])
+    assert ("lower bound 0: widen" in " ".join(advice(Posterior(q, bounded), evaluations()))) == told
 
 
 def test_distances_vanish_for_the_same_draws():

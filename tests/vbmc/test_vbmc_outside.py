@@ -76,6 +76,7 @@ def test_failures_are_learnt_from():
 def test_check_and_agreement_of_runs():
     runs = [run(seed=s) for s in (1, 2)]
     assert agreement(runs).agree
+    assert "log evidence" in runs[0]._repr_html_()
     found = check(log_joint, runs[0].posterior, 200)
     assert found.believed
     assert abs(found.log_evidence + 2.0) < 4 * found.log_evidence_sd + 0.01
