@@ -7,6 +7,7 @@ none. Densities of Bayesian models are posterior predictive ones, of point estim
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -134,7 +135,7 @@ def _scatter(results: pd.DataFrame) -> Figure:
     made, axes, filled = drawing.panels(results, "data", columns=4, size=(2.7, 2.6))
     names = list(dict.fromkeys(results["model"]))
     lines = drawing.strokes(names)
-    marks = dict(zip(names, "o^sDvP*X<>", strict=False))
+    marks = dict(zip(names, itertools.cycle("o^sDvP*X<>hp"), strict=False))
     for ax, rows in filled:
         n = len(table(str(rows["data"].iloc[0]))) * 4 // 5
         for name, found in rows.groupby("model", sort=False):
