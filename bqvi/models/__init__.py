@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bqvi.models.affine_emissions import ComponentEmissions, PoissonEmissions, gaussian_emissions
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo
@@ -23,12 +24,6 @@ from bqvi.models.conjugate_components import (
 from bqvi.models.count_components import Multinomial
 from bqvi.models.dirichlet_process import DirichletProcessMixture
 from bqvi.models.discrete import Marginal, Relaxed
-from bqvi.models.emissions import (
-    CategoricalEmissions,
-    ComponentEmissions,
-    PoissonEmissions,
-    gaussian_emissions,
-)
 from bqvi.models.factor_analysis import FactorAnalysis
 from bqvi.models.gaussian_mixture import GaussianMixture, component_estimates, gaussian_components
 from bqvi.models.hidden_markov_model import HiddenMarkovModel
@@ -43,6 +38,7 @@ from bqvi.models.multinomial_mixture import MultinomialMixture
 from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 from bqvi.models.sequences import Sequences
+from bqvi.models.symbol_emissions import CategoricalEmissions
 
 if TYPE_CHECKING:
     from bqvi.models.autoencoder import VariationalAutoencoder

@@ -11,9 +11,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bqvi.checks import require_one_of
 from bqvi.inference.fit import fit
-from bqvi.models.emissions import CategoricalEmissions, Emissions, PoissonEmissions, gaussian_emissions
+from bqvi.models.affine_emissions import PoissonEmissions, gaussian_emissions
+from bqvi.models.emissions import Emissions
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
+from bqvi.models.symbol_emissions import CategoricalEmissions
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     SHAPES,

@@ -19,10 +19,11 @@ from bqvi.models import (
     HiddenMarkovModel,
     PoissonEmissions,
     Sequences,
+    affine_emissions,
     elbo,
     gaussian_emissions,
+    symbol_emissions,
 )
-from bqvi.models import emissions as emissions_module
 from bqvi.models import forward_backward as fb
 from bqvi.models.compiled import is_available
 from bqvi.models.covariances import COVARIANCES
@@ -62,7 +63,7 @@ def laid_out(b, layout):
 @pytest.fixture
 def _loops(request, monkeypatch):
     """Whether the recursions are the loops that numba compiles; without numba they run as plain Python."""
-    for module in (fb, emissions_module):
+    for module in (fb, affine_emissions, symbol_emissions):
         monkeypatch.setattr(module, "worth_compiling", lambda entries: request.param)
 
 
@@ -286,7 +287,7 @@ def test_loops_over_values_have_the_likelihoods_and_sums_of_arrays(emissions, wi
     arranged = emissions.arrange(values[layout.index], layout.shown)
     found = []
     for loops in (False, True):
-        monkeypatch.setattr(emissions_module, "worth_compiling", lambda entries, loops=loops: loops)
+        monkeypatch.setattr(affine_emissions, "worth_compiling", lambda entries, loops=loops: loops)
         likelihoods = emissions.likelihoods(q, arranged)
         statistics = emissions.statistics(arranged, likelihoods.relative)
         found.append([likelihoods.relative, likelihoods.log_largest, likelihoods.floored, *statistics])
@@ -302,7 +303,7 @@ def test_loops_over_symbols_add_up_what_arrays_do(monkeypatch):
     q = model.initial(data, "random", rng)
     steps = []
     for loops in (False, True):
-        for module in (fb, emissions_module):
+        for module in (fb, affine_emissions, symbol_emissions):
             monkeypatch.setattr(module, "worth_compiling", lambda entries, loops=loops: loops)
         steps.append(model.local_step(q, data, np.array([1.0, 0.5, 2.0])))
     assert steps[0].bound == pytest.approx(steps[1].bound, rel=1e-12)

@@ -1,0 +1,302 @@
+"""Emissions whose log likelihood is affine in statistics T(x): counts, and the components of a mixture.
+
+With T and a column of ones stored once, an iteration is a matrix product for the log likelihoods and one for
+the sums:
+
+    ln p(x_t | z_t = k) = w_k . (T(x_t), 1) + ln h(x_t),        sum_t r_tk (T(x_t), 1)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import scipy.special
+
+from bqvi.arrays import Values
+from bqvi.checks import positive_vector
+from bqvi.families import Gamma
+from bqvi.models.compiled import worth_compiling
+from bqvi.models.components import Components
+from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
+from bqvi.models.forward_backward import FLOOR
+from bqvi.models.gaussian_mixture import gaussian_components
+from bqvi.models.mixture import AffineLogJoint, lifted
+
+
+@dataclass(frozen=True)
+class PoissonEmissions:
+    """Counts.
+
+    Parameters
+    ----------
+    shape, rate : > 0, of the gamma prior of each state's rate; the default prior, 1 and a rate that is
+    taken from data,
+        is exponential with the data's mean
+    columns : D, where it is known before the data
+    """
+
+    shape: float = 1.0
+    rate: float | np.ndarray | None = None
+    columns: int | None = None
+    name = "rates"
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """(T, D) whole nonnegative numbers, rows of NaN where missing."""
+        values = _table(values, self.columns)
+        known = values[~np.isnan(values).any(axis=1)]
+        bad = known[(known < 0.0) | (known != np.floor(known))]
+        if len(bad):
+            raise ValueError(f"data has a count of {bad[0]:g}; counts must be whole and nonnegative, or NaN")
+        return values
+
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """With a rate."""
+        columns = values.shape[1]
+        if self.rate is not None:
+            rate = positive_vector("rate", self.rate, columns)
+        else:
+            known, part = known_values(values, weights)
+            rate = 1.0 / np.maximum(part @ known / part.sum(), 1e-3)
+        return replace(self, rate=rate, columns=columns)
+
+    def prior(self, n_states: int) -> Gamma:
+        """Gamma(shape, rate) of each state and column."""
+        rate = np.tile(np.asarray(self.rate, float), (n_states, 1))
+        return Gamma(np.full(rate.shape, float(self.shape)), rate)
+
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Gamma:
+        """The rates of K = ``n_states`` windows of the data, in a random order."""
+        del how
+        known, part = known_values(values, weights)
+        prior = self.prior(n_states)
+        size = max(1, min(len(known) // (2 * n_states), 20))
+        odds = part[: len(known) - size + 1] + 1e-300
+        where = rng.choice(len(odds), n_states, p=odds / odds.sum())
+        means = np.stack([known[i : i + size].mean(axis=0) for i in where])
+        share = part.sum() / n_states
+        means = means * np.exp(0.1 * rng.standard_normal(means.shape))
+        return Gamma(prior.shape + share * means, prior.rate + share)
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """(c, D + 1, C)."""
+        return _with_ones(values, shown)
+
+    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+        """Relative to the largest of each time."""
+        return _affine_likelihoods(_rate_weights(*q.expected_statistics), arranged)
+
+    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+        """One product."""
+        return np.asarray(_rate_weights(*q.expected_statistics) @ arranged)
+
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """Of rates (K, D)."""
+        del n_states
+        return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """The posterior itself."""
+        del arranged
+        return posterior
+
+    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """sum r x, and sum r for each column."""
+        sums = _weighted_sums(visits, arranged)
+        return sums[:, :-1], np.repeat(sums[:, -1:], sums.shape[1] - 1, axis=1)
+
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
+        """-sum ln x!."""
+        return np.asarray(-np.nan_to_num(scipy.special.gammaln(values + 1.0)).sum(axis=1))
+
+
+def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """(K, D + 1), of counts and of 1: ln of the rates, and minus their sum."""
+    return np.column_stack([np.maximum(log_rates, -1e30), negative.sum(axis=1)])
+
+
+@dataclass(frozen=True)
+class ComponentEmissions:
+    """What the components of a mixture are, each state emits.
+
+    Parameters
+    ----------
+    components : a conjugate pair over rows (T, D), such as `GaussianComponents`
+    """
+
+    components: Components
+
+    @property
+    def name(self) -> str:
+        """As the components'."""
+        return self.components.name
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """(T, D), rows of NaN where missing."""
+        values = _table(values, None)
+        missing = np.isnan(values).any(axis=1)
+        self.components.check(values[~missing])
+        return values
+
+    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        """With the components' prior settled by ``values`` with ``weights`` (T,).
+
+        Raises
+        ------
+        ValueError
+            Components whose expected log density is about another place than their centre, with products of
+            the columns among their statistics: these are taken about the centre once for all iterations.
+        """
+        known, part = known_values(values, weights)
+        settled = self.components.for_data(known, None if weights is None else part)
+        other = self if settled is self.components else replace(self, components=settled)
+        prior = settled.prior(1)
+        if settled.lift() is not None and np.any(other._gap(other._affine(getattr(prior, "family", prior)))):
+            raise ValueError(
+                f"emissions are {type(settled).__name__}, whose `affine` has another shift than their "
+                "`centre`; with statistics T(x) besides the datum itself the two must be the same"
+            )
+        return other
+
+    def prior(self, n_states: int) -> Any:
+        """The components'."""
+        return self.components.prior(n_states)
+
+    def start(
+        self,
+        values: np.ndarray,
+        n_states: int,
+        how: str,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> Any:
+        """The components' for K = ``n_states``, as if the values were in no order."""
+        known, part = known_values(values, weights)
+        return self.components.start(known, n_states, how, rng, None if weights is None else part)
+
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """T of the values, about the components' centre, (c, P + 1, C)."""
+        flat = values.reshape(-1, values.shape[-1]) - self.components.centre
+        table = lifted(flat, self.components.lift())
+        return _with_ones(table.reshape(*shown.shape, -1), shown)
+
+    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+        """Relative to the largest of each time."""
+        return _affine_likelihoods(self._weights(self._affine(q)), arranged)
+
+    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+        """One product."""
+        return np.asarray(self._weights(self._affine(q)) @ arranged)
+
+    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+        """Of a point of the components' family."""
+        affine = self.components.affine_at(theta, np.zeros(n_states))
+        return np.asarray(self._weights(affine) @ arranged)
+
+    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """The posterior itself."""
+        del arranged
+        return posterior
+
+    def _affine(self, q: Any) -> AffineLogJoint:
+        # of states that share a covariance the family is no batch, and this one zero
+        return self.components.affine(q, np.zeros(q.natural[0].shape[0]))
+
+    def _weights(self, affine: AffineLogJoint) -> np.ndarray:
+        """(K, P + 1), of T about the components' centre, and of 1."""
+        slope, offset = affine.slope, affine.offset + affine.level
+        if affine.tilt is not None:
+            slope = slope + affine.tilt
+        gap = self._gap(affine)
+        if np.any(gap):
+            offset = offset + slope @ gap
+        return np.column_stack([slope, offset])
+
+    def _gap(self, affine: AffineLogJoint) -> np.ndarray:
+        return np.asarray(self.components.centre - (0.0 if affine.shift is None else affine.shift))
+
+    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+        """As the components'."""
+        sums = _weighted_sums(visits, arranged)
+        return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
+
+    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
+        """Of the rows that are not missing."""
+        shown, found = ~np.isnan(values).any(axis=1), np.zeros(len(values))
+        if shown.any():
+            found[shown] = self.components.log_base_measure(values[shown])
+        return found
+
+
+def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> ComponentEmissions:
+    """Gaussian emissions; ``covariance`` and ``prior`` as of `GaussianMixture`."""
+    return ComponentEmissions(gaussian_components(covariance, **prior))
+
+
+def _affine_likelihoods(weights: np.ndarray, arranged: np.ndarray) -> Likelihoods:
+    """exp of ``weights`` (K, P) times ``arranged`` (c, P, C), relative to the largest of each time."""
+    shape = (len(arranged), len(weights), arranged.shape[2])
+    if not worth_compiling(math.prod(shape)):
+        return _relative(weights @ arranged)
+    from bqvi.models import compiled_recursions
+
+    logs, top, floored = np.empty(shape), np.zeros(shape[2]), np.zeros(shape, bool)
+    found = compiled_recursions.relative_logarithms(
+        np.ascontiguousarray(weights), arranged, FLOOR, logs, top, floored
+    )
+    return Likelihoods(np.exp(logs, out=logs), top, floored if found else np.zeros((1, 1, 1), bool))
+
+
+def _relative(logs: np.ndarray) -> Likelihoods:
+    """exp of ``logs`` (c, K, C), which are overwritten, relative to the largest of each time."""
+    top = logs.max(axis=1)
+    logs -= top[:, None, :]
+    floored = logs < FLOOR
+    if not floored.any():
+        floored = np.zeros((1, 1, 1), bool)
+    np.maximum(logs, FLOOR, out=logs)
+    return Likelihoods(np.exp(logs, out=logs), top.sum(axis=0), floored)
+
+
+def _weighted_sums(visits: np.ndarray, arranged: np.ndarray) -> np.ndarray:
+    """sum of ``visits`` (c, K, C) times ``arranged`` (c, P, C), (K, P)."""
+    if not worth_compiling(visits.size):
+        return np.asarray(np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0))
+    from bqvi.models import compiled_recursions
+
+    sums = np.zeros((visits.shape[1], arranged.shape[1]))
+    compiled_recursions.weighted_sums(visits, arranged, sums)
+    return sums
+
+
+def _table(values: np.ndarray, columns: int | None) -> np.ndarray:
+    table = values[:, None] if values.ndim == 1 else values
+    if columns is not None and table.shape[1] != columns:
+        raise ValueError(f"data has {table.shape[1]} columns; the model has {columns}")
+    table = finite_or_missing(table.astype(float))
+    missing = np.isnan(table)
+    partly = missing.any(axis=1) & ~missing.all(axis=1)
+    if partly.any():
+        raise ValueError(
+            f"data has NaN in some columns of row {int(np.argmax(partly))}; a row must be observed, or NaN "
+            "throughout"
+        )
+    return table
+
+
+def _with_ones(table: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """(c, P + 1, C) of T (c, C, P), zeros where nothing is shown or T is missing."""
+    seen = shown & ~np.isnan(table).any(axis=-1)
+    arranged = np.zeros((table.shape[0], table.shape[2] + 1, table.shape[1]))
+    arranged[:, :-1] = np.where(seen[:, None, :], table.transpose(0, 2, 1), 0.0)
+    arranged[:, -1] = seen
+    return arranged
