@@ -28,9 +28,9 @@ test: $(READY)       ## the whole test suite
 	$(BIN)/python -m pytest -n $(JOBS)
 
 # Compiling takes half a minute, once, which the suite does without: there the same loops run as plain Python.
-test-compiled: $(READY)  ## the tests of compiled loops, with numba
-	$(BIN)/pip install -q -c constraints.txt -e ".[compiled]"
-	$(BIN)/python -m pytest tests/models/test_hidden_markov_model.py tests/models/test_latent_dirichlet_allocation.py
+test-compiled: $(READY)  ## the tests of compiled loops, with numba, and hmmlearn's values
+	$(BIN)/pip install -q -c constraints.txt -e ".[compiled]" hmmlearn
+	$(BIN)/python -m pytest tests/models/test_hidden_markov_model.py tests/models/test_hidden_markov_model_peer.py tests/models/test_latent_dirichlet_allocation.py
 
 lint: $(READY)       ## format check, linter, type checker
 	$(BIN)/ruff format --check .
