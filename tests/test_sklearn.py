@@ -52,7 +52,7 @@ def test_scikit_learns_own_checks(estimator):
     np.random.set_state(state)  # noqa: NPY002
     failed = [(row["check_name"], row["exception"]) for row in found if row["status"] == "failed"]
     assert not failed
-    assert len(found) > 40
+    assert len(found) >= 40  # the one of NaN is left out where NaN is a missing value
 
 
 @pytest.mark.parametrize("shape", SHAPES)

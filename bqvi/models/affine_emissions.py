@@ -4,6 +4,9 @@ With T and a column of ones stored once, an iteration is a matrix product for th
 the sums:
 
     ln p(x_t | z_t = k) = w_k . (T(x_t), 1) + ln h(x_t),        sum_t r_tk (T(x_t), 1)
+
+Missing columns that are independent of the others are zeros in T. Those of Gaussians are integrated out
+(`incomplete`), which takes products of their own for each pattern of columns.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from bqvi.checks import positive_vector
 from bqvi.families import Gamma
 from bqvi.models.compiled import worth_compiling
 from bqvi.models.components import Components
+from bqvi.models.data import filled, has_missing
 from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
+from bqvi.models.incomplete import IncompletePass, MarginalComponents
 from bqvi.models.mixture import AffineLogJoint, lifted
 
 
@@ -36,6 +41,8 @@ class PoissonEmissions:
     taken from data,
         is exponential with the data's mean
     columns : D, where it is known before the data
+
+    Columns are independent: those of a row that are NaN are left out.
     """
 
     shape: float = 1.0
@@ -44,9 +51,9 @@ class PoissonEmissions:
     name = "rates"
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        """(T, D) whole nonnegative numbers, rows of NaN where missing."""
+        """(T, D) whole nonnegative numbers, NaN where missing."""
         values = _table(values, self.columns)
-        known = values[~np.isnan(values).any(axis=1)]
+        known = values[~np.isnan(values)]
         bad = known[(known < 0.0) | (known != np.floor(known))]
         if len(bad):
             raise ValueError(f"data has a count of {bad[0]:g}; counts must be whole and nonnegative, or NaN")
@@ -54,12 +61,15 @@ class PoissonEmissions:
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """With a rate."""
-        columns = values.shape[1]
+        columns, shown = values.shape[1], ~np.isnan(values)
+        part = np.ones(len(values)) if weights is None else weights
+        totals = part @ shown
+        if not totals.all():
+            raise ValueError(f"data has column {int(totals.argmin())} all NaN; leave it out")
         if self.rate is not None:
             rate = positive_vector("rate", self.rate, columns)
         else:
-            known, part = known_values(values, weights)
-            rate = 1.0 / np.maximum(part @ known / part.sum(), 1e-3)
+            rate = 1.0 / np.maximum(part @ np.nan_to_num(values) / totals, 1e-3)
         return replace(self, rate=rate, columns=columns)
 
     def prior(self, n_states: int) -> Gamma:
@@ -78,6 +88,7 @@ class PoissonEmissions:
         """The rates of K = ``n_states`` windows of the data, in a random order."""
         del how
         known, part = known_values(values, weights)
+        known = filled(known)
         prior = self.prior(n_states)
         size = max(1, min(len(known) // (2 * n_states), 20))
         odds = part[: len(known) - size + 1] + 1e-300
@@ -88,8 +99,10 @@ class PoissonEmissions:
         return Gamma(prior.shape + share * means, prior.rate + share)
 
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """(c, D + 1, C)."""
-        return _with_ones(values, shown)
+        """(c, 2 D, C): counts, 0 where missing, and whether they are there."""
+        seen = shown[..., None] & ~np.isnan(values)
+        table = np.concatenate([np.where(seen, values, 0.0), seen], axis=-1)
+        return np.ascontiguousarray(table.transpose(0, 2, 1))
 
     def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
         """Relative to the largest of each time."""
@@ -109,10 +122,12 @@ class PoissonEmissions:
         del arranged
         return posterior
 
-    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+    def statistics(self, q: Any, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """sum r x, and sum r for each column."""
+        del q
         sums = _weighted_sums(visits, arranged)
-        return sums[:, :-1], np.repeat(sums[:, -1:], sums.shape[1] - 1, axis=1)
+        columns = sums.shape[1] // 2
+        return sums[:, :columns], sums[:, columns:]
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         """-sum ln x!."""
@@ -120,8 +135,8 @@ class PoissonEmissions:
 
 
 def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """(K, D + 1), of counts and of 1: ln of the rates, and minus their sum."""
-    return np.column_stack([np.maximum(log_rates, -1e30), negative.sum(axis=1)])
+    """(K, 2 D), of counts and of 1: ln of the rates, and minus the rates."""
+    return np.column_stack([np.maximum(log_rates, -1e30), negative])
 
 
 @dataclass(frozen=True)
@@ -141,10 +156,9 @@ class ComponentEmissions:
         return self.components.name
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        """(T, D), rows of NaN where missing."""
+        """(T, D), NaN where missing: rows of it, and columns of a row as far as the components take that."""
         values = _table(values, None)
-        missing = np.isnan(values).any(axis=1)
-        self.components.check(values[~missing])
+        self.components.check(known_values(values, None)[0])
         return values
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
@@ -183,26 +197,38 @@ class ComponentEmissions:
         known, part = known_values(values, weights)
         return self.components.start(known, n_states, how, rng, None if weights is None else part)
 
-    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """T of the values, about the components' centre, (c, P + 1, C)."""
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray | _IncompleteRows:
+        """T of the values, about the components' centre, (c, P + 1, C); or rows with missing columns."""
+        seen = shown & ~np.isnan(values).all(axis=-1)
+        if isinstance(self.components, MarginalComponents) and has_missing(rows := values[seen]):
+            return _IncompleteRows(rows, seen, self.components)
         flat = values.reshape(-1, values.shape[-1]) - self.components.centre
-        table = lifted(flat, self.components.lift())
-        return _with_ones(table.reshape(*shown.shape, -1), shown)
+        table = lifted(flat, self.components.lift()).reshape(*shown.shape, -1)
+        ones = np.concatenate([np.where(seen[..., None], table, 0.0), seen[..., None]], axis=-1)
+        return np.ascontiguousarray(ones.transpose(0, 2, 1))
 
-    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+    def likelihoods(self, q: Any, arranged: np.ndarray | _IncompleteRows) -> Likelihoods:
         """Relative to the largest of each time."""
+        if isinstance(arranged, _IncompleteRows):
+            return _relative(self.logarithms(q, arranged))
         return _affine_likelihoods(self._weights(self._affine(q)), arranged)
 
-    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
-        """One product."""
+    def logarithms(self, q: Any, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
+        """One product; of rows with missing columns one for each pattern."""
+        if isinstance(arranged, _IncompleteRows):
+            return arranged.logarithms(arranged.components.expectations(q))
         return np.asarray(self._weights(self._affine(q)) @ arranged)
 
-    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+    def logarithms_at(
+        self, theta: np.ndarray, arranged: np.ndarray | _IncompleteRows, n_states: int
+    ) -> np.ndarray:
         """Of a point of the components' family."""
+        if isinstance(arranged, _IncompleteRows):
+            return arranged.logarithms(arranged.components.expectations_at(theta, n_states))
         affine = self.components.affine_at(theta, np.zeros(n_states))
         return np.asarray(self._weights(affine) @ arranged)
 
-    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+    def visits(self, arranged: np.ndarray | _IncompleteRows, posterior: np.ndarray) -> np.ndarray:
         """The posterior itself."""
         del arranged
         return posterior
@@ -224,17 +250,43 @@ class ComponentEmissions:
     def _gap(self, affine: AffineLogJoint) -> np.ndarray:
         return np.asarray(self.components.centre - (0.0 if affine.shift is None else affine.shift))
 
-    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+    def statistics(self, q: Any, arranged: np.ndarray | _IncompleteRows, visits: np.ndarray) -> Values:
         """As the components'."""
+        if isinstance(arranged, _IncompleteRows):
+            return arranged.statistics(arranged.components.expectations(q), visits)
         sums = _weighted_sums(visits, arranged)
         return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
-        """Of the rows that are not missing."""
-        shown, found = ~np.isnan(values).any(axis=1), np.zeros(len(values))
+        """Of the columns that a row has."""
+        shown, found = ~np.isnan(values).all(axis=1), np.zeros(len(values))
         if shown.any():
             found[shown] = self.components.log_base_measure(values[shown])
         return found
+
+
+@dataclass(frozen=True)
+class _IncompleteRows:
+    """Values of which some have missing columns, for components that integrate these out."""
+
+    rows: np.ndarray
+    """(n, D), those that are not missing throughout."""
+    seen: np.ndarray
+    """(c, C), where they stand."""
+    components: MarginalComponents
+
+    def logarithms(self, expected: Any) -> np.ndarray:
+        """The expected log likelihood, (c, K, C), 0 where nothing is seen."""
+        logs = np.zeros((*self.seen.shape, len(expected[0])))
+        logs[self.seen] = self._pass(expected).rho(self.rows)
+        return np.ascontiguousarray(logs.transpose(0, 2, 1))
+
+    def statistics(self, expected: Any, posterior: np.ndarray) -> Values:
+        """With a ``posterior`` (c, K, C)."""
+        return self._pass(expected).statistics(self.rows, posterior.transpose(0, 2, 1)[self.seen])
+
+    def _pass(self, expected: Any) -> IncompletePass:
+        return IncompletePass(self.components, expected, np.zeros(len(expected[0])))
 
 
 def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> ComponentEmissions:
@@ -282,21 +334,4 @@ def _table(values: np.ndarray, columns: int | None) -> np.ndarray:
     table = values[:, None] if values.ndim == 1 else values
     if columns is not None and table.shape[1] != columns:
         raise ValueError(f"data has {table.shape[1]} columns; the model has {columns}")
-    table = finite_or_missing(table.astype(float))
-    missing = np.isnan(table)
-    partly = missing.any(axis=1) & ~missing.all(axis=1)
-    if partly.any():
-        raise ValueError(
-            f"data has NaN in some columns of row {int(np.argmax(partly))}; a row must be observed, or NaN "
-            "throughout"
-        )
-    return table
-
-
-def _with_ones(table: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """(c, P + 1, C) of T (c, C, P), zeros where nothing is shown or T is missing."""
-    seen = shown & ~np.isnan(table).any(axis=-1)
-    arranged = np.zeros((table.shape[0], table.shape[2] + 1, table.shape[1]))
-    arranged[:, :-1] = np.where(seen[:, None, :], table.transpose(0, 2, 1), 0.0)
-    arranged[:, -1] = seen
-    return arranged
+    return finite_or_missing(table.astype(float))

@@ -2,7 +2,7 @@
 
 Values come in the layout of the recursions (`sequences.Layout`), arrays (c, C) or (c, C, D). Where a value
 is missing, or a piece has ended, nothing is emitted: all states have likelihood 1, and the statistics are
-zero. The emissions that there are:
+zero. Of a row with NaN in some columns these are integrated out. The emissions that there are:
 
     symbol_emissions  CategoricalEmissions  symbols 0..V-1; Dirichlet
     affine_emissions  PoissonEmissions      counts (T,) or (T, D); gamma, each column with rates of its own
@@ -60,31 +60,34 @@ class Emissions(Protocol):
         ``how`` as in `starts`, ``rng`` for draws.
         """
 
-    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    def arrange(self, values: np.ndarray, shown: np.ndarray) -> Any:
         """What passes over the data read, made of ``values`` (c, C, ...) where ``shown`` (c, C)."""
 
-    def likelihoods(self, q: Any, arranged: np.ndarray) -> Likelihoods:
+    def likelihoods(self, q: Any, arranged: Any) -> Likelihoods:
         """exp of the expected log likelihood under ``q`` of values that are ``arranged``, less ln h."""
 
-    def logarithms(self, q: Any, arranged: np.ndarray) -> np.ndarray:
+    def logarithms(self, q: Any, arranged: Any) -> np.ndarray:
         """The expected log likelihood under ``q`` of values that are ``arranged``, less ln h, (c, K, C)."""
 
-    def visits(self, arranged: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+    def visits(self, arranged: Any, posterior: np.ndarray) -> np.ndarray:
         """What ``statistics`` take of a ``posterior`` (c, K, C) of ``arranged`` values."""
 
-    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
-        """What ``arranged`` values and their ``visits`` add to the prior's natural parameters."""
+    def statistics(self, q: Any, arranged: Any, visits: np.ndarray) -> Values:
+        """What ``arranged`` values and their ``visits`` add to the prior's natural parameters.
+
+        What is missing is as ``q`` expects it.
+        """
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         """ln h of each of the ``values``, (T,), 0 of a missing one."""
 
-    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
+    def logarithms_at(self, theta: np.ndarray, arranged: Any, n_states: int) -> np.ndarray:
         """ln p of values that are ``arranged`` at the point ``theta`` of K = ``n_states``, less ln h."""
 
 
 def known_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The values that are not missing, and what each counts."""
-    shown = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    """The values that are not missing throughout, and what each counts."""
+    shown = ~np.isnan(values.reshape(len(values), -1)).all(axis=1)
     return values[shown], np.ones(shown.sum()) if weights is None else weights[shown]
 
 

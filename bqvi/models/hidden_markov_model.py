@@ -43,6 +43,9 @@ from gp.arrays import Array, shown, to_numpy
 class HiddenMarkovModel:
     """Hidden Markov model; data are `Sequences`, a list of arrays (T_n,) or (T_n, D), or one array.
 
+    NaN is a missing value and is integrated out: a row of it, or some of a row's columns where the emissions
+    are Gaussian or independent over columns.
+
     Parameters
     ----------
     n_states : K >= 1
@@ -140,9 +143,10 @@ class HiddenMarkovModel:
             posterior = posterior * w
         first = posterior[0][:, layout.previous < 0].sum(axis=1)
         visits = self.emissions.visits(arranged, posterior)
+        emitted = self.emissions.statistics(q[self.emissions.name], arranged, visits)
         pieces = found.log_evidence + likelihoods
         bound = float(pieces.sum() if w is None else w @ pieces)
-        return LocalStep((first, found.transitions, *self.emissions.statistics(arranged, visits)), bound)
+        return LocalStep((first, found.transitions, *emitted), bound)
 
     def _smoothed(
         self, q: Product, rows: Sequences, weights: Array | None = None

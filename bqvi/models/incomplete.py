@@ -1,4 +1,4 @@
-"""The pass over data with missing values (NaN): they are integrated out, rows with the same columns together.
+"""Passes over data with missing values (NaN): they are integrated out, rows with the same columns together.
 
 For rows whose columns o are there the expected log joint is affine in T(x_o), as it is for whole rows in
 T(x), so each pattern of columns takes a pass of `mixture`; what is missing is put into the statistics
@@ -15,7 +15,7 @@ import numpy as np
 
 from bqvi.arrays import Values, add
 from bqvi.models.data import patterns
-from bqvi.models.mixture import AffineLogJoint, mixture_pass
+from bqvi.models.mixture import AffineLogJoint, lifted, mixture_pass
 from gp.arrays import Array, to_numpy
 
 
@@ -66,9 +66,17 @@ class IncompletePass:
             total = found if total is None else add(total, found)
             counts += sums.counts
             bound += sums.log_normaliser
-        if total is None:
-            raise ValueError("rows is empty; a local step needs at least one row")
-        return counts, total, bound
+        return counts, _of_some_rows(total), bound
+
+    def statistics(self, rows: np.ndarray, r: np.ndarray) -> Values:
+        """What ``rows`` (N, D) with responsibilities ``r`` (N, K) add to the natural parameters."""
+        total: Values | None = None
+        for index, block, shown in patterns(rows):
+            affine, part, columns = self._affine(shown), r[index], block[:, shown]
+            table = lifted(columns if affine.shift is None else columns - affine.shift, affine.lift)
+            found = self.components.completed(self.expected, shown, part.sum(0), part.T @ table, affine.shift)
+            total = found if total is None else add(total, found)
+        return _of_some_rows(total)
 
     def rho(self, rows: np.ndarray) -> np.ndarray:
         """Expected log joint of each row and component, less ln h, (N, K)."""
@@ -79,3 +87,9 @@ class IncompletePass:
 
     def _affine(self, shown: np.ndarray) -> AffineLogJoint:
         return self.components.affine_of(self.expected, self.log_weights, shown)
+
+
+def _of_some_rows(total: Values | None) -> Values:
+    if total is None:
+        raise ValueError("rows is empty; a local step needs at least one row")
+    return total

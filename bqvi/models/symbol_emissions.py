@@ -104,9 +104,9 @@ class CategoricalEmissions:
         states = range(posterior.shape[1])
         return np.stack([np.bincount(flat, posterior[:, k].ravel(), minlength=size) for k in states])
 
-    def statistics(self, arranged: np.ndarray, visits: np.ndarray) -> Values:
+    def statistics(self, q: Any, arranged: np.ndarray, visits: np.ndarray) -> Values:
         """Without the missing ones."""
-        del arranged
+        del q, arranged
         return (visits[:, :-1],)
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:

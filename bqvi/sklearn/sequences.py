@@ -34,7 +34,7 @@ _EMISSIONS = ("gaussian", "categorical", "poisson")
 class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     """States of sequences, by variational Bayes or Baum and Welch's EM; rows of X (T, D) are times.
 
-    NaN is a missing observation: a whole row of it for Gaussians and Poisson counts.
+    NaN is a missing observation, in a row or in some of its columns: it is integrated out.
 
     Parameters
     ----------
@@ -57,6 +57,11 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     init_params: str = "k-means++"
     total_samples: float | None = None
     random_state: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _sequences(self, X: Any, lengths: Any, reset: bool) -> Sequences:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")

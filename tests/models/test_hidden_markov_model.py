@@ -16,16 +16,21 @@ from bqvi.families import Dirichlet, Product
 from bqvi.models import (
     CategoricalEmissions,
     ComponentEmissions,
+    DirichletWeights,
     HiddenMarkovModel,
+    Mixture,
     PoissonEmissions,
     Sequences,
     affine_emissions,
+    categorical,
     elbo,
     gaussian_emissions,
+    poisson,
     symbol_emissions,
 )
 from bqvi.models import forward_backward as fb
 from bqvi.models.compiled import is_available
+from bqvi.models.count_components import Multinomial
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.hidden_markov_model import simulate_states
@@ -253,6 +258,7 @@ def test_coordinate_ascent_never_falls_with_missing_values(kind, family):
     lengths = np.array([40, 1, 25, 150])
     _, x, emissions = simulated(np.random.default_rng(4), kind, lengths)
     x[::7] = np.nan
+    x.reshape(len(x), -1)[2::5, 0] = np.nan
     trace = bqvi.fit(HiddenMarkovModel(3, emissions), Sequences(x, lengths), family=family, steps=40).trace
     assert np.isfinite(trace["elbo"]).all()
     assert np.diff(trace["elbo"]).min() > -1e-9 * abs(trace["elbo"][-1])
@@ -289,7 +295,7 @@ def test_loops_over_values_have_the_likelihoods_and_sums_of_arrays(emissions, wi
     for loops in (False, True):
         monkeypatch.setattr(affine_emissions, "worth_compiling", lambda entries, loops=loops: loops)
         likelihoods = emissions.likelihoods(q, arranged)
-        statistics = emissions.statistics(arranged, likelihoods.relative)
+        statistics = emissions.statistics(q, arranged, likelihoods.relative)
         found.append([likelihoods.relative, likelihoods.log_largest, likelihoods.floored, *statistics])
     assert found[0][2].any()
     for a, b in zip(*found, strict=True):
@@ -438,8 +444,12 @@ def test_bad_data_are_named(data, message):
 def test_other_bad_input_is_named():
     with pytest.raises(ValueError, match=r"count of 0\.5"):
         bqvi.fit(HiddenMarkovModel(2, PoissonEmissions()), np.array([1.0, 0.5]))
-    with pytest.raises(ValueError, match="NaN in some columns of row 1"):
-        bqvi.fit(HiddenMarkovModel(2, gaussian_emissions()), np.array([[1.0, 2.0], [np.nan, 1.0]]))
+    hole = np.array([[1.0, 2.0], [np.nan, 1.0]])
+    for emissions in (gaussian_emissions(), PoissonEmissions()):
+        with pytest.raises(ValueError, match="column 0 all NaN"):
+            bqvi.fit(HiddenMarkovModel(2, emissions), hole * [np.nan, 1.0])
+    with pytest.raises(ValueError, match="data is nan in row 1"):
+        bqvi.fit(HiddenMarkovModel(2, ComponentEmissions(Multinomial(2))), hole)
     with pytest.raises(ValueError, match="transition_concentration has shape"):
         HiddenMarkovModel(2, CategoricalEmissions(2), transition_concentration=np.ones(3))
     with pytest.raises(TypeError, match="emissions is"):
@@ -448,23 +458,82 @@ def test_other_bad_input_is_named():
         HiddenMarkovModel(0, CategoricalEmissions(2))
 
 
-@pytest.mark.parametrize("shape", ["full", "tied", "diagonal", "spherical", "known"])
-def test_log_likelihood_of_gaussian_emissions_is_a_sum_over_all_paths(shape):
-    rng = np.random.default_rng(3)
-    values = rng.normal(size=(5, 2)) + 1e3
-    covariance = np.array([[1.0, 0.3], [0.3, 0.5]]) if shape == "known" else shape
-    emissions = gaussian_emissions(covariance, **({"prior_mean": [1e3, 1e3]} if shape == "known" else {}))
-    model = HiddenMarkovModel(2, emissions).for_data(values)
-    q = model.initial(model.check(values), "random", rng)
-    theta = {**q.mean, "initial": np.array([0.3, 0.7]), "transitions": np.array([[0.9, 0.1], [0.4, 0.6]])}
-    mixture = bqvi.models.GaussianMixture(2, covariance)
+SHAPES = ["full", "tied", "diagonal", "spherical", "known"]
+
+
+def gaussians(shape):
+    """Emissions of two columns about 1000."""
+    if shape == "known":
+        return gaussian_emissions(np.array([[1.0, 0.3], [0.3, 0.5]]), prior_mean=[1e3, 1e3])
+    return gaussian_emissions(shape)
+
+
+def marginal_densities(model, q, values):
+    """(T, K), of the columns that are there; 1 where there are none."""
+    mixture = bqvi.models.GaussianMixture(2, np.eye(2))
     mixture.components = model.emissions.components
     means, covariances = bqvi.models.component_estimates(mixture, q)
-    densities = [
-        scipy.stats.multivariate_normal(m, c).pdf(values) for m, c in zip(means, covariances, strict=True)
-    ]
-    expected = enumerated(theta["initial"], theta["transitions"], np.stack(densities, axis=1))[2]
-    assert model.log_likelihood(values, theta) == pytest.approx(expected, rel=1e-9)
+    out = np.ones((len(values), len(means)))
+    for row, shown in enumerate(~np.isnan(values)):
+        for k, (m, c) in enumerate(zip(means, covariances, strict=True)):
+            if shown.any():
+                normal = scipy.stats.multivariate_normal(m[shown], c[np.ix_(shown, shown)])
+                out[row, k] = normal.pdf(values[row, shown])
+    return out
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("missing", [False, True])
+def test_what_gaussian_emissions_give_are_sums_over_all_paths(shape, missing):
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(7, 2)) + 1e3
+    if missing:
+        values[[1, 2, 5, 5], [0, 1, 0, 1]] = np.nan
+    data = Sequences(values, np.array([5, 2]))
+    fit = bqvi.fit(HiddenMarkovModel(2, gaussians(shape)), data, family="point", steps=2)
+    model, q = fit.problem.model, fit.q
+    theta = {**q.mean, "initial": np.array([0.3, 0.7]), "transitions": np.array([[0.9, 0.1], [0.4, 0.6]])}
+    b = np.split(marginal_densities(model, q, values), [5])
+    expected = sum(enumerated(theta["initial"], theta["transitions"], part)[2] for part in b)
+    assert model.log_likelihood(data, theta) == pytest.approx(expected, rel=1e-9)
+    gammas, _, bounds, paths = zip(
+        *(enumerated(q["initial"].mean, q["transitions"].mean, part) for part in b), strict=True
+    )
+    np.testing.assert_allclose(model.log_evidence_bounds(q, data), bounds, rtol=1e-9)
+    np.testing.assert_allclose(np.concatenate(model.posteriors(q, data)), np.concatenate(gammas), atol=1e-8)
+    np.testing.assert_array_equal(np.concatenate(model.viterbi(q, data)), np.concatenate(paths))
+
+
+def mixed(name):
+    """The same components as emissions and in a mixture, and rows, some partly missing."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 2)) + 1e3 if name in SHAPES else rng.integers(0, 3, (20, 2)).astype(float)
+    x[rng.random(20) < 0.3, 0] = np.nan
+    x[rng.random(20) < 0.3, 1] = np.nan
+    x = x[~np.isnan(x).all(axis=1)]
+    if name == "Poisson":
+        return PoissonEmissions(2.0, 0.5), poisson(2.0, 0.5), x
+    emissions = gaussians(name) if name in SHAPES else ComponentEmissions(categorical(3))
+    return emissions, emissions.components, x
+
+
+@pytest.mark.parametrize("name", [*SHAPES, "Poisson", "categorical"])
+def test_sequences_of_one_row_with_missing_columns_are_a_mixture(name):
+    """Whose pass over incomplete rows is another, and has evidences and draws for its oracles."""
+    emissions, components, x = mixed(name)
+    data = Sequences(x, np.ones(len(x), int))
+    model = HiddenMarkovModel(2, emissions, initial_concentration=0.7).for_data(data)
+    mixture = Mixture(DirichletWeights(2, 0.7), components).for_data(x)
+    q = model.initial(model.check(data), "random", np.random.default_rng(1))
+    same = Product({"weights": q["initial"], emissions.name: q[emissions.name]})
+    weights = np.linspace(0.5, 2.0, len(x))
+    found, expected = model.local_step(q, data, weights), mixture.local_step(same, x, weights)
+    assert found.bound == pytest.approx(expected.bound, rel=1e-10)
+    assert model.log_base_measure(data) == pytest.approx(mixture.log_base_measure(x), rel=1e-12)
+    first, transitions, *emitted = found.statistics
+    assert not transitions.any()
+    for one, other in zip((first, *emitted), expected.statistics, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
 
 
 def test_emissions_about_another_place_than_their_centre_are_refused_before_work():
