@@ -175,7 +175,33 @@ class Optimised:
 
 
 @dataclass(frozen=True)
-class IntegralVarianceReduction:
+class _Greedy:
+    """The most informative of a pool of candidates, one after the other."""
+
+    candidates: int = 64
+    spread: float = 1.5
+
+    def __post_init__(self) -> None:
+        require_integer("candidates", self.candidates, 1)
+        require_above("spread", self.spread, 0.0)
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
+    ) -> np.ndarray:
+        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
+        if process is None:
+            nodes: np.ndarray = normal_frames(n, dimension, rng)
+            return nodes + DESIGN.blur * rng.standard_normal((n, dimension))
+        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
+        return pool[most_informative(self._informing(process, pool), n, process.noise)]
+
+    def _informing(self, process: Informed, pool: np.ndarray) -> Candidates:
+        """What candidates (C, D) tell of, given the process."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class IntegralVarianceReduction(_Greedy):
     """Greedily the candidates that most reduce the variance of the gradient's functionals given the process.
 
     For a separable process D Var E[y_i] + sum_j Var E[y_i u_j]; for one of values or derivatives the
@@ -189,48 +215,24 @@ class IntegralVarianceReduction:
     spread : their standard deviation, in units of q's
     """
 
-    candidates: int = 64
-    spread: float = 1.5
-
-    def __post_init__(self) -> None:
-        _require_pool(self.candidates, self.spread)
-
-    def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
-    ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
-        if process is None:
-            return _blurred_frames(n, dimension, rng)
-        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
-        return pool[most_informative(process.candidates(pool), n, process.noise)]
+    def _informing(self, process: Informed, pool: np.ndarray) -> Candidates:
+        return process.candidates(pool)
 
 
 @dataclass(frozen=True)
-class UncertaintySampling:
-    """Greedily the candidates with the largest N(u; 0, I)-weighted variance of y given the process."""
+class UncertaintySampling(_Greedy):
+    """Greedily the candidates with the largest N(u; 0, I)-weighted variance of y given the process.
 
-    candidates: int = 64
-    spread: float = 1.5
+    Parameters
+    ----------
+    candidates, spread : as of `IntegralVarianceReduction`
+    """
 
-    def __post_init__(self) -> None:
-        _require_pool(self.candidates, self.spread)
-
-    def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
-    ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
-        if process is None:
-            return _blurred_frames(n, dimension, rng)
-        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
+    def _informing(self, process: Informed, pool: np.ndarray) -> Candidates:
         known = process.candidates(pool)
         density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), known.block)
         weighted = density[:, None] * known.columns(slice(None)) * density
-        return pool[most_informative(Candidates.of(weighted, weighted, known.block), n, process.noise)]
-
-
-def _require_pool(candidates: int, spread: float) -> None:
-    require_integer("candidates", candidates, 1)
-    require_above("spread", spread, 0.0)
+        return Candidates.of(weighted, weighted, known.block)
 
 
 def _pool(
@@ -244,11 +246,6 @@ def _pool(
     probability = process.feasibility(pool)
     found: np.ndarray = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
     return found
-
-
-def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
-    nodes: np.ndarray = normal_frames(n, dimension, rng) + DESIGN.blur * rng.standard_normal((n, dimension))
-    return nodes
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ For q a mixture of Gaussians see `stratified_bound`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +24,9 @@ from bqvi.arrays import Values
 from bqvi.checks import require_integer
 from bqvi.families import GaussianMixture
 from bqvi.gradients.amortised import (
+    Local,
     LocalBound,
+    Terms,
     dreg_terms,
     iwae_terms,
     local_gradient,
@@ -47,7 +49,49 @@ from gp.arrays import to_numpy
 
 
 @dataclass(frozen=True)
-class IWAE:
+class _ImportanceWeighted:
+    """What the two gradients of the bound share."""
+
+    samples: int = 10
+    errors: bool = False
+
+    mixtures = True
+    """q may be a mixture of Gaussians."""
+    _power: ClassVar[int]
+    """Of the normalised weights: 1 with q's parameters in the weights, 2 without, through the path only."""
+    _terms: ClassVar[staticmethod[[Local], Terms]]
+    """Of a datum, where an encoder gives q(z | x)."""
+    _stratified: ClassVar[staticmethod[..., Gradient]]
+    """Of a mixture of Gaussians."""
+
+    def __post_init__(self) -> None:
+        require_integer("samples", self.samples, 3 if self.errors else 1)
+
+    def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
+        """d L_L / du at q."""
+        if is_amortised(model):
+            return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
+        posterior = torch_posterior(q, reference_tensor(model, batch.rows))
+        if isinstance(q, GaussianMixture):
+            return self._stratified(model, posterior, batch, rng, self.samples, self.errors)
+        denominator = posterior.q if self._power == 1 else posterior.stopped
+        log_weights = _log_weights(posterior, denominator, model, q, batch, rng, self.samples)
+        bound = objective = torch.logsumexp(log_weights, 0) - np.log(self.samples)
+        errors = _errors(posterior, log_weights, self._power) if self.errors else None
+        if self._power == 2:
+            objective = (torch.softmax(log_weights.detach(), 0).square() * log_weights).sum()
+        values = posterior.gradient(objective)
+        return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
+
+    def local_bound(self, model: AmortisedModel) -> LocalBound:
+        """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
+        require_plain(self, errors=self.errors)
+        require_one_theta(model, self.samples)
+        return self._terms
+
+
+@dataclass(frozen=True)
+class IWAE(_ImportanceWeighted):
     """Gradient of the importance-weighted bound of L draws.
 
     Parameters
@@ -57,36 +101,11 @@ class IWAE:
     errors : also give standard errors: L passes backwards at once, for L >= 3
     """
 
-    samples: int = 10
-    errors: bool = False
-
-    mixtures = True
-    """q may be a mixture of Gaussians."""
-
-    def __post_init__(self) -> None:
-        require_integer("samples", self.samples, 3 if self.errors else 1)
-
-    def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
-        """d L_L / du at q."""
-        if is_amortised(model):
-            return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
-        posterior = torch_posterior(q, reference_tensor(model, batch.rows))
-        if isinstance(q, GaussianMixture):
-            return stratified_iwae(model, posterior, batch, rng, self.samples, self.errors)
-        log_weights, bound = _log_weights(posterior, posterior.q, model, q, batch, rng, self.samples)
-        errors = _errors(posterior, log_weights, 1) if self.errors else None
-        values = posterior.gradient(bound)
-        return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
-
-    def local_bound(self, model: AmortisedModel) -> LocalBound:
-        """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
-        require_plain(self, errors=self.errors)
-        require_one_theta(model, self.samples)
-        return iwae_terms
+    _power, _terms, _stratified = 1, staticmethod(iwae_terms), staticmethod(stratified_iwae)
 
 
 @dataclass(frozen=True)
-class DReG:
+class DReG(_ImportanceWeighted):
     """Doubly reparameterised gradient of the importance-weighted bound of L draws.
 
     Parameters
@@ -96,33 +115,7 @@ class DReG:
     errors : also give standard errors: L passes backwards at once, for L >= 3
     """
 
-    samples: int = 10
-    errors: bool = False
-
-    mixtures = True
-    """q may be a mixture of Gaussians."""
-
-    def __post_init__(self) -> None:
-        require_integer("samples", self.samples, 3 if self.errors else 1)
-
-    def __call__(self, model: Any, q: Any, batch: Batch, rng: np.random.Generator) -> Gradient:
-        """d L_L / du at q."""
-        if is_amortised(model):
-            return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
-        posterior = torch_posterior(q, reference_tensor(model, batch.rows))
-        if isinstance(q, GaussianMixture):
-            return stratified_dreg(model, posterior, batch, rng, self.samples, self.errors)
-        log_weights, bound = _log_weights(posterior, posterior.stopped, model, q, batch, rng, self.samples)
-        errors = _errors(posterior, log_weights, 2) if self.errors else None
-        squared = torch.softmax(log_weights.detach(), 0).square()
-        values = posterior.gradient((squared * log_weights).sum())
-        return of_bound(values, errors, bound, log_weights.mean(), model, batch, self.samples)
-
-    def local_bound(self, model: AmortisedModel) -> LocalBound:
-        """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
-        require_plain(self, errors=self.errors)
-        require_one_theta(model, self.samples)
-        return dreg_terms
+    _power, _terms, _stratified = 2, staticmethod(dreg_terms), staticmethod(stratified_dreg)
 
 
 def _log_weights(
@@ -133,12 +126,12 @@ def _log_weights(
     batch: Batch,
     rng: np.random.Generator,
     samples: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """ln w of reparameterised draws, with ``denominator`` for q, (L,), and the bound's estimate."""
+) -> torch.Tensor:
+    """ln w of reparameterised draws, with ``denominator`` for q, (L,)."""
     theta = posterior.q.rsample(samples, rng)
     log_joint = differentiable(log_joint_function(model, q, batch)(theta))
-    log_weights = log_joint - denominator.log_prob(theta)
-    return log_weights, torch.logsumexp(log_weights, 0) - np.log(samples)
+    log_weights: torch.Tensor = log_joint - denominator.log_prob(theta)
+    return log_weights
 
 
 def _errors(posterior: TorchPosterior, log_weights: torch.Tensor, power: int) -> Values:

@@ -51,21 +51,8 @@ class Geometry(Protocol):
         """The distribution of q's structure at ``coordinates``."""
 
 
-@dataclass(frozen=True)
-class Natural:
-    """Straight lines in the natural parameters, for natural gradients of conjugate models."""
-
-    def check(self, q: Any) -> None:
-        """Any exponential family will do."""
-        if isinstance(q, GaussianMixture):
-            raise ValueError(
-                "geometry is Natural, but q is a GaussianMixture, without natural parameters; use Euclidean"
-            )
-
-    def direction(self, q: Any, gradient: Gradient) -> Values:
-        """The natural gradient itself."""
-        del q
-        return gradient.values
+class _NaturalParameters:
+    """q is known by eta, and moves in it along straight lines."""
 
     def move(self, q: Any, increment: Values) -> Any:
         """eta + increment."""
@@ -82,7 +69,24 @@ class Natural:
 
 
 @dataclass(frozen=True)
-class Riemannian:
+class Natural(_NaturalParameters):
+    """Straight lines in the natural parameters, for natural gradients of conjugate models."""
+
+    def check(self, q: Any) -> None:
+        """Any exponential family will do."""
+        if isinstance(q, GaussianMixture):
+            raise ValueError(
+                "geometry is Natural, but q is a GaussianMixture, without natural parameters; use Euclidean"
+            )
+
+    def direction(self, q: Any, gradient: Gradient) -> Values:
+        """The natural gradient itself."""
+        del q
+        return gradient.values
+
+
+@dataclass(frozen=True)
+class Riemannian(_NaturalParameters):
     """Natural gradients of any estimator, followed by a retraction."""
 
     def check(self, q: Any) -> None:
@@ -105,15 +109,6 @@ class Riemannian:
     def move(self, q: Any, increment: Values) -> Any:
         """The retraction along the increment."""
         return q.retract(increment)
-
-    def coordinates(self, q: Any) -> Values:
-        """eta."""
-        natural: Values = q.natural
-        return natural
-
-    def at(self, q: Any, coordinates: Values) -> Any:
-        """q at eta."""
-        return q.from_natural(coordinates)
 
 
 @dataclass(frozen=True)
@@ -163,7 +158,7 @@ class Euclidean:
 
 
 @dataclass(frozen=True)
-class TrustRegion:
+class TrustRegion(_NaturalParameters):
     """The optimum of a surrogate within a Kullback-Leibler ball around q; for a Gaussian q.
 
     Parameters
@@ -199,16 +194,3 @@ class TrustRegion:
         stretch = min(max(1.0, 2.0 * gradient.predicted / self.radius), self.growth)
         place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal, stretch)
         return subtract(frame.natural_parameters(place.mean, place.precision), q.natural)
-
-    def move(self, q: Any, increment: Values) -> Any:
-        """eta + increment."""
-        return q.from_natural(add(q.natural, increment))
-
-    def coordinates(self, q: Any) -> Values:
-        """eta."""
-        natural: Values = q.natural
-        return natural
-
-    def at(self, q: Any, coordinates: Values) -> Any:
-        """q at eta."""
-        return q.from_natural(coordinates)

@@ -161,9 +161,9 @@ def advance(
     _require_finite(state, increment)
     moved = _moved(problem.geometry, state, increment)
     minibatch, seconds = drawn.observed(problem)
-    return State(
+    return replace(
+        state,
         q=moved,
-        rng=state.rng,
         schedule=schedule,
         minibatch=minibatch,
         memory=gradient.memory,
@@ -171,15 +171,7 @@ def advance(
         seconds=state.seconds if began is None else state.seconds + time.perf_counter() - began,
         evaluations=state.evaluations + gradient.evaluations,
         samples=state.samples + gradient.samples,
-        setup_seconds=state.setup_seconds,
         minibatch_seconds=state.minibatch_seconds + seconds,
-        rows=state.rows,
-        record_evaluations=state.record_evaluations,
-        estimates=state.estimates,
-        repeated=state.repeated,
-        unfinished=state.unfinished,
-        pending=state.pending,
-        latest=state.latest,
     )
 
 

@@ -16,7 +16,6 @@ over columns (`conjugate_components`).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self, cast
@@ -27,7 +26,7 @@ import scipy.special
 from bqvi.checks import require_one_of
 from bqvi.families import Flat, Product
 from bqvi.models.components import Components
-from bqvi.models.conjugate import LocalStep, LocalTerms
+from bqvi.models.conjugate import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, has_missing, is_sparse, n_rows
 from bqvi.models.incomplete import IncompletePass, MarginalComponents
 from bqvi.models.mixing import Mixing, expected_weights
@@ -75,10 +74,7 @@ class Mixture:
         incomplete = isinstance(settled, MarginalComponents) and has_missing(data)
         if settled is self.components and incomplete == self.incomplete:
             return self
-        other = copy.copy(self)
-        other.__dict__.pop("prior", None)
-        other.components, other.incomplete = settled, incomplete
-        return other
+        return altered(self, components=settled, incomplete=incomplete)
 
     @cached_property
     def prior(self) -> Product:

@@ -21,9 +21,10 @@ A model states its prior and its local step. It knows nothing of the optimiser.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from bqvi.arrays import Values, add
 from bqvi.families import ExponentialFamily
 from bqvi.models.data import Data
 from gp.arrays import Array
+
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,14 @@ class ConjugateModel(Protocol):
 def settled(model: Any, data: Data) -> Any:
     """``model`` with what its prior takes from ``data``, if it takes anything (``model.for_data``)."""
     return model.for_data(data) if hasattr(model, "for_data") and not isinstance(model, type) else model
+
+
+def altered(model: Model, **changes: Any) -> Model:
+    """A copy of ``model`` with other attributes, whose prior is made anew."""
+    other = copy.copy(model)
+    other.__dict__.pop("prior", None)
+    other.__dict__.update(changes)
+    return other
 
 
 def is_conjugate(model: object) -> bool:

@@ -33,7 +33,7 @@ from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, FromNormaliser, Gamma
 from bqvi.models.components import start_from_clusters
-from bqvi.models.data import Data, has_missing, n_rows
+from bqvi.models.data import Data, has_missing, n_rows, spread
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
@@ -183,8 +183,7 @@ class ConjugateComponents:
         if has_missing(x):
             x = np.where(np.isnan(x), np.nanmedian(x, axis=0), x)
         table = lifted(x, self)
-        spread = table.std(axis=0)
-        return np.asarray((table - table.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+        return np.asarray((table - table.mean(axis=0)) / spread(table))
 
     def start(
         self,

@@ -107,6 +107,12 @@ def filled(data: Data) -> Data:
     return np.where(np.isnan(data), np.nanmean(data, axis=0), data) if has_missing(data) else data
 
 
+def spread(x: np.ndarray) -> np.ndarray:
+    """Standard deviations (D,) of the columns of ``x`` (N, D), 1 of one that is constant."""
+    sd = x.std(axis=0)
+    return np.where(sd > 0.0, sd, 1.0)
+
+
 def patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Rows of ``x`` (N, D) that have the same columns: indices, the rows, and which columns (D,)."""
     shown = ~np.isnan(x)

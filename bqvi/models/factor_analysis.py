@@ -17,7 +17,6 @@ their means, about which c has its prior. NaN in a column with noise of its own 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -30,8 +29,8 @@ from bqvi.arrays import Values, add
 from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.gaussian import LOG_2PI
-from bqvi.models.conjugate import LocalStep
-from bqvi.models.data import Data, as_numbers, patterns
+from bqvi.models.conjugate import LocalStep, altered
+from bqvi.models.data import Data, as_numbers, patterns, spread
 from bqvi.models.regression_prior import (
     DEFAULT,
     RegressionExpectations,
@@ -81,13 +80,9 @@ class FactorAnalysis:
         if self.dimension is not None:
             return self
         x = self.check(data)
-        other = copy.copy(self)
-        other.__dict__.pop("prior", None)
-        other.dimension, other.origin = x.shape[1], np.nanmean(x, axis=0)
-        other.regression_prior = self.regression_prior.for_outputs(
-            np.nanvar(x, axis=0), shared=self.noise == "spherical"
-        )
-        return other
+        shared = self.noise == "spherical"
+        prior = self.regression_prior.for_outputs(np.nanvar(x, axis=0), shared=shared)
+        return altered(self, dimension=x.shape[1], origin=np.nanmean(x, axis=0), regression_prior=prior)
 
     @cached_property
     def prior(self) -> Product:
@@ -138,13 +133,11 @@ class FactorAnalysis:
         z = rng.standard_normal((len(x), self.n_factors))
         if how != "random" and len(x):
             gap = x - x.mean(axis=0)
-            spread = gap.std(axis=0)
-            scaled = gap / np.where(spread > 0.0, spread, 1.0)
+            scaled = gap / spread(gap)
             vectors = np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1][:, : self.n_factors]
             scores = scaled @ vectors
-            size = scores.std(axis=0)
             z[:, : scores.shape[1]] *= 0.01
-            z[:, : scores.shape[1]] += scores / np.where(size > 0.0, size, 1.0)
+            z[:, : scores.shape[1]] += scores / spread(scores)
         return self.sums(x, np.ones(x.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(x)))
 
     def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:

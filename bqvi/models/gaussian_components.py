@@ -27,7 +27,7 @@ from bqvi.families import Flat, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.components import start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior
-from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows
+from bqvi.models.data import Data, as_numbers, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import Array, is_torch, to_numpy
 
@@ -214,8 +214,7 @@ class GaussianComponents:
     def representation(self, data: Data) -> np.ndarray:
         """Rows in units of the columns' standard deviations; what is missing is at the mean."""
         x = filled(to_numpy(data).astype(float, copy=False))
-        spread = x.std(axis=0)
-        return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+        return np.asarray((x - x.mean(axis=0)) / spread(x))
 
     def start(
         self,

@@ -15,7 +15,6 @@ of sequences the same model has natural-gradient steps.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Self
@@ -25,7 +24,7 @@ import numpy as np
 from bqvi.arrays import Seed, generator
 from bqvi.checks import positive_vector, require_integer, require_positive
 from bqvi.families import Dirichlet, Product
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data
 from bqvi.models.emissions import Emissions, Likelihoods
 from bqvi.models.forward_backward import (
@@ -95,12 +94,7 @@ class HiddenMarkovModel:
         """
         rows = self.check(data)
         settled = self.emissions.for_data(rows.values, _of_values(weights, rows))
-        if settled is self.emissions:
-            return self
-        other = copy.copy(self)
-        other.__dict__.pop("prior", None)
-        other.emissions = settled
-        return other
+        return self if settled is self.emissions else altered(self, emissions=settled)
 
     @cached_property
     def prior(self) -> Product:

@@ -7,7 +7,6 @@ stochastic. Predictions are Student t densities.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
@@ -19,7 +18,7 @@ from bqvi.arrays import inner
 from bqvi.checks import require_finite, require_integer
 from bqvi.families import MatrixNormalInverseWishart, PointMass
 from bqvi.families.gaussian import LOG_2PI
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
 from bqvi.models.regression_prior import DEFAULT, RegressionPrior, estimates, statistics
 from gp.arrays import Array, to_numpy
@@ -56,11 +55,8 @@ class LinearRegression:
         """The same model, with a scale of the noise that was not given taken from ``data``."""
         if self.regression_prior.scale is not None:
             return self
-        other = copy.copy(self)
-        other.__dict__.pop("prior", None)
         variances = self.check(data)[1].var(axis=0)
-        other.regression_prior = self.regression_prior.for_outputs(variances, shared=True)
-        return other
+        return altered(self, regression_prior=self.regression_prior.for_outputs(variances, shared=True))
 
     @cached_property
     def prior(self) -> Any:

@@ -19,7 +19,6 @@ generalised EM: a gate's M-step raises the likelihood without maximising it.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
@@ -31,7 +30,7 @@ from scipy.special import logsumexp, softmax
 from bqvi.arrays import Values, add
 from bqvi.checks import require_above, require_integer, require_one_of
 from bqvi.families import Flat, PointMass, Product
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data
 from bqvi.models.experts import Experts, LinearExperts, LogisticExperts, centred_normal
 from bqvi.models.gaussian_components import EMPIRICAL
@@ -92,12 +91,7 @@ class MixtureOfExperts:
     def for_data(self, data: Data) -> Self:
         """The same model, with a scale that was not given settled from ``data``."""
         settled = self.experts.for_data(self.check(data)[1])
-        if settled is self.experts:
-            return self
-        other = copy.copy(self)
-        other.__dict__.pop("prior", None)
-        other.experts = settled
-        return other
+        return self if settled is self.experts else altered(self, experts=settled)
 
     def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
         """(X (N, P), y (N,)), finite; y 0 or 1 for logistic experts."""

@@ -13,7 +13,6 @@ of Tipping and Bishop 1999). The bound can be compared over K, Q and the kind of
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -24,8 +23,8 @@ from scipy.special import logsumexp, softmax
 
 from bqvi.arrays import Values, add
 from bqvi.families import Flat, Product
-from bqvi.models.conjugate import LocalStep
-from bqvi.models.data import Data, patterns
+from bqvi.models.conjugate import LocalStep, altered
+from bqvi.models.data import Data, patterns, spread
 from bqvi.models.factor_analysis import PARAMETERS, FactorAnalysis, log_densities
 from bqvi.models.mixing import DirichletWeights, expected_weights
 from bqvi.models.regression_prior import DEFAULT, RegressionExpectations, RegressionPrior, expectations
@@ -80,12 +79,7 @@ class MixtureOfFactorAnalysers:
     def for_data(self, data: Data) -> Self:
         """The same model, for as many columns as ``data`` has, with the scale of the noise settled."""
         analyser = self.analyser.for_data(data)
-        if analyser is self.analyser:
-            return self
-        other = copy.copy(self)
-        other.__dict__.pop("prior", None)
-        other.analyser = analyser
-        return other
+        return self if analyser is self.analyser else altered(self, analyser=analyser)
 
     @cached_property
     def prior(self) -> Product:
@@ -102,8 +96,7 @@ class MixtureOfFactorAnalysers:
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """Each component from the rows nearest to one of K centres, as `FactorAnalysis` starts."""
         filled = np.where(np.isnan(data), 0.0, data - self.analyser.origin)
-        spread = filled.std(axis=0)
-        scaled = filled / np.where(spread > 0.0, spread, 1.0)
+        scaled = filled / spread(filled)
         k = self.mixing.n_components
         centres = starting_centres(scaled[sample_rows(len(scaled), rng)], k, how, rng)
         nearest = scipy.spatial.distance.cdist(scaled, centres, "sqeuclidean").argmin(1)

@@ -19,7 +19,6 @@ Documents are parameters, so all data are seen at each step.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
@@ -31,7 +30,7 @@ import scipy.special
 
 from bqvi.checks import positive_vector, require_above, require_integer
 from bqvi.families import Dirichlet, Product
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, is_sparse
 from bqvi.models.documents import check_counts, log_multinomial_coefficients
 from gp.arrays import Array, to_numpy
@@ -86,10 +85,7 @@ class ProbabilisticLatentSemanticAnalysis:
 
     def for_data(self, data: Data) -> Self:
         """The same model, with as many documents as ``data`` has; `fit` asks for it."""
-        other = copy.copy(self)
-        other.__dict__.pop("prior", None)
-        other.n_documents = int(self.check(data).shape[0])
-        return other
+        return altered(self, n_documents=int(self.check(data).shape[0]))
 
     @cached_property
     def prior(self) -> Product:
