@@ -50,7 +50,7 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
 
 
 def as_noise(noise: Array | None, size: int, like: Array) -> Array:
-    """Return noise variances, a number or (size,), after checking that they are >= 0 and finite."""
+    """Return noise variances, a number or (size,): >= 0, and finite in the dtype of ``like``."""
     if noise is None:
         return 0.0
     if isinstance(noise, bool | np.bool_):
@@ -66,6 +66,9 @@ def as_noise(noise: Array | None, size: int, like: Array) -> Array:
     xp = namespace(values)
     if not bool(xp.all(xp.isfinite(values) & (values >= 0))):
         raise ValueError(f"noise = {noise!r}: give variances, finite and not negative")
+    largest = float(namespace(like).finfo(like.dtype).max)
+    if bool(xp.any(values > largest)):
+        raise ValueError(f"noise = {noise!r}: give variances below {largest:.4g}, the largest {like.dtype}")
     return noise
 
 

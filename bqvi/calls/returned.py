@@ -130,12 +130,18 @@ def _numbers(row: np.ndarray) -> str:
     return str(float(row[0])) if len(row) == 1 else str(row.tolist())
 
 
-def _real(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+def numbers_in(returned: Any) -> np.ndarray | None:
+    """The array of real numbers that a user's function ``returned``, in its own dtype; None if it is none."""
     try:
         array = np.asarray(to_numpy(returned))
     except (TypeError, ValueError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "fiu":
+        return None
+    return array if array.dtype.kind in "fiu" else None
+
+
+def _real(function: Function, returned: Any, points: np.ndarray) -> np.ndarray:
+    array = numbers_in(returned)
+    if array is None:
         kind = "torch tensor" if is_torch(returned) else type(returned).__name__
         raise EvaluationError(
             f"the {function.range.title} returned {returned!r:.200} (a {kind}) at {function.places(points)}; "

@@ -198,7 +198,7 @@ def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch
     def log_joint(theta: Any) -> torch.Tensor:
         value: torch.Tensor = model.prior.log_base_measure(theta) + constant
         for eta, t in zip(target, model.prior.statistics(theta), strict=True):
-            value = value + t.flatten(1) @ eta.flatten()
+            value = value + t.reshape(len(t), -1) @ eta.flatten()
         return value
 
     return log_joint

@@ -161,8 +161,8 @@ def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | No
             "evaluations has no gradients, and the log joint has; give (theta, values, gradients), or a log "
             "joint with gradient=None"
         )
-    shape = np.shape(np.asarray(arrays[0]))
-    if model.coordinates is None and len(shape) == 2 and shape[1] != model.dimension:
+    shape = np.shape(np.atleast_2d(np.asarray(arrays[0])))
+    if model.coordinates is None and shape[1:] != (model.dimension,):
         raise ValueError(
             f"evaluations has theta of shape {shape}; it must be (n, {model.dimension}), of the "
             "parameters of the log joint"

@@ -210,9 +210,10 @@ class Adam:
 
     def _in_numpy(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
         a, b = self.first, self.second
-        m, v = a * m + (1.0 - a) * g, b * v + (1.0 - b) * g * g
-        with np.errstate(invalid="ignore"):  # infinity over infinity, which the loop tells of
-            return rate * m / (np.sqrt(v / correction) + self.epsilon), m, v
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite, the loop tells of
+            m, v = a * m + (1.0 - a) * g, b * v + (1.0 - b) * g * g
+            step = rate * m / (np.sqrt(v / correction) + self.epsilon)
+        return np.where(np.isinf(v), np.nan, step), m, v  # of a g whose square is infinite: 0, and for ever
 
     def _in_torch(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
         """The same with as few passes over memory as there are: the weights of a network are many."""

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.arrays import Values, add
-from bqvi.checks import require_integer, require_one_of
+from bqvi.checks import require_integer, require_one_of, require_summable
 from bqvi.families import Flat, Product
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep, altered
@@ -107,6 +107,7 @@ class FactorAnalysis:
         missing = np.isnan(x)
         if np.isinf(x).any():
             raise ValueError(f"data has an infinity in row {int(np.argwhere(np.isinf(x))[0][0])}")
+        require_summable("data", np.where(missing, 0.0, x))
         if self.noise == "spherical" and missing.any():
             raise ValueError("data has NaN, which noise='spherical' does not take; use noise='diagonal'")
         if missing.all(axis=1).any():

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
+from bqvi.calls.returned import numbers_in
 from bqvi.calls.user_code import run_user_code
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array, shown, to_numpy
 
 
 def torch_function(
@@ -26,7 +26,7 @@ def torch_function(
             ctx.save_for_backward(theta)
             with torch.enable_grad():  # torch switches it off here, and the function may use it
                 value = run_user_code(function, to_numpy(theta).copy())  # it may work in place
-            return _as_tensor(value, theta)
+            return _as_tensor("log_prob", value, theta)
 
         @staticmethod
         def backward(ctx: Any, *outer: torch.Tensor) -> torch.Tensor:
@@ -37,7 +37,7 @@ def torch_function(
                     "'bq' or 'score'"
                 )
             with torch.enable_grad():
-                slope = _as_tensor(run_user_code(gradient, to_numpy(theta).copy()), theta)
+                slope = _as_tensor("gradient", run_user_code(gradient, to_numpy(theta).copy()), theta)
             if slope.shape != theta.shape:
                 raise ValueError(
                     f"gradient returned shape {tuple(slope.shape)} for theta of shape {tuple(theta.shape)}; "
@@ -52,5 +52,8 @@ def torch_function(
     return apply
 
 
-def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
-    return torch.as_tensor(np.asarray(value, float), dtype=like.dtype, device=like.device)
+def _as_tensor(name: str, returned: Any, like: torch.Tensor) -> torch.Tensor:
+    numbers = numbers_in(returned)
+    if numbers is None:
+        raise TypeError(f"{name} returned {shown(returned)}; it must return real numbers")
+    return torch.as_tensor(numbers.astype(float), dtype=like.dtype, device=like.device)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from bqvi.arrays import inner
-from bqvi.checks import require_finite, require_integer
+from bqvi.checks import require_finite, require_integer, require_summable
 from bqvi.families import MatrixNormalInverseWishart, PointMass
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep, altered
@@ -149,6 +149,7 @@ def check_regression(data: Data, dimension: int, n_outputs: int) -> tuple[np.nda
             f"data has shapes {x.shape} and {y.shape}; they must be (N, {dimension}) and (N, {n_outputs}) "
             "with N >= 1"
         )
-    require_finite("data[0]", x)
-    require_finite("data[1]", y)
+    for i, part in enumerate((x, y)):
+        require_finite(f"data[{i}]", part)
+        require_summable(f"data[{i}]", part)
     return x, y

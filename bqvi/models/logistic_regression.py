@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bqvi.checks import require_above, require_finite, require_integer
+from bqvi.checks import require_above, require_finite, require_integer, require_summable
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data, as_numbers
@@ -53,6 +53,7 @@ class LogisticRegression:
         if x.shape[0] < 1:
             raise ValueError("data has no rows; N must be at least 1")
         require_finite("data[0]", x)
+        require_summable("data[0]", x)
         require_finite("data[1]", y)
         labels = np.unique(to_numpy(y))
         if not np.isin(labels, (0.0, 1.0)).all():

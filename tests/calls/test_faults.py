@@ -115,6 +115,14 @@ def test_numpy_under_autodiff_is_told_what_to_give():
                 bqvi.fit(model, method="bq", steps=3, elbo_samples=2)
 
 
+@pytest.mark.parametrize("returned", ["text", None, 1j, [[1.0], [2.0, 3.0]]])
+def test_what_is_no_number_is_named_by_methods_that_draw_from_q(returned):
+    for method in ("dreg", "score"):
+        model = LogJoint(lambda t: returned, 2, gradient=lambda t: -t)
+        with pytest.raises(bqvi.RunError, match=r"log_prob returned .*; it must return real numbers"):
+            bqvi.fit(model, method=method, steps=1)
+
+
 def test_torch_without_autodiff_is_told_what_to_give():
     with pytest.raises(EvaluationError, match='gradient="autodiff"'):
         Caller(Function(lambda t: -torch.sum(t**2))).evaluate(POINTS)

@@ -363,6 +363,14 @@ def test_bad_noise_is_named(noise, data):
         gp.GaussianProcess(KERNELS["se"], noise=noise).condition(x, y)
 
 
+def test_noise_that_single_precision_does_not_have_is_named(data):
+    x, y = (part.astype(np.float32) for part in data[:2])
+    with pytest.raises(ValueError, match=r"noise = 1e\+39: give variances below 3.403e\+38"):
+        gp.GaussianProcess(KERNELS["se"]).condition(x, y, noise=1e39)
+    with pytest.raises(ValueError, match=r"noise = 1e\+39"):
+        gp.fit(x, y, noise=1e39, n_starts=1, max_iterations=1)
+
+
 def test_noise_may_be_a_list_and_arrays_of_other_kinds_are_taken(data):
     x, y, at = data
     process = gp.GaussianProcess(KERNELS["se"])

@@ -14,7 +14,16 @@ import bqvi
 from bqvi import families
 from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, PointMass, Product
 from bqvi.gradients import Pathwise
-from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture, Relaxed
+from bqvi.models import (
+    FactorAnalysis,
+    GaussianMixture,
+    LinearRegression,
+    LogisticRegression,
+    LogJoint,
+    Marginal,
+    MultinomialMixture,
+    Relaxed,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2)) * 3.0
@@ -570,5 +579,11 @@ def test_a_function_of_numpy_arrays_is_told_to_say_so(method, function):
 def test_data_whose_squares_overflow_are_named(size):
     far = X.copy()
     far[3, 1] = -size
-    with pytest.raises(ValueError, match=r"data is -1e\+\d+ in row 3, column 1; entries must be below"):
-        bqvi.fit(MIXTURE, far)
+    said = r" is -1e\+\d+ in row 3, column 1; entries must be below"
+    for model in (MIXTURE, FactorAnalysis(1)):
+        with pytest.raises(ValueError, match="data" + said):
+            bqvi.fit(model, far)
+    labels = np.arange(len(far)) % 2.0
+    for of_pairs in (LinearRegression(far.shape[1]), LogisticRegression(far.shape[1])):
+        with pytest.raises(ValueError, match=r"data\[0\]" + said):
+            bqvi.fit(of_pairs, (far, labels), "sngd")

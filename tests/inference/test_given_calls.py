@@ -107,6 +107,11 @@ ONE = (np.ones((1, 2)), np.zeros(1))
         ({"evaluations": ONE}, ValueError, "evaluations has no gradients, and the log joint has"),
         ({"evaluations": ONE, "starts": 2}, ValueError, "starts is 2, and evaluations was given"),
         ({"evaluations": 3}, TypeError, "evaluations is a int; it must be"),
+        (
+            {"evaluations": [1, 2, 3]},
+            ValueError,
+            r"evaluations has theta of shape \(1, 1\); it must be \(n, 2",
+        ),
         ({"evaluations": (*ONE, np.ones((1, 2)), 0.1)}, ValueError, "evaluations has noise sds"),
         ({"evaluations": (*ONE, np.ones((1, 2))), "budget": 0}, ValueError, "which count in it"),
     ],

@@ -103,7 +103,7 @@ def test_all_are_schedules():
         assert isinstance(schedule, Schedule)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 def test_adam_passes_on_what_is_not_finite(bad, kind):
     adam, good = Adam(0.1), (kind([1.0, -2.0]),)

@@ -6,6 +6,7 @@ import scipy.stats
 from sklearn import decomposition
 
 import bqvi
+from bqvi import Constant
 from bqvi.models import FactorAnalysis, LinearRegression, RegressionPrior
 
 RNG = np.random.default_rng(0)
@@ -29,6 +30,14 @@ def test_one_step_reaches_the_evidence():
     assert fit.state.iteration <= 2
     beta = np.linalg.solve(X.T @ X + 0.5 * np.eye(3), X.T @ Y)
     assert model.coefficients(fit.q)[0] == pytest.approx(beta)
+
+
+def test_a_bound_of_draws_of_the_posterior_is_the_evidence():
+    """ln p(y, theta) - ln q(theta) is the same at every theta."""
+    model = LinearRegression(3, prior=RegressionPrior(0.5, 2.0, 5.0))
+    exact = bqvi.fit(model, (X, Y))
+    drawn = bqvi.fit(model, (X, Y), "iwae", samples=3, start_from=exact.q, steps=1, schedule=Constant(1e-9))
+    assert drawn.trace["bound"][0] == pytest.approx(exact.elbo, rel=1e-9)
 
 
 def test_predictions_are_the_ratio_of_evidences():
