@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
+from bqvi.runs.keywords import require_known
 from bqvi.runs.run import Run
 
 P = ParamSpec("P")
@@ -35,14 +36,22 @@ def door(result: type[R]) -> Callable[[Callable[P, Run[S, R]]], Door[P, S, R]]:
     """
 
     def made(begin: Callable[P, Run[S, R]]) -> Door[P, S, R]:
+        signature = inspect.signature(begin)
+        known = tuple(signature.parameters)
+
+        @functools.wraps(begin)
+        def steps(*args: P.args, **kwargs: P.kwargs) -> Run[S, R]:
+            require_known(begin.__name__, kwargs, known)
+            return begin(*args, **kwargs)
+
         @functools.wraps(begin)
         def drive(*args: P.args, **kwargs: P.kwargs) -> R:
-            return begin(*args, **kwargs).finish()
+            return steps(*args, **kwargs).finish()
 
         found: Any = drive
         found.__annotations__ = {**begin.__annotations__, "return": result.__name__}
-        found.__signature__ = inspect.signature(begin).replace(return_annotation=result)
-        found.steps = begin
+        found.__signature__ = signature.replace(return_annotation=result)
+        found.steps = steps
         return cast(Door[P, S, R], found)
 
     return made

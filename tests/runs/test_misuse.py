@@ -96,6 +96,26 @@ def test_the_argument_is_named(door, given, told):
         door(**given)
 
 
+@pytest.mark.parametrize(
+    ("door", "given", "told"),
+    [
+        (bqvi.vbmc, "bounds", "bounds is no argument of vbmc; it takes lower and upper$"),
+        (bqvi.vbmc.steps, "x0", "x0 is no argument of vbmc; it takes start$"),
+        (bqvi.fit, "x0", "x0 is no argument of fit; it takes start_from$"),
+        (bqvi.integrate, "toleranse", "toleranse is no argument of integrate; it takes tolerance$"),
+        (bqvi.evidence_bounds, "max_evaluations", "max_evaluations is no argument of .*; it takes budget$"),
+        (
+            bqvi.evidence_bounds,
+            "bounds",
+            "no argument of evidence_bounds; its arguments are log_joint, propo",
+        ),
+    ],
+)
+def test_an_unknown_keyword_is_told_what_is_meant(door, given, told):
+    with pytest.raises(TypeError, match=told):
+        door(lambda x: 0.0, **{given: 1})
+
+
 def test_integers_of_numpy_are_integers():
     found = integrate(initial=np.int64(6))
     assert found.n_evaluations == 12

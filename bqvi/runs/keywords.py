@@ -1,0 +1,49 @@
+"""Which argument of a front door is meant by a keyword that it does not take."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+_ELSEWHERE = {
+    "bounds": ("lower", "upper"),
+    "plausible_bounds": ("plausible_lower", "plausible_upper"),
+    "grad": ("gradient",),
+    "jac": ("gradient",),
+    "max_evaluations": ("budget",),
+    "max_fun_evals": ("budget",),
+    "max_iter": ("steps", "budget"),
+    "n_evaluations": ("budget",),
+    "n_steps": ("steps", "budget"),
+    "noise": ("noise_sd",),
+    "sigma": ("noise_sd",),
+    "n_samples": ("samples", "budget"),
+    "random_state": ("seed",),
+    "rng": ("seed",),
+    "verbose": ("progress",),
+    "x0": ("start", "start_from"),
+}
+"""Names that other packages have for arguments of ours, which are named where the door has them."""
+
+
+def require_known(door: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Every keyword is one that the door takes.
+
+    Parameters
+    ----------
+    door : its name. given : the keywords of a call. known : its arguments.
+
+    Raises
+    ------
+    TypeError
+        One is not; the error says which argument is meant, or names all.
+    """
+    for name in given:
+        if name in known:
+            continue
+        meant = [other for other in _ELSEWHERE.get(name, ()) if other in known]
+        meant = meant or difflib.get_close_matches(name, known, n=1)
+        raise TypeError(
+            f"{name} is no argument of {door}; "
+            + (f"it takes {' and '.join(meant)}" if meant else f"its arguments are {', '.join(known)}")
+        )
