@@ -12,7 +12,7 @@ For quadrature, a criterion is the gain of evaluating f at a point, and a search
 """
 
 from acquisition import designs, minibatch, pointwise
-from acquisition.batches import Batch, sequential_batch
+from acquisition.batches import PointBatch, sequential_batch
 from acquisition.joint import plan, refine_jointly
 from acquisition.pointwise import (
     Acquisition,
@@ -34,24 +34,24 @@ from acquisition.recombination import (
     kernel_recombination,
     recombine,
 )
-from acquisition.search import THOROUGH, ContinuousSearch, Domain, Found, domain_of
+from acquisition.search import THOROUGH, ContinuousSearch, Domain, SearchResult, domain_of
 
 __all__ = [
     "THOROUGH",
     "Acquisition",
-    "Batch",
     "Chosen",
     "ContinuousSearch",
     "Domain",
-    "Found",
     "IntegralVarianceReduction",
     "InterquantileRange",
     "LinearisedWarpedUncertainty",
     "MatchedWarpedUncertainty",
     "MutualInformation",
+    "PointBatch",
     "Pool",
     "ProspectiveSampling",
     "Recombined",
+    "SearchResult",
     "SquaredCorrelation",
     "UncertaintySampling",
     "UpperConfidenceBound",

@@ -20,11 +20,11 @@ from acquisition.pointwise.acquisition import Acquisition
 from acquisition.search import ContinuousSearch, Seed
 from gp.arrays import Array, namespace
 
-__all__ = ["Batch", "sequential_batch"]
+__all__ = ["PointBatch", "sequential_batch"]
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class PointBatch:
     """Points that were chosen one given the other.
 
     Attributes
@@ -46,7 +46,7 @@ def sequential_batch(
     *,
     search: ContinuousSearch | None = None,
     starts: Array | None = None,
-) -> Batch:
+) -> PointBatch:
     """Return q points, each the best given those before it.
 
     Parameters
@@ -68,4 +68,4 @@ def sequential_batch(
         starts = found.others
         if left:
             acquisition = acquisition.given(found.x)
-    return Batch(namespace(*points).concat(points, axis=0), np.array(scores), found.others)
+    return PointBatch(namespace(*points).concat(points, axis=0), np.array(scores), found.others)

@@ -26,11 +26,11 @@ import numpy as np
 from acquisition.pointwise.floors import at_least
 from gp.arrays import Array, namespace, to_numpy
 
-__all__ = ["Conditioned", "greedy", "variance_reduction"]
+__all__ = ["ConditionedPool", "greedy", "variance_reduction"]
 
 
 @dataclass(frozen=True, eq=False)
-class Conditioned:
+class ConditionedPool:
     """Moments of N candidates given those that have been chosen.
 
     Attributes
@@ -63,7 +63,7 @@ class Conditioned:
         assert self.signals is not None  # asked for only where there are quantities of interest
         return self.signals[index] / self.predictive_variance[index] ** 0.5
 
-    def given(self, index: int) -> Conditioned:
+    def given(self, index: int) -> ConditionedPool:
         """Return the moments once candidate ``index`` is observed too."""
         xp = namespace(self.variance)
         row = self.columns(index)
@@ -79,16 +79,16 @@ class Conditioned:
         return replace(self, variance=self.variance - row**2, signals=signals, rows=rows)
 
 
-def variance_reduction(state: Conditioned) -> Array:
+def variance_reduction(state: ConditionedPool) -> Array:
     """Return by how much observing each candidate lowers the sum of the F variances, (N,)."""
     assert state.signals is not None  # asked for only where there are quantities of interest
     return (state.signals**2).sum(1) / state.predictive_variance
 
 
 def greedy(
-    state: Conditioned,
+    state: ConditionedPool,
     count: int,
-    score: Callable[[Conditioned], Array],
+    score: Callable[[ConditionedPool], Array],
     closed: Sequence[int] = (),
 ) -> list[int]:
     """Return the indices of ``count`` candidates, each the best given those before it.

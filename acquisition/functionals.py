@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from acquisition.conditioned import Conditioned, greedy, variance_reduction
+from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 
 __all__ = ["Candidates", "most_informative"]
 
@@ -46,7 +46,9 @@ class Candidates:
         No value has to be known for that. O(k C B) for each of the k numbers shown, beside their columns.
         """
         first = count * self.block
-        state = Conditioned(self.columns, self.variances, np.full(len(self.variances), noise), self.shared)
+        state = ConditionedPool(
+            self.columns, self.variances, np.full(len(self.variances), noise), self.shared
+        )
         for number in range(first):
             state = state.given(number)
         if state.rows is None:
@@ -71,7 +73,7 @@ def most_informative(candidates: Candidates, n: int, noise: float) -> list[int]:
     candidates' covariances are asked for.
     """
     noises = np.full(len(candidates.variances), noise)
-    state = Conditioned(candidates.columns, candidates.variances, noises, candidates.shared)
+    state = ConditionedPool(candidates.columns, candidates.variances, noises, candidates.shared)
     if candidates.block == 1:
         return greedy(state, n, variance_reduction)
     return _blocks(state, _own(candidates), n, noise)
@@ -86,7 +88,7 @@ def _own(candidates: Candidates) -> np.ndarray:
     return np.asarray(whole[every, :, every, :])
 
 
-def _blocks(state: Conditioned, own: np.ndarray, n: int, noise: float) -> list[int]:
+def _blocks(state: ConditionedPool, own: np.ndarray, n: int, noise: float) -> list[int]:
     """Choose n blocks; ``own`` are the covariances (C, B, B) within each."""
     count, block = own.shape[:2]
     chosen: list[int] = []

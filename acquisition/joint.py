@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
-from acquisition.batches import Batch
+from acquisition.batches import PointBatch
 from acquisition.carried import carried_sobol, require_count
 from acquisition.pointwise.acquisition import Acquisition, checked_points
 from acquisition.pointwise.criterion import Informative
@@ -47,7 +47,7 @@ def plan(
     starts: Array | None = None,
     radius: float = 4.0,
     max_iterations: int = 40,
-) -> Batch:
+) -> PointBatch:
     """Return n nodes that reduce the variance of the targets together, the most useful first.
 
     Parameters
@@ -70,7 +70,7 @@ def plan(
     moved = refine_jointly(acquisition, nodes, radius=radius, max_iterations=max_iterations)
     chosen = Pool.of(acquisition, moved).choose(n)
     index = chosen.indices if isinstance(moved, np.ndarray) else chosen.indices.tolist()
-    return Batch(moved[index, :], chosen.scores, moved[:0, :])
+    return PointBatch(moved[index, :], chosen.scores, moved[:0, :])
 
 
 def _starting_nodes(acquisition: Acquisition, n: int, seed: Seed, starts: Array | None) -> Array:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acquisition.conditioned import Conditioned
+from acquisition.conditioned import ConditionedPool
 from acquisition.pointwise.acquisition import Acquisition, checked_points
 from acquisition.pointwise.criterion import Criterion, Informative
 from acquisition.pointwise.floors import at_least
@@ -146,14 +146,14 @@ class Pool:
         )
 
     @property
-    def _conditioned(self) -> Conditioned:
+    def _conditioned(self) -> ConditionedPool:
         """The moments without the mean: an observation is a row of ``half`` like a choice."""
 
         def column(j: int) -> Array:
             prior: Array = self.kernel(self.points[j : j + 1, :], self.points)[0, :]
             return prior
 
-        return Conditioned(column, self.variance, self.extra + self.rounding, self.signals, self.half)
+        return ConditionedPool(column, self.variance, self.extra + self.rounding, self.signals, self.half)
 
     def choose(self, n: int) -> Chosen:
         """Return the best n points, one after the other, each given those before it.

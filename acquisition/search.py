@@ -27,13 +27,13 @@ from gp.arrays import Array, as_like, to_numpy
 from gp.low_discrepancy import sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
 
-__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "Found", "Seed", "domain_of"]
+__all__ = ["THOROUGH", "ContinuousSearch", "Domain", "SearchResult", "Seed", "domain_of"]
 
 Seed: TypeAlias = int | np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """The result of a search.
 
     Attributes
@@ -146,14 +146,14 @@ class ContinuousSearch:
             if not 0 < getattr(self, name) < np.inf:
                 raise ValueError(f"{name} = {getattr(self, name)!r}: give a positive number")
 
-    def maximise(self, acquisition: Acquisition, seed: Seed, *, starts: Array | None = None) -> Found:
+    def maximise(self, acquisition: Acquisition, seed: Seed, *, starts: Array | None = None) -> SearchResult:
         """Return the best point found.
 
         Parameters
         ----------
         acquisition : what is maximised.
         seed : of the candidates; the same seed gives the same point.
-        starts : (m, D), points to score beside the candidates, such as ``Found.others``.
+        starts : (m, D), points to score beside the candidates, such as ``SearchResult.others``.
         """
         rng, domain = np.random.default_rng(seed), domain_of(acquisition.measure, self.radius)
         like = acquisition.posterior.x
@@ -177,7 +177,7 @@ class ContinuousSearch:
         )
         order = np.argsort(-ends.values, kind="stable")
         points = as_like(domain.points(ends.points[order]), like)
-        return Found(points[:1, :], float(ends.values[order[0]]), points[1:, :])
+        return SearchResult(points[:1, :], float(ends.values[order[0]]), points[1:, :])
 
     def _candidates(
         self, acquisition: Acquisition, domain: Domain, rng: np.random.Generator, starts: Array | None

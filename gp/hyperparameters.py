@@ -35,7 +35,7 @@ from gp.problem import Problem, fitted, solve
 from gp.screening import Screening, curvature, log_evidence, screened
 from gp.settings import FIT
 from gp.threads import single_threaded
-from gp.units import Coordinates, Units
+from gp.units import DataUnits, SearchCoordinates
 
 __all__ = ["Hyperparameters", "fit", "posterior_at"]
 
@@ -59,7 +59,7 @@ class Hyperparameters:
     """
 
     problem: Problem
-    coordinates: Coordinates
+    coordinates: SearchCoordinates
     psi: Any
     log_evidence: float
     scale: float
@@ -249,14 +249,14 @@ def fit(
     if copies == "merge":
         observed, y, noise = _merged(observed, y, noise)
     n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
-    units = Units.of(on_host(observed), to_numpy(y))
+    units = DataUnits.of(on_host(observed), to_numpy(y))
     _check_spread("y", units.output)
     for spread in np.atleast_1d(units.inputs):
         _check_spread("x", float(spread))
     problem = _problem(observed, y, kernel, mean, noise, units=units)
     if _without_noise(problem):
         _refuse_contradictions(problem, FIT.same * units.output)
-    coordinates = Coordinates.of(problem, units, priors or Priors())
+    coordinates = SearchCoordinates.of(problem, units, priors or Priors())
     limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
     with single_threaded() if len(observed) <= FIT.small else nullcontext():
         found = screened(problem, coordinates, limits)
@@ -401,7 +401,7 @@ def _problem(
     mean: Mean | None,
     noise: Array | str | None,
     *,
-    units: Units,
+    units: DataUnits,
 ) -> Problem:
     values = np.asarray(to_numpy(y), dtype=float)
     known = None if isinstance(noise, str) else to_numpy(as_noise(noise, len(values), y))

@@ -19,10 +19,10 @@ from gp.arrays import Array, namespace
 from gp.embeddings.embed import embed
 from gp.embeddings.registry import in_kind_of
 from gp.kernels import Kernel
+from gp.kernels.base import Differentiable
 from gp.means import Mean
 from gp.measures import Measure
 from gp.observations import (
-    Differentiable,
     Gradients,
     Values,
     covariance,

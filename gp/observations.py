@@ -21,19 +21,7 @@ import numpy as np
 
 from gp.arrays import Array, describe, is_torch, namespace
 from gp.checks import as_points
-from gp.kernels.base import DifferentiableKernel, Kernel
-
-
-class Differentiable(Protocol):
-    """A function with a gradient: a prior mean, a sample path."""
-
-    def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (n,)."""
-        ...
-
-    def gradient(self, x: Array) -> Array:
-        """Return df/dx at x_i, (n, D)."""
-        ...
+from gp.kernels.base import Differentiable, DifferentiableKernel, Kernel
 
 
 @runtime_checkable

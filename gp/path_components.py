@@ -1,7 +1,7 @@
 """What a random function is made of, by the kernel it is drawn from: known functions of points.
 
     Plane   a linear function, drawn exactly
-    Waves   a sum of random cosines, each of which may be multiplied by random linear functions
+    CosineSum   a sum of random cosines, each of which may be multiplied by random linear functions
     Noise   an independent value at each point, times a standard deviation that may depend on it
 
 All three can be evaluated anywhere, any number of times, and give the same value at the same point.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -20,19 +20,7 @@ from scipy.special import ndtri
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.base import Kernel
 
-__all__ = ["Component", "Noise", "Plane", "Planes", "Waves"]
-
-
-class Component(Protocol):
-    """A known function with its gradient."""
-
-    def __call__(self, x: Array) -> Array:
-        """Return f(x_i), (m,)."""
-        ...
-
-    def gradient(self, x: Array) -> Array:
-        """Return df/dx, (m, D)."""
-        ...
+__all__ = ["CosineSum", "Noise", "Plane", "Planes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +52,7 @@ class Planes:
 
 
 @dataclass(frozen=True, eq=False)
-class Waves:
+class CosineSum:
     """sum_j amplitude_j cos(frequency_j . x + phase_j) prod_l plane_lj(x).
 
     Attributes

@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gp.arrays import Array, as_like, to_numpy
-from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.kernels.base import Differentiable, DifferentiableKernel, Kernel
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.periodic import Periodic
@@ -45,7 +45,7 @@ from gp.kernels.stationary import Stationary
 from gp.kernels.white import White
 from gp.means import Mean
 from gp.observations import Functional, Gradients, Values, covariance
-from gp.path_components import Component, Noise, Plane, Planes, Waves
+from gp.path_components import CosineSum, Noise, Plane, Planes
 
 __all__ = ["Factor", "Path", "draw_path"]
 
@@ -65,7 +65,7 @@ class Path:
     """
 
     mean_function: Mean
-    components: tuple[Component, ...]
+    components: tuple[Differentiable, ...]
     kernel: Kernel
     observations: Functional | None = None
     weights: Array | None = None
@@ -118,7 +118,9 @@ def _terms(kernel: Kernel, columns: tuple[int, ...]) -> tuple[tuple[Factor, ...]
     return (((kernel, columns),),)
 
 
-def _component(term: tuple[Factor, ...], like: Array, n_features: int, rng: np.random.Generator) -> Component:
+def _component(
+    term: tuple[Factor, ...], like: Array, n_features: int, rng: np.random.Generator
+) -> Differentiable:
     """Draw a function from a product of factors."""
     dimension = like.shape[1]
     white = [columns for kernel, columns in term if isinstance(kernel, White)]
@@ -136,7 +138,7 @@ def _component(term: tuple[Factor, ...], like: Array, n_features: int, rng: np.r
     phases = rng.uniform(0, 2 * pi, n_features)
     drawn = [_linear(kernel, columns, dimension, n_features, rng) for kernel, columns in linear]
     planes = tuple(Planes(as_like(intercepts, like), as_like(slopes, like)) for intercepts, slopes in drawn)
-    return Waves(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like), planes)
+    return CosineSum(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like), planes)
 
 
 def _plane(

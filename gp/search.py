@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-__all__ = ["Expansion", "Found", "Objective", "Race", "Search", "raced", "search"]
+__all__ = ["Expansion", "Objective", "Optimum", "Race", "Search", "raced", "search"]
 
 _FAILED = 1e25
 _LEAST_BEND = 1e-3
@@ -118,7 +118,7 @@ class Race:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Optimum:
     """Where a search ended: psi (P,), the objective there, and how it went."""
 
     psi: Any
@@ -130,7 +130,7 @@ class Found:
 
 def search(
     objective: Objective, starts: Sequence[Any], bounds: tuple[Any, Any], asked: Search = Search()
-) -> Found:
+) -> Optimum:
     """Return the highest of the optima that climbs from the best starting points reach.
 
     Parameters
@@ -146,11 +146,11 @@ def search(
         if first is not None:
             firsts = sorted([*firsts, (start, first)], key=lambda each: -each[1].value)[: asked.climbs]
     if not firsts:
-        return Found(start, -inf, False, "the objective has no value at any start", len(starts))
+        return Optimum(start, -inf, False, "the objective has no value at any start", len(starts))
     found = [_climb(objective, start, first, bounds, asked) for start, first in firsts]
     best = max(found, key=lambda end: end.value)
     spent = len(starts) + sum(end.n_evaluations - 1 for end in found)
-    return Found(best.psi, best.value, best.converged, best.message, spent)
+    return Optimum(best.psi, best.value, best.converged, best.message, spent)
 
 
 def raced(
@@ -176,16 +176,18 @@ def raced(
 
 def _climb(
     objective: Objective, start: Any, first: Expansion, bounds: tuple[Any, Any], asked: Search
-) -> Found:
+) -> Optimum:
     """Return the optimum that is reached from one starting point; arguments as of `search`."""
     if not len(start):
-        return Found(start, first.value, True, "nothing to fit", 1)
+        return Optimum(start, first.value, True, "nothing to fit", 1)
     if first.bend is None:
         return _quasi_newton(objective, start, first, bounds, asked)
     return _newton(objective, start, first, bounds, asked)
 
 
-def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, Any], asked: Search) -> Found:
+def _newton(
+    objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, Any], asked: Search
+) -> Optimum:
     spent, message = 1, "the iterations are spent"
     damping = asked.damping * np.eye(len(psi))
     curvature = now.curvature + damping
@@ -217,7 +219,7 @@ def _newton(objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, A
             break
         if asked.renewed:
             curvature = now.curvature + damping
-    return Found(psi, now.value, message.startswith("a step"), message, spent)
+    return Optimum(psi, now.value, message.startswith("a step"), message, spent)
 
 
 def _expanded(objective: Objective, psi: Any) -> Expansion | None:
@@ -250,7 +252,7 @@ def _corrected(curvature: Any, step: Any, fall: Any) -> Any:
 
 def _quasi_newton(
     objective: Objective, start: Any, first: Expansion, bounds: tuple[Any, Any], asked: Search
-) -> Found:
+) -> Optimum:
     known = [first]
 
     def lowered(psi: Any) -> tuple[float, Any]:
@@ -282,4 +284,4 @@ def _quasi_newton(
         },
     )
     converged = bool(result.success) or result.status == _STOPPED_BY_ROUNDING
-    return Found(result.x, -float(result.fun), converged, str(result.message), int(result.nfev))
+    return Optimum(result.x, -float(result.fun), converged, str(result.message), int(result.nfev))

@@ -23,14 +23,14 @@ from gp.observations import Functional, Gradients, as_functional
 from gp.priors import JointPrior, Priors
 from gp.problem import Problem
 
-__all__ = ["Coordinates", "Units"]
+__all__ = ["DataUnits", "SearchCoordinates"]
 
 _CONSTANT = 1e-12
 """Relative spread below which numbers are the same number, up to their rounding."""
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class DataUnits:
     """What the data are counted in.
 
     Attributes
@@ -49,7 +49,7 @@ class Units:
     output_varies: bool
 
     @staticmethod
-    def of(x: Any, y: Any) -> Units:
+    def of(x: Any, y: Any) -> DataUnits:
         """Return the units of points (n, D), or values and gradients, and targets (n,), n >= 1."""
         observed, y = as_functional(x), np.asarray(y, dtype=float)
         points = np.concatenate([block.x for block in blocks_of(observed)]).astype(float)
@@ -60,7 +60,7 @@ class Units:
         rise = float(np.sqrt(np.mean(rises**2))) if rises.size else 0.0
         if rise > (size if varying else _CONSTANT * size):
             size, varying = rise, True
-        return Units(points.mean(axis=0), inputs, size, varying)
+        return DataUnits(points.mean(axis=0), inputs, size, varying)
 
 
 def _sorted_targets(observed: Functional, y: Any, inputs: Any) -> tuple[Any, Any]:
@@ -83,7 +83,7 @@ def _spread(values: Any) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinates:
+class SearchCoordinates:
     """The map from psi to the parameters of the model.
 
     Attributes
@@ -108,7 +108,7 @@ class Coordinates:
     prior: JointPrior
 
     @staticmethod
-    def of(problem: Problem, units: Units, priors: Priors) -> Coordinates:
+    def of(problem: Problem, units: DataUnits, priors: Priors) -> SearchCoordinates:
         """Return the coordinates of a problem's free parameters.
 
         Where the scale is found in closed form, the first variance stays at its unit, and so do
@@ -118,7 +118,7 @@ class Coordinates:
         reference = _reference(entries) if problem.profiled else None
         fixed = {i for i, entry in enumerate(entries) if entry.redundant} | {reference}
         free = np.array([i for i in range(len(entries)) if i not in fixed], dtype=int)
-        return Coordinates(
+        return SearchCoordinates(
             names=tuple(entries[i].name for i in free),
             kinds=tuple(entries[i].parameter.kind for i in free),
             free=free,
@@ -168,7 +168,7 @@ class _Entry:
     scale_power: float
 
 
-def _entries(problem: Problem, units: Units) -> list[_Entry]:
+def _entries(problem: Problem, units: DataUnits) -> list[_Entry]:
     """One entry for each number among the parameters, in the order of the model's vector."""
     covariance, mean = list(problem.kernel.parameters()), list(problem.mean.parameters())
     noise = [Parameter("noise", 1.0, "noise", output_power=2)] if problem.noise is None else []
@@ -180,7 +180,7 @@ def _entries(problem: Problem, units: Units) -> list[_Entry]:
     ]
 
 
-def _entries_of(parameter: Parameter, units: Units, scaled: bool) -> list[_Entry]:
+def _entries_of(parameter: Parameter, units: DataUnits, scaled: bool) -> list[_Entry]:
     """Return the entries of a parameter; ``scaled`` if the overall scale multiplies what it is part of."""
     columns = list(parameter.columns or range(len(units.inputs)))
     shape = np.shape(to_numpy(parameter.value))

@@ -20,7 +20,7 @@ from acquisition.minibatch.balanced import with_others, with_rest
 from acquisition.minibatch.features import RANK, principal
 from acquisition.minibatch.partition import by_assignment
 from acquisition.minibatch.strategy import Selection, equally, require_size
-from acquisition.minibatch.table import Table, distinct
+from acquisition.minibatch.table import GradientTable, distinct
 
 __all__ = ["GradientBalanced", "GradientBalancedState"]
 
@@ -33,7 +33,7 @@ class GradientBalancedState:
     """(N,): S for each batch, then those left over."""
     order: np.ndarray
     """(B,) batches in the order of this epoch."""
-    table: Table
+    table: GradientTable
     position: int = 0
     epoch: int = 0
 
@@ -58,7 +58,9 @@ class GradientBalanced:
     def start(self, n: int, rng: np.random.Generator) -> GradientBalancedState:
         """State before the first draw: a random partition."""
         require_size(self.size, n)
-        return GradientBalancedState(rng.permutation(n), rng.permutation(n // self.size), Table.empty(n))
+        return GradientBalancedState(
+            rng.permutation(n), rng.permutation(n // self.size), GradientTable.empty(n)
+        )
 
     def draw(
         self, state: GradientBalancedState, rng: np.random.Generator
@@ -94,7 +96,7 @@ class GradientBalanced:
         return replace(state, rows=rows, order=rng.permutation(len(state.order)), position=0, epoch=epoch)
 
 
-def _known(table: Table, rank: int) -> np.ndarray:
+def _known(table: GradientTable, rank: int) -> np.ndarray:
     """Features (N, <= rank) of the gradients seen; the mean, which is 0, for data that have not come."""
     rows = table.all()
     phi = np.zeros((len(rows), min(rank, rows.shape[1])))

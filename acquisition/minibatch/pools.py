@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.conditioned import Conditioned, greedy, variance_reduction
+from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.quadrature_weights import quadrature_weights
@@ -183,11 +183,11 @@ def greedy_rows(
         covariances[i] += residual[i]
         return covariances
 
-    def uncertainty(state: Conditioned) -> np.ndarray:
+    def uncertainty(state: ConditionedPool) -> np.ndarray:
         deviations: np.ndarray = factor * np.sqrt(state.predictive_variance)
         return deviations if bonus is None else deviations + bonus
 
     noises = np.full(len(pool), max(noise, _LEAST_NOISE * float(variance.max())))
     signals = None if signal is None else signal[:, None]
-    state = Conditioned(column, variance, noises, signals)
+    state = ConditionedPool(column, variance, noises, signals)
     return greedy(state, size, uncertainty if signal is None else variance_reduction)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from acquisition.minibatch.strategy import Correcting, Selection, Strategy, require_base
-from acquisition.minibatch.table import Table, distinct
+from acquisition.minibatch.table import GradientTable, distinct
 
 __all__ = ["Saga", "SagaState"]
 
@@ -30,7 +30,7 @@ class SagaState:
 
     below: Any
     """State of the strategy that draws."""
-    table: Table
+    table: GradientTable
     total: np.ndarray = field(metadata={"grows": True})
     """sum_n t_n, (P,); empty while the estimate is the plain one."""
     drawn: int = 0
@@ -57,7 +57,7 @@ class Saga(Correcting):
 
     def start(self, n: int, rng: np.random.Generator) -> SagaState:
         """State before the first draw."""
-        return SagaState(self.base.start(n, rng), Table.empty(n), np.zeros(0))
+        return SagaState(self.base.start(n, rng), GradientTable.empty(n), np.zeros(0))
 
     def draw(self, state: SagaState, rng: np.random.Generator) -> tuple[Selection, SagaState]:
         """The next mini-batch."""
@@ -83,7 +83,7 @@ class Saga(Correcting):
         return replace(state, table=state.table.with_rows(indices, rows), total=total)
 
 
-def _completed(table: Table) -> np.ndarray:
+def _completed(table: GradientTable) -> np.ndarray:
     """The sum of the table, whose unseen rows have become the mean of the others."""
     rows = table.all()
     if not table.known.all():

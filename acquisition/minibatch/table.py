@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-__all__ = ["Table", "distinct"]
+__all__ = ["GradientTable", "distinct"]
 
 
 @dataclass(frozen=True)
-class Table:
+class GradientTable:
     """Rows by datum."""
 
     known: np.ndarray
@@ -28,11 +28,11 @@ class Table:
     """(S P,) their rows."""
 
     @classmethod
-    def empty(cls, n: int) -> Table:
+    def empty(cls, n: int) -> GradientTable:
         """Nothing seen of ``n`` data."""
         return cls(np.zeros(n, bool))
 
-    def fork(self) -> Table:
+    def fork(self) -> GradientTable:
         """A table that shares nothing with this one."""
         return replace(self, known=self.known.copy(), values=self.values.copy())
 
@@ -54,12 +54,12 @@ class Table:
         self._flush()
         return self._rows
 
-    def with_rows(self, indices: np.ndarray, rows: np.ndarray) -> Table:
+    def with_rows(self, indices: np.ndarray, rows: np.ndarray) -> GradientTable:
         """The table after ``rows`` (S, P) of distinct data ``indices`` were seen."""
         values = self.values if self.started else np.zeros(len(self.known) * rows.shape[1])
         current = replace(self, values=values)
         current._flush()
-        return Table(self.known, values, indices, np.ascontiguousarray(rows, dtype=float).ravel())
+        return GradientTable(self.known, values, indices, np.ascontiguousarray(rows, dtype=float).ravel())
 
     @property
     def _rows(self) -> np.ndarray:

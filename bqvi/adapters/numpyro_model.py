@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.variables import Layout, box_of_draws
+from bqvi.adapters.variables import VectorLayout, box_of_draws
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
@@ -77,7 +77,7 @@ def from_numpyro(
     )
     first = made.param_info.z
     latent = [name for name in sites if name in first]
-    layout = Layout({name: tuple(np.shape(first[name])) for name in latent})
+    layout = VectorLayout({name: tuple(np.shape(first[name])) for name in latent})
     site_model = _Sites(model, args, kwargs, layout, made.potential_fn, made.postprocess_fn)
     low, high = plausible_lower, plausible_upper
     if low is None or high is None:
@@ -166,7 +166,7 @@ class _Sites:
     model: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    layout: Layout
+    layout: VectorLayout
     potential: Callable[[Any], Any]
     postprocess: Callable[[Any], Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.adapters.pymc_lkj import excess
-from bqvi.adapters.variables import Layout, box_of_draws
+from bqvi.adapters.variables import VectorLayout, box_of_draws
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
@@ -76,7 +76,7 @@ def from_pymc(
             stacklevel=2,
         )
     first = model.initial_point(seed)
-    layout = Layout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
+    layout = VectorLayout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
     words = _Words(model, layout)
     low, high = _prior_box(model, layout, seed, plausible_lower, plausible_upper)
     return TargetModel(
@@ -153,7 +153,7 @@ def _observed(model: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _prior_box(model: Any, layout: Layout, seed: int, low: Any, high: Any) -> tuple[Any, Any]:
+def _prior_box(model: Any, layout: VectorLayout, seed: int, low: Any, high: Any) -> tuple[Any, Any]:
     """The plausible box: what was given, else the central 95 % of draws of the prior, else None."""
     if low is not None and high is not None:
         return low, high
@@ -193,7 +193,7 @@ class _Value:
 class _Words:
     """What turns unconstrained vectors into the variables of the model and back, compiled when needed."""
 
-    def __init__(self, model: Any, layout: Layout) -> None:
+    def __init__(self, model: Any, layout: VectorLayout) -> None:
         self.model, self.layout = model, layout
 
     def constrained(self, theta: np.ndarray) -> dict[str, np.ndarray]:

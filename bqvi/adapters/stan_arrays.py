@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Columns:
+class TitledColumns:
     """Which entries of a vector belong to which variable, and with what index.
 
     Attributes

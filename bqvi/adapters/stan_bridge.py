@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import Columns, from_zero
+from bqvi.adapters.stan_arrays import TitledColumns, from_zero
 
 
 def is_ready() -> bool:
@@ -67,7 +67,7 @@ class BridgeProgram:
             raise ValueError(f"the Stan program does not take the data: {error}") from None
         self.package = f"Stan by BridgeStan {bridgestan.__version__}"
         self.names = tuple(map(from_zero, self._model.param_unc_names()))
-        self.columns = Columns(self._model.param_names(include_tp=True, include_gq=False))
+        self.columns = TitledColumns(self._model.param_names(include_tp=True, include_gq=False))
 
     def value(self, theta: np.ndarray) -> float:
         """The log density at theta (P,)."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import Columns, from_zero
+from bqvi.adapters.stan_arrays import TitledColumns, from_zero
 
 _ATTEMPTS = 5
 """httpstan gives its translator a second, which a busy machine may not have."""
@@ -48,7 +48,7 @@ class HttpProgram:
         zeros = [0.0] * size
         parameters = every[: len(self._constrained(zeros, False))]
         self.names = self._titles(parameters, zeros)
-        self.columns = Columns(every[: len(self._constrained(zeros, True))])
+        self.columns = TitledColumns(every[: len(self._constrained(zeros, True))])
 
     def value(self, theta: np.ndarray) -> float:
         """The log density at theta (P,)."""

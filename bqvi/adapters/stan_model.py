@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import Columns
+from bqvi.adapters.stan_arrays import TitledColumns
 from bqvi.calls.target_model import TargetModel
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"", re.DOTALL)
@@ -27,7 +27,7 @@ class _Program(Protocol):
 
     package: str
     names: tuple[str, ...]
-    columns: Columns
+    columns: TitledColumns
 
     def value(self, theta: np.ndarray) -> float:
         """The log density with the Jacobians."""

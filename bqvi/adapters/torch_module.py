@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.adapters.variables import Layout
+from bqvi.adapters.variables import VectorLayout
 from bqvi.calls.target_model import TargetModel
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def from_torch(
     other = [name for name, x in free.items() if x.dtype != torch.float64]
     if other:
         raise ValueError(f"{other[0]} is {free[other[0]].dtype}; give the module in float64: module.double()")
-    layout = Layout({name: tuple(x.shape) for name, x in free.items()})
+    layout = VectorLayout({name: tuple(x.shape) for name, x in free.items()})
     called = _Module(module, layout, args, kwargs)
     values = np.concatenate([x.detach().cpu().numpy().reshape(-1) for x in free.values()])
     return TargetModel(
@@ -74,7 +74,7 @@ def from_torch(
 class _Module:
     """A module as a function of its free parameters in one vector (D,)."""
 
-    def __init__(self, module: torch.nn.Module, layout: Layout, args: Any, kwargs: Any) -> None:
+    def __init__(self, module: torch.nn.Module, layout: VectorLayout, args: Any, kwargs: Any) -> None:
         self.module, self.layout, self.args, self.kwargs = module, layout, args, kwargs
         self.device = next(module.parameters()).device
 

@@ -11,7 +11,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Layout:
+class VectorLayout:
     """Variables one after the other in a vector of P entries, each with its last index moving fastest.
 
     Attributes

@@ -22,7 +22,7 @@ _NO_GRAPH = (
 )
 
 
-class Batch:
+class CallBatch:
     """What has returned of a batch of points (n, D); theta (n, P) are the same points in the user's units."""
 
     def __init__(

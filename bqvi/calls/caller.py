@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.assembly import Batch
+from bqvi.calls.assembly import CallBatch
 from bqvi.calls.batches import collect
 from bqvi.calls.budget import Budget
 from bqvi.calls.call import Call
@@ -116,7 +116,7 @@ class Caller:
         points = np.asarray(points, float)
         points = points[: budget.room(self.cost * len(points)) // self.cost]
         theta = self.to_user(points)
-        batch = Batch(self.function, self.coordinates, points, theta, ledger, cost=self.cost)
+        batch = CallBatch(self.function, self.coordinates, points, theta, ledger, cost=self.cost)
         try:
             if len(points):
                 self._called(batch, budget)
@@ -127,7 +127,7 @@ class Caller:
         return batch.finished(first)
 
     @as_the_user_has_it()
-    def _called(self, batch: Batch, budget: Budget) -> None:
+    def _called(self, batch: CallBatch, budget: Budget) -> None:
         n, workers = len(batch.theta), self.executor is not None or self.n_jobs > 1
         if self.function.vectorised and not workers:
             budget.spend(self.cost * n)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.assembly import Batch
+from bqvi.calls.assembly import CallBatch
 from bqvi.calls.call import Answers, weighted
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.evaluations import Evaluations
@@ -139,6 +139,6 @@ def _rows(
         fine = (np.abs(slopes) < LARGEST).all(axis=(1, 2))
         reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)
         slopes = np.where(fine[:, None, None], slopes, np.nan)
-    batch = Batch(function, coordinates, points, theta, with_gradients=slopes is not None)
+    batch = CallBatch(function, coordinates, points, theta, with_gradients=slopes is not None)
     batch.enter_whole(Answers(values, sds, slopes, failed, tuple(reasons.tolist())))
     return batch.rows()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.conditioned import Conditioned, greedy
+from acquisition.conditioned import ConditionedPool, greedy
 from bqvi.calls.evaluations import Evaluations
 from gp.arrays import Array
 from gp.triangular import cholesky, solve_lower
@@ -138,8 +138,8 @@ class _Units:
             found: np.ndarray = np.exp(-0.5 * np.square(u - u[j]).sum(1))
             return found
 
-        def score(state: Conditioned) -> Array:
+        def score(state: ConditionedPool) -> Array:
             return np.maximum(state.variance, SELECTION.jitter) * weight
 
-        state = Conditioned(column, np.ones(n), np.full(n, SELECTION.jitter))
+        state = ConditionedPool(column, np.ones(n), np.full(n, SELECTION.jitter))
         return np.array(greedy(state, count, score), int)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.assembly import Batch
+from bqvi.calls.assembly import CallBatch
 from bqvi.calls.batches import answers_of, executor_failed
 from bqvi.calls.call import Call
 from bqvi.calls.caller import Caller
@@ -84,7 +84,7 @@ class Workers:
 
     def _enter(self, future: Any, point: np.ndarray, row: np.ndarray, ledger: Ledger) -> None:
         caller = self._caller
-        batch = Batch(caller.function, caller.coordinates, point[None], row[None], ledger)
+        batch = CallBatch(caller.function, caller.coordinates, point[None], row[None], ledger)
         try:
             answers = answers_of(future, row)
         except EvaluationError:

@@ -29,7 +29,7 @@ from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import OnGradients
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from bqvi.models.log_joint import is_moving
 
 
@@ -116,25 +116,25 @@ def _errors(frame: Frame, nodes: np.ndarray, missed: np.ndarray) -> Values:
     terms = []
     for u, y in zip(nodes, missed, strict=True):
         slopes = np.outer(y, u)
-        terms.append(frame.natural_gradient(Moments(y, 0.5 * (slopes + slopes.T))))
+        terms.append(frame.natural_gradient(WhitenedMoments(y, 0.5 * (slopes + slopes.T))))
     return of_mean(tuple(np.array(part) for part in zip(*terms, strict=True)))
 
 
 def _corrected(
     process: GradientProcess | None, nodes: np.ndarray, targets: np.ndarray
-) -> tuple[Moments, np.ndarray]:
+) -> tuple[WhitenedMoments, np.ndarray]:
     """The integrals of the process with the mean of what it misses at independent nodes; and that, (n, D)."""
     d = nodes.shape[1]
     if process is None:
-        missed, exact = targets, Moments(np.zeros(d), np.zeros((d, d)))
+        missed, exact = targets, WhitenedMoments(np.zeros(d), np.zeros((d, d)))
     else:
         missed = targets - process.predict(nodes)
         exact = process.at_q
     slopes = missed.T @ nodes / len(nodes)
-    return Moments(exact.mean + missed.mean(0), exact.jacobian + 0.5 * (slopes + slopes.T)), missed
+    return WhitenedMoments(exact.mean + missed.mean(0), exact.jacobian + 0.5 * (slopes + slopes.T)), missed
 
 
-def _cross_fitted(nodes: np.ndarray, targets: np.ndarray) -> tuple[Moments, np.ndarray]:
+def _cross_fitted(nodes: np.ndarray, targets: np.ndarray) -> tuple[WhitenedMoments, np.ndarray]:
     """Each half corrects the process given the other."""
     halves = np.array_split(np.arange(len(nodes)), 2)
     parts = []
@@ -145,7 +145,7 @@ def _cross_fitted(nodes: np.ndarray, targets: np.ndarray) -> tuple[Moments, np.n
     share = len(halves[0]) / len(nodes)
     weights = (share, 1.0 - share)
     (one, missed), (two, also_missed) = parts
-    moments = Moments(
+    moments = WhitenedMoments(
         weights[0] * one.mean + weights[1] * two.mean, weights[0] * one.jacobian + weights[1] * two.jacobian
     )
     return moments, np.concatenate([missed, also_missed])

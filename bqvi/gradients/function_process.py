@@ -19,7 +19,7 @@ import numpy as np
 
 from acquisition.functionals import Candidates
 from bqvi.gradients.moment_covariance import mean_square
-from bqvi.gradients.whitened import JITTER, Moments, distance_noise, typical_noise
+from bqvi.gradients.whitened import JITTER, WhitenedMoments, distance_noise, typical_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.function_process import FunctionProcess
@@ -60,13 +60,13 @@ class FunctionSurrogate:
         """What the process is conditioned on."""
         return self.process.given
 
-    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
+    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
         """Of y = grad phi under q' = N(mean, covariance), in q's units."""
         found = self.process.posterior_mean.integrate(mean, covariance)
-        return Moments(found.mean, 2.0 * found.covariance)
+        return WhitenedMoments(found.mean, 2.0 * found.covariance)
 
     @cached_property
-    def at_q(self) -> Moments:
+    def at_q(self) -> WhitenedMoments:
         """The moments under q itself."""
         d = self.given.points.shape[1]
         return self.moments(np.zeros(d), np.eye(d))
@@ -89,11 +89,11 @@ class FunctionSurrogate:
         changes = self.given.changes(self._whitened)
         return np.asarray(self._model_covariance() + mean_square(changes))
 
-    def standard_deviations(self) -> Moments:
+    def standard_deviations(self) -> WhitenedMoments:
         """Of the moments `at_q`: the model's variance and the jackknife's together."""
         return _deviations(self.covariance(), self.given.points.shape[1])
 
-    def model_deviations(self) -> Moments:
+    def model_deviations(self) -> WhitenedMoments:
         """The model's posterior standard deviations of the moments `at_q`."""
         return _deviations(self._model_covariance(), self.given.points.shape[1])
 
@@ -106,10 +106,10 @@ def _flat(rows: np.ndarray | None) -> np.ndarray | None:
     return None if rows is None else rows.reshape(-1)
 
 
-def _deviations(covariance: np.ndarray, dimension: int) -> Moments:
+def _deviations(covariance: np.ndarray, dimension: int) -> WhitenedMoments:
     """Roots of the diagonal of a covariance of flat moments, (F, F)."""
     deviations = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     rows, columns = np.tril_indices(dimension)
     jacobian = np.empty((dimension, dimension))
     jacobian[rows, columns] = jacobian[columns, rows] = deviations[dimension:]
-    return Moments(deviations[:dimension], jacobian)
+    return WhitenedMoments(deviations[:dimension], jacobian)

@@ -34,7 +34,7 @@ from gp.triangular import cholesky, triangular_inverse
 
 @dataclass(frozen=True, eq=False)
 class SeparableKernel:
-    """k / s^2, a `gp.conditioning.conditioned.Kernel` of D outputs."""
+    """k / s^2, a `gp.conditioning.conditioned.BlockKernel` of D outputs."""
 
     lengthscale: float
     """l."""

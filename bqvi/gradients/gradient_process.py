@@ -34,7 +34,7 @@ from acquisition.functionals import Candidates
 from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
 from bqvi.gradients.moment_covariance import mean_square, of_outputs
 from bqvi.gradients.observation_noise import ObservationNoise
-from bqvi.gradients.whitened import JITTER, Frame, Moments, typical_noise
+from bqvi.gradients.whitened import JITTER, Frame, WhitenedMoments, typical_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.expectation import KernelMeans
 
@@ -104,12 +104,12 @@ class GradientProcess:
         return mean + self.prior_slope * points
 
     @cached_property
-    def at_q(self) -> Moments:
+    def at_q(self) -> WhitenedMoments:
         """The moments under q itself."""
         found, q = self.given.residuals_whitened.T @ self.whitened, self.functionals.q
         return self._in_units_of_q(found[:, 0], found[:, 1:], np.zeros(len(q.mean)), q.mean)
 
-    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
+    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
         """Return the moments of y_q under q' = N(mean, covariance), in q's units."""
         of, weights = self.functionals, self.given.weights
         root, scaled = of.root, self.given.places.scaled
@@ -124,13 +124,13 @@ class GradientProcess:
 
     def _in_units_of_q(
         self, expected: np.ndarray, slopes: np.ndarray, mean: np.ndarray, place: np.ndarray
-    ) -> Moments:
+    ) -> WhitenedMoments:
         """From E[y] and E[dy/du] R less those of the prior mean, under a law of mean ``mean``, ``place``."""
         scale, slope = self.functionals.q.scale, self.prior_slope
         jacobian = scale.T @ (slopes + (slope - 1.0) * scale)
         jacobian = 0.5 * (jacobian + jacobian.T)
         np.einsum("ii->i", jacobian)[:] += 1.0
-        return Moments(scale.T @ (expected + (slope - 1.0) * place) + mean, jacobian)
+        return WhitenedMoments(scale.T @ (expected + (slope - 1.0) * place) + mean, jacobian)
 
     @cached_property
     def _trend(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -171,7 +171,7 @@ class GradientProcess:
         """Residuals of nodes left out, in q's units (m, D), and weights of the functionals, (m, 1 + D)."""
         return self.given.left_out() @ self.functionals.q.scale, self.given.rules(self.whitened)
 
-    def standard_deviations(self) -> Moments:
+    def standard_deviations(self) -> WhitenedMoments:
         """Of the moments `at_q`: the model's variance and the jackknife's together."""
         within, (left, rules) = self.model_deviations(), self._jackknife()
         squares, bias = np.square(left).T @ np.square(rules), left.T @ rules
@@ -180,7 +180,7 @@ class GradientProcess:
         crossed = left.T * rules[:, 1:].T
         changes = squares[:, 1:] + squares[:, 1:].T + 2.0 * crossed @ crossed.T
         changes += np.square(bias[:, 1:] + bias[:, 1:].T)
-        return Moments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + 0.25 * changes))
+        return WhitenedMoments(np.sqrt(mean), np.sqrt(np.square(within.jacobian) + 0.25 * changes))
 
     def covariance(self) -> np.ndarray:
         """Of the moments `at_q`, flat (`moment_covariance`), (F, F): the model's with the jackknife's."""
@@ -192,7 +192,7 @@ class GradientProcess:
         covariance: np.ndarray = model + mean_square(changes)
         return covariance
 
-    def model_deviations(self) -> Moments:
+    def model_deviations(self) -> WhitenedMoments:
         """The model's posterior standard deviations: outputs of y are independent of one another."""
         scale = self.functionals.q.scale
         outputs, slopes = scale.T @ scale, self.functional_covariance()
@@ -200,7 +200,7 @@ class GradientProcess:
         crossed = np.outer(ours, theirs[1:])
         # of (X_ij + X_ji) / 2, X = R^T E[y e^T]
         variance = 0.25 * (crossed + crossed.T + 2.0 * outputs * slopes[1:, 1:])
-        return Moments(np.sqrt(ours * theirs[0]), np.sqrt(np.maximum(variance, 0.0)))
+        return WhitenedMoments(np.sqrt(ours * theirs[0]), np.sqrt(np.maximum(variance, 0.0)))
 
 
 def _under(given: Conditioned, prior_slope: float, q: Frame, noise: float) -> GradientProcess:

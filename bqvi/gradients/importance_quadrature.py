@@ -43,7 +43,7 @@ from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.likely_functions import FunctionAt, drawn
 from bqvi.gradients.settings import IMPORTANCE
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from gp.conditioning.function_process import FunctionProcess
 
 
@@ -128,10 +128,10 @@ def weighted_slopes(phi: FunctionAt, noise: np.ndarray) -> np.ndarray:
     return slopes
 
 
-def moments_of(terms: np.ndarray, noise: np.ndarray) -> Moments:
+def moments_of(terms: np.ndarray, noise: np.ndarray) -> WhitenedMoments:
     """(g_delta, g_Delta) as moments, symmetric: L_L does not change when u is rotated."""
     crossed = _flat(terms).T @ _flat(noise) / len(noise)
-    return Moments(_flat(terms).sum(0) / len(noise), 0.5 * (crossed + crossed.T))
+    return WhitenedMoments(_flat(terms).sum(0) / len(noise), 0.5 * (crossed + crossed.T))
 
 
 def _errors(
@@ -143,7 +143,7 @@ def _errors(
     def squares(functions: Iterable[FunctionAt]) -> list[Values]:
         """Of what each function would change in the gradient, which is linear in the moments."""
         others = [moments_of(weighted_slopes(phi, noise), noise) for phi in functions]
-        changes = [Moments(m.mean - found.mean, m.jacobian - found.jacobian) for m in others]
+        changes = [WhitenedMoments(m.mean - found.mean, m.jacobian - found.jacobian) for m in others]
         return [tuple(np.square(part) for part in frame.natural_gradient(change)) for change in changes]
 
     model = squares(drawn(process, points, IMPORTANCE.draws, rng))

@@ -48,7 +48,7 @@ class FunctionAt:
 
 
 @dataclass(frozen=True, eq=False)
-class Waves:
+class FourierFeatures:
     """cos(w_j . u + p_j) and its slope along w_j, at M points."""
 
     points: np.ndarray
@@ -61,7 +61,7 @@ class Waves:
     """(M, F)."""
 
     @classmethod
-    def at(cls, points: np.ndarray, frequencies: np.ndarray, phases: np.ndarray) -> Waves:
+    def at(cls, points: np.ndarray, frequencies: np.ndarray, phases: np.ndarray) -> FourierFeatures:
         """Return the function's values and gradients at (M, D) points."""
         angles = points @ frequencies.T + phases
         return cls(points, frequencies, np.cos(angles), -np.sin(angles))
@@ -84,7 +84,7 @@ def drawn(
     noise_sd = s * np.sqrt(given.noise(given.points, given.targets))[:, None]
     frequencies = rng.standard_normal((IMPORTANCE.features, d)) / kernel.lengthscale
     phases = rng.uniform(0.0, 2.0 * np.pi, IMPORTANCE.features)
-    at_nodes, at_points = (Waves.at(u, frequencies, phases) for u in (given.points, points))
+    at_nodes, at_points = (FourierFeatures.at(u, frequencies, phases) for u in (given.points, points))
     for _ in range(count):
         square = rng.standard_normal((d, d))
         prior = (

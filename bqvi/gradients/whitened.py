@@ -30,7 +30,7 @@ JITTER = NOISE.jitter
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class WhitenedMoments:
     """Moments of y under a Gaussian; or their standard deviations."""
 
     mean: np.ndarray
@@ -43,19 +43,19 @@ class Surrogate(Protocol):
     """A model of y that can be integrated against any Gaussian."""
 
     @property
-    def at_q(self) -> Moments:
+    def at_q(self) -> WhitenedMoments:
         """The moments under q itself."""
 
-    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> Moments:
+    def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
         """Under q' = N(mean, covariance) in q's units, (D,) and (D, D)."""
 
-    def standard_deviations(self) -> Moments:
+    def standard_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, for intervals."""
 
     def covariance(self) -> np.ndarray:
         """Of the moments `at_q`, flat as in `moment_covariance`, whose diagonal the former squared are."""
 
-    def model_deviations(self) -> Moments:
+    def model_deviations(self) -> WhitenedMoments:
         """Standard deviations of the moments `at_q`, if the model were true."""
 
 
@@ -122,7 +122,7 @@ class Frame:
         )[0]
         return np.ascontiguousarray(solved.T)
 
-    def natural_gradient(self, moments: Moments) -> Values:
+    def natural_gradient(self, moments: WhitenedMoments) -> Values:
         """dL/dmu at q, from the moments at q."""
         mean_gradient = self._pulled(moments.mean[:, None])[:, 0]
         second = 0.5 * self._pulled(self._pulled(moments.jacobian).T)
@@ -131,12 +131,12 @@ class Frame:
             return mean_gradient - 2.0 * second * self.mean, second
         return mean_gradient - 2.0 * second @ self.mean, 0.5 * (second + second.T)
 
-    def moments(self, values: Values) -> Moments:
+    def moments(self, values: Values) -> WhitenedMoments:
         """The moments whose `natural_gradient` is ``values``; off a diagonal q's diagonal they are zero."""
         first, second = values
         full = np.diag(second) if self.diagonal else second
         mean_gradient = first + 2.0 * full @ self.mean
-        return Moments(self.scale.T @ mean_gradient, 2.0 * self.scale.T @ full @ self.scale)
+        return WhitenedMoments(self.scale.T @ mean_gradient, 2.0 * self.scale.T @ full @ self.scale)
 
     def natural_parameters(self, mean: np.ndarray, precision: np.ndarray) -> Values:
         """eta of the Gaussian that is N(mean, precision^-1) in these units."""

@@ -9,11 +9,11 @@ p(x_t | z_t), each relative to its largest,
 gamma_t is p(z_t | x) and needs no normalising; the expected transitions are A * sum_t alpha_t w_t+1^T, one
 matrix product. Rows of A need not sum to one: variational inference has exp(E[ln A]).
 
-Sequences are cut into pieces (`sequences.Layout`). All pieces run forward from a guess of what enters them;
-then each that was entered by something else than the end of the piece before is run again, until its state
-agrees with that of the run before, from where on the two are the same. The distribution of a
-chain that mixes converges whatever its start, so that the second run is short; one that does not mix takes as
-many runs as a sequence has pieces, and ends with the same numbers.
+Sequences are cut into pieces (`sequences.SequenceLayout`). All pieces run forward from a guess of what enters
+them; then each that was entered by something else than the end of the piece before is run again, until its
+state agrees with that of the run before, from where on the two are the same. The distribution of a chain that
+mixes converges whatever its start, so that the second run is short; one that does not mix takes as many runs
+as a sequence has pieces, and ends with the same numbers.
 
 Nothing underflows: ln A and ln b are floored at -70, and alpha is normalised at each eighth step, so that
 no state has less than exp(-9 * 70) of the weight. The floors add weight to paths that have almost none. If
@@ -29,7 +29,7 @@ import numpy as np
 
 from bqvi.arrays import logsumexp
 from bqvi.models.compiled import worth_compiling
-from bqvi.models.sequences import Layout
+from bqvi.models.sequences import SequenceLayout
 
 FLOOR = -70.0
 EVERY = 8
@@ -69,7 +69,7 @@ class SmoothedStates:
 def smooth(
     chain: Chain,
     relative: np.ndarray,
-    layout: Layout,
+    layout: SequenceLayout,
     weights: np.ndarray | None = None,
     scratch: dict[str, np.ndarray] | None = None,
 ) -> SmoothedStates | None:
@@ -97,7 +97,7 @@ def _by_arrays(
     pi: np.ndarray,
     a: np.ndarray,
     b: np.ndarray,
-    layout: Layout,
+    layout: SequenceLayout,
     weights: np.ndarray | None,
     scratch: dict[str, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -117,7 +117,7 @@ def _compiled(
     pi: np.ndarray,
     a: np.ndarray,
     b: np.ndarray,
-    layout: Layout,
+    layout: SequenceLayout,
     weights: np.ndarray | None,
     scratch: dict[str, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -153,7 +153,7 @@ class _Forward:
         initial: np.ndarray,
         a: np.ndarray,
         b: np.ndarray,
-        layout: Layout,
+        layout: SequenceLayout,
         scratch: dict[str, np.ndarray],
     ) -> None:
         self.moved = np.ascontiguousarray(a.T)
@@ -262,7 +262,7 @@ class _Backward:
     """gamma and w, (c, K, C)."""
 
     def __init__(
-        self, a: np.ndarray, forward: _Forward, layout: Layout, scratch: dict[str, np.ndarray]
+        self, a: np.ndarray, forward: _Forward, layout: SequenceLayout, scratch: dict[str, np.ndarray]
     ) -> None:
         self.a, self.forward, self.layout = a, forward, layout
         self.gamma, self.w = (_zeros(scratch, name, forward.alpha.shape) for name in ("gamma", "w"))
@@ -348,7 +348,7 @@ class _Backward:
 
 
 def in_logarithms(
-    chain: Chain, log_likelihood: np.ndarray, layout: Layout, weights: np.ndarray | None = None
+    chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout, weights: np.ndarray | None = None
 ) -> SmoothedStates:
     """The same for sequences that are not cut, some twenty times slower; ``log_likelihood`` is (c, K, C)."""
     pi, a = np.maximum(chain.initial, IMPOSSIBLE), np.maximum(chain.transitions, IMPOSSIBLE)
@@ -378,7 +378,7 @@ def _normalised(logs: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     return np.asarray(weights / weights.sum(axis=axes, keepdims=True))
 
 
-def most_likely_paths(chain: Chain, log_likelihood: np.ndarray, layout: Layout) -> np.ndarray:
+def most_likely_paths(chain: Chain, log_likelihood: np.ndarray, layout: SequenceLayout) -> np.ndarray:
     """(c, C), states of the likeliest path of each uncut sequence (Viterbi 1967); 0 where it has ended."""
     a = np.maximum(chain.transitions, IMPOSSIBLE)
     log_b = np.maximum(log_likelihood, IMPOSSIBLE)

@@ -35,7 +35,7 @@ from bqvi.models.forward_backward import (
     most_likely_paths,
     smooth,
 )
-from bqvi.models.sequences import Layout, Sequences
+from bqvi.models.sequences import SequenceLayout, Sequences
 from gp.arrays import Array, shown, to_numpy
 
 
@@ -144,7 +144,7 @@ class HiddenMarkovModel:
 
     def _smoothed(
         self, q: Product, rows: Sequences, weights: Array | None = None
-    ) -> tuple[Layout, np.ndarray, SmoothedStates, np.ndarray]:
+    ) -> tuple[SequenceLayout, np.ndarray, SmoothedStates, np.ndarray]:
         """Layout, arranged values, posterior, and what the pieces' log evidence is less of, (C,)."""
         chain, emitted = _chain(q), q[self.emissions.name]
         layout = rows.layout
@@ -166,7 +166,7 @@ class HiddenMarkovModel:
         visits = self.emissions.visits(arranged, found.posterior)
         return float(visits[likelihoods.floored].sum()) > TOLERANCE
 
-    def _arranged(self, rows: Sequences, layout: Layout, name: str) -> np.ndarray:
+    def _arranged(self, rows: Sequences, layout: SequenceLayout, name: str) -> np.ndarray:
         """The emissions' table of the values, made once for each `Sequences`."""
         if name not in rows.scratch:
             rows.scratch[name] = self.emissions.arrange(rows.values[layout.index], layout.shown)
@@ -244,7 +244,7 @@ def _chain(q: Product) -> Chain:
     return Chain(q["initial"].expected_statistics[0], q["transitions"].expected_statistics[0])
 
 
-def _of_pieces(weights: Array | None, layout: Layout) -> np.ndarray | None:
+def _of_pieces(weights: Array | None, layout: SequenceLayout) -> np.ndarray | None:
     return None if weights is None else np.asarray(to_numpy(weights), float)[layout.sequence]
 
 

@@ -29,7 +29,7 @@ SHORTEST = 128
 
 
 @dataclass(frozen=True)
-class Layout:
+class SequenceLayout:
     """Pieces of sequences; C of them, the longest of length c."""
 
     index: np.ndarray
@@ -50,7 +50,7 @@ class Layout:
     """(C,), the pieces sequence by sequence, each after the one before it."""
 
     @classmethod
-    def of(cls, lengths: np.ndarray, longest: int) -> Layout:
+    def of(cls, lengths: np.ndarray, longest: int) -> SequenceLayout:
         """Of sequences of ``lengths`` (N,), cut evenly into pieces of at most ``longest``."""
         cuts = -(-lengths // longest)
         sequence = np.repeat(np.arange(len(lengths)), cuts)
@@ -160,10 +160,10 @@ class Sequences:
         return np.asarray(np.cumsum(self.lengths) - self.lengths)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> SequenceLayout:
         """Cut into pieces."""
         pieces = COMPILED_PIECES if is_available() else PIECES
-        return Layout.of(self.lengths, max(SHORTEST, -(-len(self.values) // pieces)))
+        return SequenceLayout.of(self.lengths, max(SHORTEST, -(-len(self.values) // pieces)))
 
     @cached_property
     def scratch(self) -> dict[str, np.ndarray]:
@@ -171,9 +171,9 @@ class Sequences:
         return {}
 
     @cached_property
-    def whole(self) -> Layout:
+    def whole(self) -> SequenceLayout:
         """Not cut."""
-        return Layout.of(self.lengths, int(self.lengths.max()))
+        return SequenceLayout.of(self.lengths, int(self.lengths.max()))
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
         """``rows`` (T, ...), one for each value, as a list with an array for each sequence."""

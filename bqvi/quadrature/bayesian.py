@@ -34,7 +34,7 @@ from bqvi.quadrature.integral import Row
 from bqvi.quadrature.monte_carlo import in_range, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.settings import DESIGN, PEAKS, PRECISE, ROUGHLY
-from bqvi.quadrature.state import Problem, State, Units
+from bqvi.quadrature.state import IntegrandUnits, Problem, State
 from bqvi.quadrature.surrogate import Data
 from bqvi.runs.pending import matched
 from gp.low_discrepancy import scrambled_sobol
@@ -193,7 +193,7 @@ def _exhausted(problem: Problem, state: State) -> bool:
     return len(state) >= len(np.unique(problem.measure.points, axis=0))
 
 
-def final(problem: Problem, state: State) -> tuple[Any, Any, Units, Judgement]:
+def final(problem: Problem, state: State) -> tuple[Any, Any, IntegrandUnits, Judgement]:
     """Return mean (o,) and covariance (o, o) in units, with hyperparameters marginalised."""
     state = prepared(problem, state)
     assert state.ensemble is not None  # prepared
@@ -216,7 +216,9 @@ def whole_ensemble(problem: Problem, state: State) -> Ensemble:
     return ensembles.condition(problem.standard.measure, data_of(problem, state), fits)
 
 
-def _estimate(problem: Problem, state: State, integral: tuple[Any, Any]) -> tuple[Any, Any, Units, Judgement]:
+def _estimate(
+    problem: Problem, state: State, integral: tuple[Any, Any]
+) -> tuple[Any, Any, IntegrandUnits, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
     weights = problem.model.weights(state.ensemble.best)
@@ -278,10 +280,10 @@ def _unlogged(problem: Problem, state: State) -> tuple[Any, float]:
     return in_range(state.values)
 
 
-def _units(problem: Problem, state: State) -> tuple[Any, Units]:
+def _units(problem: Problem, state: State) -> tuple[Any, IntegrandUnits]:
     values, shift = _unlogged(problem, state)
     _, centre, unit = problem.model.data(problem, state, values, shift)
-    return values, Units(shift, centre, unit)
+    return values, IntegrandUnits(shift, centre, unit)
 
 
 def data_of(problem: Problem, state: State) -> Data:

@@ -13,13 +13,13 @@ from bqvi.calls.call import log_weights
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number
-from bqvi.quadrature.charts import Linear
+from bqvi.quadrature.charts import AffineChart
 from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import Integral, Row, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged, with_zeros
-from bqvi.quadrature.state import Problem, State, Units
+from bqvi.quadrature.state import IntegrandUnits, Problem, State
 from bqvi.quadrature.tails import verdict
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
@@ -231,9 +231,9 @@ def scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
     return {"mean": number(scale * mean), "sd": number(scale * sd), "covariance": joint}
 
 
-def _integrand_process(problem: Problem, state: State, units: Units) -> IntegrandProcess:
+def _integrand_process(problem: Problem, state: State, units: IntegrandUnits) -> IntegrandProcess:
     for member in bayesian.whole_ensemble(problem, state).members:
-        if isinstance(member.chart, Linear) and member.family.smooth:
+        if isinstance(member.chart, AffineChart) and member.family.smooth:
             to_x = problem.standard.map
             linear = member.chart.rotation.T @ np.linalg.inv(to_x.scale)
             scale = math.exp(min(units.shift, 700.0))

@@ -27,7 +27,7 @@ from bqvi.quadrature.settings import SEARCH
 from gp.arrays import as_like, namespace
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
-__all__ = ["Chart", "Cube", "Linear", "cube", "identity", "pushed", "rotated"]
+__all__ = ["AffineChart", "Chart", "Cube", "cube", "identity", "pushed", "rotated"]
 
 
 class Chart(Protocol):
@@ -52,7 +52,7 @@ class Chart(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class AffineChart:
     """v = R^T u.
 
     Attributes
@@ -100,16 +100,16 @@ class Cube:
         return gradients / (2 * sqrt(3) * np.exp(-(u**2) / 2) / sqrt(2 * pi))
 
 
-def identity(measure: Measure) -> Linear:
+def identity(measure: Measure) -> AffineChart:
     """Standard coordinates as they are."""
-    return Linear(measure, np.eye(measure.dimension))
+    return AffineChart(measure, np.eye(measure.dimension))
 
 
-def rotated(measure: Measure, rotation: Any) -> Linear:
+def rotated(measure: Measure, rotation: Any) -> AffineChart:
     """Standard coordinates after a rotation R (D, D)."""
     if isinstance(measure, Gaussian):
-        return Linear(measure, rotation)  # N(0, I), which a product with R would only blur
-    return Linear(pushed(measure, np.zeros(measure.dimension), rotation.T), rotation)
+        return AffineChart(measure, rotation)  # N(0, I), which a product with R would only blur
+    return AffineChart(pushed(measure, np.zeros(measure.dimension), rotation.T), rotation)
 
 
 def cube(dimension: int) -> Cube:

@@ -68,7 +68,7 @@ import numpy as np
 
 from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.monte_carlo import Estimate, average
+from bqvi.quadrature.monte_carlo import SampleMean, average
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, slows
@@ -135,7 +135,7 @@ class Judgement:
     excess: Any
     zero: Any
     missed: Any
-    remainder: Estimate | None = None
+    remainder: SampleMean | None = None
 
     @property
     def predicts(self) -> bool:
@@ -237,7 +237,7 @@ def judge(
     return replace(found, missed=missed)
 
 
-def _remainder(data: Data, errors: Any, sobol: Any) -> Estimate | None:
+def _remainder(data: Data, errors: Any, sobol: Any) -> SampleMean | None:
     """The average of errors (n, o) of values of f left out, where hardly any node was chosen."""
     of_values = data.slopes is None and data.centred
     return (
@@ -342,11 +342,11 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     alone = judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
         return mean, covariance
-    plain, own = drawn(values, sobol), Estimate(mean, covariance)
+    plain, own = drawn(values, sobol), SampleMean(mean, covariance)
     varies = ~judgement.constant
     if judgement.credible:
         if judgement.remainder is not None:
-            corrected = Estimate(mean + judgement.remainder.mean, judgement.remainder.covariance)
+            corrected = SampleMean(mean + judgement.remainder.mean, judgement.remainder.covariance)
             plain = _joined(corrected, plain, varies)
         both = _joined(own, plain, varies)
         return both.mean, both.covariance
@@ -357,7 +357,7 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     return w * mean + (1 - w) * plain.mean, mixed
 
 
-def _joined(first: Estimate, second: Estimate, varies: Any) -> Estimate:
+def _joined(first: SampleMean, second: SampleMean, varies: Any) -> SampleMean:
     """Return w first + (1 - w) second, with standard deviations as if they erred alike; see the module.
 
     ``varies`` are the outputs (o,) to which that applies.
@@ -366,16 +366,16 @@ def _joined(first: Estimate, second: Estimate, varies: Any) -> Estimate:
     one, other = (np.sqrt(np.diag(estimate.covariance)) for estimate in (first, second))
     sd = np.where(varies, w * one + (1 - w) * other, one)
     scale = sd / np.maximum(one, 1e-150)
-    return Estimate(w * first.mean + (1 - w) * second.mean, first.covariance * np.outer(scale, scale))
+    return SampleMean(w * first.mean + (1 - w) * second.mean, first.covariance * np.outer(scale, scale))
 
 
-def _share(first: Estimate, second: Estimate, varies: Any) -> float:
+def _share(first: SampleMean, second: SampleMean, varies: Any) -> float:
     """w, by precisions."""
     own, other = np.diag(first.covariance), np.diag(second.covariance)
     return float(np.mean((other / np.maximum(own + other, 1e-300))[varies]))
 
 
-def drawn(values: Any, sobol: Any) -> Estimate:
+def drawn(values: Any, sobol: Any) -> SampleMean:
     """Return the average over Sobol nodes, and its covariance with that of one more node.
 
     See the module; parameters are those of :func:`combined`.
@@ -385,4 +385,4 @@ def drawn(values: Any, sobol: Any) -> Estimate:
     seen = np.abs(values[sobol] - np.median(values[sobol], axis=0))  # of a peak, the median is the foot
     shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, CREDIBILITY.heaviest)
     further = farthest / (1 - shapes) / (np.sum(sobol) + 1)
-    return Estimate(found.mean, found.covariance + np.diag(further**2))
+    return SampleMean(found.mean, found.covariance + np.diag(further**2))

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bqvi.quadrature.charts import Chart, Linear, cube, identity, rotated
+from bqvi.quadrature.charts import AffineChart, Chart, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
@@ -90,7 +90,7 @@ class Ensemble:
         hyperparameters |= {member.name: member.psi for member in self.members}
         rotation = None if earlier is None else earlier.rotation
         for member in self.members:
-            if member.name == TURNED and isinstance(member.chart, Linear):
+            if member.name == TURNED and isinstance(member.chart, AffineChart):
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
         resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
@@ -241,7 +241,7 @@ def _turned_rough(
     if smooth is None:
         rotation = earlier.rotation
     elif _weighed(members).best is smooth or starts:
-        assert isinstance(smooth.chart, Linear)  # turned axes are
+        assert isinstance(smooth.chart, AffineChart)  # turned axes are
         rotation = smooth.chart.rotation
         starts.append(smooth.psi)
     if not starts:
@@ -253,7 +253,7 @@ def _turned_rough(
 def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
     """Unfitted surrogates on the principal axes of the slopes of ``source``."""
     slopes = source.slopes() / np.sqrt(source.process.scales)
-    assert isinstance(source.chart, Linear)  # the plain and the turned axes are
+    assert isinstance(source.chart, AffineChart)  # the plain and the turned axes are
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = np.linalg.eigh(gram)
     largest = max(float(values.max()), 1e-300)

@@ -18,14 +18,14 @@ import numpy as np
 from bqvi.calls import Evaluations, Function
 from bqvi.importance import effective_size, normalised
 
-__all__ = ["Estimate", "average", "effective_sample_size", "in_range", "unlogged", "with_zeros"]
+__all__ = ["SampleMean", "average", "effective_sample_size", "in_range", "unlogged", "with_zeros"]
 
 
 _SMALLEST = 1e-120
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class SampleMean:
     """mean (o,) and covariance (o, o) of an estimate, in units of e^shift."""
 
     mean: Any
@@ -33,12 +33,12 @@ class Estimate:
     shift: float = 0.0
 
 
-def average(values: Any) -> Estimate:
+def average(values: Any) -> SampleMean:
     """Return the mean of independent values (n, o), n >= 2, and its covariance."""
     n = len(values)
     mean = values.mean(axis=0)
     centred = values - mean
-    return Estimate(mean, centred.T @ centred / (n - 1) / n)
+    return SampleMean(mean, centred.T @ centred / (n - 1) / n)
 
 
 def unlogged(logs: Any) -> tuple[Any, float]:

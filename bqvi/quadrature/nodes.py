@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from acquisition.conditioned import Conditioned, greedy, variance_reduction
+from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
@@ -61,7 +61,7 @@ def whitened_cross(surrogate: Surrogate, v: Any) -> Any:
     return surrogate.process.whitened(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
 
 
-def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: Any) -> Conditioned:
+def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: Any) -> ConditionedPool:
     """Return the posterior moments at v (M, D) in the chart, for unit scale, with a functional of interest.
 
     Parameters
@@ -72,7 +72,7 @@ def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: 
     """
     kernel = surrogate.kernel
     prior = kernel.diagonal(v)
-    return Conditioned(
+    return ConditionedPool(
         columns=lambda j: kernel(v[j : j + 1], v)[0] - half[:, j] @ half,
         variance=prior - np.einsum("nm,nm->m", half, half),
         noise=np.maximum(surrogate.tau, SEARCH.least_noise_of_node * prior),
@@ -81,7 +81,10 @@ def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: 
 
 
 def among(
-    state: Conditioned, count: int, given: int, score: Callable[[Conditioned], Any] = variance_reduction
+    state: ConditionedPool,
+    count: int,
+    given: int,
+    score: Callable[[ConditionedPool], Any] = variance_reduction,
 ) -> Any:
     """Return the indices of ``count`` candidates, the first ``given`` of which will be evaluated anyway."""
     for index in range(given):

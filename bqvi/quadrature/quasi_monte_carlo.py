@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.quadrature.monte_carlo import Estimate
+from bqvi.quadrature.monte_carlo import SampleMean
 from gp.low_discrepancy import scrambled_sobol, sobol
 from gp.measures import Measure
 
@@ -41,10 +41,10 @@ def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> lis
     return [measure.from_unit_cube(scrambled_sobol(measure.dimension, size, rng)) for size in sizes]
 
 
-def over_replicates(averages: Any) -> Estimate:
+def over_replicates(averages: Any) -> SampleMean:
     """Return the mean of R replicates' averages (R, o), and its covariance."""
     count = len(averages)
     mean = averages.mean(axis=0)
     centred = averages - mean
     degrees = count - 1
-    return Estimate(mean, centred.T @ centred / (count * (degrees - 2)))
+    return SampleMean(mean, centred.T @ centred / (count * (degrees - 2)))

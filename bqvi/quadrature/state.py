@@ -24,11 +24,11 @@ from bqvi.runs.records import DERIVED
 from gp.measures import Measure
 from gp.measures.base import Standardised
 
-__all__ = ["Model", "Problem", "State", "Units"]
+__all__ = ["IntegrandUnits", "Model", "Problem", "State"]
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class IntegrandUnits:
     """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
 
     shift: float

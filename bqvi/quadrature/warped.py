@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acquisition.conditioned import Conditioned, variance_reduction
+from acquisition.conditioned import ConditionedPool, variance_reduction
 from bqvi.quadrature.nodes import among, conditioned, whitened_cross
 from bqvi.quadrature.products import Products, products, single, square
 from bqvi.quadrature.settings import DESIGN, SEARCH
@@ -100,7 +100,7 @@ class Warped:
         state, mean = _linearised(member, candidates)
         scale = float(member.process.scales[0])
 
-        def score(state: Conditioned) -> Any:
+        def score(state: ConditionedPool) -> Any:
             explore = (before + state.count - given) % DESIGN.explore == DESIGN.explore - 1
             return _uncertainty(scale * state.variance, mean) if explore else variance_reduction(state)
 
@@ -120,7 +120,7 @@ def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
     return mean, 0.5 * max(variance, 0.0)
 
 
-def _linearised(member: Surrogate, candidates: Any) -> tuple[Conditioned, Any]:
+def _linearised(member: Surrogate, candidates: Any) -> tuple[ConditionedPool, Any]:
     """The candidates for pi[m g], whose prior covariance with g(x) is Q_x w, and m there, (M,)."""
     found = member.process
     v = member.chart.forward(candidates)

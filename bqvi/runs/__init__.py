@@ -7,7 +7,7 @@ the state whatever happens, and writes checkpoints; `door` makes the function th
 
 from bqvi.runs.checkpoint import Checkpoint, require_same, resumed
 from bqvi.runs.door import Door, door
-from bqvi.runs.engine import Engine, Ledger, Standing
+from bqvi.runs.engine import Engine, Standing
 from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.runs.run import Run, Watch
 from bqvi.runs.trace import Trace
@@ -17,7 +17,6 @@ __all__ = [
     "Door",
     "Ended",
     "Engine",
-    "Ledger",
     "Run",
     "RunError",
     "RunExit",

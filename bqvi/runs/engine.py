@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from bqvi.calls import Ledger
 from bqvi.runs.checkpoint import Checkpoint
 
 S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
 E = TypeVar("E")
-
-
-class Ledger(Protocol):
-    """Where every evaluation is entered once it has returned (`bqvi.calls.Ledger`)."""
-
-    on_return: Callable[[], None] | None
-
-    def entries(self) -> Any:
-        """The evaluations that returned since the last `take`."""
-        ...
-
-    def take(self) -> Any:
-        """Return the evaluations that returned, and empty the ledger."""
-        ...
-
-    def count(self, evaluations: int) -> None:
-        """So many evaluations are made of which nothing is kept."""
-        ...
 
 
 @dataclass(frozen=True)

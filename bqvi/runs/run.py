@@ -21,10 +21,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from bqvi.calls.workers import Workers
 from bqvi.checks import require_boolean, require_integer
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
@@ -77,33 +78,6 @@ class Watch:
             raise ValueError(
                 f"checkpoint is {self.checkpoint}, a folder; it must be the path of a file to write"
             )
-
-
-class Workers(Protocol):
-    """Evaluations under way (`bqvi.calls.workers.Workers`).
-
-    Attributes
-    ----------
-    count : how many there may be at a time.
-    """
-
-    count: int
-
-    def __len__(self) -> int:
-        """How many there are."""
-        ...
-
-    def begin(self, points: Any) -> None:
-        """Begin evaluations at points (n, D)."""
-        ...
-
-    def take(self, ledger: Any) -> None:
-        """Enter those that have returned in the ledger; waits for the first."""
-        ...
-
-    def end(self, ledger: Any, wait: bool) -> None:
-        """Enter those that have returned, or return if there is time to ``wait``; begin no others."""
-        ...
 
 
 class Run(Generic[S, R]):

@@ -11,13 +11,13 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
 from bqvi.runs import Checkpoint, Standing
 from bqvi.sampled_bounds import passes, pilot
-from bqvi.sampled_bounds.particles import Target
+from bqvi.sampled_bounds.particles import AnnealedTarget
 from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.proposal import Proposals
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
 from bqvi.sampled_bounds.schedule import Allotment, lengths
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, Plan, State
+from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, State
 from bqvi.sampled_bounds.transitions import Transition
 
 __all__ = ["DOOR", "BoundsRun", "Choices"]
@@ -87,7 +87,7 @@ class BoundsRun:
         if self.transition is not None:
             return State(PILOT)
         particles = self.choices.particles or self.choices.budget // self.choices.systems.cost(1, 1, 1)
-        return self._after_pilot(State(PILOT, plan=Plan(np.array([0.0, 1.0]), particles, ())))
+        return self._after_pilot(State(PILOT, plan=AnnealingPlan(np.array([0.0, 1.0]), particles, ())))
 
     def resumed(self, before: Checkpoint) -> State:
         """A state of an earlier run, whose budget may have been smaller."""
@@ -101,12 +101,12 @@ class BoundsRun:
     def step(self, state: State) -> State:
         """One temperature of one phase, or its beginning."""
         budget = Budget(self.choices.budget, state.spent)
-        target = Target(self.caller, self.proposals, self.ledger, budget, state.unfinished)
+        target = AnnealedTarget(self.caller, self.proposals, self.ledger, budget, state.unfinished)
         step = {PILOT: self._piloted, BACKWARDS: self._backwards, FORWARDS: self._forwards}[state.phase]
         reached = step(state, target)
         return replace(reached, n_evaluations=state.n_evaluations + target.n_evaluations, unfinished=None)
 
-    def _piloted(self, state: State, target: Target) -> State:
+    def _piloted(self, state: State, target: AnnealedTarget) -> State:
         assert self.transition is not None  # there is no pilot run without
         if state.pilot is None:
             return replace(state, pilot=pilot.begun(target, self._pilot_particles, self._rng(0, 0)))
@@ -134,7 +134,7 @@ class BoundsRun:
             return replace(state, phase=FORWARDS, pilot=None)
         return replace(state, phase=BACKWARDS, pilot=None, to_go=len(state.plan) - 1)
 
-    def _backwards(self, state: State, target: Target) -> State:
+    def _backwards(self, state: State, target: AnnealedTarget) -> State:
         plan, draws = state.plan, self.choices.draws
         assert plan is not None
         assert draws is not None
@@ -149,7 +149,7 @@ class BoundsRun:
             state = replace(state, backwards=chains, to_go=state.to_go - 1)
         return state if state.to_go else replace(state, phase=FORWARDS)
 
-    def _forwards(self, state: State, target: Target) -> State:
+    def _forwards(self, state: State, target: AnnealedTarget) -> State:
         systems, plan, way = self.choices.systems, state.plan, state.forwards
         assert plan is not None
         if way is None:

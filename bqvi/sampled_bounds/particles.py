@@ -17,7 +17,7 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger, Unfinished
 from bqvi.sampled_bounds.proposal import Proposals
 
-__all__ = ["Particles", "Target"]
+__all__ = ["AnnealedTarget", "Particles"]
 
 _FAR = 1e100
 """No coordinate is larger: a trajectory that has left the region of numbers is not evaluated."""
@@ -103,7 +103,7 @@ class Particles:
         )
 
 
-class Target:
+class AnnealedTarget:
     """The log joint and the proposals at particles, within a budget; of one step of a run.
 
     Parameters

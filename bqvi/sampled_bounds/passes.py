@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.importance import effective_size, normalised
-from bqvi.sampled_bounds.particles import Particles, Target
+from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
 from bqvi.sampled_bounds.resampling import log_mean, systematic
-from bqvi.sampled_bounds.state import Pass, Plan
+from bqvi.sampled_bounds.state import AnnealingPlan, Pass
 from bqvi.sampled_bounds.transitions import Transition
 
 __all__ = ["Systems", "backwards_begun", "backwards_stepped", "begun", "estimates", "stepped"]
@@ -65,7 +65,7 @@ class Systems:
         return found
 
 
-def backwards_begun(target: Target, draws: np.ndarray, count: int) -> Particles:
+def backwards_begun(target: AnnealedTarget, draws: np.ndarray, count: int) -> Particles:
     """Chains (R', ``count``, .) of which the last places are ``draws`` (R', D) of the posterior."""
     at = target.at(draws[:, None], first=True)
     if not np.isfinite(at.log_joint).all():
@@ -80,10 +80,10 @@ def backwards_begun(target: Target, draws: np.ndarray, count: int) -> Particles:
 
 def backwards_stepped(
     chains: Particles,
-    plan: Plan,
+    plan: AnnealingPlan,
     to_go: int,
     transition: Transition,
-    target: Target,
+    target: AnnealedTarget,
     rng: np.random.Generator,
 ) -> Particles:
     """The chains with their places at t - 1, by the transition at temperature b_t, where t is ``to_go``."""
@@ -95,7 +95,7 @@ def backwards_stepped(
 
 
 def begun(
-    target: Target, systems: Systems, count: int, chains: Particles | None, rng: np.random.Generator
+    target: AnnealedTarget, systems: Systems, count: int, chains: Particles | None, rng: np.random.Generator
 ) -> Pass:
     """All particles at temperature 0, ``count`` a system."""
     points = target.proposals.sample(systems.each, count, rng)
@@ -108,12 +108,12 @@ def begun(
 
 def stepped(
     way: Pass,
-    plan: Plan,
+    plan: AnnealingPlan,
     systems: Systems,
     chains: Particles | None,
     threshold: float,
     transition: Transition,
-    target: Target,
+    target: AnnealedTarget,
     rng: np.random.Generator,
 ) -> tuple[Pass, float | None]:
     """The weights of the next temperature and, below temperature 1, the move there; its rate of acceptance.

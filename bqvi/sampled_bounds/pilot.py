@@ -18,24 +18,26 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.importance import effective_size, normalised
-from bqvi.sampled_bounds.particles import Target
+from bqvi.sampled_bounds.particles import AnnealedTarget
 from bqvi.sampled_bounds.resampling import systematic
 from bqvi.sampled_bounds.schedule import next_temperature, spread
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.state import Pilot, Plan
+from bqvi.sampled_bounds.state import AnnealingPlan, Pilot
 from bqvi.sampled_bounds.transitions import MoveUnits, Transition
 from gp.linear_maps import cholesky
 
 __all__ = ["begun", "curtailed", "next_rung", "planned"]
 
 
-def begun(target: Target, particles: int, rng: np.random.Generator) -> Pilot:
+def begun(target: AnnealedTarget, particles: int, rng: np.random.Generator) -> Pilot:
     """``particles`` draws of each proposal."""
     points = target.proposals.sample(1, particles, rng)
     return Pilot(target.at(points, first=True), np.zeros(1), np.zeros(0))
 
 
-def next_rung(pilot: Pilot, transition: Transition, target: Target, rng: np.random.Generator) -> Pilot:
+def next_rung(
+    pilot: Pilot, transition: Transition, target: AnnealedTarget, rng: np.random.Generator
+) -> Pilot:
     """The pilot run one temperature further."""
     before = float(pilot.temperatures[-1])
     ratios = _finite_somewhere(pilot.particles.log_ratio)
@@ -62,7 +64,7 @@ def next_rung(pilot: Pilot, transition: Transition, target: Target, rng: np.rand
     )
 
 
-def curtailed(pilot: Pilot, transition: Transition, target: Target) -> Pilot:
+def curtailed(pilot: Pilot, transition: Transition, target: AnnealedTarget) -> Pilot:
     """The pilot run with temperature 1 for the next, with no move there: its share of the budget is spent."""
     before = float(pilot.temperatures[-1])
     _, ess = next_temperature(_finite_somewhere(pilot.particles.log_ratio), before, 0.0)
@@ -79,7 +81,7 @@ def curtailed(pilot: Pilot, transition: Transition, target: Target) -> Pilot:
     )
 
 
-def planned(pilot: Pilot, count: int, particles: int) -> Plan:
+def planned(pilot: Pilot, count: int, particles: int) -> AnnealingPlan:
     """``count`` temperatures above 0, spread along those of the pilot run, each with the nearest one's units.
 
     ``particles`` is L.
@@ -94,7 +96,7 @@ def planned(pilot: Pilot, count: int, particles: int) -> Plan:
         nearest = pilot.frames[int(np.clip(round(place), 1, len(steps))) - 1]
         interpolated = [np.interp(place, index, column) for column in steps.T]
         frames.append(MoveUnits(nearest.factors, np.exp(interpolated)))
-    return Plan(temperatures, particles, tuple(frames))
+    return AnnealingPlan(temperatures, particles, tuple(frames))
 
 
 def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from bqvi.runs.records import named
 from bqvi.sampled_bounds.particles import Particles
 from bqvi.sampled_bounds.transitions import MoveUnits
 
-__all__ = ["PILOT", "RECORDS", "Pass", "Pilot", "Plan", "State"]
+__all__ = ["PILOT", "RECORDS", "AnnealingPlan", "Pass", "Pilot", "State"]
 
 PILOT, BACKWARDS, FORWARDS = "pilot run", "backwards", "forwards"
 """The phases of a run, in order."""
@@ -35,7 +35,7 @@ class Pilot:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class AnnealingPlan:
     """What the estimates are made with; nothing of it changes any more.
 
     Attributes
@@ -88,7 +88,7 @@ class State:
     phase: str
     n_evaluations: int = 0
     pilot: Pilot | None = None
-    plan: Plan | None = None
+    plan: AnnealingPlan | None = None
     backwards: Particles | None = None
     to_go: int = 0
     forwards: Pass | None = None
@@ -101,5 +101,5 @@ class State:
         return self.n_evaluations + (0 if self.unfinished is None else self.unfinished.n_evaluations)
 
 
-RECORDS = named(State, Pilot, Plan, Pass, Particles, MoveUnits, Evaluations)
+RECORDS = named(State, Pilot, AnnealingPlan, Pass, Particles, MoveUnits, Evaluations)
 """What a saved run is made of."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bqvi.sampled_bounds.particles import Particles, Target
+from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
 
 __all__ = ["TRANSITIONS", "Hamiltonian", "MoveUnits", "RandomWalk", "Transition"]
 
@@ -75,7 +75,7 @@ class Transition(Protocol):
         particles: Particles,
         temperature: float,
         frame: MoveUnits,
-        target: Target,
+        target: AnnealedTarget,
         rng: np.random.Generator,
         movable: np.ndarray,
     ) -> tuple[Particles, np.ndarray]:
@@ -106,7 +106,7 @@ class RandomWalk:
         particles: Particles,
         temperature: float,
         frame: MoveUnits,
-        target: Target,
+        target: AnnealedTarget,
         rng: np.random.Generator,
         movable: np.ndarray,
     ) -> tuple[Particles, np.ndarray]:
@@ -142,7 +142,7 @@ class Hamiltonian:
         particles: Particles,
         temperature: float,
         frame: MoveUnits,
-        target: Target,
+        target: AnnealedTarget,
         rng: np.random.Generator,
         movable: np.ndarray,
     ) -> tuple[Particles, np.ndarray]:

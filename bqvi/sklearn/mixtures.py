@@ -28,7 +28,7 @@ from bqvi.models.predictive import log_predictive
 from bqvi.models.weighted import Weighted
 from bqvi.sklearn.shared import (
     SHAPES,
-    Seen,
+    StreamState,
     first_seen,
     generator_of,
     natural_step,
@@ -87,7 +87,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.lower_bound_ = found.elbo
         self.lower_bounds_ = [row.elbo for row in found.trace.rows]
         self.n_iter_ = max(found.state.iteration, 1)
-        self._keep(Seen(found.problem.model.model, found.q, 0, float(data[1].sum())))
+        self._keep(StreamState(found.problem.model.model, found.q, 0, float(data[1].sum())))
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -126,7 +126,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             **{"start_from": self.init_params, **start},
         )
 
-    def _keep(self, seen: Seen) -> None:
+    def _keep(self, seen: StreamState) -> None:
         self._seen = seen
         self.model_, self.posterior_ = seen.model, seen.q
         self.n_samples_seen_ = seen.rows

@@ -19,7 +19,7 @@ from bqvi.models.symbol_emissions import CategoricalEmissions
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     SHAPES,
-    Seen,
+    StreamState,
     first_seen,
     generator_of,
     natural_step,
@@ -106,7 +106,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         self.lower_bound_ = found.elbo
         self.lower_bounds_ = [row.elbo for row in found.trace.rows]
         self.n_iter_ = max(found.state.iteration, 1)
-        self._keep(Seen(found.problem.model.model, found.q, 0, float(np.sum(weights))))
+        self._keep(StreamState(found.problem.model.model, found.q, 0, float(np.sum(weights))))
         return self
 
     def partial_fit(self, X: Any, y: Any = None, lengths: Any = None, sequence_weight: Any = None) -> Self:
@@ -139,7 +139,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     def _family(self) -> str:
         return "full" if self.bayesian else "point"
 
-    def _keep(self, seen: Seen) -> None:
+    def _keep(self, seen: StreamState) -> None:
         self._seen = seen
         self.model_, self.posterior_ = seen.model, seen.q
         self.n_samples_seen_ = seen.rows

@@ -54,7 +54,7 @@ STREAM = RobbinsMonro(0.7, tau=10.0)
 
 
 @dataclass(frozen=True)
-class Seen:
+class StreamState:
     """What calls of ``partial_fit`` have come to."""
 
     model: Any
@@ -65,20 +65,20 @@ class Seen:
     """By their weights."""
 
 
-def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> Seen:
+def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
     """Before the first step: the prior and the start are those of the first batch.
 
     ``model`` is that of the rows, or `Weighted`, with weights in ``data``.
     """
     model = settled(model, data)
     q = in_family(model.initial(model.check(data), how, rng), family)
-    return Seen(model.model if isinstance(model, Weighted) else model, q)
+    return StreamState(model.model if isinstance(model, Weighted) else model, q)
 
 
-def natural_step(seen: Seen, rows: Any, weights: np.ndarray, total: float | None) -> Seen:
+def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float | None) -> StreamState:
     """After a natural step on ``rows`` with ``weights`` (S,), which stand for ``total``, or all seen."""
     count = seen.rows + float(weights.sum())
     scaled = weights * ((count if total is None else total) / weights.sum())
     target = update_target(seen.model, seen.model.local_step(seen.q, rows, scaled))
     step = scale(subtract(target, seen.q.natural), STREAM(seen.steps))
-    return Seen(seen.model, seen.q.from_natural(add(seen.q.natural, step)), seen.steps + 1, count)
+    return StreamState(seen.model, seen.q.from_natural(add(seen.q.natural, step)), seen.steps + 1, count)

@@ -13,7 +13,7 @@ from bqvi.checks import require_integer, require_one_of
 from bqvi.inference.fit import fit
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
 from bqvi.models.weighted import weighted
-from bqvi.sklearn.shared import Seen, first_seen, generator_of, natural_step, warn_unsettled
+from bqvi.sklearn.shared import StreamState, first_seen, generator_of, natural_step, warn_unsettled
 
 _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
 
@@ -106,7 +106,7 @@ class LatentDirichletAllocation(
         self.lower_bound_ = found.elbo
         self.lower_bounds_ = [row.elbo for row in found.trace.rows]
         self.n_iter_ = max(found.state.iteration, 1)
-        self._keep(Seen(found.problem.model.model, found.q, 0, float(weights.sum())))
+        self._keep(StreamState(found.problem.model.model, found.q, 0, float(weights.sum())))
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -129,7 +129,7 @@ class LatentDirichletAllocation(
         self._keep(natural_step(self._seen, rows, weights, self.total_samples))
         return self
 
-    def _keep(self, seen: Seen) -> None:
+    def _keep(self, seen: StreamState) -> None:
         self._seen = seen
         self.model_, self.posterior_ = seen.model, seen.q
         self.n_batch_iter_, self.n_samples_seen_ = seen.steps, seen.rows

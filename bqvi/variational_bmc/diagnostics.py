@@ -137,7 +137,7 @@ def _with_tails(q: GaussianMixture) -> GaussianMixture:
     )
 
 
-class Run(Protocol):
+class ComparedRun(Protocol):
     """What is compared of a run."""
 
     @property
@@ -190,7 +190,7 @@ class Agreement:
         return told + "the standard deviations are too small; take the spread of the runs in their place."
 
 
-def agreement(runs: Sequence[Run], seed: int = 0) -> Agreement:
+def agreement(runs: Sequence[ComparedRun], seed: int = 0) -> Agreement:
     """Compare two or more runs on the same log joint; draws of their posteriors are by the seed.
 
     Raises

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.conditioned import Conditioned
+from acquisition.conditioned import ConditionedPool
 from acquisition.pointwise.quantile_range import InterquantileRange
 from bqvi.importance import resampled
 from bqvi.variational_bmc.correction import Correction
@@ -91,7 +91,7 @@ def next_points(
     base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
     between = surrogate.covariance(u, u, whitened, whitened)
     noises = np.full(len(u), noise + surrogate.rounding)
-    state = Conditioned(lambda j: between[:, j], variance, noises, signals)
+    state = ConditionedPool(lambda j: between[:, j], variance, noises, signals)
     ahead = list(range(len(u) - (0 if waiting is None else len(waiting)), len(u)))
     for index in ahead:
         left = np.maximum(left - state.explained(index) ** 2, 1e-12)

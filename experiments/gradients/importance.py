@@ -17,7 +17,7 @@ import torch
 from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
 from bqvi.gradients.designs import Independent
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from experiments.gradients.references import (
     flat,
     place,
@@ -75,7 +75,7 @@ def reference(name: str, where: str) -> np.ndarray:
         y = np.square(v) * (gradient.numpy() @ frame.scale + noise)
         mean += y.sum(0) / groups
         slopes += y.T @ noise / groups
-    return flat(Moments(mean, 0.5 * (slopes + slopes.T)))
+    return flat(WhitenedMoments(mean, 0.5 * (slopes + slopes.T)))
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

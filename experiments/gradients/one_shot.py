@@ -54,7 +54,7 @@ from bqvi.gradients.designs import (
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.surrogates import OnGradients
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from bqvi.models import LogJoint
 from experiments.gradients.references import (
     MANY,
@@ -238,11 +238,11 @@ def _lower(values: Values) -> np.ndarray:
     return np.concatenate([first, second[np.tril_indices(len(first))]])
 
 
-def unflat(numbers: np.ndarray, dimension: int) -> Moments:
+def unflat(numbers: np.ndarray, dimension: int) -> WhitenedMoments:
     """What `references.flat` makes one vector of."""
     lower = np.zeros((dimension, dimension))
     lower[np.tril_indices(dimension)] = numbers[dimension:]
-    return Moments(numbers[:dimension], lower + np.tril(lower, -1).T)
+    return WhitenedMoments(numbers[:dimension], lower + np.tril(lower, -1).T)
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:

@@ -29,7 +29,7 @@ import torch
 
 from bqvi.arrays import Values
 from bqvi.families import Gaussian
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from experiments.problems.gradient_targets import GradientTarget, targets
 from gp.low_discrepancy import normal_sobol
 
@@ -54,7 +54,7 @@ _POLISH = 60
 class Moment:
     """Of the integrand at q."""
 
-    y: Moments
+    y: WhitenedMoments
     """E[y] and the symmetric part of E[y u^T]."""
     lower: np.ndarray
     """E[y u^T] itself, (D, D)."""
@@ -74,7 +74,7 @@ def moments(target: GradientTarget, frame: Frame, n: int) -> Moment:
         mean += y.sum(0) / n
         slopes += y.T @ block / n
         value += (float(f.detach().sum()) + 0.5 * float(np.square(block).sum())) / n
-    return Moment(Moments(mean, 0.5 * (slopes + slopes.T)), slopes, value + _entropy_terms(frame))
+    return Moment(WhitenedMoments(mean, 0.5 * (slopes + slopes.T)), slopes, value + _entropy_terms(frame))
 
 
 def _entropy_terms(frame: Frame) -> float:
@@ -131,7 +131,7 @@ def _stepped(target: GradientTarget, q: Gaussian, rate: float) -> Gaussian:
     return moved(frame, moments(target, frame, POINTS).y, rate)
 
 
-def moved(frame: Frame, y: Moments, rate: float) -> Gaussian:
+def moved(frame: Frame, y: WhitenedMoments, rate: float) -> Gaussian:
     """A natural-gradient step; the precision's eigenvalues keep a quarter of what they were."""
     values, vectors = np.linalg.eigh(np.eye(len(frame.mean)) - rate * y.jacobian)
     covariance = (vectors / np.maximum(values, 0.25)) @ vectors.T
@@ -248,7 +248,7 @@ def whitened(q: Gaussian, values: Values) -> np.ndarray:
     return flat(Frame.of(q).moments(values))
 
 
-def flat(found: Moments) -> np.ndarray:
+def flat(found: WhitenedMoments) -> np.ndarray:
     """E[y] and the lower triangle of the Jacobian."""
     return np.concatenate([found.mean, found.jacobian[np.tril_indices(len(found.mean))]])
 

@@ -29,7 +29,7 @@ INDEX = "cards.json"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """A claim as a card states it.
 
     Attributes
@@ -55,14 +55,14 @@ class Card:
     seeds : int
     quick : bool
         Whether they are of the quick form.
-    claims : tuple of Verdict
+    claims : tuple of ClaimVerdict
         None of the quick form.
     """
 
     caption: str
     seeds: int
     quick: bool
-    claims: tuple[Verdict, ...]
+    claims: tuple[ClaimVerdict, ...]
 
 
 def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[str]:
@@ -104,7 +104,7 @@ def _card(experiment: Experiment, results: Results, folder: Path) -> Card:
             (folder / f"{experiment.name}.png").write_bytes(thumbnail(drawn))
     quick = results.manifest.quick
     claims = tuple(
-        Verdict(claim.statement, claim.verdict, claim.conditions)
+        ClaimVerdict(claim.statement, claim.verdict, claim.conditions)
         for claim in (() if quick else experiment.claims(results.frame))
     )
     return Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), quick, claims)

@@ -33,7 +33,7 @@ COLUMNS = ("bmi", "bp", "s5")
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class EvidenceTarget:
     """A likelihood, its prior, and ln Z.
 
     Attributes
@@ -59,7 +59,7 @@ def standard(dimension: int) -> Gaussian:
 
 
 @cache
-def regression() -> Evidence:
+def regression() -> EvidenceTarget:
     """Diabetes: three coefficients and ln s, D = 4."""
     from sklearn.datasets import load_diabetes
 
@@ -73,7 +73,7 @@ def regression() -> Evidence:
         fit = (beta @ gram * beta).sum(1) - 2 * beta @ moment
         return -0.5 * ((square + fit) * torch.exp(-2 * log_s) + len(y) * (2 * log_s + _LOG_2PI))
 
-    return Evidence("regression", log_likelihood, standard(4), _regression_truth(x, y))
+    return EvidenceTarget("regression", log_likelihood, standard(4), _regression_truth(x, y))
 
 
 def _standardised(values: Any) -> Any:
@@ -94,7 +94,7 @@ def _regression_truth(x: Any, y: Any) -> float:
 
 
 @cache
-def process() -> Evidence:
+def process() -> EvidenceTarget:
     """The Nile: ln a, ln l and ln s of a Gaussian process, D = 3."""
     from statsmodels.datasets import nile
 
@@ -112,7 +112,7 @@ def process() -> Evidence:
         value: torch.Tensor = whitened.square().sum((-2, -1)) + log_determinant + len(y) * _LOG_2PI
         return -0.5 * value
 
-    return Evidence("process", log_likelihood, standard(3), _process_truth(squares.numpy(), y))
+    return EvidenceTarget("process", log_likelihood, standard(3), _process_truth(squares.numpy(), y))
 
 
 def _process_truth(squares: Any, y: Any) -> float:
@@ -131,4 +131,4 @@ def _process_truth(squares: Any, y: Any) -> float:
     return float(logsumexp(logs) + np.log(steps).sum())
 
 
-TARGETS: Mapping[str, Callable[[], Evidence]] = {"regression": regression, "process": process}
+TARGETS: Mapping[str, Callable[[], EvidenceTarget]] = {"regression": regression, "process": process}

@@ -55,7 +55,7 @@ Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From points (m, D) and targets there the diagonal of N: (m,), where a point has one, or (m B,)."""
 
 
-class Kernel(Protocol):
+class BlockKernel(Protocol):
     """A kernel between what is observed at points."""
 
     def at(self, points: np.ndarray) -> Places:
@@ -72,7 +72,7 @@ class Kernel(Protocol):
 class Conditioned:
     """The process given m points."""
 
-    kernel: Kernel
+    kernel: BlockKernel
     noise: Noise
     places: Places
     targets: np.ndarray
@@ -91,7 +91,7 @@ class Conditioned:
     @classmethod
     def of(
         cls,
-        kernel: Kernel,
+        kernel: BlockKernel,
         points: np.ndarray,
         targets: np.ndarray,
         noise: Noise,

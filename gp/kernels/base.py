@@ -93,6 +93,18 @@ class DiagonalDerivatives:
     k_xy: Array
 
 
+class Differentiable(Protocol):
+    """A function with a gradient: a prior mean, a sample path."""
+
+    def __call__(self, x: Array, /) -> Array:
+        """Return f(x_i), (n,)."""
+        ...
+
+    def gradient(self, x: Array, /) -> Array:
+        """Return df/dx at x_i, (n, D)."""
+        ...
+
+
 @runtime_checkable
 class Kernel(Protocol):
     """A covariance function on points in R^D."""

@@ -7,24 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
 from gp.arrays import Array, require_positive
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Parameter, Pullback
-
-
-class Differentiable(Protocol):
-    """A function of points with its gradient."""
-
-    def __call__(self, u: np.ndarray) -> np.ndarray:
-        """Values at points (n, D), (n,)."""
-        ...
-
-    def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients there, (n, D)."""
-        ...
+from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Differentiable, Parameter, Pullback
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from acquisition.conditioned import Conditioned, greedy, variance_reduction
+from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.functionals import Candidates, most_informative
 
 N, F = 12, 3
@@ -18,7 +18,7 @@ def joint(seed):
 
 def state_of(covariance, noise):
     own = covariance[:N, :N]
-    return Conditioned(lambda j: own[:, j], np.diag(own).copy(), noise, covariance[:N, N:])
+    return ConditionedPool(lambda j: own[:, j], np.diag(own).copy(), noise, covariance[:N, N:])
 
 
 def conditional(covariance, chosen, noise):
@@ -78,7 +78,7 @@ def test_blocks_take_most_off_together(seed):
 def test_rounding_does_not_grow_where_candidates_coincide():
     points = np.repeat(np.linspace(0.0, 1.0, 4), 3)
     covariance = np.exp(-0.5 * np.subtract.outer(points, points) ** 2)
-    state = Conditioned(lambda j: covariance[:, j], np.ones(N), np.full(N, 1e-12), np.ones((N, 1)))
+    state = ConditionedPool(lambda j: covariance[:, j], np.ones(N), np.full(N, 1e-12), np.ones((N, 1)))
     for index in range(N):
         state = state.given(index)
         assert np.all(np.isfinite(state.variance))
@@ -88,7 +88,7 @@ def test_rounding_does_not_grow_where_candidates_coincide():
 def test_torch_gives_the_same_numbers():
     covariance, noise = joint(0), np.full(N, 0.3)
     tensor = torch.tensor(covariance)
-    state = Conditioned(
+    state = ConditionedPool(
         lambda j: tensor[:N, j], tensor.diagonal()[:N].clone(), torch.tensor(noise), tensor[:N, N:]
     )
     with_torch = greedy(state, 5, variance_reduction)

@@ -26,7 +26,7 @@ from adapter_models import (
 
 import bqvi
 from bqvi.adapters import stan_bridge, stan_http, stan_model
-from bqvi.adapters.stan_arrays import Columns
+from bqvi.adapters.stan_arrays import TitledColumns
 
 built = pytest.mark.skipif(
     os.environ.get("BQVI_BUILD_STAN") != "1" or not stan_http.is_ready(),
@@ -115,7 +115,7 @@ def test_what_does_not_compile_has_the_message_of_the_compiler():
 class Plain:
     """A program that is never built."""
 
-    package, names, columns = "Stan", ("mu",), Columns(["mu"])
+    package, names, columns = "Stan", ("mu",), TitledColumns(["mu"])
     value = value_and_gradient = constrained = unconstrained = staticmethod(lambda theta: theta)
 
     def __init__(self, *given):
@@ -141,7 +141,7 @@ def test_constants_that_httpstan_drops_are_told(statement, warned, monkeypatch, 
 
 
 def test_columns_are_arrays_with_the_last_index_slowest():
-    columns = Columns(["mu", "L.1.1", "L.2.1", "L.1.2", "L.2.2"])
+    columns = TitledColumns(["mu", "L.1.1", "L.2.1", "L.1.2", "L.2.2"])
     found = columns.parted(np.array([[0.0, 11.0, 21.0, 12.0, 22.0]]))
     np.testing.assert_array_equal(found["L"][0], [[11.0, 12.0], [21.0, 22.0]])
     assert found["mu"].shape == (1,)

@@ -27,7 +27,7 @@ from gp.kernels import (
 from gp.priors import Plateau, Priors
 from gp.problem import Problem, solve, solve_with_gradient
 from gp.screening import log_posterior
-from gp.units import Coordinates, Units
+from gp.units import DataUnits, SearchCoordinates
 
 
 @pytest.fixture(scope="module")
@@ -425,7 +425,7 @@ def test_the_present_values_are_a_start_whatever_they_are():
     posterior = gp.fit(x, y, kernel, n_starts=1)
     # the frequency's error is about 0.1 sqrt(6 / 120) / (30 pi) < 3e-4 of a cycle: 1e-2 is 30 of it
     np.testing.assert_allclose(posterior.kernel.terms[1].period, 1.0, atol=1e-2)
-    as_given = Coordinates.of(posterior.hyperparameters.problem, Units.of(x, y), Priors())
+    as_given = SearchCoordinates.of(posterior.hyperparameters.problem, DataUnits.of(x, y), Priors())
     kept = as_given.vector(as_given.psi(posterior.hyperparameters.problem.pack()))
     variances = np.exp(kept[[1, 4]])
     assert variances[0] / variances[1] == pytest.approx(3600, rel=1e-12)

@@ -9,7 +9,7 @@ import torch
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from bqvi.models import LogJoint
 from gp.conditioning import FunctionKernel, Shown
 
@@ -82,4 +82,4 @@ def exact(name):
     (slopes,) = torch.autograd.grad(model.log_prior(theta).sum(), theta)
     y = slopes.numpy() @ frame.scale + noise
     crossed = y.T @ (noise * weights[:, None])
-    return frame.natural_gradient(Moments(weights @ y, 0.5 * (crossed + crossed.T)))
+    return frame.natural_gradient(WhitenedMoments(weights @ y, 0.5 * (crossed + crossed.T)))

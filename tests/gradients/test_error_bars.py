@@ -25,7 +25,7 @@ from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.observation_noise import ObservationNoise
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from bqvi.models import LogJoint
 from gp.conditioning.functionals import standard_observed
 
@@ -87,7 +87,7 @@ def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
     carry = []
     for unit in np.eye(6):
         functional = q.scale.T @ unit.reshape(2, 3)
-        carry.append(flat(Moments(functional[:, 0], 0.5 * (functional[:, 1:] + functional[:, 1:].T))))
+        carry.append(flat(WhitenedMoments(functional[:, 0], 0.5 * (functional[:, 1:] + functional[:, 1:].T))))
     model = np.transpose(carry) @ outputs @ np.array(carry)
     refits = jackknife(process, lambda kept: GradientProcess.of(points[kept], targets[kept], KERNEL).under(q))
     assert_allclose(process.covariance(), model + refits, rtol=1e-6, atol=1e-7 * np.abs(refits).max())
@@ -107,7 +107,7 @@ def test_a_covariance_is_carried_as_the_gradient_is(diagonal):
         jacobian = np.zeros((3, 3))
         jacobian[np.tril_indices(3)] = x[3:]
         jacobian = jacobian + jacobian.T - np.diag(np.diagonal(jacobian))
-        return np.concatenate([v.ravel() for v in frame.natural_gradient(Moments(x[:3], jacobian))])
+        return np.concatenate([v.ravel() for v in frame.natural_gradient(WhitenedMoments(x[:3], jacobian))])
 
     carried = np.array([gradient(at + column) - gradient(at) for column in root.T])
     found = of_gradient(frame, root @ root.T)

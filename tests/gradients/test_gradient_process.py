@@ -18,7 +18,7 @@ from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.linear_fit import LinearFit, down_weighted, weighted_median
 from bqvi.gradients.observation_noise import ObservationNoise
 from bqvi.gradients.settings import SEARCH
-from bqvi.gradients.whitened import Frame, Moments, jitter_multiple
+from bqvi.gradients.whitened import Frame, WhitenedMoments, jitter_multiple
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.functionals import standard_observed
 from gp.evidence import LogPosterior
@@ -275,7 +275,7 @@ def test_the_frame_gives_the_natural_gradient_of_the_elbo(diagonal):
     frame = Frame.of(q)
     y_mean = -frame.scale.T @ precision @ (mean - centre)
     y_slope = np.eye(d) - frame.scale.T @ precision @ frame.scale
-    found = frame.natural_gradient(Moments(y_mean, y_slope))
+    found = frame.natural_gradient(WhitenedMoments(y_mean, y_slope))
     leaves = tuple(torch.tensor(u, requires_grad=True) for u in q.unconstrained)
     at = type(q).from_unconstrained(leaves)
     gap = at.mean - torch.tensor(centre)
@@ -294,7 +294,7 @@ def test_the_frame_goes_back_from_the_natural_gradient(diagonal):
     mean = rng.standard_normal(3)
     q = DiagonalGaussian(mean, np.diagonal(root) ** 2) if diagonal else Gaussian(mean, root @ root.T)
     slope = rng.standard_normal((3, 3))
-    given = Moments(rng.standard_normal(3), np.diag(slope[0]) if diagonal else slope + slope.T)
+    given = WhitenedMoments(rng.standard_normal(3), np.diag(slope[0]) if diagonal else slope + slope.T)
     back = Frame.of(q).moments(Frame.of(q).natural_gradient(given))
     assert_allclose(back.mean, given.mean, rtol=1e-10)
     assert_allclose(back.jacobian, given.jacobian, rtol=1e-10, atol=1e-12)

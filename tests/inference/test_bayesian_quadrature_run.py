@@ -415,10 +415,10 @@ def test_bad_choices_are_refused_before_any_work():
 def test_the_ascent_stays_put_where_the_gradient_vanishes():
     class Zero:
         def moments(self, mean, covariance):
-            from bqvi.gradients.whitened import Moments
+            from bqvi.gradients.whitened import WhitenedMoments
 
             # y = 0 everywhere: q is the posterior
-            return Moments(np.zeros(2), np.zeros((2, 2)))
+            return WhitenedMoments(np.zeros(2), np.zeros((2, 2)))
 
         def standard_deviations(self):
             return self.moments(None, None)

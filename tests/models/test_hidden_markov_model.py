@@ -34,7 +34,7 @@ from bqvi.models.count_components import Multinomial
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.hidden_markov_model import simulate_states
-from bqvi.models.sequences import Layout
+from bqvi.models.sequences import SequenceLayout
 
 few = settings(deadline=None, derandomize=True, max_examples=12)
 seeds = st.integers(0, 2**32 - 1)
@@ -88,11 +88,11 @@ both_recursions = pytest.mark.parametrize("_loops", [False, True], indirect=True
 @given(seed=seeds, piece=st.integers(1, 6))
 def test_recursions_are_sums_over_all_paths(seed, piece):
     lengths, pi, a, b = chain_case(np.random.default_rng(seed))
-    layout = Layout.of(lengths, piece)
+    layout = SequenceLayout.of(lengths, piece)
     weights = np.random.default_rng(seed).uniform(0.5, 2.0, len(lengths))
     chain = fb.Chain(np.log(pi), np.log(a))
     found = [(layout, fb.smooth(chain, laid_out(b, layout), layout, weights[layout.sequence]))]
-    whole = Layout.of(lengths, 6)
+    whole = SequenceLayout.of(lengths, 6)
     found.append((whole, fb.in_logarithms(chain, np.log(laid_out(b, whole)), whole, weights[whole.sequence])))
     parts = np.split(b, np.cumsum(lengths)[:-1])
     truth = [enumerated(pi, a, part) for part in parts]
@@ -117,10 +117,10 @@ def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
     k, lengths = 3, np.array([400, 37, 1, 263])
     a = stay * np.eye(k) + (1.0 - stay) / k
     b = rng.uniform(0.9, 1.0, (lengths.sum(), k))
-    chain, whole = fb.Chain(np.log(np.full(k, 1 / k)), np.log(a)), Layout.of(lengths, 400)
+    chain, whole = fb.Chain(np.log(np.full(k, 1 / k)), np.log(a)), SequenceLayout.of(lengths, 400)
     expected = fb.in_logarithms(chain, np.log(laid_out(b, whole)), whole)
     for piece in (11, 50, 400):
-        layout = Layout.of(lengths, piece)
+        layout = SequenceLayout.of(lengths, piece)
         found = fb.smooth(chain, laid_out(b, layout), layout)
         np.testing.assert_allclose(
             layout.in_time(found.posterior), whole.in_time(expected.posterior), atol=1e-8
@@ -136,7 +136,7 @@ def test_pieces_that_do_not_forget_give_the_same_numbers(stay):
 def test_floors_that_matter_are_noticed():
     """Two states that never meet: the data say one for 30 steps, then the other, which no path allows."""
     chain = fb.Chain(np.log([0.5, 0.5]), np.array([[0.0, -np.inf], [-np.inf, 0.0]]))
-    layout = Layout.of(np.array([60]), 60)
+    layout = SequenceLayout.of(np.array([60]), 60)
     logs = np.zeros((60, 2, 1))
     logs[:30, 1], logs[30:, 0] = -40.0, -40.0
     assert fb.smooth(chain, np.exp(logs), layout) is None
@@ -289,7 +289,7 @@ def test_loops_over_values_have_the_likelihoods_and_sums_of_arrays(emissions, wi
     values = np.repeat([0.0, 400.0], 30)[:, None] + rng.poisson(3.0, (60, width))
     emissions = emissions.for_data(values)
     q = emissions.start(values, 3, "k-means++", rng)
-    layout = Layout.of(np.array([40, 20]), 16)
+    layout = SequenceLayout.of(np.array([40, 20]), 16)
     arranged = emissions.arrange(values[layout.index], layout.shown)
     found = []
     for loops in (False, True):

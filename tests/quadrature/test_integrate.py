@@ -8,7 +8,7 @@ from scipy.stats import binom
 import bqvi
 from acquisition.pointwise import IntegralVarianceReduction, UncertaintySampling
 from bqvi.quadrature import METHODS
-from bqvi.quadrature.charts import Linear
+from bqvi.quadrature.charts import AffineChart
 from bqvi.runs import RunError
 from experiments.problems.integrands import integrands
 from gp.embeddings import UnknownPairError
@@ -440,7 +440,7 @@ def test_the_turned_axes_are_found():
     found = bqvi.integrate(lambda x: np.cos(x @ w), measure, 40)
     assert found.mean == pytest.approx(np.exp(-0.5 * w @ w), rel=1e-4)
     chart = found.surrogate.surrogate.chart
-    assert isinstance(chart, Linear)
+    assert isinstance(chart, AffineChart)
     along = np.abs(chart.rotation.T @ w) / np.linalg.norm(w)
     assert along.max() > 0.999
 

@@ -14,7 +14,7 @@ from quick_runs import looked_at, table
 from bqvi.families import Gaussian
 from bqvi.gradients import Pathwise
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame, Moments
+from bqvi.gradients.whitened import Frame, WhitenedMoments
 from bqvi.models import LogJoint
 from bqvi.quadrature.laplace import laplace
 from experiments.gradients import dimensions as bq_dimensions
@@ -59,7 +59,7 @@ def test_students_intervals_hold_as_often_as_they_say():
     q = Gaussian(np.array([0.3, 0.1, -0.2]), np.linalg.inv(root.T @ root) * 4.0)
     scale = Frame.of(q).scale
     jacobian = np.eye(3) - scale.T @ precision @ scale
-    truth = bq_references.flat(Moments(scale.T @ precision @ (mode - q.mean), jacobian))
+    truth = bq_references.flat(WhitenedMoments(scale.T @ precision @ (mode - q.mean), jacobian))
 
     def log_density(theta):
         offset = theta - torch.from_numpy(mode)
