@@ -3,7 +3,9 @@
 At the optimum of a Gaussian q the expected curvature of the log joint is the precision of q. So in whitened
 coordinates u = L^-1 (theta - m), along each axis, the slope of L^T grad f in u is -1 on average. Where it is
 0 the log joint does not bend over the width that q has reached, and the ELBO still rises as q widens, by the
-logarithm of the width: without end if the posterior is improper.
+logarithm of the width: without end if the posterior is improper. A q across several modes may meet no
+curvature on average either, from the valleys between these; the log joint falls outside of them then, on one
+side at least.
 """
 
 from __future__ import annotations
@@ -35,26 +37,70 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
     near = (np.abs(u) < FLAT.near).all(axis=1) & np.isfinite(values)
     if gradients is not None:
         near &= np.isfinite(gradients).all(axis=1)
-    u, dimension = u[near], u.shape[1]
+    u, values, dimension = u[near], values[near], u.shape[1]
     if len(u) < 2 * (2 * dimension + 1):
         return []
-    ones = np.ones((len(u), 1))
-    if gradients is None:
-        design = np.concatenate([ones, u, u**2 / 2], axis=1)
-        found = least_squares(design, values[near][:, None])[0]
-        bends = -found[1 + dimension :, 0]
-        left = values[near] - design @ found[:, 0]
-        variance = left @ left / (len(u) - design.shape[1]) * np.linalg.pinv(design.T @ design).diagonal()
-        bends = bends + FLAT.doubt * np.sqrt(variance[1 + dimension :])
-    else:
-        found = least_squares(np.concatenate([ones, u], axis=1), gradients[near] @ scale)[0]
-        bends = -found[1:].diagonal()
+    slopes = None if gradients is None else gradients[near] @ scale
+    bends = _curvatures(u, values, slopes)
     flattest = int(np.argmin(bends))
     if bends[flattest] > FLAT.share:
         return []
+    slope = _outwards(u, flattest, values, slopes)
+    if slope < -FLAT.falls:
+        return []
     axis = ", ".join(f"{entry:.2g}" for entry in axes[:, flattest])
+    where = f"along ({axis}) its standard deviation has reached {np.sqrt(variances[flattest]):.3g}, "
+    if slope > FLAT.falls:
+        return [
+            f"q still widens: {where}and the log joint rises on both sides of it, towards modes there or "
+            "without end. More steps are needed, or the posterior is improper: look at the prior of these "
+            "parameters."
+        ]
     return [
-        f"q runs away: along ({axis}) its standard deviation has reached {np.sqrt(variances[flattest]):.3g}, "
-        f"and the log joint has {max(bends[flattest], 0.0):.0%} of the curvature that would hold it there. "
-        "The posterior is improper, or more steps are needed: look at the prior of these parameters."
+        f"q runs away: {where}and the log joint has {max(bends[flattest], 0.0):.0%} of the curvature that "
+        "would hold it there. The posterior is improper, or more steps are needed: look at the prior of "
+        "these parameters."
     ]
+
+
+def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) -> np.ndarray:
+    """Minus the curvature along each axis (D,); of values alone, with `FLAT.doubt` standard errors on top."""
+    ones = np.ones((len(u), 1))
+    if slopes is not None:
+        found = least_squares(np.concatenate([ones, u], axis=1), slopes)[0]
+        return -found[1:].diagonal()
+    found, errors = _regression(np.concatenate([ones, u, u**2 / 2], axis=1), values)
+    half = 1 + u.shape[1]
+    return FLAT.doubt * errors[half:] - found[half:]
+
+
+def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray | None) -> float:
+    """Least slope of the log joint outwards on the two sides of q, in the outer half of u, over |u|.
+
+    `FLAT.doubt` standard errors are taken off: -1 of a Gaussian posterior under its own q, 0 of a flat one,
+    -inf where too few evaluations say.
+    """
+    along = u[:, axis]
+    edge = np.median(np.abs(along))
+    sides = np.column_stack([np.maximum(side * along - edge, 0.0) for side in (1.0, -1.0)])
+    there = sides > 0.0
+    if there.sum(axis=0).min() < FLAT.sides:
+        return -np.inf
+    if slopes is None:
+        rest, middle = np.delete(u, axis, axis=1), np.clip(along, -edge, edge)
+        within = np.column_stack([np.ones(len(u)), rest, rest**2 / 2, middle, middle**2 / 2])
+        found, errors = (part[-2:] for part in _regression(np.column_stack([within, sides]), values))
+    else:
+        parts = [side * slopes[there[:, i], axis] for i, side in enumerate((1.0, -1.0))]
+        found = np.array([part.mean() for part in parts])
+        errors = np.array([part.std() / np.sqrt(len(part)) for part in parts])
+    reach = edge + sides.sum(axis=0) / there.sum(axis=0)
+    return float(np.min((found - FLAT.doubt * errors) / reach))
+
+
+def _regression(design: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients and their standard errors."""
+    found = least_squares(design, values[:, None])[0][:, 0]
+    left = values - design @ found
+    variance = left @ left / (len(design) - design.shape[1]) * np.linalg.pinv(design.T @ design).diagonal()
+    return found, np.sqrt(variance)

@@ -1,9 +1,11 @@
 """Bounds, workers and known evaluations of `fit`, against closed forms and counts of calls."""
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 import bqvi
@@ -158,6 +160,26 @@ def test_a_q_that_runs_away_is_told(gradient):
     assert "0% of the curvature" in found.warnings[0]
     proper = LogJoint(lambda theta: -(theta[0] ** 2) - 1e-4 * theta[1] ** 2, 2, vectorised=False)
     assert bqvi.fit(proper, method="bq", budget=100).warnings == ()
+
+
+@pytest.mark.parametrize(("method", "steps"), [("pathwise", 40), ("score", 40), ("score", 20)])
+def test_a_q_across_four_modes_does_not_run_away(method, steps):
+    """After 40 steps it reaches past the modes; after 20 not yet, and the log joint rises on both sides."""
+    centres = 5.0 * np.random.default_rng(2).standard_normal((4, 3))
+
+    def log_joint(t):
+        return scipy.special.logsumexp(-0.5 * ((t[:, None] - centres) ** 2).sum(-1), axis=1)
+
+    def gradient(t):
+        gaps = t[:, None] - centres
+        return -(scipy.special.softmax(-0.5 * (gaps**2).sum(-1), axis=1)[..., None] * gaps).sum(1)
+
+    model = LogJoint(log_joint, 3, gradient=gradient)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = bqvi.fit(model, method=method, steps=steps, seed=2)
+    assert np.sqrt(np.linalg.eigvalsh(found.q.covariance)[-1]) > 2.3  # past one mode's width
+    assert [str(one.message)[:15] for one in told] == (["q still widens:"] if steps == 20 else [])
 
 
 @pytest.mark.parametrize("method", ["pathwise", "iwae"])
