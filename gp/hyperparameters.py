@@ -14,7 +14,7 @@ by that standard deviation or because an end of the prior would do as well, the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -249,19 +249,33 @@ def fit(
     if copies == "merge":
         observed, y, noise = _merged(observed, y, noise)
     n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
-    units = DataUnits.of(on_host(observed), to_numpy(y))
-    _check_spread("y", units.output)
-    for spread in np.atleast_1d(units.inputs):
-        _check_spread("x", float(spread))
+    units = _checked_units(observed, y)
     problem = _problem(observed, y, kernel, mean, noise, units=units)
     if _without_noise(problem):
         _refuse_contradictions(problem, FIT.same * units.output)
     coordinates = SearchCoordinates.of(problem, units, priors or Priors())
     limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
     with single_threaded() if len(observed) <= FIT.small else nullcontext():
-        found = screened(problem, coordinates, limits)
-        solution = solve(problem, coordinates.vector(found.psi))
-    hyperparameters = Hyperparameters(
+        hyperparameters = _searched(problem, coordinates, limits)
+    for warning in _doubts(hyperparameters):
+        warnings.warn(warning, RuntimeWarning, stacklevel=2)
+    return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
+
+
+def _checked_units(observed: Functional, y: Array) -> DataUnits:
+    """The units of the data; ValueError where their squares over- or underflow."""
+    units = DataUnits.of(on_host(observed), to_numpy(y))
+    _check_spread("y", units.output)
+    for spread in np.atleast_1d(units.inputs):
+        _check_spread("x", float(spread))
+    return units
+
+
+def _searched(problem: Problem, coordinates: SearchCoordinates, limits: Screening) -> Hyperparameters:
+    """The hyperparameters at the best optimum that is found."""
+    found = screened(problem, coordinates, limits)
+    solution = solve(problem, coordinates.vector(found.psi))
+    return Hyperparameters(
         problem=problem,
         coordinates=coordinates,
         psi=found.psi,
@@ -273,21 +287,20 @@ def fit(
         message=found.message,
         n_evaluations=found.n_evaluations,
     )
-    if not hyperparameters.converged:
-        warnings.warn(
-            f"the hyperparameters did not converge ({hyperparameters.message}): raise "
-            "max_iterations, or simplify the kernel",
-            RuntimeWarning,
-            stacklevel=2,
+
+
+def _doubts(found: Hyperparameters) -> Iterator[str]:
+    """What a user is warned of."""
+    if not found.converged:
+        yield (
+            f"the hyperparameters did not converge ({found.message}): raise max_iterations, or simplify the "
+            "kernel"
         )
-    if hyperparameters.n_repeated:
-        warnings.warn(
-            f"y: {hyperparameters.why_noise_vanished()}, or give noise, or a prior of it that ends higher, "
-            "priors=Priors(noise=Plateau(...))",
-            RuntimeWarning,
-            stacklevel=2,
+    if found.n_repeated:
+        yield (
+            f"y: {found.why_noise_vanished()}, or give noise, or a prior of it that ends higher, "
+            "priors=Priors(noise=Plateau(...))"
         )
-    return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
 
 
 def _check_choices(

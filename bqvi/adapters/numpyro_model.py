@@ -62,13 +62,7 @@ def from_numpyro(
     with needing("numpyro"):
         import jax
         import numpyro
-    if not callable(model):
-        raise TypeError(f"model is {model!r:.100}; it must be a function of NumPyro statements")
-    if not jax.config.jax_enable_x64:
-        raise ValueError(
-            "JAX computes in float32, in which a log density has errors of .001 to 1; set "
-            "numpyro.enable_x64(), or the environment variable JAX_ENABLE_X64=1, before JAX is first used"
-        )
+    _require_ready(model)
     key = jax.random.PRNGKey(seed)
     sites = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(*args, **kwargs)
     _check(sites)
@@ -79,16 +73,7 @@ def from_numpyro(
     latent = [name for name in sites if name in first]
     layout = VectorLayout({name: tuple(np.shape(first[name])) for name in latent})
     site_model = _Sites(model, args, kwargs, layout, made.potential_fn, made.postprocess_fn)
-    low, high = plausible_lower, plausible_upper
-    if low is None or high is None:
-        drawn = site_model.prior(_PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
-        box = (None, None) if drawn is None else box_of_draws(drawn)
-        low, high = box[0] if low is None else low, box[1] if high is None else high
-    observed = {
-        name: np.asarray(site["value"])
-        for name, site in sites.items()
-        if site["type"] == "sample" and site["is_observed"] and site["value"] is not None
-    }
+    low, high = _prior_box(site_model, seed, plausible_lower, plausible_upper)
     return TargetModel(
         log_joint=site_model.value,
         names=layout.names,
@@ -101,9 +86,44 @@ def from_numpyro(
         from_named=site_model.unconstrained,
         coords=dict(coords or {}),
         dims={**_plates(sites), **(dims or {})},
-        observed={name: x for name, x in observed.items() if x.size},
+        observed=_observed(sites),
         package=f"NumPyro {numpyro.__version__}",
     )
+
+
+def _require_ready(model: Any) -> None:
+    """An error unless ``model`` is a function, and JAX in double precision."""
+    import jax
+
+    if not callable(model):
+        raise TypeError(f"model is {model!r:.100}; it must be a function of NumPyro statements")
+    if not jax.config.jax_enable_x64:
+        raise ValueError(
+            "JAX computes in float32, in which a log density has errors of .001 to 1; set "
+            "numpyro.enable_x64(), or the environment variable JAX_ENABLE_X64=1, before JAX is first used"
+        )
+
+
+def _prior_box(model: _Sites, seed: int, low: Any, high: Any) -> tuple[Any, Any]:
+    """The plausible box: what was not given is that of draws of the prior, None where there are none."""
+    if low is not None and high is not None:
+        return low, high
+    import jax
+
+    drawn = model.prior(_PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
+    box = (None, None) if drawn is None else box_of_draws(drawn)
+    return box[0] if low is None else low, box[1] if high is None else high
+
+
+def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Observed values by name."""
+    samples = {name: site for name, site in sites.items() if site["type"] == "sample"}
+    found = {
+        name: np.asarray(site["value"])
+        for name, site in samples.items()
+        if site["is_observed"] and site["value"] is not None
+    }
+    return {name: x for name, x in found.items() if x.size}
 
 
 def _check(sites: Mapping[str, Any]) -> None:

@@ -20,6 +20,10 @@ from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
 _PRIOR_DRAWS = 200
+_LKJ = (
+    "PyMC {} has the normaliser of the LKJ distribution with the wrong sign; the log joint is PyMC's less "
+    "{:.6g} nats, which corrects the evidence"
+)
 
 
 def from_pymc(
@@ -69,12 +73,7 @@ def from_pymc(
     density.set_extra_values({})
     off = excess(model)
     if off:
-        warnings.warn(
-            f"PyMC {pymc.__version__} has the normaliser of the LKJ distribution with the wrong sign; the "
-            f"log joint is PyMC's less {off:.6g} nats, which corrects the evidence",
-            UserWarning,
-            stacklevel=2,
-        )
+        warnings.warn(_LKJ.format(pymc.__version__, off), UserWarning, stacklevel=2)
     first = model.initial_point(seed)
     layout = VectorLayout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
     words = _Words(model, layout)
