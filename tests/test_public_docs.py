@@ -15,7 +15,6 @@ NOT_YET: tuple[str, ...] = (
     "bqvi.calls.evaluations",
     "bqvi.calls.ledger",
     "bqvi.gradients.bayesian_quadrature",
-    "bqvi.gradients.control_variate",
     "bqvi.gradients.gradient",
     "bqvi.gradients.importance_quadrature",
     "bqvi.gradients.mixture_quadrature",

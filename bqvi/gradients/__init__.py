@@ -17,7 +17,6 @@ from bqvi.gradients.refined import RefinedConjugate
 
 if TYPE_CHECKING:
     from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
-    from bqvi.gradients.control_variate import ControlVariate
     from bqvi.gradients.importance_quadrature import ImportanceQuadrature
     from bqvi.gradients.importance_weighted import IWAE, DReG
     from bqvi.gradients.mixture_quadrature import MixtureQuadrature
@@ -29,7 +28,6 @@ __all__ = [
     "Batch",
     "BayesianQuadrature",
     "Conjugate",
-    "ControlVariate",
     "DReG",
     "Estimator",
     "Gradient",
@@ -44,7 +42,6 @@ __all__ = [
 ]
 
 _ON_TORCH = {
-    "ControlVariate": "control_variate",
     "BayesianQuadrature": "bayesian_quadrature",
     "DReG": "importance_weighted",
     "ImportanceQuadrature": "importance_quadrature",

@@ -7,8 +7,7 @@ means but functions of all draws; theirs is the jackknife's: with theta_(-l) the
 
 For a mean the two are the same. Errors are right in mean square, to a fifth or so; intervals hold as far as
 terms are near normal. They are too short where few terms have most of the variance: weighted estimates under
-a q narrower than the posterior (where the variance may be infinite), and what a good process misses
-(`control_variate`: 95 % intervals from 40 nodes hold in three cases of four).
+a q narrower than the posterior, where the variance may be infinite.
 """
 
 from __future__ import annotations

@@ -99,8 +99,6 @@ class CacheSettings:
     refit_growth: float = 1.2
     """Hyperparameters are fitted again when the evaluations have grown by this factor; with 1.3 a few runs
     diverge."""
-    control_growth: float = 1.1
-    """The same for the process that is a control variate (`control_variate`)."""
     refit_error: float = 4.0
     """They are also fitted when the mean squared standardised error of new evaluations is larger."""
     spare: int = 10

@@ -34,7 +34,7 @@ from experiments.harness.summaries import quartiles
 
 NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
-STEPPED = {"natural gradient, STL": "natural", "natural gradient, GP control": "control", "Adam, STL": "adam"}
+STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
 STROKES = drawing.strokes((*SURROGATES, *STEPPED))
 LEAST = 1e-5
 """Gaps below are drawn as this: the quasi-random points resolve no less."""

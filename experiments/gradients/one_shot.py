@@ -9,9 +9,9 @@ of the gradient in units whitened by q, sums over all coordinates. `REPLICATES` 
 seed and n, and bias^2 is estimated without bias from all of them: |mean error|^2 less its expectation under
 no bias.
 
-Nothing is kept from before, with three exceptions that ask for a process first: the control variate with a
-memory, and nodes chosen by integral-variance reduction and by uncertainty. They are given n // 2 independent
-evaluations at the same q before, which count in n; processes are then of all n.
+Nothing is kept from before, with two exceptions that ask for a process first: nodes chosen by
+integral-variance reduction and by uncertainty. They are given n // 2 independent evaluations at the same q
+before, which count in n; processes are then of all n.
 
 Coverage is the share of coordinates whose 95 % interval holds the reference: for Bayesian quadrature in
 whitened units, +- 1.96 of its standard deviations; for Monte Carlo in the estimator's own coordinates,
@@ -36,7 +36,6 @@ from bqvi.arrays import Values
 from bqvi.families import Gaussian
 from bqvi.gradients import (
     BayesianQuadrature,
-    ControlVariate,
     Estimator,
     Pathwise,
     RememberingEstimator,
@@ -135,10 +134,6 @@ ESTIMATORS: Mapping[str, Choice] = {
     STL: DESIGNS[STL],
     "STL, Sobol": Choice(lambda n: Pathwise(n, STL, Sobol())),
     "STL, antithetic-orthogonal": Choice(lambda n: Pathwise(n, STL, AntitheticOrthogonal())),
-    "BQ, cross-fitted": Choice(lambda n: ControlVariate(n, memory=0, errors=True), least=5),
-    "control variate, half before": Choice(
-        lambda n: ControlVariate(n, errors=True), before=ControlVariate, least=5
-    ),
     "BQ, values": Choice(_quadrature("auto"), least=5, values_only=True),
     DEFAULT: Choice(_quadrature("auto")),
     SEPARABLE: DESIGNS[SEPARABLE],
@@ -150,8 +145,7 @@ GROUPS = {"estimators": ESTIMATORS, "designs": DESIGNS}
 CHOICES: Mapping[str, Choice] = {**ESTIMATORS, **DESIGNS}
 STROKES = drawing.strokes((*DESIGNS, *ESTIMATORS))
 QUICK = (
-    STL, SEPARABLE, "BQ, derivatives", "BQ, joint", "control variate, half before",
-    "BQ, variance-reducing nodes",
+    STL, SEPARABLE, "BQ, derivatives", "BQ, joint", "BQ, variance-reducing nodes",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from bqvi.gradients import BayesianQuadrature, ControlVariate, Estimator, Pathwise, RememberingEstimator
+from bqvi.gradients import BayesianQuadrature, Estimator, Pathwise, RememberingEstimator
 from bqvi.gradients.designs import AntitheticOrthogonal
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import Frame
@@ -43,7 +43,6 @@ CHOICES: Mapping[str, Callable[[], Estimator]] = {
         NODES, AntitheticOrthogonal(), memory=0, process="separable"
     ),
     "BQ, memory": lambda: BayesianQuadrature(NODES, AntitheticOrthogonal(), initial_nodes=NODES),
-    "control variate, memory": lambda: ControlVariate(NODES),
 }
 STROKES = drawing.strokes(CHOICES)
 NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")

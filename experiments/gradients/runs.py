@@ -3,13 +3,11 @@
     bq           rounds of 2 evaluations, q optimised on the surrogate in a KL ball; untuned
     bq values    the same from values alone: what variational Bayesian Monte Carlo does
     natural      natural gradients from sticking-the-landing estimates, cosine step ending at the budget
-    control      the same with a Gaussian process as control variate: unbiased
     adam         Adam on sticking-the-landing estimates, in the Cholesky coordinates
 
 Step size and number of samples of "natural" and "adam" are the best of a grid *for each budget and target* by
 the mean gap over two seeds that are not reported (`tune`; the table is `tuned.json`): an oracle that
-nobody has. "control" takes those of "natural". Evaluations are of the value and its
-gradient; of the value alone for "bq values".
+nobody has. Evaluations are of the value and its gradient; of the value alone for "bq values".
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ import torch
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients import BayesianQuadrature, ControlVariate, Estimator, Pathwise
+from bqvi.gradients import BayesianQuadrature, Pathwise
 from bqvi.inference import Fit
 from bqvi.models import LogJoint
 from bqvi.models.log_joint import LogJointModel
@@ -104,14 +102,13 @@ def stepped_run(
     model: LogJointModel | None = None,
     metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """Return gap and costs of "natural", "control" or "adam" at the end, in one row."""
+    """Return gap and costs of "natural" or "adam" at the end, in one row."""
     target = problem.target
     steps = max(1, evaluations // samples)
-    estimator: Estimator = ControlVariate(samples) if method == "control" else Pathwise(samples, STL)
     natural = method != "adam"
     return _table(
         lambda: bqvi.fit(
-            model or target.model(), method=estimator,
+            model or target.model(), method=Pathwise(samples, STL),
             geometry=bqvi.Riemannian() if natural else bqvi.Euclidean(),
             schedule=bqvi.Cosine(size, steps) if natural else bqvi.Adam(size, decay=4.0 / steps),
             start_from=target.start(), steps=steps, record=[steps],
@@ -158,8 +155,7 @@ def tuned() -> Mapping[str, Any]:
 
 def setting(method: str, name: str, budget: int) -> list[float]:
     """Step size and samples that were found best."""
-    key = f"{'natural' if method == 'control' else method}, {name}, {budget}"
-    return list(tuned().get(key, (0.1, 5)))
+    return list(tuned().get(f"{method}, {name}, {budget}", (0.1, 5)))
 
 
 def tune(names: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from gradient_cases import BATCH, TARGETS, exact
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from bqvi.gradients import IWAE, ControlVariate, DReG, Pathwise, Score
+from bqvi.gradients import IWAE, DReG, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 
 DISTINCT = [0, 1, 2, 4, 5]
@@ -20,27 +20,14 @@ DESIGNED = {
     "antithetic": Pathwise(16, noise=AntitheticOrthogonal(), errors=True),
     "antithetic-in-parts": Pathwise(8, noise=AntitheticOrthogonal(), errors=True),
     "independent": Pathwise(12, noise=Independent(), errors=True),
-    "memory": ControlVariate(12, errors=True),
 }
-
-
-def remembered(estimator, name):
-    """The memory after two steps, or None."""
-    if not isinstance(estimator, ControlVariate) or not estimator.memory:
-        return None
-    (model, q), rng = TARGETS[name], np.random.default_rng(1)
-    memory = estimator.start(model, q)
-    for _ in range(2):
-        memory = estimator(model, q, BATCH, rng, memory).memory
-    return memory
 
 
 def repeated(estimator, name, repetitions, seed=5):
     """Values and standard errors of distinct entries, (repetitions, entries) each."""
-    (model, q), memory = TARGETS[name], remembered(estimator, name)
+    model, q = TARGETS[name]
     rng, distinct = np.random.default_rng(seed), DISTINCT if name == "banana" else slice(None)
-    given = () if memory is None else (memory,)
-    found = [estimator(model, q, BATCH, rng, *given) for _ in range(repetitions)]
+    found = [estimator(model, q, BATCH, rng) for _ in range(repetitions)]
     return tuple(
         np.array([np.concatenate([part.ravel() for part in parts])[distinct] for parts in every])
         for every in ([g.values for g in found], [g.standard_error for g in found])
@@ -85,9 +72,6 @@ MONTE_CARLO = {
     "optimal-baseline": (Score(100, baseline="optimal", errors=True), "logistic", 99, 0.9),
     "iwae": (IWAE(100, errors=True), "wide", 99, 0.9),
     "dreg": (DReG(100, errors=True), "wide", 99, 0.9),
-    # what a process misses is next to nothing but in the tails: few nodes see where its mean square is
-    "cross-fit": (ControlVariate(40, memory=0, errors=True), "logistic", 39, 0.7),
-    "memory": (ControlVariate(40, errors=True), "logistic", 39, 0.7),
 }
 """Estimators, on what, the degrees of freedom of their errors, and the bar."""
 
@@ -96,10 +80,8 @@ MONTE_CARLO = {
 def test_intervals_of_monte_carlo_hold_the_gradient(name):
     """Student's 95 % intervals, on average over entries and repetitions."""
     estimator, target, freedom, bar = MONTE_CARLO[name]
-    values, errors = repeated(estimator, target, 30 if name == "cross-fit" else 100)
-    truth = exact(target)
-    if not isinstance(estimator, ControlVariate):
-        truth = TARGETS[target][1].gradient_to_unconstrained(truth)
+    values, errors = repeated(estimator, target, 100)
+    truth = TARGETS[target][1].gradient_to_unconstrained(exact(target))
     truth = np.concatenate([part.ravel() for part in truth])[DISTINCT if target == "banana" else slice(None)]
     if isinstance(estimator, IWAE | DReG):  # of another bound; the mean is ten times as sure as a value
         truth = values.mean(0)

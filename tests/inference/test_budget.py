@@ -9,7 +9,6 @@ from bqvi.families import GaussianMixture
 from bqvi.gradients import (
     IWAE,
     BayesianQuadrature,
-    ControlVariate,
     DReG,
     ImportanceQuadrature,
     MixtureQuadrature,
@@ -23,7 +22,6 @@ METHODS = {
     "bq": {"method": "bq"},
     "bq without memory": {"method": BayesianQuadrature(3, memory=0)},
     "importance quadrature": {"method": ImportanceQuadrature(quadrature=BayesianQuadrature(4, memory=0))},
-    "control variate": {"method": ControlVariate(5)},
     "mixture quadrature": {"method": MixtureQuadrature(3), "start_from": TWO},
     "pathwise": {"method": "pathwise", "samples": 3},
     "score": {"method": "score", "samples": 4},

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients import BayesianQuadrature, ControlVariate
+from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import Frame
@@ -91,8 +91,6 @@ def test_bad_data_are_named(x, error, message):
 def test_there_is_no_log_joint_without_q():
     with pytest.raises(TypeError, match="at\\(q\\)"):
         MODEL.log_prior(torch.zeros(1, 5))
-    with pytest.raises(ValueError, match="moves with q"):
-        ControlVariate().start(MODEL, START)
     with pytest.raises(ValueError, match="n_components"):
         SoftmaxMixture(X, 1)
 
