@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 from sklearn.base import clone
 from sklearn.decomposition import LatentDirichletAllocation as PeerTopics
+from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture as PeerMixture
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -152,7 +153,7 @@ def test_whole_weights_of_sequences_are_copies(emissions):
     assert one.lower_bound_ == pytest.approx(other.lower_bound_, rel=1e-9)
     for a, b in zip(one.posterior_.natural, other.posterior_.natural, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
-    with pytest.raises(ValueError, match=r"weights has shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"sequence_weight has shape \(3,\)"):
         clone(estimator).fit(values, lengths=lengths, sequence_weight=np.ones(3))
 
 
@@ -289,8 +290,55 @@ def test_bad_input_is_named():
         GaussianMixture(200).fit(X)
     with pytest.raises(ValueError, match=r"covariance_type is 'fulll'.*'full'"):
         GaussianMixture(2, covariance_type="fulll").fit(X)
-    with pytest.raises(ValueError, match="negative"):
-        GaussianMixture(2).fit(X, sample_weight=-np.ones(len(X)))
+
+
+SETTINGS = [
+    ({"n_components": 0}, "n_components is 0"),
+    ({"n_components": 2.5}, r"n_components is 2\.5"),
+    ({"max_iter": 0}, "max_iter is 0"),
+    ({"tol": -1.0}, "tol is -1"),
+    ({"init_params": "kmeans"}, "init_params is 'kmeans'.*k-means"),
+    ({"total_samples": -5}, "total_samples is -5"),
+    ({"total_samples": "all"}, "total_samples is 'all'"),
+    ({"n_init": 0}, "n_init is 0"),
+    ({"bayesian": "yes"}, "bayesian is 'yes'"),
+    ({"flat": 1}, "flat is 1"),
+    ({"merge": None}, "merge is None"),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_settings_and_weights_that_cannot_be_are_named_as_the_user_knows_them(estimator, call):
+    rows = np.abs(X[:20])
+    for setting, message in SETTINGS:
+        if setting.keys() <= estimator.get_params().keys():
+            with pytest.raises((ValueError, TypeError), match=message):
+                getattr(clone(estimator).set_params(**setting), call)(rows)
+    name = "sequence_weight" if isinstance(estimator, HiddenMarkovModel) else "sample_weight"
+    size = 1 if name == "sequence_weight" else 20
+    with pytest.raises(ValueError, match=f"{name} has -1"):
+        getattr(clone(estimator), call)(rows, **{name: -np.ones(size)})
+    with pytest.raises(ValueError, match=r"infinity|too large"):
+        getattr(clone(estimator), call)(np.where(rows == rows[3, 1], np.inf, rows))
+
+
+def test_symbols_and_words_that_cannot_be():
+    symbols = HiddenMarkovModel(emissions="categorical")
+    for column, message in ((np.full(5, np.nan), "no observation"), ([0.0, 1e300, 1.0], r"symbol 1e\+300")):
+        with pytest.raises(ValueError, match=message):
+            symbols.fit(np.asarray(column)[:, None])
+    symbols.fit(np.array([0.0, 1.0, 0.0])[:, None])
+    with pytest.raises(ValueError, match="the symbol 5"):
+        symbols.predict(np.array([[5.0]]))
+    topics = LatentDirichletAllocation(2, max_iter=2, tol=1e9).fit(np.eye(3))
+    with pytest.raises(ValueError, match="X has no word"):
+        topics.perplexity(np.zeros((2, 3)))
+    with pytest.raises(NotFittedError):
+        LatentDirichletAllocation(2).perplexity(np.eye(3))
+    for count in (-1, 2.5):
+        with pytest.raises((ValueError, TypeError), match="n_samples is"):
+            GaussianMixture(2).fit(X).sample(count)
 
 
 def test_the_core_does_not_import_scikit_learn():

@@ -23,7 +23,7 @@ from bqvi.checks import positive_vector
 from bqvi.families import Gamma
 from bqvi.models.compiled import worth_compiling
 from bqvi.models.components import Components
-from bqvi.models.data import filled, has_missing
+from bqvi.models.data import LARGEST_COUNT, filled, has_missing, require_observed_columns
 from bqvi.models.emissions import Likelihoods, finite_or_missing, known_values
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
@@ -54,22 +54,23 @@ class PoissonEmissions:
         """(T, D) whole nonnegative numbers, NaN where missing."""
         values = _table(values, self.columns)
         known = values[~np.isnan(values)]
-        bad = known[(known < 0.0) | (known != np.floor(known))]
+        bad = known[(known < 0.0) | (known >= LARGEST_COUNT) | (known != np.floor(known))]
         if len(bad):
-            raise ValueError(f"data has a count of {bad[0]:g}; counts must be whole and nonnegative, or NaN")
+            raise ValueError(
+                f"data has a count of {bad[0]:g}; counts must be whole, nonnegative and below "
+                f"{LARGEST_COUNT:g}, or NaN"
+            )
         return values
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """With a rate."""
-        columns, shown = values.shape[1], ~np.isnan(values)
-        part = np.ones(len(values)) if weights is None else weights
-        totals = part @ shown
-        if not totals.all():
-            raise ValueError(f"data has column {int(totals.argmin())} all NaN; leave it out")
+        columns = values.shape[1]
+        known, part = known_values(values, weights)
+        require_observed_columns(known[part > 0.0])
         if self.rate is not None:
             rate = positive_vector("rate", self.rate, columns)
         else:
-            rate = 1.0 / np.maximum(part @ np.nan_to_num(values) / totals, 1e-3)
+            rate = 1.0 / np.maximum(part @ np.nan_to_num(known) / (part @ ~np.isnan(known)), 1e-3)
         return replace(self, rate=rate, columns=columns)
 
     def prior(self, n_states: int) -> Gamma:

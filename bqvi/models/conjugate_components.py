@@ -33,7 +33,7 @@ from bqvi.arrays import Values
 from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, FromNormaliser, Gamma
 from bqvi.models.components import start_from_clusters
-from bqvi.models.data import Data, has_missing, n_rows, spread
+from bqvi.models.data import Data, has_missing, n_rows, require_observed_columns, spread
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
 from gp.arrays import Array, is_torch, to_numpy
@@ -69,6 +69,7 @@ class ConjugateComponents:
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """With a prior that is a function of the data settled: of the rows, whatever their weights."""
         del weights
+        require_observed_columns(data)
         if not callable(self.component_prior):
             return self
         return replace(self, component_prior=self.component_prior(data))
@@ -76,8 +77,6 @@ class ConjugateComponents:
     def check(self, data: Data) -> np.ndarray:
         """(N, D), finite (or NaN), as float64, and T of a row beside the prior's natural parameters."""
         x: np.ndarray = to_numpy(require_table(data, None, self.by_column)).astype(float, copy=False)
-        if has_missing(x) and np.isnan(x).all(axis=0).any():
-            raise ValueError(f"data has column {int(np.isnan(x).all(axis=0).argmax())} all NaN; leave it out")
         if self.validate is not None:
             self.validate(np.where(np.isnan(x), 0.0, x))
         if not callable(self.component_prior):

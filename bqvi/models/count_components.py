@@ -19,7 +19,7 @@ import scipy.special
 from bqvi.arrays import Values, transpose
 from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
 from bqvi.families import Dirichlet
-from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
+from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.mixture import AffineLogJoint
 from bqvi.models.starts import sample_rows, starting_centres
 from gp.arrays import Array, is_torch, to_numpy
@@ -52,9 +52,11 @@ class Multinomial:
         x: Data = scipy.sparse.csr_array(data) if is_sparse(data) else as_numbers("data", data)
         require_columns("data", x, self.n_words)
         require_finite("data", x)
-        smallest = x.min()
-        if smallest < 0.0:
-            raise ValueError(f"data has a count of {smallest:g}; counts must be nonnegative")
+        for count in (x.min(), x.max()):
+            if not 0.0 <= count < LARGEST_COUNT:
+                raise ValueError(
+                    f"data has a count of {count:g}; counts must be nonnegative and below {LARGEST_COUNT:g}"
+                )
         return x
 
     def prior(self, n_components: int) -> Dirichlet:

@@ -16,6 +16,9 @@ from gp.arrays import is_torch, to_numpy
 
 Data: TypeAlias = Any
 
+LARGEST_COUNT = 2.0**53
+"""Above it float64 does not tell whole numbers apart."""
+
 
 def n_rows(data: Data) -> int:
     """N; 0 for a model without data."""
@@ -100,6 +103,12 @@ def has_missing(data: Data) -> bool:
     """Whether a dense NumPy table (N, D) has a NaN."""
     dense = isinstance(data, np.ndarray) and data.dtype.kind == "f"
     return dense and bool(np.isnan(data.sum()))
+
+
+def require_observed_columns(data: Data) -> None:
+    """A value in each column of ``data`` (N, D); ValueError names one that is missing throughout."""
+    if has_missing(data) and (absent := np.isnan(data).all(axis=0)).any():
+        raise ValueError(f"data has column {int(absent.argmax())} all NaN; leave it out")
 
 
 def filled(data: Data) -> Data:

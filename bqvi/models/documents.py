@@ -18,8 +18,8 @@ import scipy.sparse
 import scipy.special
 
 from bqvi.arrays import Seed, generator
-from bqvi.checks import require_above, require_columns, require_finite
-from bqvi.models.data import Data, as_numbers, is_sparse
+from bqvi.checks import require_above, require_columns
+from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, is_sparse
 from gp.arrays import to_numpy
 
 PART = 1 << 14
@@ -63,14 +63,15 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
         counts.eliminate_zeros()
     start = 0
     for part in parts(counts):
-        require_finite("data", part.data)
-        bad = (part.data < 0.0) | (not fractional and part.data != np.floor(part.data))
+        fits = fractional | (part.data == np.floor(part.data))
+        bad = ~((part.data >= 0.0) & (part.data < LARGEST_COUNT) & fits)
         if bad.any():
             place = int(np.argmax(bad))
             row = start + int(np.searchsorted(part.indptr, place, side="right")) - 1
+            whole = "" if fractional else "whole, "
             raise ValueError(
                 f"data has a count of {part.data[place]:g} in row {row}, column {part.indices[place]}; "
-                f"counts of words must be {'' if fractional else 'whole and '}nonnegative"
+                f"counts of words must be {whole}nonnegative and below {LARGEST_COUNT:g}"
             )
         start += part.shape[0]
     checked: scipy.sparse.csr_array = counts

@@ -26,17 +26,19 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.arrays import Values, add
-from bqvi.checks import require_integer, require_one_of, require_summable
+from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.gaussian import LOG_2PI
 from bqvi.models.conjugate import LocalStep, altered
-from bqvi.models.data import Data, as_numbers, patterns, spread
+from bqvi.models.data import Data, as_numbers, has_missing, patterns, require_observed_columns, spread
+from bqvi.models.gaussian_components import require_table
 from bqvi.models.regression_prior import (
     DEFAULT,
     RegressionExpectations,
     RegressionPrior,
     estimates,
     expectations,
+    require_prior,
     statistics,
 )
 from gp.arrays import Array, to_numpy
@@ -71,7 +73,7 @@ class FactorAnalysis:
     ) -> None:
         self.n_factors = require_integer("n_factors", n_factors, 1)
         require_one_of("noise", noise, NOISES)
-        self.noise, self.regression_prior = noise, prior
+        self.noise, self.regression_prior = noise, require_prior(prior)
         self.dimension: int | None = None
         self.origin: np.ndarray = np.zeros(1)
 
@@ -80,6 +82,7 @@ class FactorAnalysis:
         if self.dimension is not None:
             return self
         x = self.check(data)
+        require_observed_columns(x)
         shared = self.noise == "spherical"
         prior = self.regression_prior.for_outputs(np.nanvar(x, axis=0), shared=shared)
         return altered(self, dimension=x.shape[1], origin=np.nanmean(x, axis=0), regression_prior=prior)
@@ -99,22 +102,12 @@ class FactorAnalysis:
         return every.of(outputs, self.n_factors + 1)
 
     def check(self, data: Data) -> np.ndarray:
-        """(N, D), N >= 1, NaN where missing; an entry of each row and of each column is there."""
+        """(N, D), N >= 1, NaN where missing; an entry of each row is there."""
         x = np.asarray(to_numpy(as_numbers("data", data)), float)
-        if x.ndim != 2 or min(x.shape) < 1 or self.dimension not in (None, x.shape[1]):
-            wanted = "D" if self.dimension is None else self.dimension
-            raise ValueError(f"data has shape {x.shape}; it must be (N, {wanted}) with N >= 1")
-        missing = np.isnan(x)
-        if np.isinf(x).any():
-            raise ValueError(f"data has an infinity in row {int(np.argwhere(np.isinf(x))[0][0])}")
-        require_summable("data", np.where(missing, 0.0, x))
-        if self.noise == "spherical" and missing.any():
+        if self.noise == "spherical" and has_missing(x):
             raise ValueError("data has NaN, which noise='spherical' does not take; use noise='diagonal'")
-        if missing.all(axis=1).any():
-            raise ValueError(f"data has row {int(missing.all(axis=1).argmax())} all NaN; leave it out")
-        if missing.all(axis=0).any():
-            raise ValueError(f"data has column {int(missing.all(axis=0).argmax())} all NaN; leave it out")
-        return x
+        checked: np.ndarray = require_table(x, self.dimension, missing=True)
+        return checked
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """Regressions on principal components ('k-means++'), or on noise ('random'), as factors.

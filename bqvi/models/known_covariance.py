@@ -25,7 +25,7 @@ from bqvi.arrays import Values, transpose
 from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.gaussian import LOG_2PI
-from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, take
+from bqvi.models.data import Data, filled, has_missing, n_rows, patterns, require_observed_columns, take
 from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.starts import sample_rows, starting_centres
@@ -78,8 +78,9 @@ class KnownCovariance:
         self.precision = np.linalg.inv(self.covariance)
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """Nothing is taken from data."""
-        del data, weights
+        """Nothing is taken from data; there is a value in each column."""
+        del weights
+        require_observed_columns(data)
         return self
 
     def check(self, data: Data) -> Data:

@@ -37,7 +37,7 @@ from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.linear_regression import check_regression
 from bqvi.models.regression_prior import RegressionPrior
 from bqvi.models.starts import sample_rows, starting_centres
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array, shown, to_numpy
 
 EXPERTS = ("linear", "logistic")
 
@@ -214,6 +214,11 @@ def _experts(experts: str | Experts, strength: float | None, scale: float | None
     if not isinstance(experts, str):
         if strength is not None or scale is not None:
             raise ValueError("prior_strength and prior_scale are those of named experts, not of a network's")
+        if isinstance(experts, type) or not hasattr(experts, "log_likelihoods"):
+            raise TypeError(
+                f"experts is {shown(experts)}; it must be {' or '.join(map(repr, EXPERTS))}, or such as "
+                "NetworkExperts(module)"
+            )
         return experts
     require_one_of("experts", experts, EXPERTS)
     strength = EMPIRICAL.strength if strength is None else strength

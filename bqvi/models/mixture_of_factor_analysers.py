@@ -90,7 +90,7 @@ class MixtureOfFactorAnalysers:
         )
 
     def check(self, data: Data) -> np.ndarray:
-        """(N, D), N >= 1, NaN where missing; an entry of each row and of each column is there."""
+        """(N, D), N >= 1, NaN where missing; an entry of each row is there."""
         return self.analyser.check(data)
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from bqvi.arrays import Values
-from bqvi.checks import require_above
+from bqvi.checks import require_above, require_boolean, require_positive
 from bqvi.families import Flat, MatrixNormalInverseWishart, PointMass
+from bqvi.models.data import as_numbers
 from bqvi.models.gaussian_components import EMPIRICAL
+from gp.arrays import shown
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,9 @@ class RegressionPrior:
     def __post_init__(self) -> None:
         require_above("prior.strength", self.strength, 0.0)
         require_above("prior.dof", self.dof, 0.0)
+        require_boolean("prior.flat", self.flat)
         if self.scale is not None:
-            require_above("prior.scale", float(np.min(self.scale)), 0.0)
+            require_positive("prior.scale", as_numbers("prior.scale", self.scale))
 
     def for_outputs(self, variances: np.ndarray, shared: bool = False) -> Self:
         """With a scale for each of D outputs, or with one that is ``shared``: their mean.
@@ -57,7 +60,12 @@ class RegressionPrior:
         varied = variances[variances > 0.0]
         least = varied.min() if varied.size else 1.0
         default = EMPIRICAL.spread * np.where(variances > 0.0, variances, least)
-        scale = np.broadcast_to(default if self.scale is None else self.scale, variances.shape)
+        scale = np.asarray(default if self.scale is None else self.scale)
+        if scale.shape not in ((), variances.shape):
+            raise ValueError(
+                f"prior.scale has shape {scale.shape}; it must be a number or an array {variances.shape}"
+            )
+        scale = np.broadcast_to(scale, variances.shape)
         return replace(self, scale=scale.mean() if shared else scale)
 
     def of(self, n_outputs: int, dimension: int) -> Any:
@@ -75,6 +83,13 @@ class RegressionPrior:
 
 
 DEFAULT = RegressionPrior()
+
+
+def require_prior(prior: object) -> RegressionPrior:
+    """``prior``, if it is one."""
+    if not isinstance(prior, RegressionPrior):
+        raise TypeError(f"prior is {shown(prior)}; it must be a RegressionPrior")
+    return prior
 
 
 class RegressionExpectations(NamedTuple):

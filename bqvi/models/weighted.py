@@ -16,7 +16,7 @@ import numpy as np
 
 from bqvi.checks import require_finite, require_shape
 from bqvi.models.conjugate import LocalStep
-from bqvi.models.data import Data, is_sparse, n_rows, take
+from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.sequences import Sequences
 from bqvi.models.starts import MOST_ROWS
 from gp.arrays import Array, to_numpy
@@ -56,10 +56,12 @@ class Weighted:
     Parameters
     ----------
     model : the model of X
+    name : what messages call w
     """
 
-    def __init__(self, model: WeighableModel) -> None:
+    def __init__(self, model: WeighableModel, name: str = "weights") -> None:
         self.model: Any = model
+        self.name = name
 
     @property
     def prior(self) -> Any:
@@ -77,11 +79,12 @@ class Weighted:
         """X as the model takes it, and w (N,): finite, nonnegative, some of it positive."""
         x, weights = data
         x = self.model.check(x)
-        weights = np.asarray(weights, float)
-        require_shape("weights", weights, (n_rows(x),))
-        require_finite("weights", weights)
+        weights = to_numpy(as_numbers(self.name, weights)).astype(float, copy=False)
+        require_shape(self.name, weights, (n_rows(x),))
+        require_finite(self.name, weights)
         if weights.min() < 0.0 or not weights.any():
-            raise ValueError("weights must not be negative, and not all of them zero")
+            given = f"has {weights.min():g}" if weights.any() else "is zero throughout"
+            raise ValueError(f"{self.name} {given}; weights must not be negative, and not all of them zero")
         return x, weights
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Any:
@@ -124,9 +127,9 @@ class WeightedRefinable(Weighted):
         return step
 
 
-def weighted(model: Any) -> Weighted:
-    """``model`` of weighted rows."""
-    return WeightedRefinable(model) if hasattr(model, "refined_step") else Weighted(model)
+def weighted(model: Any, name: str = "weights") -> Weighted:
+    """``model`` of weighted rows; messages call the weights ``name``."""
+    return WeightedRefinable(model, name) if hasattr(model, "refined_step") else Weighted(model, name)
 
 
 def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:

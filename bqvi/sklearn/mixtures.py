@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bqvi.checks import require_at_least, require_integer, require_one_of
+from bqvi.checks import require_integer, require_one_of
 from bqvi.inference.fit import fit
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.dirichlet_process import DirichletProcessMixture as ProcessModel
@@ -33,6 +33,7 @@ from bqvi.sklearn.shared import (
     generator_of,
     natural_step,
     require_enough,
+    require_settings,
     warn_unsettled,
 )
 
@@ -60,6 +61,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def _weighted(self, X: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        require_settings(self)
         require_one_of("covariance_type", self.covariance_type, SHAPES)
         return X, _check_sample_weight(sample_weight, X, dtype=np.float64)
 
@@ -74,10 +76,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         del y
         data = self._weighted(X, sample_weight, reset=True)
-        require_integer("n_init", self.n_init, 1)
-        require_integer("max_iter", self.max_iter, 1)
-        require_at_least("tol", self.tol, 0.0)
-        model: Any = Weighted(self._model(len(data[0])))
+        model: Any = Weighted(self._model(len(data[0])), "sample_weight")
         found = self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
         if getattr(self, "merge", False) and self.covariance_type != "tied":
             settled = found.problem.model
@@ -105,12 +104,12 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         first = not hasattr(self, "_seen")
         data = self._weighted(X, sample_weight, reset=first)
         if first:
-            model = Weighted(self._model(len(data[0])))
+            model = Weighted(self._model(len(data[0])), "sample_weight")
             rng = generator_of(self.random_state)
             self._seen = first_seen(model, data, self._family, self.init_params, rng)
         # another batch may be the first that has missing values
         seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
-        rows, weights = Weighted(seen.model).check(data)
+        rows, weights = Weighted(seen.model, "sample_weight").check(data)
         self._keep(natural_step(seen, rows, weights, self.total_samples))
         return self
 
@@ -164,6 +163,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draws of the mixture of ``weights_``, ``means_`` and ``covariances_``: (n, D), and labels (n,)."""
         check_is_fitted(self)
+        require_integer("n_samples", n_samples, 0)
         rng = generator_of(self.random_state)
         labels = rng.choice(len(self.means_), n_samples, p=self.weights_ / self.weights_.sum())
         roots = np.linalg.cholesky(self.covariances_)

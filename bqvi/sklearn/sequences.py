@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bqvi.checks import require_one_of
 from bqvi.inference.fit import fit
 from bqvi.models.affine_emissions import PoissonEmissions, gaussian_emissions
-from bqvi.models.emissions import Emissions
+from bqvi.models.emissions import Emissions, finite_or_missing
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
 from bqvi.models.symbol_emissions import CategoricalEmissions
@@ -24,10 +24,13 @@ from bqvi.sklearn.shared import (
     generator_of,
     natural_step,
     require_enough,
+    require_settings,
     warn_unsettled,
 )
 
 _EMISSIONS = ("gaussian", "categorical", "poisson")
+MOST_SYMBOLS = 10_000_000
+"""A table of more for each state is taken for a slip: symbols number from 0."""
 
 
 @dataclass(eq=False, repr=False)
@@ -71,7 +74,10 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     def _emissions(self, rows: Sequences) -> Emissions:
         require_one_of("emissions", self.emissions, _EMISSIONS)
         if self.emissions == "categorical":
-            return CategoricalEmissions(max(2, int(np.nanmax(rows.values)) + 1))
+            largest = np.nanmax(finite_or_missing(rows.values))
+            if largest >= MOST_SYMBOLS:
+                raise ValueError(f"X has the symbol {largest:g}; symbols must be below {MOST_SYMBOLS:g}")
+            return CategoricalEmissions(max(2, int(largest) + 1))
         if self.emissions == "poisson":
             return PoissonEmissions()
         require_one_of("covariance_type", self.covariance_type, SHAPES)
@@ -89,10 +95,11 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         """
         del y
         rows = self._sequences(X, lengths, reset=True)
+        require_settings(self)
         require_enough(self.n_components, len(rows.values))
         weights = np.ones(len(rows)) if sequence_weight is None else sequence_weight
         found = fit(
-            weighted(Model(self.n_components, self._emissions(rows))),
+            weighted(Model(self.n_components, self._emissions(rows)), "sequence_weight"),
             (rows, weights),
             family=self._family,
             steps=self.max_iter,
@@ -125,13 +132,14 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         del y
         first = not hasattr(self, "_seen")
         rows = self._sequences(X, lengths, reset=first)
+        require_settings(self)
         weights = np.ones(len(rows)) if sequence_weight is None else sequence_weight
         if first:
             require_enough(self.n_components, len(rows.values))
-            model = weighted(Model(self.n_components, self._emissions(rows)))
+            model = weighted(Model(self.n_components, self._emissions(rows)), "sequence_weight")
             rng = generator_of(self.random_state)
             self._seen = first_seen(model, (rows, weights), self._family, self.init_params, rng)
-        rows, weights = weighted(self._seen.model).check((rows, weights))
+        rows, weights = weighted(self._seen.model, "sequence_weight").check((rows, weights))
         self._keep(natural_step(self._seen, rows, weights, self.total_samples))
         return self
 

@@ -11,10 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from bqvi.arrays import add, scale, subtract
-from bqvi.checks import require_integer
+from bqvi.checks import require_above, require_boolean, require_integer, require_one_of
 from bqvi.inference.schedules import RobbinsMonro
 from bqvi.inference.starting import in_family
 from bqvi.models.conjugate import settled, update_target
+from bqvi.models.starts import STARTS
 from bqvi.models.weighted import Weighted
 
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
@@ -32,9 +33,27 @@ def generator_of(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(int(state.randint(2**31 - 1)))
 
 
+_SWITCHES = ("bayesian", "flat", "merge")
+
+
+def require_settings(estimator: Any) -> None:
+    """What estimators share, under the names that they have here; ValueError or TypeError where wrong."""
+    given = estimator.get_params(deep=False)
+    for name in ("n_components", "max_iter", "n_init"):
+        if name in given:
+            require_integer(name, given[name], 1)
+    require_above("tol", given["tol"], 0.0)
+    require_one_of("init_params", given["init_params"], STARTS)
+    if given["total_samples"] is not None:
+        require_above("total_samples", given["total_samples"], 0.0)
+    for name in _SWITCHES:
+        if name in given:
+            require_boolean(name, given[name])
+
+
 def require_enough(n_components: int, n: int) -> None:
-    """Raise ValueError unless there are at most as many components as rows, and at least one."""
-    if require_integer("n_components", n_components, 1) > n:
+    """Raise ValueError unless there are at most as many components as rows."""
+    if n_components > n:
         raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")
 
 

@@ -13,7 +13,14 @@ from bqvi.checks import require_integer, require_one_of
 from bqvi.inference.fit import fit
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
 from bqvi.models.weighted import weighted
-from bqvi.sklearn.shared import StreamState, first_seen, generator_of, natural_step, warn_unsettled
+from bqvi.sklearn.shared import (
+    StreamState,
+    first_seen,
+    generator_of,
+    natural_step,
+    require_settings,
+    warn_unsettled,
+)
 
 _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
 
@@ -61,6 +68,7 @@ class LatentDirichletAllocation(
         return tags
 
     def _counts(self, X: Any, reset: bool) -> Any:
+        require_settings(self)
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_non_negative=True
         )
@@ -92,7 +100,7 @@ class LatentDirichletAllocation(
         size = min(require_integer("batch_size", self.batch_size, 1), n)
         batch = self.method == "batch"
         found = fit(
-            weighted(self._model()),
+            weighted(self._model(), "sample_weight"),
             (X, weights),
             _METHODS[self.method],
             minibatch=None if batch else size,
@@ -124,8 +132,10 @@ class LatentDirichletAllocation(
         data = X, _check_sample_weight(sample_weight, X, dtype=np.float64)
         if first:
             rng = generator_of(self.random_state)
-            self._seen = first_seen(weighted(self._model()), data, "full", self.init_params, rng)
-        rows, weights = weighted(self._seen.model).check(data)
+            self._seen = first_seen(
+                weighted(self._model(), "sample_weight"), data, "full", self.init_params, rng
+            )
+        rows, weights = weighted(self._seen.model, "sample_weight").check(data)
         self._keep(natural_step(self._seen, rows, weights, self.total_samples))
         return self
 
@@ -150,7 +160,10 @@ class LatentDirichletAllocation(
 
     def perplexity(self, X: Any) -> float:
         """exp of minus the bound of ``score`` on a word of whole counts X, in their order."""
+        check_is_fitted(self)
         X = self._counts(X, reset=False)
         counts = self.model_.check(X)
+        if not counts.sum():
+            raise ValueError("X has no word: all counts are 0")
         bound = self.score(X) - self.model_.log_base_measure(counts)
         return float(np.exp(-bound / counts.sum()))
