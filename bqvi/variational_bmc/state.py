@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from math import nan
 
 import numpy as np
 
@@ -68,11 +69,14 @@ class Row:
     """What it would be, were both posteriors the same: they are known from draws."""
     explored: int = 0
     """Points of the plausible box that the known modes explain, once exploration is complete; before, 0."""
+    misplaced: float = nan
+    """Share of the mass in which the surrogate and the log joint differed at draws (:mod:`comparison`)."""
 
     @property
     def known_sd(self) -> float:
-        """The sd of the log evidence without what modes leave open that exploration has not seen, nats."""
-        return math.sqrt(max(self.log_evidence_sd**2 - left_open(self.explored) ** 2, 0.0))
+        """The sd of the log evidence by the surrogate alone: without unseen modes and ``misplaced``, nats."""
+        rest = left_open(self.explored) ** 2 + float(np.nan_to_num(self.misplaced)) ** 2
+        return math.sqrt(max(self.log_evidence_sd**2 - rest, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +119,9 @@ class State:
     Attributes
     ----------
     evaluations : in the coordinates.
-    predicted : (n, 2), mean and variance that each value had before it was seen; NaN for the first.
-    pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 2).
+    predicted : (n, 3), mean and variance that each value had before it was seen, NaN for the first; and of
+        draws that are compared (:mod:`comparison`) the log weights, NaN for others.
+    pending : (m, D), points that were chosen and wait to be evaluated, what is predicted there (m, 3).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
         nats below the best value from which values are given noise.
     mean, covariance : moments of the posterior, in the coordinates that the frame straightens.
@@ -128,6 +133,7 @@ class State:
     before : what was known before the last row: the thorough estimate of the end starts from it.
     explored : points of the plausible box that the known modes explain, once exploration is complete; until
         then 0.
+    compared : draws of the latest comparison.
     coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     cheap : what is known of a cheap model, where there is one.
     """
@@ -150,6 +156,7 @@ class State:
     seconds: float = 0.0
     before: Known | None = None
     explored: int = 0
+    compared: int = 0
     coordinates: Coordinates | None = None
     cheap: CheapModel | None = None
 
@@ -212,15 +219,15 @@ def begun(points: Vector, made: Evaluations) -> State:
     """
     dimension = points.shape[1]
     frame = Frame(np.zeros(dimension), 0.5 * np.eye(dimension))
-    unknown = np.full((len(made), 2), np.nan)
-    return State(made, unknown, points, np.full((len(points), 2), np.nan), frame)
+    unknown = np.full((len(made), 3), np.nan)
+    return State(made, unknown, points, np.full((len(points), 3), np.nan), frame)
 
 
 def evaluated(state: State, more: Evaluations) -> State:
     """The state with evaluations, of pending points in any order, or of others."""
     rows, left = matched(state.pending, more.points)
-    unknown = np.full((1, 2), np.nan)  # the last row: what was predicted at a point that was not pending
-    predicted = np.concatenate([state.pending_predicted, unknown])[rows].reshape(-1, 2)
+    unknown = np.full((1, 3), np.nan)  # the last row: what was predicted at a point that was not pending
+    predicted = np.concatenate([state.pending_predicted, unknown])[rows].reshape(-1, 3)
     return replace(
         state,
         evaluations=state.evaluations.joined(more),
@@ -238,6 +245,16 @@ def prediction_error(state: State) -> float:
     gaps = state.evaluations.values - state.predicted[:, 0]
     squares = (gaps**2 / state.predicted[:, 1])[np.isfinite(gaps)][-PREDICTIONS.remembered :]
     return float((4.0 + np.minimum(squares, PREDICTIONS.largest_error).sum()) / (4.0 + len(squares)))
+
+
+def misplaced(state: State) -> float:
+    """Share of the mass in which the log joint and the surrogate differed at the latest draws, or NaN."""
+    rows = np.flatnonzero(np.isfinite(state.predicted[:, 2]))[-state.compared :]
+    if not 0 < state.compared <= len(rows):
+        return nan
+    gaps = np.where(state.evaluations.failed, -np.inf, state.evaluations.values - state.predicted[:, 0])[rows]
+    weights, ratios = np.exp(state.predicted[rows, 2]), np.exp(np.minimum(gaps, PREDICTIONS.largest_gap))
+    return float(weights @ np.abs(ratios - 1.0) / (weights @ (ratios + 1.0)))
 
 
 def missed(state: State) -> float:

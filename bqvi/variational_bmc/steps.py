@@ -21,7 +21,7 @@ from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
 from bqvi.variational_bmc.next_points import next_points
 from bqvi.variational_bmc.settings import NODES
-from bqvi.variational_bmc.state import Estimate, Row, Settings, State, prediction_error, settled
+from bqvi.variational_bmc.state import Estimate, Row, Settings, State, misplaced, prediction_error, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.low_discrepancy import scrambled_sobol
 
@@ -91,14 +91,15 @@ def with_next(
         estimate.surrogate, estimate.found, count, noise, seed, allowed, first, worse, variational, given
     )
     mean, variance = estimate.surrogate.moments(u)
-    predicted = np.stack([mean - state.frame.log_stretch(u), variance + noise], axis=1)
+    undrawn = np.full(len(u), np.nan)
+    predicted = np.stack([mean - state.frame.log_stretch(u), variance + noise, undrawn], axis=1)
     return with_pending(state, state.frame.out(u), predicted)
 
 
 def with_pending(state: State, points: Vector, predicted: Vector | None = None) -> State:
-    """The state with further points (m, D) to evaluate, what is predicted there (m, 2) or None."""
+    """The state with further points (m, D) to evaluate, what is predicted there (m, 3) or None."""
     if predicted is None:
-        predicted = np.full((len(points), 2), np.nan)
+        predicted = np.full((len(points), 3), np.nan)
     return replace(
         state,
         pending=np.concatenate([state.pending, points]),
@@ -121,14 +122,15 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     sd = float(np.hypot(found.sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass))
     # below its own lower bound, an evidence has been lowered by what the surrogate does not know
     sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
-    unseen = left_open(state.explored)
+    wrong = 0.0 if observation_noise(state, estimate) > 0.0 else misplaced(state)
+    beside = float(np.hypot(left_open(state.explored), np.nan_to_num(wrong)))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
         elbo=found.elbo + volume,
         elbo_sd=sd,
         log_evidence=found.log_evidence + volume,
-        log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), unseen)),
+        log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), beside)),
         effective=found.effective / len(found.u),
         shape=found.shape,
         components=estimate.q.count,
@@ -136,6 +138,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         prediction_error=prediction_error(state),
         divergence_floor=0.5 * (before.floor + state.floor),
         explored=state.explored,
+        misplaced=wrong,
     )
 
 

@@ -1,6 +1,6 @@
 """When a run has converged, and what is said where it has not.
 
-Six questions, of the last records, with the thresholds of `settings.ConvergenceSettings`. All have to be
+Seven questions, of the last records, with the thresholds of `settings.ConvergenceSettings`. All have to be
 answered with yes.
 
 - *Is it settled?* Successive posteriors differ by little, beside what they would differ by were they the
@@ -12,18 +12,23 @@ answered with yes.
   it is high: among weights that are nearly the same the largest have no tail.
 - *Did the surrogate predict the latest evaluations?* By their mean squared standardised error; the sd was
   scaled by it.
+- *Did it predict draws of the posterior?* By the share of the mass in which it and the log joint differ
+  there (:mod:`comparison`). That share is in the sd too, and not counted above. Noisy values are not asked.
 - *Has the plausible box been explored?* See :mod:`exploration`, whose part of the sd is not counted above.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 
-from bqvi.variational_bmc.settings import CONVERGENCE
+from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import Row
 
+UNCOMPARED = "the surrogate has not been compared with the log joint at draws of the posterior"
+MISPLACED = "at draws of the posterior, the surrogate has mass in the wrong place"
 UNEXPLORED = "the plausible box has not been explored for further modes"
 
 
@@ -40,14 +45,24 @@ class Verdict:
         return self.reasons == (UNEXPLORED,)
 
 
-def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
-    """Answer the questions; the last row may be that of the final, thorough estimate."""
+def awaits_draws(rows: tuple[Row, ...], tolerance: float) -> bool:
+    """Whether only exploration, a comparison at draws and one more record like the latest are missing."""
+    verdict = judge(rows, tolerance, CONVERGENCE.steady - 1)
+    return all(reason.startswith((UNEXPLORED, UNCOMPARED, MISPLACED)) for reason in verdict.reasons)
+
+
+def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.steady) -> Verdict:
+    """Answer the questions; the last row may be that of the final, thorough estimate.
+
+    Parameters
+    ----------
+    rows : the records. tolerance : of the log evidence, nats.
+    steady : records of which everything is asked.
+    """
     asked = CONVERGENCE
-    if len(rows) < asked.steady + 2:
-        return Verdict(
-            False, (f"only {len(rows)} steps have been made; at least {asked.steady + 2} are needed",)
-        )
-    last = rows[-asked.steady :]
+    if len(rows) < steady + 2:
+        return Verdict(False, (f"only {len(rows)} steps have been made; at least {steady + 2} are needed",))
+    last = rows[-steady:]
     now = last[-1]
     sds = [row.known_sd for row in last]
     evidences = np.array([row.log_evidence for row in last])
@@ -60,7 +75,7 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
             f"successive posteriors still differ (divergence {divergence:.2g}, not {asked.divergence})"
         )
     if not spread < allowed:
-        reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {asked.steady} steps)")
+        reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {steady} steps)")
     if not sds[-1] < tolerance:
         reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
     if not (now.effective > asked.effective and (now.shape < asked.shape or now.effective > asked.uniform)):
@@ -70,6 +85,10 @@ def judge(rows: tuple[Row, ...], tolerance: float) -> Verdict:
         reasons.append(
             f"the surrogate predicts worse than it says (mean squared z {now.prediction_error:.1f})"
         )
+    if isnan(now.misplaced):
+        reasons.append(UNCOMPARED)
+    elif not now.misplaced < max(tolerance, COMPARISON.misplaced):
+        reasons.append(f"{MISPLACED} ({now.misplaced:.0%} of it)")
     if not now.explored:
         reasons.append(UNEXPLORED)
     return Verdict(not reasons, tuple(reasons))

@@ -9,12 +9,12 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.calls.gradient_check import require_consistent
-from bqvi.importance import resampled
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
+from bqvi.variational_bmc.comparison import draws_due, with_draws
 from bqvi.variational_bmc.diagnostics import advice, runs_away
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
@@ -23,7 +23,7 @@ from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import EXPLORATION, MODES, PREDICTIONS, TRUST
+from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, TRUST
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -35,7 +35,7 @@ from bqvi.variational_bmc.state import (
     settled,
 )
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
-from bqvi.variational_bmc.stopping import judge, verifies
+from bqvi.variational_bmc.stopping import awaits_draws, judge, verifies
 from bqvi.variational_bmc.undeclared_noise import looks_noisy, undeclared_noise
 from bqvi.variational_bmc.variational import Mixture
 from bqvi.variational_bmc.waiting import with_more
@@ -70,21 +70,11 @@ class _Exploring:
         """All evaluations so far."""
         return self.reached.evaluations
 
-    def evaluate(self, points: np.ndarray, predicted: np.ndarray | None = None) -> bool:
-        """Evaluate at further points (m, D), if budget and time have room for all of them.
-
-        ``predicted`` are means and variances of the values, (m, 2), where there are predictions.
-        """
+    def evaluate(self, points: np.ndarray) -> bool:
+        """Evaluate at further points (m, D), if budget and time have room for all of them."""
         budget = self._run.budget_of(self.reached)
         if budget.room(len(points)) < len(points) or self._run.clock.over:
             return False
-        if predicted is not None:
-            waiting, known = self._state.pending, self._state.pending_predicted
-            self._state = replace(
-                self._state,
-                pending=np.concatenate([waiting, points]),
-                pending_predicted=np.concatenate([known, predicted]),
-            )
         self._run.call(points, budget)
         self.reached = evaluated(self._state, self._run.ledger.entries())
         return True
@@ -159,8 +149,11 @@ class VBMCRun:
             dimension = self.target.dimension
             reached = begun_anew(reached, design(dimension, first_count(dimension), self.seed))
         elif self.finished(reached) is None:
-            size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
-            reached = with_next(reached, estimate, size, seed, self.settings.variational)
+            if self.compares(reached, estimate):
+                reached = with_draws(reached, estimate, self.budget_of(reached).left, seed)
+            else:
+                size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
+                reached = with_next(reached, estimate, size, seed, self.settings.variational)
         return replace(reached, seconds=self.clock.ends())
 
     def budget_of(self, state: State) -> Budget:
@@ -215,9 +208,18 @@ class VBMCRun:
 
     def explores(self, before: State, row: Row) -> bool:
         """Whether it is time to explore: before convergence, or when half the budget is spent."""
-        tolerance = 0.05 if self.limits.tolerance is None else self.limits.tolerance
         late = 2 * before.n_evaluations >= self.limits.budget and settled(before)
-        return not before.explored and (late or judge((*before.rows, row), tolerance).awaits_exploration)
+        return not before.explored and (late or judge((*before.rows, row), self.tolerance).awaits_exploration)
+
+    def compares(self, state: State, estimate: Estimate) -> bool:
+        """Whether it is time to compare the surrogate with the log joint at draws of the posterior."""
+        exact = observation_noise(state, estimate) == 0.0
+        return exact and draws_due(state) and awaits_draws(state.rows, self.tolerance)
+
+    @property
+    def tolerance(self) -> float:
+        """Of the log evidence, by which convergence is judged, nats."""
+        return TRUST.tolerance if self.limits.tolerance is None else self.limits.tolerance
 
     def _explored(self, state: State, before: State, fitted: State, estimate: Estimate) -> State:
         """The state with the evaluations of an exploration; ``explored`` where it was complete.
@@ -232,31 +234,9 @@ class VBMCRun:
         run = _Exploring(self, state, before)
         sequence = design(dimension, EXPLORATION.count(dimension, len(modes)), self.seed)
         found = explore(run, modes, sequence, math.sqrt(observation_noise(before, estimate)))
-        if not found.complete or found.new_mode or not self._predicted_in_all(modes, run, fitted, estimate):
+        if not found.complete or found.new_mode:
             return run.reached
         return replace(run.reached, explored=found.count)
-
-    def _predicted_in_all(self, modes: Modes, run: _Exploring, fitted: State, estimate: Estimate) -> bool:
-        """Whether the surrogate predicts draws of the posterior in each of several modes.
-
-        The hyperparameters are those that suit most evaluations, and most evaluations are in one mode: in
-        others the surrogate may be further off than it says. The draws are evaluations like any other.
-        """
-        if len(modes) < 2:
-            return True
-        weights = estimate.found.weights
-        nearest = modes.squares(fitted.frame.out(estimate.found.u)).argmin(1)
-        seed = self.seed_at(run.reached)
-        inside = [weights * (nearest == r) for r in range(len(modes)) if (weights * (nearest == r)).any()]
-        chosen = np.concatenate([resampled(share, MODES.draws_each, seed) for share in inside])
-        u = estimate.found.u[chosen]
-        mean, variance = estimate.surrogate.moments(u)
-        mean = mean - fitted.frame.log_stretch(u)
-        predicted = np.stack([mean, variance + observation_noise(fitted, estimate)], axis=1)
-        if not run.evaluate(fitted.frame.out(u), predicted):
-            return False
-        errors = (run.made.values[-len(u) :] - mean).reshape(len(inside), -1).mean(1)
-        return float(np.array([share.sum() for share in inside]) @ np.abs(errors)) < MODES.missed
 
     def seed_at(self, state: State) -> int:
         """Of the step that learns from ``state``."""
@@ -295,7 +275,7 @@ class VBMCRun:
         reached, estimate = learn(before, self.settings, self.seed_at(before), final=True)
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
-        verdict = judge((*before.rows, row), 0.05 if self.limits.tolerance is None else self.limits.tolerance)
+        verdict = judge((*before.rows, row), self.tolerance)
         doubts = runs_away(frame.measure(estimate.q), self.coordinates)
         if not doubts and state.evaluations.noise_variance is None:
             noise = undeclared_noise(estimate.surrogate)

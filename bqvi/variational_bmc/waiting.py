@@ -21,10 +21,11 @@ import numpy as np
 from bqvi.calls import require_good
 from bqvi.calls.climb import Asking, AsksError
 from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.comparison import with_draws
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
-from bqvi.variational_bmc.settings import EXPLORATION, MODES, TRUST
+from bqvi.variational_bmc.settings import EXPLORATION, TRUST
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import batch_size, design, observation_noise, record, with_next, with_pending
 
@@ -115,26 +116,7 @@ def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
     except AsksError as asks:
         room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
         return with_pending(state, _unasked(state, asks.points)[: max(room, 0)])
-    if not found.complete or not _predicted_in_all(modes, state, estimate):
-        return state
-    return replace(state, explored=found.count)
-
-
-def _predicted_in_all(modes: Modes, state: State, estimate: Estimate) -> bool:
-    """Whether the latest values in each of several modes were predicted."""
-    if len(modes) < 2:
-        return True
-    known = np.isfinite(state.predicted[:, 0]) & ~state.evaluations.failed
-    nearest = modes.squares(state.evaluations.points[known]).argmin(1)
-    errors = (state.evaluations.values - state.predicted[:, 0])[known]
-    drawn = modes.squares(state.frame.out(estimate.found.u)).argmin(1)
-    total = 0.0
-    for r in range(len(modes)):
-        latest = errors[nearest == r][-MODES.draws_each :]
-        if len(latest) < MODES.draws_each:
-            return False
-        total += float(estimate.found.weights[drawn == r].sum()) * abs(float(latest.mean()))
-    return total < MODES.missed
+    return replace(state, explored=found.count) if found.complete else state
 
 
 def _chosen(run: VBMCRun, state: State, count: int) -> State:
@@ -144,6 +126,12 @@ def _chosen(run: VBMCRun, state: State, count: int) -> State:
     if count <= 0:
         return reached
     learned, estimate = _latest(run, state)
+    if run.compares(reached, estimate):
+        before = len(reached.pending)
+        reached = with_draws(reached, estimate, count, run.seed_at(state))
+        count -= len(reached.pending) - before
+        if count <= 0:
+            return reached
     begun, each = len(reached) + len(reached.pending), batch_size(reached, run.settings)
     seed = int(np.random.SeedSequence([run.seed, len(state), begun]).generate_state(1)[0] >> 1)
     waiting = np.concatenate([reached.evaluations.points[learned:], reached.pending])

@@ -1,0 +1,85 @@
+"""Draws at which the surrogate is compared with the log joint: bent ridges of known evidence and overlap."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import bqvi
+from bqvi.calls import Evaluations
+from bqvi.variational_bmc import comparison
+from bqvi.variational_bmc.comparison import draws_due, with_draws
+from bqvi.variational_bmc.settings import COMPARISON
+from bqvi.variational_bmc.state import begun, evaluated, misplaced
+from bqvi.variational_bmc.variational import Mixture
+
+
+def ridge(x, length=1.0, bend=1.0):
+    """Log density (n,): x_0 ~ N(0, length^2), x_1 - bend x_0^2 ~ N(0, .3^2); ln Z = 0 for any bend."""
+    x = np.atleast_2d(x)
+    return norm.logpdf(x[:, 0], 0.0, length) + norm.logpdf(x[:, 1] - bend * x[:, 0] ** 2, 0.0, 0.3)
+
+
+def evaluations(points):
+    """Evaluations of the ridge at points."""
+    n = len(points)
+    return Evaluations(points, ridge(points), None, None, np.zeros(n, bool), ("",) * n)
+
+
+def compared(length, draws, monkeypatch):
+    """The state after a comparison with a surrogate whose ridge has another length; it knows ln Z = 0 too."""
+    monkeypatch.setattr(comparison, "COMPARISON", replace(COMPARISON, draws=draws))
+    state = begun(np.zeros((0, 2)), Evaluations.none(2))  # its frame has the unit 1/2
+    rng = np.random.default_rng(0)
+    x = np.empty((40_000, 2))
+    x[:, 0] = 1.5 * rng.standard_normal(len(x))
+    x[:, 1] = x[:, 0] ** 2 + 0.45 * rng.standard_normal(len(x))
+    log_proposal = norm.logpdf(x[:, 0], 0.0, 1.5) + norm.logpdf(x[:, 1] - x[:, 0] ** 2, 0.0, 0.45)
+    mean = ridge(x, length)
+    log_weights = mean - log_proposal - np.log(len(x))
+    found = SimpleNamespace(
+        u=2.0 * x, mean=mean, variance=np.ones(len(x)), log_evidence=0.0,
+        log_weights=log_weights, log_proposal=log_proposal - 2.0 * np.log(2.0),
+    )  # fmt: skip
+    q = Mixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2)))
+    surrogate = SimpleNamespace(mean=lambda u: np.zeros(len(u)))
+    asked = with_draws(state, SimpleNamespace(found=found, q=q, surrogate=surrogate), draws, 0)
+    return asked, evaluated(asked, evaluations(asked.pending))
+
+
+@pytest.mark.parametrize("length", [1.0, 0.8, 0.6])
+def test_share_of_the_mass_is_that_of_the_densities(length, monkeypatch):
+    _, state = compared(length, 4000, monkeypatch)
+    at = np.sqrt(2 * np.log(1 / length) / (1 / length**2 - 1)) if length < 1 else 0.0  # where they are equal
+    exact = 2 * (norm.cdf(at / length) - norm.cdf(at))  # total variation, of x_0 alone
+    assert misplaced(state) == pytest.approx(exact, abs=0.015 + 1e-12)
+
+
+def test_no_share_before_all_draws_have_values(monkeypatch):
+    asked, state = compared(0.6, 5, monkeypatch)
+    assert draws_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
+    assert not draws_due(asked)  # they wait
+    assert np.isnan(misplaced(evaluated(asked, evaluations(asked.pending[:4]))))
+    assert not draws_due(state)
+    assert draws_due(evaluated(state, evaluations(np.ones((1, 2)))))  # a fifth more
+
+
+def test_failed_draws_are_misplaced_mass(monkeypatch):
+    asked, _ = compared(1.0, 5, monkeypatch)
+    good = evaluations(asked.pending)
+    failed = replace(good, values=np.full(5, -np.inf), failed=np.ones(5, bool))
+    assert misplaced(evaluated(asked, failed)) == 1.0
+
+
+def test_a_run_converges_once_its_draws_were_predicted():
+    box = {"plausible_lower": [-2.0, -1.0], "plausible_upper": [2.0, 2.0]}
+    found = bqvi.vbmc(lambda x: float(ridge(x, bend=0.4)[0]), **box, budget=80)
+    last = found.trace.rows[-1]
+    assert found.converged
+    assert last.misplaced < COMPARISON.misplaced
+    assert abs(found.log_evidence) < max(0.05, 3 * found.log_evidence_sd)
+    assert last.known_sd <= found.log_evidence_sd
+    state = found.checkpoint.state
+    assert np.isfinite(state.predicted[:, 2]).sum() % COMPARISON.draws == 0
