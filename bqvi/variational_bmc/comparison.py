@@ -30,8 +30,8 @@ from bqvi.variational_bmc.steps import with_pending
 Vector = np.ndarray
 
 
-def with_draws(state: State, estimate: Estimate, most: int, seed: int) -> State:
-    """The state with draws of the posterior to evaluate, at most so many."""
+def with_draws(state: State, estimate: Estimate, most: int | None, seed: int) -> State:
+    """The state with draws of the posterior to evaluate, at most so many, where that is not None."""
     found, frame = estimate.found, state.frame
     modes = Modes.of(estimate.surrogate, estimate.q, frame, found.log_evidence + frame.log_volume)
     nearest = np.zeros(len(found.u), int)

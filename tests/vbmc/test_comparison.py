@@ -74,8 +74,8 @@ def test_failed_draws_are_misplaced_mass(monkeypatch):
 
 
 def test_a_run_converges_once_its_draws_were_predicted():
-    box = {"plausible_lower": [-2.0, -1.0], "plausible_upper": [2.0, 2.0]}
-    found = bqvi.vbmc(lambda x: float(ridge(x, bend=0.4)[0]), **box, budget=80)
+    box = {"plausible_lower": [-2.0, -1.0], "plausible_upper": [2.0, 1.0]}
+    found = bqvi.vbmc(lambda x: float(ridge(x, bend=0.2)[0]), **box, budget=60)
     last = found.trace.rows[-1]
     assert found.converged
     assert last.misplaced < COMPARISON.misplaced
