@@ -18,11 +18,7 @@ import numpy as np
 import scipy.optimize
 
 from bqvi.calls.evaluations import Evaluations
-
-_WORST = 1e10
-"""Objective at a point where the log joint failed, nats."""
-_FIRST_RADIUS = 0.25
-"""Of COBYQA's trust region, an eighth of the plausible box: in coordinates in which that is [-1, 1]^D."""
+from bqvi.calls.settings import CLIMB
 
 
 class Evaluating(Protocol):
@@ -82,7 +78,8 @@ class Ends:
         """
         if gradients:
             return cls(most, gain, 1, 2)
-        return cls(8 * dimension + 10, gain, dimension + 2, 2 * dimension + 2)
+        each, beside = CLIMB.most_of_values
+        return cls(each * dimension + beside, gain, dimension + 2, 2 * dimension + 2)
 
     def after(self, best: list[float], failed: bool) -> bool:
         """Whether the climb ends after points with these best values; ``failed``: the last has none."""
@@ -129,7 +126,7 @@ def climb(
         Of an `Asking`: the next point.
     """
     under_way = _Climb(run, ends, within)
-    options = {} if under_way.gradients else {"initial_tr_radius": _FIRST_RADIUS}
+    options = {} if under_way.gradients else {"initial_tr_radius": CLIMB.first_radius}
     try:
         scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
             under_way.objective,
@@ -171,9 +168,11 @@ class _Climb:
         if self._ends.after(self._best, failed):
             raise _EndedError("gain")
         if made.gradients is None:
-            return _WORST if failed else -float(made.values[row])
+            return CLIMB.worst if failed else -float(made.values[row])
         return (
-            (-float(made.values[row]), -made.gradients[row]) if made.good[row] else (_WORST, np.zeros_like(x))
+            (-float(made.values[row]), -made.gradients[row])
+            if made.good[row]
+            else (CLIMB.worst, np.zeros_like(x))
         )
 
     def _row(self, x: np.ndarray) -> int:

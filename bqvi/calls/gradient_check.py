@@ -21,24 +21,7 @@ from scipy.special import bdtr
 from bqvi.calls.errors import EvaluationError
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.function import AUTODIFF, Function
-
-_FEWEST = 6
-"""Least number of pairs of which a median is taken; with fewer a single rough place could decide it."""
-_CONSISTENT = 0.9
-"""Share of the pairs whose difference lies between the slopes. It was .98 to 1 for the right gradients of
-funnels, both forms of eight schools, a Rosenbrock function and a logistic regression, and .1 to .7 with a
-wrong sign."""
-_DOUBT = 1e-5
-"""Chance at which a right gradient may have so few differences between its slopes, each being so with
-`_CONSISTENT`."""
-_LARGE = 0.1
-"""Nats: smaller differences are not asked of before a run is stopped, as they may be a solver's errors."""
-_EVERY, _LAST = 8, 72
-"""Evaluations after which gradients are asked of, and until when."""
-_DISAGREES = 0.3
-"""Median relative disagreement of gradients and differences that is no matter of curvature."""
-_ONE_MULTIPLE = 0.2
-"""Interquartile range, relative to their median, of ratios that are one number."""
+from bqvi.calls.settings import CHECK
 
 
 def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> float:
@@ -54,14 +37,14 @@ def disagreement(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) 
         Between 0 and 1; 0 also where fewer than six pairs tell, and where nearly all differences lie between
         the slopes at both ends.
     """
-    if len(points) < _FEWEST:
+    if len(points) < CHECK.fewest:
         return 0.0
     a, b, slopes = _differences(points, values, gradients)
     size = np.abs(a) + np.abs(b)
-    rounding = 1e-6 * (1.0 + np.abs(values).max())
+    rounding = CHECK.rounding * (1.0 + np.abs(values).max())
     seen = size > rounding
     between = (slopes.min(0) - rounding <= a) & (a <= slopes.max(0) + rounding)
-    if seen.sum() < _FEWEST or np.mean(between[seen]) >= _CONSISTENT:
+    if seen.sum() < CHECK.fewest or np.mean(between[seen]) >= CHECK.consistent:
         return 0.0
     return float(np.median(np.abs(a - b)[seen] / size[seen]))
 
@@ -93,7 +76,7 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
     if made is None or made.gradients is None or function.gradient in (None, AUTODIFF):
         return
     n = len(made)
-    if before // _EVERY == n // _EVERY or before >= _LAST or _noisy(made):
+    if before // CHECK.every == n // CHECK.every or before >= CHECK.last or _noisy(made):
         return
     good = made[made.good]
     if not len(good):
@@ -112,12 +95,12 @@ def _noisy(made: Evaluations) -> bool:
 
 def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray, nats: bool) -> str:
     """Why the gradients (n, D) are not those of the values (n,); "" where that can be doubted."""
-    if len(points) < _FEWEST:
+    if len(points) < CHECK.fewest:
         return ""
     a, b, slopes = _differences(points, values, gradients)
-    large = np.maximum(np.abs(a), np.abs(b)) > (_LARGE if nats else 0.05 * np.ptp(values))
+    large = np.maximum(np.abs(a), np.abs(b)) > (CHECK.large if nats else CHECK.large_share * np.ptp(values))
     between = ((slopes.min(0) <= a) & (a <= slopes.max(0)))[large]
-    if len(between) < _FEWEST or bdtr(between.sum(), len(between), _CONSISTENT) > _DOUBT:
+    if len(between) < CHECK.fewest or bdtr(between.sum(), len(between), CHECK.consistent) > CHECK.chance:
         return ""
     why, multiple = "check its sign, and that it has every term", _multiple(points, values, gradients)
     if multiple is not None:
@@ -139,7 +122,7 @@ def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[
     points, values, gradients : as of `disagreement`.
     """
     found = disagreement(points, values, gradients)
-    if found < _DISAGREES:
+    if found < CHECK.disagrees:
         return []
     multiple = _multiple(points, values, gradients)
     why = "check the gradient, its sign, and that it has every term of the log joint."
@@ -157,4 +140,4 @@ def _multiple(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> 
     a, b = _differences(points, values, gradients)[:2]
     ratios = b[np.abs(a) > 0] / a[np.abs(a) > 0]
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75)) if len(ratios) else (0.0, 0.0, 0.0)
-    return float(middle) if high - low < _ONE_MULTIPLE * abs(middle) else None
+    return float(middle) if high - low < CHECK.one_multiple * abs(middle) else None

@@ -19,64 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 
 from bqvi.calls.climb import Ends, climb, rows_of
 from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
 from gp.low_discrepancy import scrambled_sobol
-
-_FLAT = 1e-8
-"""Curvature, per squared half width of the first box, below which there is none."""
-_LONGEST = 1e3
-"""Step for a curvature, in half widths of the first box."""
-
-
-@dataclass(frozen=True)
-class PlausibleSearch:
-    """Settings, chosen on Gaussians (scales 1 to 1000, correlated) and funnels of 2 to 6 dimensions.
-
-    Attributes
-    ----------
-    reach : half the box's width, in Laplace's standard deviations.
-    gain, gain_of_values : nats that a climb has to gain in its latest steps to go on, with gradients and
-        without.
-    first_step : for a curvature, in half widths of the first box: where that box is the posterior's, the log
-        joint falls by half a nat.
-    low, high : nats that the log joint has to fall by over the step from which a curvature is taken.
-    tries : of steps for it.
-    share, margin : a point is explained where it exceeds Laplace's quadratic by less than this share of its
-        depth and these nats, as in VBMC's exploration.
-    relevant : nats below the mode, beyond D / 2, of a mode that could matter.
-    climbs : beside the first.
-    elsewhere : nats below Laplace's evidence from which mass beside it counts.
-    of_budget : share of the budget that a search may take. each : evaluations for each dimension and two
-        more, which it takes at most.
-    """
-
-    reach: float = 2.5
-    gain: float = 0.1
-    gain_of_values: float = 0.5
-    first_step: float = 0.5
-    low: float = 0.05
-    high: float = 4.0
-    tries: int = 4
-    share: float = 0.1
-    margin: float = 3.0
-    relevant: float = 7.0
-    climbs: int = 2
-    elsewhere: float = 3.0
-    of_budget: float = 0.4
-    each: int = 15
-
-    def most(self, budget: int | None, dimension: int) -> int:
-        """Evaluations of a search within ``budget``; None: no limit."""
-        usual = self.each * (dimension + 2)
-        return usual if budget is None else min(usual, int(self.of_budget * budget))
-
-
-SEARCH = PlausibleSearch()
 
 
 class _EndError(Exception):
@@ -99,7 +48,7 @@ class PlausibleBoxSearch:
         evaluate: Callable[[np.ndarray], Evaluations | None],
         start: np.ndarray,
         seed: int,
-        settings: PlausibleSearch = SEARCH,
+        settings: PlausibleSearch = PLAUSIBLE,
     ) -> None:
         self.made, self._evaluate, self._start, self._seed = made, evaluate, start, seed
         self._settings = settings
@@ -187,8 +136,8 @@ class PlausibleBoxSearch:
         along = self._along if self.made.gradients is None else self._along_gradient
         rows = np.array([along(mode, i) for i in range(len(self._start))])
         values, vectors = np.linalg.eigh(0.5 * (rows + rows.T))
-        curved = bool(values.min() > _FLAT)
-        bowl = np.where(values > _FLAT, values, self._settings.reach**2)
+        curved = bool(values.min() > self._settings.flat)
+        bowl = np.where(values > self._settings.flat, values, self._settings.reach**2)
         return (vectors / bowl) @ vectors.T, curved
 
     def _newton(self) -> None:
@@ -247,7 +196,9 @@ class PlausibleBoxSearch:
             found, along = told
             if settings.low < 0.5 * along * step**2 < settings.high:
                 break
-            step = 4.0 * step if along < _FLAT else min(max(along**-0.5, 0.01 * step), _LONGEST)
+            step = (
+                4.0 * step if along < settings.flat else min(max(along**-0.5, 0.01 * step), settings.longest)
+            )
         return found
 
     def _unexplained(self) -> int | None:

@@ -25,15 +25,13 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from bqvi.quadrature.settings import PRODUCTS
 from bqvi.quadrature.surrogate import Surrogate
 from gp.embeddings import embed
 from gp.kernels import SquaredExponential
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
 __all__ = ["Products", "products", "single", "square", "triple"]
-
-
-_RULE = 96
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +126,7 @@ def _between(lengths: Any, first: Gaussian, second: Gaussian, v: Any) -> Any:
 
 
 def _over_box(lengths: Any, box: Uniform, v: Any) -> Any:
-    nodes, weights = np.polynomial.legendre.leggauss(_RULE)
+    nodes, weights = np.polynomial.legendre.leggauss(PRODUCTS.rule)
     total = np.ones((len(v), len(v)))
     for d, length in enumerate(lengths):
         x = (box.lower[d] + (nodes + 1) / 2 * (box.upper[d] - box.lower[d])) / length

@@ -11,7 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["CREDIBILITY", "DESIGN", "PEAKS", "PRECISE", "ROUGHLY", "SEARCH", "TAILS", "Effort"]
+__all__ = [
+    "CREDIBILITY",
+    "DESIGN",
+    "LAPLACE",
+    "PEAKS",
+    "PRECISE",
+    "PRODUCTS",
+    "ROUGHLY",
+    "SEARCH",
+    "TAILS",
+    "Effort",
+]
 
 
 @dataclass(frozen=True)
@@ -177,7 +188,28 @@ class PeakSettings:
     """Of what a peak of one width leaves, for one of several widths to be taken."""
 
 
+@dataclass(frozen=True)
+class ProductSettings:
+    """Integrals of products of kernels, and of squares (:mod:`products`, :mod:`warped`); not studied."""
+
+    rule: int = 96
+    """Points in each coordinate of the Gauss-Legendre rule for products over a box."""
+    rounding: float = 1e-15
+    """Of a variance over |w|^2, w the weights: what is left where it cancels."""
+
+
+@dataclass(frozen=True)
+class LaplaceSettings:
+    """The search of a mode (:mod:`laplace`); not studied."""
+
+    farthest: float = 1e10
+    """A search in which a coordinate has gone so far is running off."""
+    gradient: float = 1e-6
+    """Largest derivative, nats over a unit of the coordinate, at which it ends."""
+
+
 DESIGN = DesignSettings()
+LAPLACE, PRODUCTS = LaplaceSettings(), ProductSettings()
 SEARCH = SearchSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()

@@ -36,16 +36,13 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, variance_reduction
 from bqvi.quadrature.nodes import among, conditioned, whitened_cross
 from bqvi.quadrature.products import Products, products, single, square
-from bqvi.quadrature.settings import DESIGN, SEARCH
+from bqvi.quadrature.settings import DESIGN, PRODUCTS, SEARCH
 from bqvi.quadrature.surrogate import Data, Surrogate
 
 if TYPE_CHECKING:
     from bqvi.quadrature.state import Problem, State
 
 __all__ = ["Warped"]
-
-
-_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Warped:
         scale = found.inflation * float(found.scales[0])
         half = found.whitened(p.single @ w)
         mean = 0.5 * float(w @ p.single @ w)
-        rounding = _ROUNDING * float(w @ w)
+        rounding = PRODUCTS.rounding * float(w @ w)
         variance = scale * max(float(w @ p.triple @ w - half @ half), rounding)
         if self.matched:
             more_mean, more_variance = _quadratic(member, p)

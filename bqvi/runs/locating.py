@@ -19,7 +19,8 @@ import numpy as np
 
 from bqvi.arrays import generator
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Function, Ledger, make_coordinates
-from bqvi.calls.plausible_search import SEARCH, PlausibleBoxSearch
+from bqvi.calls.plausible_search import PlausibleBoxSearch
+from bqvi.calls.settings import PLAUSIBLE
 from bqvi.checks import require_seed
 from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.engine import Standing
@@ -102,13 +103,13 @@ class Locating:
         if not isinstance(state, Searching):
             return self._own.step(state)
         began = time.monotonic()
-        most = SEARCH.most(self._said["budget"], self._caller.dimension)
+        most = PLAUSIBLE.most(self._said["budget"], self._caller.dimension)
         budget = Budget(most, min(state.evaluations.n_evaluations, most))
         seconds = self._said["max_seconds"]
         first = bool(state.evaluations.failed.all())
 
         def evaluate(points: np.ndarray) -> Evaluations | None:
-            late = seconds is not None and time.monotonic() - began > SEARCH.of_budget * seconds
+            late = seconds is not None and time.monotonic() - began > PLAUSIBLE.of_budget * seconds
             if late or budget.room(len(points)) < len(points):
                 return None
             self._caller.evaluate(points, self.ledger, budget, first and not len(self.ledger.entries()))

@@ -6,7 +6,8 @@ import pytest
 import bqvi
 from bqvi.adapters import from_function
 from bqvi.calls import Caller, Evaluations, Function, make_coordinates
-from bqvi.calls.plausible_search import SEARCH, PlausibleBoxSearch
+from bqvi.calls.plausible_search import PlausibleBoxSearch
+from bqvi.calls.settings import PLAUSIBLE
 from bqvi.runs import RunError
 
 MEAN, SDS = np.array([12.0, -0.3]), np.array([5.0, 0.02])
@@ -48,7 +49,7 @@ def search(value, gradient, dimension, most=200, seed=0):
 
 def test_the_box_of_a_gaussian_with_gradients_is_that_of_its_marginals():
     (lower, upper), count = search(gaussian, slope, 2, seed=1)
-    np.testing.assert_allclose(0.5 * (upper - lower), SEARCH.reach * SDS, rtol=1e-6)
+    np.testing.assert_allclose(0.5 * (upper - lower), PLAUSIBLE.reach * SDS, rtol=1e-6)
     assert (np.abs(0.5 * (lower + upper) - MEAN) < SDS).all()
     assert count < 40
 
@@ -56,7 +57,7 @@ def test_the_box_of_a_gaussian_with_gradients_is_that_of_its_marginals():
 def test_by_values_it_is_that_of_its_conditionals():
     sds = np.array([0.4, 3.0])
     (lower, upper), count = search(lambda theta: -0.5 * float((((theta - 1.5) / sds) ** 2).sum()), None, 2)
-    np.testing.assert_allclose(0.5 * (upper - lower), SEARCH.reach * sds, rtol=1e-6)
+    np.testing.assert_allclose(0.5 * (upper - lower), PLAUSIBLE.reach * sds, rtol=1e-6)
     assert (np.abs(0.5 * (lower + upper) - 1.5) < sds).all()
     assert count < 50
 

@@ -1,0 +1,99 @@
+"""Constants of the calls that decide results: what each is, and what it was chosen on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CHECK", "CLIMB", "PLAUSIBLE", "PlausibleSearch"]
+
+
+@dataclass(frozen=True)
+class ClimbSettings:
+    """A climb of the log joint (:mod:`climb`); not studied."""
+
+    worst: float = 1e10
+    """Objective at a point where the log joint failed, nats."""
+    first_radius: float = 0.25
+    """Of COBYQA's trust region, an eighth of the plausible box: in coordinates in which that is [-1, 1]^D."""
+    most_of_values: tuple[int, int] = (8, 10)
+    """A climb from values alone visits 8 D + 10 points at most."""
+
+
+@dataclass(frozen=True)
+class GradientCheckSettings:
+    """Whether given gradients are those of the values (:mod:`gradient_check`)."""
+
+    fewest: int = 6
+    """Least number of pairs of which a median is taken; with fewer a single rough place could decide it."""
+    consistent: float = 0.9
+    """Share of the pairs whose difference lies between the slopes. It was .98 to 1 for the right gradients of
+    funnels, both forms of eight schools, a Rosenbrock function and a logistic regression, and .1 to .7 with a
+    wrong sign."""
+    chance: float = 1e-5
+    """At which a right gradient may have so few differences between its slopes, each being so with the share
+    ``consistent``."""
+    large: float = 0.1
+    """Nats: smaller differences are not asked of before a run is stopped, as they may be a solver's
+    errors; not studied, like the constants that follow."""
+    large_share: float = 0.05
+    """The same for a function that is no log density, over the range of its values."""
+    every: int = 8
+    """Evaluations after which gradients are asked of,"""
+    last: int = 72
+    """and until when."""
+    disagrees: float = 0.3
+    """Median relative disagreement of gradients and differences that is no matter of curvature."""
+    one_multiple: float = 0.2
+    """Interquartile range, relative to their median, of ratios that are one number."""
+    rounding: float = 1e-6
+    """Of differences, over the largest value and one."""
+
+
+@dataclass(frozen=True)
+class PlausibleSearch:
+    """Settings, chosen on Gaussians (scales 1 to 1000, correlated) and funnels of 2 to 6 dimensions.
+
+    Attributes
+    ----------
+    reach : half the box's width, in Laplace's standard deviations.
+    gain, gain_of_values : nats that a climb has to gain in its latest steps to go on, with gradients and
+        without.
+    first_step : for a curvature, in half widths of the first box: where that box is the posterior's, the log
+        joint falls by half a nat.
+    low, high : nats that the log joint has to fall by over the step from which a curvature is taken.
+    tries : of steps for it.
+    share, margin : a point is explained where it exceeds Laplace's quadratic by less than this share of its
+        depth and these nats, as in VBMC's exploration.
+    relevant : nats below the mode, beyond D / 2, of a mode that could matter.
+    climbs : beside the first.
+    elsewhere : nats below Laplace's evidence from which mass beside it counts.
+    flat : curvature, per squared half width of the first box, below which there is none. longest : step for
+        a curvature, in half widths of the first box. Neither was studied.
+    of_budget : share of the budget that a search may take. each : evaluations for each dimension and two
+        more, which it takes at most.
+    """
+
+    reach: float = 2.5
+    gain: float = 0.1
+    gain_of_values: float = 0.5
+    first_step: float = 0.5
+    low: float = 0.05
+    high: float = 4.0
+    tries: int = 4
+    share: float = 0.1
+    margin: float = 3.0
+    relevant: float = 7.0
+    climbs: int = 2
+    elsewhere: float = 3.0
+    flat: float = 1e-8
+    longest: float = 1e3
+    of_budget: float = 0.4
+    each: int = 15
+
+    def most(self, budget: int | None, dimension: int) -> int:
+        """Evaluations of a search within ``budget``; None: no limit."""
+        usual = self.each * (dimension + 2)
+        return usual if budget is None else min(usual, int(self.of_budget * budget))
+
+
+CHECK, CLIMB, PLAUSIBLE = GradientCheckSettings(), ClimbSettings(), PlausibleSearch()
