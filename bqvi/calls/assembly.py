@@ -61,7 +61,7 @@ class CallBatch:
         self._called += n
         if n > 1 and error is not None and not self._stops(error):
             return False
-        self._store(np.arange(n), answers)
+        self._store(slice(0, n), answers)
         self._judge(answers, self.theta)
         return True
 
@@ -73,10 +73,10 @@ class CallBatch:
         EvaluationError
         """
         self._called += 1
-        self._store(np.array([index]), answers)
+        self._store(slice(index, index + 1), answers)
         self._judge(answers, self.theta[index][None])
 
-    def _store(self, at: np.ndarray, answers: Answers) -> None:
+    def _store(self, at: slice, answers: Answers) -> None:
         if not answers.raised:
             n, outputs = len(self.points), answers.values.shape[1]
             if self._values is None:
@@ -84,9 +84,9 @@ class CallBatch:
             if self._values.shape[1] != outputs:
                 raise EvaluationError(
                     f"the {self.function.range.title} returned {outputs} numbers at "
-                    f"{self.function.place(self.theta[at[0]])}, and {self._values.shape[1]} elsewhere; it "
+                    f"{self.function.place(self.theta[at.start])}, and {self._values.shape[1]} elsewhere; it "
                     "must return as many everywhere",
-                    self.theta[at[0]],
+                    self.theta[at.start],
                     self.rows(),
                 )
             self._values[at] = answers.values
@@ -98,7 +98,7 @@ class CallBatch:
                 if self._sds is None:
                     self._sds = np.full(n, np.nan)
                 self._sds[at] = answers.sds
-        for i, products in zip(at, answers.by_products, strict=False):
+        for i, products in enumerate(answers.by_products, at.start):
             self._by_products[i] = products
         self._failed[at], self._raised[at] = answers.failed, answers.raised
         self._no_graph[at], self._reasons[at] = not answers.graph, answers.reasons
@@ -176,11 +176,12 @@ class CallBatch:
 
     def rows(self) -> Evaluations:
         """What has returned until now, in the order of the points, but for what stops the run."""
-        kept, width = self._kept, self.points.shape[1]
-        n = int(kept.sum())
+        width, n = self.points.shape[1], int(self._kept.sum())
+        kept = self._kept if n < len(self.points) else slice(None)
         values = np.full((n, 1), np.nan) if self._values is None else self._values[kept]
         failed = self._failed[kept]
-        values = np.where(failed[:, None], self.function.range.missing, values)
+        if failed.any():
+            values = np.where(failed[:, None], self.function.range.missing, values)
         gradients = self._gradients_of_rows(kept) if self._with_gradients else None
         if self.coordinates is not None and self.function.range.density and n:
             values = values + self.coordinates.log_jacobian(self.points[kept])[:, None]
@@ -199,12 +200,14 @@ class CallBatch:
             gradient_noise_variance=self._gradient_noise(kept),
         )
 
-    def _gradients_of_rows(self, kept: np.ndarray) -> np.ndarray:
+    def _gradients_of_rows(self, kept: np.ndarray | slice) -> np.ndarray:
         outputs = 1 if self._values is None else self._values.shape[1]
-        found = np.full((len(self.points), outputs, self.theta.shape[1]), np.nan)
-        if self._gradients is not None:
-            found[:] = self._gradients
-        found[self._left_torch() | self._failed] = np.nan
+        found = self._gradients
+        if found is None:
+            found = np.full((len(self.points), outputs, self.theta.shape[1]), np.nan)
+        without = self._left_torch() | self._failed
+        if without.any():
+            found = np.where(without[:, None, None], np.nan, found)
         rows: np.ndarray = found[kept]
         if self.coordinates is None or not len(rows):
             return rows
@@ -215,12 +218,12 @@ class CallBatch:
             slopes = slopes + self.coordinates.log_jacobian_gradient(points)[:, None, :]
         return slopes
 
-    def _products_of_rows(self, kept: np.ndarray) -> Products:
+    def _products_of_rows(self, kept: np.ndarray | slice) -> Products:
         if all(products is None for products in self._by_products):
             return ()
-        return chosen(tuple(self._by_products), np.flatnonzero(kept).tolist())
+        return chosen(tuple(self._by_products), np.arange(len(self.points))[kept].tolist())
 
-    def _gradient_noise(self, kept: np.ndarray) -> np.ndarray | None:
+    def _gradient_noise(self, kept: np.ndarray | slice) -> np.ndarray | None:
         """Of the rows' gradients, (n, D): each coordinate is a function of one parameter."""
         if self.function.gradient_noise_sd is None or not self._with_gradients:
             return None
@@ -230,8 +233,8 @@ class CallBatch:
         variances: np.ndarray = np.square(sds)
         return variances
 
-    def _noise_of_rows(self, kept: np.ndarray, failed: np.ndarray) -> np.ndarray | None:
+    def _noise_of_rows(self, kept: np.ndarray | slice, failed: np.ndarray) -> np.ndarray | None:
         sds, known = self._sds, self.function.noise_sd
         if isinstance(known, float):
-            sds = np.full(len(kept), known) if sds is None else np.where(np.isnan(sds), known, sds)
+            sds = np.full(len(self.points), known) if sds is None else np.where(np.isnan(sds), known, sds)
         return None if sds is None else np.where(failed, np.nan, sds[kept] ** 2)

@@ -34,13 +34,15 @@ def differentiated(
     ----------
     like : a tensor of the dtype and device of what the function gets; anything else for float64 on the host.
     """
-    kind = like if is_torch(like) else torch.empty(0, dtype=torch.float64)
-    leaf = kind.new_tensor(points).requires_grad_()
+    if is_torch(like):
+        leaf = like.new_tensor(points).requires_grad_()
+    else:
+        leaf = torch.from_numpy(np.array(points, dtype=float)).requires_grad_()
     with torch.enable_grad():
         returned = run_user_code(function, leaf if vectorised else leaf[0])
         head = returned[0] if isinstance(returned, tuple) and returned else returned
         graph = is_torch(head) and head.requires_grad and head.numel() % len(points) == 0
-        gradients = _gradients(head.reshape(len(points), -1), leaf) if graph else None
+        gradients = _gradients(head, leaf) if graph else None
     if gradients is None:
         outputs = max(head.numel() // len(points), 1) if is_torch(head) else 1
         nothing = np.zeros((len(points), outputs, points.shape[1]))
@@ -48,18 +50,25 @@ def differentiated(
     return Differentiated(_plain(returned), gradients, True, True)
 
 
-def _gradients(columns: Any, leaf: Any) -> np.ndarray | None:
-    found = [
+def _gradients(head: Any, leaf: Any) -> np.ndarray | None:
+    if head.numel() == len(leaf):  # of one output the sum need not enter the graph
+        (found,) = torch.autograd.grad(head, leaf, torch.ones_like(head), allow_unused=True)
+        return None if found is None else _array(found)[:, None, :]
+    columns = head.reshape(len(leaf), -1)
+    each = [
         torch.autograd.grad(
             columns[:, o].sum(), leaf, retain_graph=o + 1 < columns.shape[1], allow_unused=True
         )[0]
         for o in range(columns.shape[1])
     ]
-    if all(part is None for part in found):
+    if all(part is None for part in each):
         return None
-    filled = [torch.zeros_like(leaf) if part is None else part for part in found]
-    stacked: np.ndarray = to_numpy(torch.stack(filled, dim=1)).astype(float, copy=False)
-    return stacked
+    return _array(torch.stack([torch.zeros_like(leaf) if part is None else part for part in each], dim=1))
+
+
+def _array(found: Any) -> np.ndarray:
+    array: np.ndarray = to_numpy(found).astype(float, copy=False)
+    return array
 
 
 def _plain(returned: Any) -> Any:

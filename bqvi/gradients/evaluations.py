@@ -53,7 +53,10 @@ def evaluate_values(model: Any, q: Any, batch: Batch, points: np.ndarray) -> Eva
     EvaluationError
         It raises at all of them: no fault of a point, but of the function.
     """
-    function = replace(_function(model, q, batch), gradient=None, errors="infeasible", range=_AS_RETURNED)
+    function = _function(model, q, batch)
+    if function.gradient == AUTODIFF and function.like is None:  # without derivatives it is still of torch
+        function = replace(function, like=_like(model, None))
+    function = replace(function, gradient=None, errors="infeasible", range=_AS_RETURNED)
     found = _called(function, model, batch, points, first=True)
     coordinates = getattr(model, "coordinates", None)
     if coordinates is None:
@@ -102,20 +105,25 @@ def is_as_stated(model: Any) -> bool:
 
 def _stated(model: LogJoint, rows: Any) -> Function:
     """That function; of torch on the device and in the precision of the model or of its data's ``rows``."""
-    if model.function.gradient != AUTODIFF:
+    usual = rows is None and not (hasattr(model, "dtype") or hasattr(model, "device"))
+    if usual or model.function.gradient != AUTODIFF:
         return model.function
+    return replace(model.function, like=_like(model, rows))
+
+
+def _like(model: Any, rows: Any) -> Any:
     from bqvi.gradients.black_box import reference_tensor
 
-    return replace(model.function, like=reference_tensor(model, rows))
+    return reference_tensor(model, rows)
 
 
 def _function(model: Any, q: Any, batch: Batch) -> Function:
     """The log joint of the batch at q, as a function of theta."""
     if is_as_stated(model):
         return _stated(model, batch.rows)
-    from bqvi.gradients.black_box import log_joint_function, reference_tensor
+    from bqvi.gradients.black_box import log_joint_function
 
-    like = reference_tensor(model, batch.rows)
+    like = _like(model, batch.rows)
     log_joint = log_joint_function(model, q, replace(batch, account=Account()))  # `Caller` asks the budget
     vectorised = bool(getattr(model, "vectorised", True))
     return Function(

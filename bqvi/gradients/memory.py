@@ -124,7 +124,7 @@ class Memory:
             faults=self.faults + len(found) - len(good),
             fruitless=fruitless,
             by_products=joined(self.by_products, len(self), good.by_products, len(good)),
-            failed=np.concatenate([self.failed, found.points[~found.good]]),
+            failed=self.failed if good is found else np.concatenate([self.failed, found.points[~found.good]]),
         )
 
     def without_process(self) -> Memory:

@@ -48,10 +48,12 @@ class ProcessCache:
         if not len(memory):
             return None, memory
         if len(memory) >= CACHE.refit_growth * memory.fitted_at:
-            return self._made(frame, self._fitted(frame, memory), self.most)
+            return self._refitted(frame, memory)
         memory = self._restored(memory)
         process = self._under(frame, memory)
-        return self._made(frame, memory, self.most) if process is None else (process, memory)
+        if process is None:
+            return self._made(frame, memory, self._used(frame, memory, len(memory)))
+        return process, memory
 
     def after(
         self, frame: Frame, before: Process | None, new: Evaluations, memory: Memory
@@ -61,8 +63,7 @@ class ProcessCache:
         if not n:
             return before, memory
         if before is None:
-            first = replace(self, most=max(self.most, n))  # with memory=0, all of the step's own
-            return first._made(frame, first._fitted(frame, memory), self.most)
+            return self._refitted(frame, memory, max(self.most, n))  # with memory=0, all of the step's own
         units = base.frame if base.at else frame
         process = self._extended(before, units, memory, slice(-n, None))
         if base.at:
@@ -71,16 +72,18 @@ class ProcessCache:
             memory = replace(memory, fitted_at=1)  # due, from where they are
         return process, memory
 
-    def _fitted(self, frame: Frame, memory: Memory) -> Memory:
+    def _refitted(self, frame: Frame, memory: Memory, most: int | None = None) -> tuple[Process, Memory]:
+        """Anew, with hyperparameters fitted to it; of at most ``most`` points, by default as many as ever."""
         start = memory.hyperparameters if memory.fitted_at else None
-        points, targets, noise = self._used(frame, memory, len(memory))
-        hyperparameters = self.kind.fit(points, targets, start, noise)
-        return replace(memory, hyperparameters=hyperparameters, fitted_at=len(memory))
+        used = self._used(frame, memory, len(memory), most)
+        hyperparameters = self.kind.fit(used.points, used.targets, start, used.noise)
+        fitted = replace(memory, hyperparameters=hyperparameters, fitted_at=len(memory))
+        return self._made(frame, fitted, used)
 
-    def _made(self, frame: Frame, memory: Memory, most: int) -> tuple[Process, Memory]:
+    def _made(self, frame: Frame, memory: Memory, used: _Used) -> tuple[Process, Memory]:
         """Anew, in the units of ``frame``; to be kept if it has no more than ``most`` points."""
-        process = self._process(frame, memory, len(memory))
-        kept = isinstance(process, GradientProcess) and len(process.given.points) <= most
+        process = self.kind.process(used.points, used.targets, memory.hyperparameters, used.noise)
+        kept = isinstance(process, GradientProcess) and len(process.given.points) <= self.most
         base = Base(frame.mean, frame.scale, len(memory) if kept else 0)
         return process, replace(memory, process=process if kept else None, base=base)
 
@@ -97,43 +100,48 @@ class ProcessCache:
         base = memory.base
         if memory.process is not None or not base.at:
             return memory
-        process = self._process(base.frame, memory, base.at)
+        used = self._used(base.frame, memory, base.at)
+        process = self.kind.process(used.points, used.targets, memory.hyperparameters, used.noise)
         ends = base.at + np.cumsum(base.joined)
         for start, end in zip(ends - base.joined, ends, strict=True):
             process = self._extended(process, base.frame, memory, slice(start, end))
         return replace(memory, process=process)
 
-    def _process(self, units: Frame, memory: Memory, count: int) -> Process:
-        """Return the process given the first ``count`` evaluations."""
-        points, targets, noise = self._used(units, memory, count)
-        return self.kind.process(points, targets, memory.hyperparameters, noise)
-
     def _extended(self, process: Process, units: Frame, memory: Memory, rows: slice) -> Process:
-        points, targets, noise = self._observed(units, memory, rows)
-        return process.extended(points, targets, over_scale(noise, memory.hyperparameters))
+        new = self._observed(units, memory, rows, units.whiten(memory.points[rows]))
+        return process.extended(new.points, new.targets, over_scale(new.noise, memory.hyperparameters))
 
-    def _observed(
-        self, units: Frame, memory: Memory, rows: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Points, whitened, targets, and the variances of their noise, if any."""
-        points = units.whiten(memory.points[rows])
+    def _observed(self, units: Frame, memory: Memory, rows: Any, points: np.ndarray) -> _Used:
+        """What was observed at some rows of the memory, of which the ``points`` are whitened."""
         targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
-        return points, targets, self.kind.noise(units, memory.noise[rows])
+        return _Used(points, targets, self.kind.noise(units, memory.noise[rows]))
 
-    def _used(
-        self, units: Frame, memory: Memory, count: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _used(self, units: Frame, memory: Memory, count: int, most: int | None = None) -> _Used:
         """The same of those among the first ``count`` that a process is built on."""
-        return self._observed(units, memory, self._chosen(units.whiten(memory.points[:count])))
+        points = units.whiten(memory.points[:count])
+        rows = self._chosen(points, self.most if most is None else most)
+        return self._observed(units, memory, rows, points[rows])
 
-    def _chosen(self, points: np.ndarray) -> np.ndarray:
+    def _chosen(self, points: np.ndarray, most: int) -> np.ndarray:
         """Which of (m, D) points, in q's units."""
-        full = len(points) > self.most
-        most = self.most - self.most // CACHE.spare if full else len(points)
+        full = len(points) > most
+        most = most - most // CACHE.spare if full else len(points)
         if self.keep == "nearest" and full:
             return np.sort(np.argpartition(np.einsum("nd,nd->n", points, points), most)[:most])
         first = len(points) - most
         return np.flatnonzero(within_reach(points[first:])) + first
+
+
+@dataclass(frozen=True, eq=False)
+class _Used:
+    """What a process is conditioned on."""
+
+    points: np.ndarray
+    """Whitened, (m, D)."""
+    targets: np.ndarray
+    """(m, B)."""
+    noise: np.ndarray | None
+    """The variances of their noise, if any."""
 
 
 def _standardised_error(before: Process, after: Process) -> float:

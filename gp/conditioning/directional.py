@@ -76,11 +76,17 @@ class DirectionalKernel:
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """Return the covariances over s^2 between N rows, ``left``, and M rows, ``right``."""
-        found = np.empty((len(left.points), len(right.points)))
-        for rows, pairs in _blocks(left.points, right.points):
-            found[rows], _ = pairs.bumps(self.lengthscale, self.slopes)
-            found[rows] += self.linear * pairs.linear
-            found[rows] += self.quadratic * pairs.quadratic
+        found, itself = np.empty((len(left.points), len(right.points))), left is right
+        ours = _Rows.of(left.points)
+        theirs = ours if itself else _Rows.of(right.points)
+        for rows in _blocks(len(ours), len(theirs)):
+            others = slice(rows.start if itself else 0, None)
+            pairs, block = _RowPairs.of(ours.at(rows), theirs.at(others)), found[rows, others]
+            block[...], _ = pairs.bumps(self.lengthscale, self.slopes)
+            block += self.linear * pairs.linear
+            block += self.quadratic * pairs.quadratic
+            if itself:
+                found[others, rows] = block.T
         return found
 
 
@@ -104,7 +110,8 @@ def directional_gram(
     rows: np.ndarray, slopes: bool = True
 ) -> Callable[[np.ndarray], tuple[np.ndarray, Changes]]:
     """Return the covariance of (N, 2 D) rows, with its changes, as a function of psi = ln (l, b1, b2)."""
-    blocks = list(_blocks(rows, rows))
+    every = _Rows.of(rows)
+    blocks = [(at, _RowPairs.of(every.at(at), every)) for at in _blocks(len(rows), len(rows))]
     trends = [np.concatenate([getattr(pairs, of) for _, pairs in blocks]) for of in ("linear", "quadratic")]
 
     def of(psi: np.ndarray) -> tuple[np.ndarray, Changes]:
@@ -123,17 +130,40 @@ def directional_gram(
     return of
 
 
-def _blocks(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[slice, _RowPairs]]:
-    """Rows of ``left``, a few at a time, with ``right``: arrays that fit the cache."""
-    block = max(_IN_CACHE // max(len(right), 1), 1)
-    for at in range(0, len(left), block):
-        rows = slice(at, at + block)
-        yield rows, _RowPairs.of(left[rows], right)
+def _blocks(left: int, right: int) -> Iterator[slice]:
+    """So many rows ``left``, a few at a time: arrays of them with those ``right`` fit the cache."""
+    block = max(_IN_CACHE // max(right, 1), 1)
+    return (slice(at, at + block) for at in range(0, left, block))
 
 
 def _shows_value(rows: np.ndarray) -> np.ndarray:
     shown: np.ndarray = (~rows[:, rows.shape[1] // 2 :].any(1)).astype(float)
     return shown
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows (N, 2 D), apart."""
+
+    x: np.ndarray
+    """(N, D)."""
+    w: np.ndarray
+    """(N, D)."""
+    v: np.ndarray
+    """(N,)."""
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> _Rows:
+        """Those rows."""
+        half = rows.shape[1] // 2
+        return cls(rows[:, :half], rows[:, half:], _shows_value(rows))
+
+    def __len__(self) -> int:
+        return len(self.v)
+
+    def at(self, which: slice) -> _Rows:
+        """Some of them."""
+        return _Rows(self.x[which], self.w[which], self.v[which])
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +186,10 @@ class _RowPairs:
     """What b2 multiplies."""
 
     @classmethod
-    def of(cls, left: np.ndarray, right: np.ndarray) -> _RowPairs:
-        """Between (N, 2 D) and (M, 2 D) rows."""
-        (x, w), (y, z) = np.hsplit(left, 2), np.hsplit(right, 2)
-        v, v_right = _shows_value(left)[:, None], _shows_value(right)
+    def of(cls, left: _Rows, right: _Rows) -> _RowPairs:
+        """Between N and M rows."""
+        x, w, v = left.x, left.w, left.v[:, None]
+        y, z, v_right = right.x, right.w, right.v
         inner, along, beside = x @ y.T, w @ y.T, x @ z.T
         linear: np.ndarray = (v * x + w) @ (v_right[:, None] * y + z).T
         quadratic = (-0.5 * v) * inner
