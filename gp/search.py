@@ -26,6 +26,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
+from gp.triangular import lapack
+
 __all__ = ["Expansion", "Objective", "Optimum", "Race", "Search", "raced", "search"]
 
 _FAILED = 1e25
@@ -235,10 +237,18 @@ def _newton_step(psi: Any, gradient: Any, curvature: Any, bounds: tuple[Any, Any
     """Return the step (P,) to the maximum of the expansion, of the entries that are free to move."""
     held = ((psi <= bounds[0]) & (gradient < 0)) | ((psi >= bounds[1]) & (gradient > 0))
     if not held.any():
-        return np.linalg.solve(curvature, gradient)
+        return _solved(curvature, gradient)
     step, free = np.zeros_like(psi), ~held
-    step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+    step[free] = _solved(curvature[np.ix_(free, free)], gradient[free])
     return step
+
+
+def _solved(matrix: Any, right: Any) -> Any:
+    """Return M^-1 b by LAPACK at once: of four equations `numpy.linalg.solve` takes eight times as long."""
+    *_, solution, failed = lapack("gesv", matrix.dtype)(matrix, right)
+    if failed:
+        raise np.linalg.LinAlgError("singular matrix")
+    return solution
 
 
 def _corrected(curvature: Any, step: Any, fall: Any) -> Any:

@@ -27,7 +27,7 @@ from gp.conditioning.places import Places
 from gp.expectation import KernelSum
 from gp.fixed_points import Changes
 
-_IN_CACHE = 2**14
+_IN_CACHE = 2**15
 """Entries of a matrix that are worked on at once."""
 
 

@@ -14,7 +14,7 @@ times vectors too, with which a search has the curvature of the evidence (`gp.ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, TypeAlias
@@ -45,11 +45,11 @@ class Changes:
     times: Callable[[np.ndarray], np.ndarray]
 
     @classmethod
-    def of(cls, changes: Sequence[np.ndarray]) -> Changes:
-        """Make the record of derivatives (N, N) that are there already."""
+    def of(cls, changes: np.ndarray) -> Changes:
+        """Make the record of derivatives (P, N, N) that are there already."""
         return cls(
             lambda weights: np.array([np.vdot(weights, change) for change in changes]),
-            lambda vectors: np.stack([change @ vectors for change in changes]),
+            lambda vectors: changes @ vectors,
         )
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
@@ -205,11 +205,11 @@ def _constant(kernel: Constant, observed: Functional) -> Gram:
 
     def of_all(changed: Constant) -> tuple[Any, Pullback]:
         matrix = np.full((len(of_values),) * 2, float(changed.variance))
-        return matrix, Changes.of([matrix])
+        return matrix, Changes.of(matrix[None])
 
     def gram(changed: Constant) -> tuple[Any, Pullback]:
         variance = float(changed.variance)
         matrix = np.outer(variance * of_values, of_values)
-        return matrix, Changes.of([matrix])
+        return matrix, Changes.of(matrix[None])
 
     return of_all if of_values.all() else gram

@@ -236,12 +236,15 @@ def components_gram(
     halved = 0.5 * np.einsum("nd,nd->n", scaled, scaled)
     distances = np.maximum(2.0 * (halved[:, None] + halved - scaled @ scaled.T), 0.0)
 
+    fixed = np.stack(components)
+
     def gram(psi: np.ndarray) -> tuple[Any, Pullback]:
         lengthscale, *sizes = np.exp(psi)
-        stretched = distances / lengthscale**2
+        changes = np.empty((1 + len(fixed), *distances.shape))
+        stretched = np.divide(distances, lengthscale**2, out=changes[0])
         matrix = np.exp(-0.5 * stretched)
         stretched *= matrix
-        changes = [stretched, *(b * c for b, c in zip(sizes, components, strict=True))]
+        np.multiply(fixed, np.array(sizes)[:, None, None], out=changes[1:])
         for change in changes[1:]:
             matrix += change
         return matrix, Changes.of(changes)
