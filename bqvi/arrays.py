@@ -31,6 +31,11 @@ def generator(seed: Seed) -> np.random.Generator:
     return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
 
 
+def whole_seed(seed: Seed) -> int:
+    """A whole number is passed through; of a generator, a number that it draws."""
+    return int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+
+
 def like(values: np.ndarray, parameter: Array) -> Array:
     """NumPy ``values`` as the kind of array that ``parameter`` is; memory is shared where it can be."""
     if is_torch(parameter):

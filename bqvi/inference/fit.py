@@ -200,12 +200,8 @@ def fit(
     _check_budget(records)
     settings = identity(problem, family)
     rng = generator(seed)
-    if starts > 1 and evaluations is not None:
-        raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")
-    if starts > 1 and workers is not None:
-        raise ValueError(f"starts is {starts}, and workers is {workers}: workers are kept busy by one start")
-    if starts > 1 and not isinstance(start_from, str):
-        raise ValueError(f"starts is {starts}; several starts cannot be given")
+    if starts > 1:
+        _require_drawn(starts, start_from, evaluations, workers)
     children = rng.spawn(starts) if starts > 1 else [rng]
     first = [_initial(problem, start_from, family, child) for child in children]
     if evaluations is not None and resume is None:
@@ -220,6 +216,16 @@ def fit(
     if starts == 1 and isinstance(before.state, Starts):
         before = replace(before, state=before.state.states[before.state.best])
     return Run(engine, engine.resumed(before), watch, busy, verify)
+
+
+def _require_drawn(starts: int, start_from: Any, evaluations: Any, workers: int | None) -> None:
+    """An error where something was given that only one start can take."""
+    if evaluations is not None:
+        raise ValueError(f"starts is {starts}, and evaluations was given, which one start can take")
+    if workers is not None:
+        raise ValueError(f"starts is {starts}, and workers is {workers}: workers are kept busy by one start")
+    if not isinstance(start_from, str):
+        raise ValueError(f"starts is {starts}; several starts cannot be given")
 
 
 def _busy(run: FitRun, count: int) -> Workers:

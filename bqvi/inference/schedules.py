@@ -41,8 +41,13 @@ class StepSizes:
     """Schedules that are a sequence of step sizes rho_t, and nothing else."""
 
     def __call__(self, t: int) -> float:
-        """rho_t."""
+        """rho_t, falling."""
         raise TypeError(f"{type(self).__name__} states no step size")
+
+    @property
+    def largest(self) -> float:
+        """rho_0."""
+        return self(0)
 
     def start(self, like: Values) -> None:
         """No state."""
@@ -68,11 +73,6 @@ class Constant(StepSizes):
         del t
         return self.scale
 
-    @property
-    def largest(self) -> float:
-        """rho_0."""
-        return self.scale
-
 
 @dataclass(frozen=True)
 class Exponential(StepSizes):
@@ -91,11 +91,6 @@ class Exponential(StepSizes):
     def __call__(self, t: int) -> float:
         """rho_t."""
         return self.scale * math.exp(-self.decay * t)
-
-    @property
-    def largest(self) -> float:
-        """rho_0."""
-        return self.scale
 
 
 @dataclass(frozen=True)
@@ -118,11 +113,6 @@ class Cosine(StepSizes):
     def __call__(self, t: int) -> float:
         """rho_t."""
         return 0.5 * self.scale * (1.0 + math.cos(math.pi * min(t / self.steps, 1.0)))
-
-    @property
-    def largest(self) -> float:
-        """rho_0."""
-        return self.scale
 
 
 @dataclass(frozen=True)
@@ -152,11 +142,6 @@ class RobbinsMonro(StepSizes):
     def __call__(self, t: int) -> float:
         """rho_t."""
         return float(self.scale * (t + self.tau) ** -self.kappa)
-
-    @property
-    def largest(self) -> float:
-        """rho_0."""
-        return self(0)
 
 
 @dataclass(frozen=True)

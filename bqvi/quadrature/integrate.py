@@ -5,14 +5,14 @@ Everything is checked here, before any work. The work is that of a run: :mod:`ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from acquisition.pointwise import Criterion
-from bqvi.arrays import Seed, generator
+from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Executor, Function, Range, TargetModel
 from bqvi.calls.faults import ERRORS
 from bqvi.calls.function import require_noise
@@ -43,6 +43,7 @@ __all__ = ["METHODS", "SAMPLING", "VALUES", "integrate"]
 
 METHODS = ("monte-carlo", "qmc", "bq", "wsabi-l", "wsabi-m")
 SAMPLING = ("monte-carlo", "qmc")
+_UNWARPED = (*SAMPLING, "bq")
 
 
 VALUES = Range("integrand", outputs=True)
@@ -161,13 +162,12 @@ def integrate(
 
     ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
-    over_box = isinstance(measure, str)
-    if over_box and log_density is not None:
+    if isinstance(measure, str) and log_density is not None:
         raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, log_density=log_density)
         measure = _proposal(f) if measure is None else measure
-        log_density = None if over_box else _lebesgue
+        log_density = None if isinstance(measure, str) else _lebesgue
         f, log, vectorised = f.value, True, True
     budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds)
     require_boolean("log", log)
@@ -177,7 +177,6 @@ def integrate(
     watch = Watch(callback, progress, checkpoint)
     inside = in_kind_of(measure, np.zeros(1))
     weight = None if log_density is None else _log_ratio(log_density, measure)
-    warped = method.startswith("wsabi")
     function = Function(
         f,
         gradient,
@@ -185,19 +184,20 @@ def integrate(
         noise_sd if callable(noise_sd) else None,
         log_weight=weight,
         like=measure.parameters()[0],
-        range=_WARPED if warped and not log else _LOGARITHMS if log else VALUES,
+        range=_LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED,
         errors=errors,
     )
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     busy = None if workers is None else Workers(integrand, workers)
-    number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    number = whole_seed(seed)
     known = made_before(evaluations)
     if method in SAMPLING:
         if known is not None:
             raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
         replicates = require_integer("replicates", replicates, LEAST_REPLICATES)
-        run = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
-        return _sampling(run, resume, watch, busy, verify)
+        sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
+        last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
+        return Run(sampled, last, watch, busy, verify)
     problem = Problem(
         integrand=integrand,
         measure=inside,
@@ -208,28 +208,22 @@ def integrate(
         batch=None if batch is None else require_integer("batch", batch, 1),
         criterion=acquisition,
         noise_sd=noise_sd,
-        model=Warped(matched=method == "wsabi-m") if warped else Direct(),
+        model=Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"),
         log_volume=log_volume,
     )
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
     engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
-    if resume is None and known is not None:
-        return Run(engine, with_known(problem, known), watch, busy, verify)
-    if resume is None:
-        return Run(engine, None, watch, busy, verify)
-    before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
-    require_same(before.settings, {"method": method, "log_volume": log_volume})
-    return Run(engine, engine.resumed(before.state), watch, busy, verify)
+    if resume is not None:
+        state = engine.resumed(_last(resume, {"method": method, "log_volume": log_volume}))
+        return Run(engine, state, watch, busy, verify)
+    return Run(engine, None if known is None else with_known(problem, known), watch, busy, verify)
 
 
-def _sampling(
-    engine: SamplingRun, resume: Any, watch: Watch, busy: Workers | None, verify: int
-) -> Run[Any, Integral]:
-    if resume is None:
-        return Run(engine, None, watch, busy, verify)
+def _last(resume: Any, settings: Mapping[str, Any]) -> Any:
+    """The state at which an earlier run with the same ``settings`` ended."""
     before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
-    require_same(before.settings, engine.checkpoint(engine.init()).settings)
-    return Run(engine, before.state, watch, busy, verify)
+    require_same(before.settings, settings)
+    return before.state
 
 
 def _proposal(model: TargetModel) -> Gaussian:

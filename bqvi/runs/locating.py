@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.arrays import generator
+from bqvi.arrays import whole_seed
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Function, Ledger, make_coordinates
 from bqvi.calls.plausible_search import PlausibleBoxSearch
 from bqvi.calls.settings import PLAUSIBLE
@@ -265,7 +265,7 @@ def located(
     """
     resume, seed = said["resume"], said["seed"]
     require_seed("seed", seed)
-    number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    number = whole_seed(seed)
     names = function.names or None
     coordinates = make_coordinates(None, None, *box, names=names, dimension=len(start))
     function = replace(function, names=coordinates.names)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bqvi.arrays import Seed, generator
+from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Coordinates, Executor, Function
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.given import numbers
@@ -116,18 +116,12 @@ def evidence_bounds(
 
     ``evidence_bounds.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
-    if not callable(log_joint):
-        raise TypeError(f"log_joint is {shown(log_joint)}; it must be a function of points (n, P)")
-    require_one_of("method", method, METHODS)
-    require_above("confidence", confidence, 0.0)
-    if confidence >= 1.0:
-        raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
-    require_seed("seed", seed)
+    _check(log_joint, method, confidence, seed)
     budget = require_integer("budget", budget, 1)
     particles = None if particles is None else require_integer("particles", particles, 1)
     temperatures = None if temperatures is None else require_integer("temperatures", temperatures, 1)
     watch = Watch(callback, progress, checkpoint)
-    number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    number = whole_seed(seed)
     proposals, coordinates, like = _proposals(proposal)
     name = _transitions(method, transitions, gradient, temperatures)
     transition = TRANSITIONS[name] if name else None
@@ -158,6 +152,16 @@ def evidence_bounds(
     before = resumed(resume, DOOR, RECORDS)
     require_same(before.settings, engine.checkpoint(engine.init()).settings)
     return Run(engine, engine.resumed(before), watch)
+
+
+def _check(log_joint: Any, method: str, confidence: float, seed: Any) -> None:
+    if not callable(log_joint):
+        raise TypeError(f"log_joint is {shown(log_joint)}; it must be a function of points (n, P)")
+    require_one_of("method", method, METHODS)
+    require_above("confidence", confidence, 0.0)
+    if confidence >= 1.0:
+        raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
+    require_seed("seed", seed)
 
 
 @dataclass(frozen=True)

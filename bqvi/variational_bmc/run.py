@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bqvi.arrays import Seed, generator
+from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.function import CHEAP_MODEL
@@ -153,7 +153,7 @@ def vbmc(
     limits = _limits("budget", target, budget, tolerance, max_seconds)
     settings = _settings(target, batch, acquisition)
     require_seed("seed", seed)
-    number = int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+    number = whole_seed(seed)
     usual = 3 if target.has_gradient else first_count(target.dimension)
     if cheap is not None:
         usual = min(usual, target.dimension + CHEAP.beyond)
