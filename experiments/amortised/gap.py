@@ -25,12 +25,11 @@ import torch
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
 from experiments.amortised.normal import normal_points, values_of
-from experiments.amortised.trained import digits, encoded, some
+from experiments.amortised.trained import digits, encoded, latent_cases, some
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 
-LATENTS, QUICK_LATENTS = (2, 5, 10), (2,)
 IMAGES, QUICK_IMAGES = 20, 2
 STEPS, QUICK_STEPS = 1500, 20
 BUDGET, QUICK_BUDGET = 100, 24
@@ -44,16 +43,15 @@ CLOSE = 0.05
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each latent dimension."""
     del resources
-    settings = {
-        "images": QUICK_IMAGES if quick else IMAGES,
-        "steps": QUICK_STEPS if quick else STEPS,
-        "budget": QUICK_BUDGET if quick else BUDGET,
-        "fitted": QUICK_POINTS if quick else FITTED,
-        "tested": QUICK_POINTS if quick else TESTED,
-        "draws": QUICK_POINTS if quick else DRAWS,
-    }
-    latents = QUICK_LATENTS if quick else LATENTS
-    return [Case(f"{latent} dimensions", settings | {"latent": latent}) for latent in latents]
+    return latent_cases(
+        quick,
+        images=(IMAGES, QUICK_IMAGES),
+        steps=(STEPS, QUICK_STEPS),
+        budget=(BUDGET, QUICK_BUDGET),
+        fitted=(FITTED, QUICK_POINTS),
+        tested=(TESTED, QUICK_POINTS),
+        draws=(DRAWS, QUICK_POINTS),
+    )
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

@@ -27,13 +27,12 @@ from scipy.special import logsumexp
 import bqvi
 from bqvi.families import DiagonalGaussian
 from experiments.amortised.normal import normal_points, values_of
-from experiments.amortised.trained import digits, encoded, some
+from experiments.amortised.trained import digits, encoded, latent_cases, some
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from gp.measures import Gaussian
 
-LATENTS, QUICK_LATENTS = (2, 5, 10), (2,)
 IMAGES, QUICK_IMAGES = 8, 1
 STEPS, QUICK_STEPS = 1500, 20
 NODES, QUICK_NODES = (16, 32, 64), (16,)
@@ -56,15 +55,14 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each latent dimension."""
     del resources
-    settings = {
-        "images": QUICK_IMAGES if quick else IMAGES,
-        "steps": QUICK_STEPS if quick else STEPS,
-        "nodes": QUICK_NODES if quick else NODES,
-        "plain": QUICK_PLAIN if quick else PLAIN,
-        "points": QUICK_POINTS if quick else POINTS,
-    }
-    latents = QUICK_LATENTS if quick else LATENTS
-    return [Case(f"{latent} dimensions", settings | {"latent": latent}) for latent in latents]
+    return latent_cases(
+        quick,
+        images=(IMAGES, QUICK_IMAGES),
+        steps=(STEPS, QUICK_STEPS),
+        nodes=(NODES, QUICK_NODES),
+        plain=(PLAIN, QUICK_PLAIN),
+        points=(POINTS, QUICK_POINTS),
+    )
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

@@ -10,10 +10,19 @@ import numpy as np
 import bqvi
 from bqvi.families import DiagonalGaussian
 from bqvi.models import VariationalAutoencoder
+from experiments.harness.experiment import Case
 from experiments.problems import images
 from experiments.problems.images import Images
 
 HIDDEN, RATE = 64, 2e-3
+LATENTS, QUICK_LATENTS = (2, 5, 10), (2,)
+
+
+def latent_cases(quick: bool, **sizes: tuple[Any, Any]) -> list[Case]:
+    """A case for each latent dimension; the second of each pair is for the ``quick`` form."""
+    settings = {name: pair[quick] for name, pair in sizes.items()}
+    latents = QUICK_LATENTS if quick else LATENTS
+    return [Case(f"{latent} dimensions", settings | {"latent": latent}) for latent in latents]
 
 
 @cache

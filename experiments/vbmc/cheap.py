@@ -37,16 +37,13 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.problems.known_posteriors import Problem
-from experiments.vbmc.runs import problem_named
+from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
 
 BUDGETS = {"Rosenbrock 2": 50, "lumpy 4": 90, "logistic 5": 70}
 ALONE, CLOSE, ROUGH, MISLEADING = "none", "close", "rough", "misleading"
 SHAPES = {CLOSE: (0.9, 1.05, 0.15), ROUGH: (0.6, 1.25, 0.6)}
 """Factor of the log joint, stretch, shift in sds."""
-ERROR = 0.1
-"""nats."""
 _CHEAP_BUDGET = 150
-_LEAST = 1e-4
 
 
 def cheap_model(problem: Problem, quality: str) -> Callable[[np.ndarray], float] | None:
@@ -99,7 +96,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     rows.append({"n": found.n_evaluations, "error": found.log_evidence - problem.log_evidence})
     scale = np.nan if found.cheap_scale is None else found.cheap_scale[0]
     made = pd.DataFrame(rows).drop_duplicates("n", keep="last")
-    return made.assign(scale=scale, size=made["error"].abs().clip(lower=_LEAST))
+    return sized(made.assign(scale=scale))
 
 
 def evaluations(results: pd.DataFrame) -> pd.DataFrame:
@@ -118,14 +115,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     figure, axes = drawing.figure(1, len(problems), size=(3.2, 2.4), sharey=True)
     lines = drawing.strokes(results["cheap"])
     for ax, problem in zip(axes[0], problems, strict=True):
-        for cheap, group in results[results["problem"] == problem].groupby("cheap", sort=False):
-            for k, (_, one) in enumerate(group.groupby("seed")):
-                ax.plot(
-                    one["n"], one["size"], drawstyle="steps-post", lw=0.9, color=lines[cheap].colour,
-                    linestyle=lines[cheap].dashes, label=cheap if k == 0 else None,
-                )  # fmt: skip
-        ax.axhline(ERROR, color="0.6", lw=0.8)
-        ax.set(yscale="log", title=problem, xlabel="evaluations of the log joint")
+        draw_errors(ax, results[results["problem"] == problem], "n", "cheap", lines)
+        ax.set(title=problem, xlabel="evaluations of the log joint")
     axes[0, 0].set_ylabel("|error of ln Z| (nats)")
     drawing.legend_below(figure, axes)
     caption = (

@@ -19,15 +19,17 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 import bqvi
 from bqvi.variational_bmc.distances import gskl, mmtv
+from experiments.harness import drawing
 from experiments.problems.known_posteriors import (
     Problem,
     bounded_banana,
@@ -38,6 +40,9 @@ from experiments.problems.known_posteriors import (
 )
 
 DRAWS = 20_000
+ERROR = 0.1
+"""Nats: what a run of the log evidence comes to."""
+_LEAST = 1e-4
 _REFERENCE_SEED = 999_331
 VALUES, GRADIENTS, NOISY, PEER = "values", "values and gradients", "noisy values", "PyVBMC"
 PROBLEMS: dict[str, Callable[[], Problem]] = {
@@ -172,3 +177,22 @@ def honesty(rows: pd.DataFrame) -> dict[str, str]:
     """How many errors lie within one and within three of the sds that were stated."""
     ratio = (rows["error"] / rows["sd"]).abs()
     return {f"within {k} sd": f"{int((ratio <= k).sum())} of {len(ratio)}" for k in (1, 3)}
+
+
+def sized(records: pd.DataFrame) -> pd.DataFrame:
+    """With the size of the error, as it is drawn."""
+    return records.assign(size=records["error"].abs().clip(lower=_LEAST))
+
+
+def draw_errors(
+    ax: Axes, rows: pd.DataFrame, cost: str, by: str, lines: Mapping[Hashable, drawing.Stroke]
+) -> None:
+    """Draw the size of each run's error against its ``cost``, a stroke for each of what it is ``by``."""
+    for label, group in rows.groupby(by, sort=False):
+        for k, (_, one) in enumerate(group.groupby("seed")):
+            ax.plot(
+                one[cost], one["size"], drawstyle="steps-post", lw=1.0, color=lines[label].colour,
+                linestyle=lines[label].dashes, label=label if k == 0 else None,
+            )  # fmt: skip
+    ax.axhline(ERROR, color="0.6", lw=0.8)
+    ax.set_yscale("log")

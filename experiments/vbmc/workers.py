@@ -28,16 +28,13 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.problems.simulated_workers import SimulatedWorkers
-from experiments.vbmc.runs import problem_named
+from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
 
 BUDGETS = {"Rosenbrock 2": 100, "bounded banana": 100, "lumpy 4": 150}
 BATCHES, BUSY = "batches", "never idle"
-ERROR = 0.1
-"""nats."""
 SPREADS = (0.5, 1.0)
 """Standard deviations of the logarithm of an evaluation's seconds."""
 COUNTS = (8, 16)
-_LEAST = 1e-4
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
@@ -90,7 +87,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         executor=workers, callback=look, **ways[settings["way"]],
     )  # fmt: skip
     busy = workers.busy / (workers.clock * count)
-    return pd.DataFrame(rows).assign(busy=busy, size=lambda made: made["error"].abs().clip(lower=_LEAST))
+    return sized(pd.DataFrame(rows).assign(busy=busy))
 
 
 def reached(rows: pd.DataFrame) -> tuple[float, float]:
@@ -116,15 +113,8 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
                 & (results["spread"] == spread)
             ]
             ax = axes[i, j]
-            for way, group in rows.groupby("way", sort=False):
-                for k, (_, one) in enumerate(group.groupby("seed")):
-                    ax.plot(
-                        one["clock"], one["size"], drawstyle="steps-post", lw=1.0, color=lines[way].colour,
-                        linestyle=lines[way].dashes,
-                        label=way if k == 0 else None,
-                    )  # fmt: skip
-            ax.axhline(ERROR, color="0.6", lw=0.8)
-            ax.set(xscale="log", yscale="log", title=f"{problem}: {workers} workers, {spread:g}")
+            draw_errors(ax, rows, "clock", "way", lines)
+            ax.set(xscale="log", title=f"{problem}: {workers} workers, {spread:g}")
             if i == len(settings) - 1:
                 ax.set_xlabel("simulated seconds")
             if j == 0:
