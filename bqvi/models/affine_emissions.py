@@ -302,11 +302,11 @@ def _affine_likelihoods(weights: np.ndarray, arranged: np.ndarray) -> Likelihood
         return _relative(weights @ arranged)
     from bqvi.models import compiled_recursions
 
-    logs, top, floored = np.empty(shape), np.zeros(shape[2]), np.zeros(shape, bool)
-    found = compiled_recursions.relative_logarithms(
-        np.ascontiguousarray(weights), arranged, FLOOR, logs, top, floored
+    relative, top, floored = np.empty(shape), np.zeros(shape[2]), np.zeros(shape, bool)
+    found = compiled_recursions.relative_likelihoods(
+        np.ascontiguousarray(weights), arranged, FLOOR, relative, top, floored
     )
-    return Likelihoods(np.exp(logs, out=logs), top, floored if found else np.zeros((1, 1, 1), bool))
+    return Likelihoods(relative, top, floored if found else np.zeros((1, 1, 1), bool))
 
 
 def _relative(logs: np.ndarray) -> Likelihoods:

@@ -35,9 +35,17 @@ def compiled(loop: Loop) -> Loop:
 
     Sums may be taken in any order, which lets them be vectorised; NaN and infinities keep their meaning.
     """
+    return _compiled(loop, {"reassoc", "contract", "arcp", "nsz"})
+
+
+def compiled_in_order(loop: Loop) -> Loop:
+    """The same for a ``loop`` whose rounding depends on the order of its operations."""
+    return _compiled(loop, {"contract", "nsz"})
+
+
+def _compiled(loop: Loop, flags: set[str]) -> Loop:
     if not is_available():
         return loop
     import numba
 
-    flags = {"reassoc", "contract", "arcp", "nsz"}
     return cast(Loop, numba.njit(cache=True, fastmath=flags, error_model="numpy")(loop))

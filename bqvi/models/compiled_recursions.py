@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from bqvi.models.compiled import compiled
+from bqvi.models.compiled_exponential import exponentiate
 
 _WIDTH = 128
 """Pieces in a block: 32, 64 and 128 tried at 100,000 values."""
@@ -407,7 +408,7 @@ def _raised(own: np.ndarray, floor: float, marks: np.ndarray) -> bool:
 
 
 @compiled
-def relative_logarithms(
+def relative_likelihoods(
     weights: np.ndarray,
     table: np.ndarray,
     floor: float,
@@ -415,12 +416,14 @@ def relative_logarithms(
     top: np.ndarray,
     floored: np.ndarray,
 ) -> bool:
-    """``out`` (c, K, C) = ``weights`` (K, P) times ``table`` (c, P, C), less the largest of each time.
+    """``out`` (c, K, C) = exp of ``weights`` (K, P) times ``table`` (c, P, C), less the largest of each time.
 
-    What is taken off is added to ``top`` (C,). What would be below ``floor`` is raised to it and marked in
-    ``floored`` (c, K, C); whether there was any is returned.
+    What is taken off is added to ``top`` (C,). Logarithms that would be below ``floor`` are raised to it and
+    marked in ``floored`` (c, K, C); whether there was any is returned.
     """
     largest, found = np.empty(table.shape[2]), False
+    bits = np.empty(table.shape[2], np.int64)
+    powers = bits.view(np.float64)
     for t in range(len(table)):
         largest[:] = -np.inf
         for k in range(len(weights)):
@@ -436,6 +439,7 @@ def relative_logarithms(
                 own[c] -= largest[c]
             if _raised(own, floor, floored[t, k]):
                 found = True
+            exponentiate(own, bits, powers)
     return found
 
 

@@ -30,6 +30,7 @@ from bqvi.models import (
 )
 from bqvi.models import forward_backward as fb
 from bqvi.models.compiled import is_available
+from bqvi.models.compiled_exponential import exponentiate
 from bqvi.models.count_components import Multinomial
 from bqvi.models.covariances import COVARIANCES
 from bqvi.models.gaussian_components import GaussianComponents
@@ -300,6 +301,13 @@ def test_loops_over_values_have_the_likelihoods_and_sums_of_arrays(emissions, wi
     assert found[0][2].any()
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+def test_the_loops_exponential_is_numpys():
+    x = np.concatenate([np.linspace(-70.0, 0.0, 2001), [-700.0, 5.0, 700.0]])
+    found, bits = x.copy(), np.empty(len(x), np.int64)
+    exponentiate(found, bits, bits.view(float))
+    np.testing.assert_array_max_ulp(found, np.exp(x), 2)
 
 
 def test_loops_over_symbols_add_up_what_arrays_do(monkeypatch):
