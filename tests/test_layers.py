@@ -152,7 +152,6 @@ OWN_LINEAR_ALGEBRA = frozenset(
         "bqvi/gradients/whitened.py",
         "bqvi/quadrature/bayesian_run.py",
         "bqvi/quadrature/ensemble.py",
-        "bqvi/quadrature/laplace.py",
         "bqvi/quadrature/products.py",
         "bqvi/variational_bmc/distances.py",
         "bqvi/variational_bmc/frame.py",

@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 
 import bqvi
-from bqvi.quadrature.laplace import Laplace, NoModeError, laplace
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.problems.laplace import Laplace, NoModeError, laplace
 from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.problems.reference.unconstrained import unconstrained
 from gp.measures import Gaussian, GaussianMixture

@@ -23,9 +23,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from bqvi.quadrature.laplace import laplace
 from experiments.harness import drawing
 from experiments.harness.experiment import Case, Drawing, Table
+from experiments.problems.laplace import laplace
 from experiments.quadrature.runs import LABELS, STROKES, estimates
 from gp.measures import Measure
 

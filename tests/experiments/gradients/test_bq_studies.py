@@ -16,7 +16,6 @@ from bqvi.gradients import Pathwise
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import Frame, WhitenedMoments
 from bqvi.models import LogJoint
-from bqvi.quadrature.laplace import laplace
 from experiments.gradients import dimensions as bq_dimensions
 from experiments.gradients import inference as bq_inference
 from experiments.gradients import mixture as bq_mixture
@@ -27,6 +26,7 @@ from experiments.gradients import runs as bq_runs
 from experiments.gradients import vbmc as bq_vbmc
 from experiments.harness.experiment import Resources
 from experiments.problems import gradient_targets as targets
+from experiments.problems.laplace import laplace
 from experiments.problems.reference import MODELS
 
 

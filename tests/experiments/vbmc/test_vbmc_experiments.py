@@ -10,10 +10,10 @@ import torch
 from quick_runs import looked_at, table
 
 import bqvi
-from bqvi.quadrature.laplace import laplace
 from experiments.harness import registry
 from experiments.harness.experiment import Case, Resources
 from experiments.problems.known_posteriors import rosenbrock
+from experiments.problems.laplace import laplace
 from experiments.problems.reference import MODELS, load_reference
 from experiments.vbmc import hard as vbmc_hard
 from experiments.vbmc import posteriors as vbmc_posteriors

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bqvi.quadrature.laplace import NoModeError, laplace
+from experiments.problems.laplace import NoModeError, laplace
 from gp.measures import Gaussian
 
 
