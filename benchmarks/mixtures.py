@@ -1,17 +1,28 @@
-"""Gaussian mixtures with unknown covariances beside scikit-learn: EM, VB and Dirichlet processes."""
+"""Gaussian mixtures with unknown covariances beside scikit-learn: EM, VB and Dirichlet processes.
+
+An iteration of EM is also set beside its floor: the products and exponentials of its blocks alone, on one
+block that stays in the cache. ``python -m benchmarks.mixtures FILE K`` prints the memory that fits of a saved
+table take.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 import bqvi
 from benchmarks.paired import Line
+from benchmarks.peak import peak
 from bqvi.models import DirichletProcessMixture, GaussianMixture, Mixture
+from bqvi.models.mixture import BLOCK_ENTRIES
 
 
 def run() -> Iterator[Line]:
@@ -20,6 +31,8 @@ def run() -> Iterator[Line]:
     yield from _sizes(10_000, 10, 20, 4.5, rounds=9)
     yield from _sizes(1_000_000, 8, 16, 7.0, rounds=3)
     yield from _process(200_000, 10, 30, 5.0)
+    yield _beside_floor(200_000, 10, 20, 3.5)
+    yield _memory(1_000_000, 8, 16)
 
 
 def _data(n: int, d: int, k: int) -> np.ndarray:
@@ -60,11 +73,7 @@ def _line(
     bar: float,
     rounds: int,
 ) -> Line:
-    start = model.initial(x, "random", np.random.default_rng(1))
-
-    def ours(steps: int) -> None:
-        bqvi.fit(model, x, "cavi", family=family, steps=steps, tolerance=1e-300, record=[0], start_from=start)
-
+    ours = _ours(model, family, x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mine, theirs = [], []
@@ -79,7 +88,79 @@ def _line(
     )
 
 
+def _ours(model: Mixture, family: str, x: np.ndarray) -> Callable[[int], None]:
+    """A fit of so many iterations."""
+    start = model.initial(x, "random", np.random.default_rng(1))
+
+    def fit(steps: int) -> None:
+        bqvi.fit(model, x, "cavi", family=family, steps=steps, tolerance=1e-300, record=[0], start_from=start)
+
+    return fit
+
+
+def _beside_floor(n: int, d: int, k: int, bar: float) -> Line:
+    x = _data(n, d, k)
+    model = GaussianMixture(k, "full", concentration=1.0).for_data(x)
+    ours, floor = _ours(model, "point", x), partial(_products_and_exponentials, n, d, k)
+    mine, least = [], []
+    for _ in range(5):
+        mine.append((_seconds(ours, 9) - _seconds(ours, 1)) / 8.0)
+        least.append((_seconds(floor, 9) - _seconds(floor, 1)) / 8.0)
+    above = float(np.median(np.array(mine) / np.array(least)))
+    return Line(
+        f"the same EM, N = {n // 1000}k, D = {d}, K = {k}, beside its products and exponentials alone",
+        f"{above:.2f} times as long ({np.median(mine) * 1e3:.1f} ms, {np.median(least) * 1e3:.1f} ms)",
+        f"at most {bar:g} times",
+        above <= bar,
+    )
+
+
+def _products_and_exponentials(n: int, d: int, k: int, passes: int) -> None:
+    """Of the pass over N rows: T has D + D (D + 1) / 2 columns, and there is one of ones."""
+    import torch
+
+    width = d + d * (d + 1) // 2 + 1
+    size = BLOCK_ENTRIES // width
+    rng = np.random.default_rng(0)
+    slope, columns = rng.standard_normal((k, width)), rng.standard_normal((width, size))
+    rho = np.empty((k, size))
+    logarithms = -rng.exponential(10.0, (k, size))
+    for _ in range(passes * n // size):
+        np.matmul(slope, columns, out=rho)
+        torch.exp(torch.from_numpy(logarithms), out=torch.from_numpy(rho))
+        rho @ columns.T
+
+
+def _memory(n: int, d: int, k: int) -> Line:
+    """In a process of its own, whose peak is read off after it."""
+    x = _data(n, d, k)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data.npy"
+        np.save(path, x)
+        command = [sys.executable, "-m", "benchmarks.mixtures", str(path), str(k)]
+        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    beyond = float(answer) - x.nbytes / 2**30
+    return Line(
+        f"EM and VB, N = {n // 1000}k, D = {d}, K = {k}, full covariances: memory beyond the data",
+        f"{beyond:.2f} GiB, the program's own among it",
+        "under 1 GiB",
+        beyond < 1.0,
+    )
+
+
+def _measure(path: str, k: int) -> None:
+    """Print the largest memory, GiB."""
+    x = np.load(path)
+    for family in ("point", "full"):
+        bqvi.fit(GaussianMixture(k, "full", concentration=1.0), x, family=family, steps=3, tolerance=1e-300)
+    print(peak() / 2**10)
+
+
 def _seconds(work: Callable[[int], None], steps: int) -> float:
     began = time.process_time()
     work(steps)
     return time.process_time() - began
+
+
+if __name__ == "__main__":
+    _measure(sys.argv[1], int(sys.argv[2]))
