@@ -42,5 +42,5 @@ def begun_anew(state: State, points: np.ndarray) -> State:
     first = begun(fresh, state.evaluations)
     return replace(
         first, rows=state.rows, before=state.before, seconds=state.seconds,
-        coordinates=state.coordinates, values_from=len(state),
+        coordinates=state.coordinates, values_from=len(state), cheap=state.cheap,
     )  # fmt: skip

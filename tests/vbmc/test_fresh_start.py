@@ -1,5 +1,7 @@
 """A run that gradients have led astray begins anew from values alone, and no estimate explodes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.correction import bounded
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
-from bqvi.variational_bmc.state import begun
+from bqvi.variational_bmc.state import CheapModel, begun
 from experiments.problems import hard_posteriors, known_posteriors
 
 
@@ -27,6 +29,8 @@ def test_a_fresh_start_leaves_out_what_is_higher_than_anything_since():
     object.__setattr__(later, "evaluations", made([1.0, 9.0, 2.0, 3.0, -np.inf]))
     np.testing.assert_array_equal(later.usable.values, [1.0, 2.0, 3.0])
     assert later.usable.gradients is None
+    known = CheapModel(made([1.0]), later.frame, None, True)
+    assert begun_anew(replace(later, cheap=known), np.zeros((0, 2))).cheap is known
     assert not lost(later)
 
 
