@@ -37,7 +37,8 @@ from scipy.special import logsumexp
 from bqvi.importance import Proposal, effective_size, resampled
 from bqvi.pareto import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.settings import WEIGHTS
+from bqvi.variational_bmc.local_proposal import local_proposal
+from bqvi.variational_bmc.settings import LOCAL, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Mixture
 from gp.triangular import cholesky
@@ -60,6 +61,7 @@ class Correction:
         draws.
     effective : effective sample size. shape : Pareto k of the weights.
     feasible : (M,), the probability that the log joint can be evaluated there, were no failure an accident.
+    covered : whether no evaluations tell of mass that q lacks; only a thorough estimate looks for them.
     """
 
     u: Vector
@@ -76,6 +78,7 @@ class Correction:
     effective: float
     shape: float
     feasible: Vector
+    covered: bool = True
 
     @property
     def uncertain_mass(self) -> float:
@@ -136,7 +139,8 @@ def polished(
 
     The q of highest ELBO lies inside the posterior, a good proposal extends around it. From q and q widened a
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
-    They begin at evaluated tails too, where q would hardly ever draw.
+    They begin at evaluated tails too, where q would hardly ever draw, and from `local_proposal` where q lacks
+    much of the mass.
     """
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
     wide = proposal_of(q, 0.5, 2.0).joined(whole, 0.3)
@@ -144,6 +148,9 @@ def polished(
     beside = _beside(surrogate, q, _weighed(surrogate, q, g, 512, seed, feasible).log_evidence)
     if beside is not None:
         g, wide = g.joined(beside, 0.1), wide.joined(beside, 0.3)
+    local = local_proposal(surrogate, g, weighed(surrogate, q, 512, seed, feasible).log_evidence)
+    if local is not None:
+        g, wide = g.joined(local, LOCAL.share), wide.joined(local.widened(0.5, 2.0), LOCAL.share)
     for step in range(WEIGHTS.rounds):
         u = g.draws(count // 4, seed + 1 + step)
         logs = g.density.log_parts(u)
@@ -158,7 +165,8 @@ def polished(
             break
         g = g.adapted(u, weights, logs).joined(wide, 0.1)
     found = _weighed(surrogate, q, g, count, seed, feasible)
-    return replace(found, sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
+    sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
+    return replace(found, sd=sd, covered=local is None)
 
 
 def _beside(surrogate: Surrogate, q: Mixture, log_evidence: float) -> Proposal | None:

@@ -71,6 +71,8 @@ class Row:
     """Points of the plausible box that the known modes explain, once exploration is complete; before, 0."""
     misplaced: float = nan
     """Share of the mass in which the surrogate and the log joint differed at draws (:mod:`comparison`)."""
+    covered: bool = True
+    """Whether no evaluations tell of mass that q lacks; only a thorough estimate looks for them."""
 
     @property
     def known_sd(self) -> float:

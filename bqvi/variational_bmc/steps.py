@@ -139,6 +139,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         divergence_floor=0.5 * (before.floor + state.floor),
         explored=state.explored,
         misplaced=wrong,
+        covered=found.covered,
     )
 
 

@@ -1,6 +1,6 @@
 """When a run has converged, and what is said where it has not.
 
-Seven questions, of the last records, with the thresholds of `settings.ConvergenceSettings`. All have to be
+Eight questions, of the last records, with the thresholds of `settings.ConvergenceSettings`. All have to be
 answered with yes.
 
 - *Is it settled?* Successive posteriors differ by little, beside what they would differ by were they the
@@ -10,6 +10,8 @@ answered with yes.
 - *Is it known?* Its sd, which contains what the surrogate leaves open, is below the tolerance.
 - *Do the draws stand for the surrogate?* By their effective share and Pareto k, or by the share alone where
   it is high: among weights that are nearly the same the largest have no tail.
+- *Does q?* Where evaluations tell of much mass that q lacks, the draws of the thorough estimate are led there
+  (:mod:`local_proposal`), but the modes that exploration knows are those of q.
 - *Did the surrogate predict the latest evaluations?* By their mean squared standardised error; the sd was
   scaled by it.
 - *Did it predict draws of the posterior?* By the share of the mass in which it and the log joint differ
@@ -78,9 +80,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
         reasons.append(f"the log evidence still moves (by {spread:.2g} over the last {steady} steps)")
     if not sds[-1] < tolerance:
         reasons.append(f"its sd is {sds[-1]:.2g}, not below the tolerance {tolerance:.2g}")
-    if not (now.effective > asked.effective and (now.shape < asked.shape or now.effective > asked.uniform)):
-        message = f"Pareto k {now.shape:.2f}, effective share {now.effective:.2g}"
-        reasons.append(f"q does not cover the surrogate ({message})")
+    reasons += _about_coverage(now)
     if not now.prediction_error < asked.prediction_error:
         reasons.append(
             f"the surrogate predicts worse than it says (mean squared z {now.prediction_error:.1f})"
@@ -92,6 +92,14 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     if not now.explored:
         reasons.append(UNEXPLORED)
     return Verdict(not reasons, tuple(reasons))
+
+
+def _about_coverage(now: Row) -> list[str]:
+    """What speaks against q covering the surrogate."""
+    asked, said = CONVERGENCE, "q does not cover the surrogate"
+    if not (now.effective > asked.effective and (now.shape < asked.shape or now.effective > asked.uniform)):
+        return [f"{said} (Pareto k {now.shape:.2f}, effective share {now.effective:.2g})"]
+    return [] if now.covered else [f"{said} (evaluations tell of mass that q lacks)"]
 
 
 def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:

@@ -1,0 +1,80 @@
+"""Gaussians at evaluated points that a proposal lacks, each as long as the surrogate's density goes.
+
+    mean:            x_k, an evaluated point near the top;
+    axes:            those of the curvature of the surrogate's mean at x_k;
+    sd along one:    l / sqrt(2 d), with d the fall of the log density after the length l, half a nat or more;
+    weight:          density at x_k times the volume of the Gaussian, its mass by Laplace's approximation.
+
+A thin curved posterior, such as a ring, needs tens of them; a mixture of diagonal Gaussians would need
+hundreds. Where the variance of the log joint exceeds a squared nat, the excess counts as a fall: no Gaussian
+is longer than what the surrogate knows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bqvi.importance import Proposal
+from bqvi.variational_bmc.settings import LOCAL
+from bqvi.variational_bmc.surrogate import Surrogate
+from gp.laplace import curvature, spectrum
+from gp.triangular import cholesky, solve_lower
+
+Vector = np.ndarray
+
+_STEP = 1e-3
+"""Of the differences, in the frame's units."""
+_LENGTHS = 2.0 ** np.arange(-8.0, 1.0)
+"""Tried in turn, in the frame's units: no Gaussian is longer than the last."""
+
+
+def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Proposal | None:
+    """Return Gaussians at evaluated points of high density that a proposal lacks.
+
+    ``None`` is returned where they are few or have little mass: the components that q is given (`learning`)
+    and the rounds of `correction` suffice there.
+
+    Parameters
+    ----------
+    surrogate : of the log joint.
+    g : the proposal, in the surrogate's frame.
+    log_evidence : of the surrogate, as far as draws of ``g`` tell.
+    """
+    data = surrogate.data
+    near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + LOCAL.shallow)
+    near = near[np.argsort(-data.values[near])]
+    u = data.points[near]
+    heights = surrogate.mean(u)
+    left = heights - log_evidence - g.density.log_density(u) > LOCAL.lacking
+    means, factors, logs = [], [], []
+    while left.any() and len(means) < LOCAL.most:
+        best = int(left.argmax())
+        factor = _factor(surrogate, u[best], heights[best])
+        left &= np.square(solve_lower(factor, (u - u[best]).T)).sum(0) > LOCAL.apart
+        means.append(u[best])
+        factors.append(factor)
+        logs.append(heights[best] + np.log(np.diag(factor)).sum())
+    if len(means) < LOCAL.least:
+        return None
+    masses = np.exp(np.array(logs) + 0.5 * surrogate.dimension * np.log(2.0 * np.pi) - log_evidence)
+    if masses.sum() < LOCAL.mass:
+        return None
+    return Proposal(masses / masses.sum(), np.array(means), np.array(factors))
+
+
+def _factor(surrogate: Surrogate, at: Vector, height: float) -> Vector:
+    """Lower Cholesky factor (D, D) of the covariance of the Gaussian at a point (D,)."""
+    dimension = len(at)
+    _, axes = spectrum(curvature(surrogate.mean_gradient, at, _STEP), -np.inf)
+    places = at + _LENGTHS[:, None, None] * np.concatenate([axes.T, -axes.T])
+    mean, variance = surrogate.moments(places.reshape(-1, dimension))
+    falls = (height - mean + np.maximum(variance - 1.0, 0.0)).reshape(len(_LENGTHS), 2 * dimension)
+    far = falls > 0.5
+    far[-1] = True
+    first = far.argmax(0)
+    fall = np.take_along_axis(falls, first[None], 0)[0]
+    # a fall beyond two nats is that of a bend, not of a parabola: the length before it had fallen by < 1/2
+    sds = _LENGTHS[first] / np.sqrt(np.clip(2.0 * fall, 1.0, 4.0))
+    sds = 0.5 * (sds[:dimension] + sds[dimension:])
+    found: Vector = cholesky((axes * sds**2) @ axes.T)
+    return found

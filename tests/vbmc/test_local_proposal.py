@@ -1,0 +1,60 @@
+"""Gaussians at evaluated points that q lacks: against a grid, on a ring that q hardly covers."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from bqvi.variational_bmc.correction import polished, proposal_of, variance_penalised, weighed
+from bqvi.variational_bmc.local_proposal import local_proposal
+from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped
+from bqvi.variational_bmc.variational import Mixture
+
+RADIUS, SD = 1.4, 0.1
+LOG_Z = np.log(2.0 * np.pi * RADIUS * SD * np.sqrt(2.0 * np.pi))
+SIDE = Mixture(np.ones(1), np.array([[RADIUS, 0.0]]), np.array([[SD, 3.0 * SD]]))
+
+
+def on_circles(radius, angle):
+    return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def surrogate():
+    radius = RADIUS + 2.0 * SD * np.random.default_rng(0).uniform(-1.0, 1.0, 150)
+    x = on_circles(radius, 2.0 * np.pi * np.arange(150) / 150)
+    data = noise_shaped(x, -0.5 * ((radius - RADIUS) / SD) ** 2, None, np.full(150, 1e-4), 1e4)
+    return Surrogate.of(data, np.array([0.3, 0.3, 1.5, 7.7, -0.7]))
+
+
+def test_the_thorough_estimate_finds_a_ring_that_q_hardly_covers(surrogate):
+    """The log evidence of the surrogate by a polar grid, and the ring's in closed form."""
+    radii, angles = np.linspace(RADIUS - 0.6, RADIUS + 0.6, 61), 2.0 * np.pi * np.arange(240) / 240
+    radius = np.repeat(radii, 240)
+    moments = surrogate.moments(on_circles(radius, np.tile(angles, 61)))
+    cell = (radii[1] - radii[0]) * (angles[1] - angles[0])
+    exact = logsumexp(variance_penalised(*moments, surrogate.data.top) + np.log(radius * cell))
+    alone = weighed(surrogate, SIDE, 1024, 0)
+    assert alone.log_evidence < exact - 0.5
+    found = polished(surrogate, SIDE, 1024, 0)
+    assert found.effective > 0.6 * 1024
+    assert found.log_evidence == pytest.approx(exact, abs=4.0 * found.monte_carlo_sd)
+    assert found.log_evidence == pytest.approx(LOG_Z, abs=0.03)
+    assert not found.covered
+
+
+def test_gaussians_on_a_ring_reach_all_of_it_and_are_thin(surrogate):
+    local = local_proposal(surrogate, proposal_of(SIDE), LOG_Z)
+    directions = local.means / np.linalg.norm(local.means, axis=1)[:, None]
+    across = np.einsum("kij,ki->kj", local.factors, directions)
+    assert np.linalg.norm(across, axis=1).max() < 2.0 * SD
+    ring = on_circles(np.full(240, RADIUS), 2.0 * np.pi * np.arange(240) / 240)
+    ring = ring[SIDE.log_density(ring) < -LOG_Z - 2.0]
+    whitened = np.linalg.solve(local.factors[:, None], (ring - local.means[:, None])[..., None])
+    assert np.square(whitened).sum((2, 3)).min(0).max() < 4.0
+
+
+def test_where_q_lacks_nothing_there_is_no_proposal(surrogate):
+    angle = 2.0 * np.pi * np.arange(60) / 60
+    whole = Mixture(np.full(60, 1 / 60), on_circles(np.full(60, RADIUS), angle), np.full((60, 2), 1.2 * SD))
+    assert local_proposal(surrogate, proposal_of(whole), LOG_Z) is None
+    assert polished(surrogate, whole, 1024, 0).covered
