@@ -15,6 +15,7 @@ from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.faults import advice, described, stops
 from bqvi.calls.function import Function
 from bqvi.calls.ledger import Ledger
+from bqvi.calls.logarithm import warn_of_densities
 
 _NO_GRAPH = (
     "has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); write it in torch "
@@ -152,6 +153,8 @@ class CallBatch:
                 f"{advice(self._failure, self.function.gradient)}. Start where it is finite, or mend it",
                 evaluations=made,
             ) from self._failure
+        if first and self.function.range.density and self._values is not None:
+            warn_of_densities(self._values[self._kept, 0])
         if self.ledger is not None:
             self.ledger.end(made)
         return made

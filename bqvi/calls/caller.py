@@ -104,7 +104,7 @@ class Caller:
         ledger : each evaluation is entered as it returns.
         budget : asked before each call.
         first : whether nothing has been evaluated before with success: then a function that raises at every
-            point is to blame, not the points.
+            point is to blame, not the points; and a log density whose values look like a density's is told.
 
         Raises
         ------

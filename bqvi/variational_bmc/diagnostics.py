@@ -25,6 +25,7 @@ import numpy as np
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.gradient_check import said
+from bqvi.calls.logarithm import not_logarithms
 from bqvi.checks import require_integer
 from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
@@ -268,6 +269,18 @@ def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
             "interval is far too narrow: look at the prior of this parameter.",
         )
     return ()
+
+
+def returns_density(evaluations: Evaluations, coordinates: Coordinates) -> tuple[str, ...]:
+    """What to tell of a log joint that returns the density itself; () if it does not.
+
+    Parameters
+    ----------
+    evaluations : of the run, in the coordinates.
+    """
+    own = evaluations.values - coordinates.log_jacobian(evaluations.points)
+    told = not_logarithms(np.round(own, 9))  # 0 plus and minus a Jacobian is 0 within rounding
+    return (told,) if told else ()
 
 
 def _about_weights(shape: float | None) -> list[str]:

@@ -15,7 +15,7 @@ from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.comparison import draws_due, with_draws
-from bqvi.variational_bmc.diagnostics import advice, runs_away
+from bqvi.variational_bmc.diagnostics import advice, returns_density, runs_away
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
@@ -301,6 +301,7 @@ class VBMCRun:
             reasons=(*verdict.reasons, *doubts),
             warnings=(
                 *doubts,
+                *returns_density(made, self.coordinates),
                 *((FROM_VALUES,) if state.values_from else ()),
                 *((UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
                 *advice(

@@ -1,0 +1,50 @@
+"""Whether a log joint returns the density itself: the logarithm was forgotten.
+
+A log joint takes all values, and those of its first design differ by nats around their mean. A density is
+nowhere negative, falls by orders of magnitude over that design, and underflows to 0 on most data.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+_LEAST = 4
+"""Values that say something."""
+_SMALL = 0.01
+"""Share of the largest value, below which a value is small beside it."""
+_SHARE = 0.25
+"""Share of the values that are small. None of 210 first designs of VBMC on 21 problems of the studies has
+that many, of 20,000 quadratics with random constants 1; the exponentials of those 210 have in 205."""
+
+
+def not_logarithms(values: np.ndarray) -> str:
+    """What to tell of values (n,) of a log joint that are those of a density; "" where they are not.
+
+    They are, if none is negative and a quarter of them or more is below a hundredth of the largest, or all
+    are 0 (as those of a uniform density whose constant is left out are too).
+    """
+    if len(values) < _LEAST or not np.isfinite(values).all() or (values < 0.0).any():
+        return ""
+    largest = float(values.max())
+    small = int((values <= _SMALL * largest).sum())
+    if small < _SHARE * len(values):
+        return ""
+    seen = (
+        f"is 0 at each of {len(values)} points, as a density that underflows is"
+        if largest == 0.0
+        else f"is nowhere negative at {len(values)} points, and at {small} of them below a hundredth of the "
+        f"largest value, {largest:.3g}, as a density is"
+    )
+    return (
+        f"The log joint {seen}: return the logarithm of prior times likelihood, summed term "
+        "by term, as the exponential of such a sum underflows."
+    )
+
+
+def warn_of_densities(values: np.ndarray) -> None:
+    """Warn where the first values (n,) of a log joint are those of a density."""
+    told = not_logarithms(values)
+    if told:
+        warnings.warn(told, UserWarning, stacklevel=2)
