@@ -119,6 +119,12 @@ class Cosine(StepSizes):
 class RobbinsMonro(StepSizes):
     """rho_t = scale * (t + tau)^-kappa: sum rho_t = infinity, sum rho_t^2 < infinity.
 
+    The sum grows slowly: with the default of 'sngd' (kappa = 0.7, tau = 10), 20,000 steps add up to 58, and
+    to first order q has come as near as by 58 passes of coordinate ascent. Where components overlap that is
+    not enough: of 120 data and four components the run ends .025 nats below the optimum, 58 passes .040. It
+    is distance and no noise of mini-batches, which one pass would end: three passes more win a quarter of it.
+    Give a larger ``scale`` or a smaller ``kappa``, or end with some passes of "cavi" that start from q.
+
     Parameters
     ----------
     kappa : in (0.5, 1], which is what the two sums ask (Robbins and Monro 1951)
