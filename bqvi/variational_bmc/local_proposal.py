@@ -46,14 +46,16 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
     u = data.points[near]
     heights = surrogate.mean(u)
     left = heights - log_evidence - g.density.log_density(u) > LOCAL.lacking
-    means, factors, logs = [], [], []
+    means: list[Vector] = []
+    factors: list[Vector] = []
+    logs: list[float] = []
     while left.any() and len(means) < LOCAL.most:
         best = int(left.argmax())
         factor = _factor(surrogate, u[best], heights[best])
         left &= np.square(solve_lower(factor, (u - u[best]).T)).sum(0) > LOCAL.apart
         means.append(u[best])
         factors.append(factor)
-        logs.append(heights[best] + np.log(np.diag(factor)).sum())
+        logs.append(float(heights[best] + np.log(np.diag(factor)).sum()))
     if len(means) < LOCAL.least:
         return None
     masses = np.exp(np.array(logs) + 0.5 * surrogate.dimension * np.log(2.0 * np.pi) - log_evidence)
