@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from gp.arrays import Array, describe, is_torch, namespace
+from gp.arrays import Array, describe, is_torch, namespace, to_numpy
 
 __all__ = ["as_noise", "as_points", "as_values"]
 
@@ -67,7 +67,7 @@ def as_noise(noise: Array | None, size: int, like: Array) -> Array:
     if not bool(xp.all(xp.isfinite(values) & (values >= 0))):
         raise ValueError(f"noise = {noise!r}: give variances, finite and not negative")
     largest = float(namespace(like).finfo(like.dtype).max)
-    if bool(xp.any(values > largest)):
+    if np.any(np.asarray(to_numpy(values), float) > largest):  # a float32 has no larger one to compare with
         raise ValueError(f"noise = {noise!r}: give variances below {largest:.4g}, the largest {like.dtype}")
     return noise
 

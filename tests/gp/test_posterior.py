@@ -367,6 +367,8 @@ def test_noise_that_single_precision_does_not_have_is_named(data):
     x, y = (part.astype(np.float32) for part in data[:2])
     with pytest.raises(ValueError, match=r"noise = 1e\+39: give variances below 3.403e\+38"):
         gp.GaussianProcess(KERNELS["se"]).condition(x, y, noise=1e39)
+    given = gp.GaussianProcess(KERNELS["se"]).condition(*data[:2], noise=np.float32(0.5))
+    assert float(given.noise) == 0.5
     with pytest.raises(ValueError, match=r"noise = 1e\+39"):
         gp.fit(x, y, noise=1e39, n_starts=1, max_iterations=1)
 
