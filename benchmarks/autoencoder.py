@@ -2,13 +2,16 @@
 
 The plain loop is what one writes for this one model: two modules, `torch.optim.Adam`, a closed divergence. It
 takes the mini-batches and the noise from the same generator in the same order, so that the curves can be
-compared number by number. Data: 784 binary columns, of a generator here; a folder with ``mnist_5k.npz`` takes
-its place where the variable BQVI_DATA names one.
+compared number by number. Data: 784 binary columns, of a generator here.
+
+``python -m benchmarks.autoencoder DIR STEPS`` trains both on MNIST, from a folder with ``mnist_5k.npz``: the
+bound on training data and ln p(x) of held-out images along the way, each by its own code.
 """
 
 from __future__ import annotations
 
-import os
+import math
+import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -24,18 +27,16 @@ import bqvi
 from acquisition.minibatch import Reshuffled
 from benchmarks.paired import Line
 from bqvi.models import VariationalAutoencoder
+from experiments.problems import images
 
 LATENT, HIDDEN, SIZE, RATE = 128, 256, 128, 1e-3
 CURVE, TIMED, LEFT_OUT = 200, 220, 20
+ROWS, DRAWS = 10, 100
+"""Of the table of a long run; draws of z for a held-out image."""
 
 
 def data() -> np.ndarray:
     """(N, 784) zeros and ones in single precision."""
-    folder = os.environ.get("BQVI_DATA")
-    if folder:
-        with np.load(Path(folder) / "mnist_5k.npz") as stored:
-            images = stored[stored.files[0]].reshape(-1, 784) / 255.0
-        return np.asarray(images > np.random.default_rng(0).random(images.shape), np.float32)
     rng = np.random.default_rng(0)
     z = rng.standard_normal((5000, 10))
     return (z @ rng.standard_normal((10, 784)) > rng.standard_normal((5000, 784))).astype(np.float32)
@@ -48,9 +49,9 @@ def networks() -> tuple[nn.Module, nn.Module]:
     return encoder, nn.Sequential(nn.Linear(LATENT, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 784))
 
 
-def plain(x: np.ndarray, seed: int = 0) -> Iterator[float]:
-    """The bound of each step, nats a datum."""
-    encoder, decoder = networks()
+def plain(x: np.ndarray, seed: int = 0, pair: tuple[nn.Module, nn.Module] | None = None) -> Iterator[float]:
+    """The bound of each step, nats a datum; ``pair`` (encoder, decoder) is trained in place."""
+    encoder, decoder = pair or networks()
     rng = np.random.default_rng(seed)
     adam = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], RATE)
     n = len(x)
@@ -70,6 +71,23 @@ def plain(x: np.ndarray, seed: int = 0) -> Iterator[float]:
         (-bound * (n / SIZE)).backward()
         adam.step()
         yield float(bound.detach()) / SIZE
+
+
+def held_out(pair: tuple[nn.Module, nn.Module], x: np.ndarray, samples: int, seed: int = 0) -> float:
+    """Mean of ln p(x) over rows ``x``, nats: importance sampling with ``samples`` draws from q(z | x)."""
+    encoder, decoder = pair
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    with torch.no_grad():
+        for rows in torch.split(torch.from_numpy(x), SIZE):
+            mean, log_scale = encoder(rows).chunk(2, 1)
+            noise = torch.randn((samples, *mean.shape), generator=generator)
+            z = mean + log_scale.exp() * noise
+            logits = decoder(z)
+            fit = -binary_cross_entropy_with_logits(logits, rows.expand_as(logits), reduction="none").sum(-1)
+            weights = fit - 0.5 * (z.square() - noise.square()).sum(-1) + log_scale.sum(-1)
+            found.append(torch.logsumexp(weights, 0) - math.log(samples))
+    return float(torch.cat(found).mean())
 
 
 def ours(x: np.ndarray, seed: int = 0) -> Iterator[Any]:
@@ -97,14 +115,45 @@ def run() -> Iterator[Line]:
     told = f"differs by {gap:.2g} nats at most"
     yield Line(f"VAE against plain torch: bound, {CURVE} steps", told, "0.1", gap < 0.1)
     loops = (plain(x), ours(x))
-    seconds = np.array([[_seconds(loop) for loop in loops] for _ in range(TIMED)])[LEFT_OUT:]
+    seconds = np.array([[_timed(loop)[1] for loop in loops] for _ in range(TIMED)])[LEFT_OUT:]
     first, second = np.median(seconds, axis=0)
     told = f"{second / first:.2f} times {first * 1e3:.1f} ms"
     yield Line("VAE against plain torch: processor time a step", told, "1.15", second / first <= 1.15)
 
 
-def _seconds(loop: Iterator[Any]) -> float:
-    """Of the processor, for a step: the steps of both loops take turns."""
+def curves(folder: Path, steps: int) -> Iterator[str]:
+    """Rows of a table: bounds over the steps since the last row, held-out ln p(x), processor time a step."""
+    x, held = images.split("mnist", folder)
+    torch.set_num_threads(1)
+    pair = networks()
+    model = VariationalAutoencoder(*networks(), latent=LATENT)
+    loops = (plain(x, pair=pair), ours(x))
+    bounds, seconds = np.empty((steps, 2)), np.empty((steps, 2))
+    yield "| step | bound, plain | bqvi | held-out ln p(x), plain | bqvi | ms a step, plain | bqvi | ratio |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for step in range(steps):
+        bounds[step, 0], seconds[step, 0] = _timed(loops[0])
+        state, seconds[step, 1] = _timed(loops[1])
+        bounds[step, 1] = state.estimates[-1] / len(x)
+        if (step + 1) % max(steps // ROWS, 1) == 0:
+            since = slice(step + 1 - max(steps // ROWS, 1), step + 1)
+            a, b = bounds[since].mean(0)
+            first, second = np.median(seconds[since], axis=0) * 1e3
+            ends = held_out(pair, held, DRAWS), model.log_evidence(state.q, held, DRAWS, 0).mean()
+            yield (
+                f"| {step + 1} | {a:.3f} | {b:.3f} | {ends[0]:.3f} | {ends[1]:.3f} "
+                f"| {first:.2f} | {second:.2f} | {second / first:.3f} |"
+            )
+    yield f"\nLargest difference of the bounds of a step: {np.abs(np.diff(bounds)).max():.2g} nats."
+
+
+def _timed(loop: Iterator[Any]) -> tuple[Any, float]:
+    """What the next step yields, and its seconds of the processor: the steps of both loops take turns."""
     began = time.process_time()
-    next(loop)
-    return time.process_time() - began
+    found = next(loop)
+    return found, time.process_time() - began
+
+
+if __name__ == "__main__":
+    for row in curves(Path(sys.argv[1]), int(sys.argv[2])):
+        print(row, flush=True)

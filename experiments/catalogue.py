@@ -32,6 +32,7 @@ EXPERIMENTS: dict[str, str] = {
     "amortised-few-data": "experiments.amortised.few_data",
     "amortised-minibatches": "experiments.amortised.minibatches",
     "amortised-gap": "experiments.amortised.gap",
+    "amortised-bracket": "experiments.amortised.bracket",
     "amortised-test-bounds": "experiments.amortised.held_out_bounds",
     "minibatch-gradients": "experiments.minibatch.gradients",
     "minibatch-runs": "experiments.minibatch.runs",

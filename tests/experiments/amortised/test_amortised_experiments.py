@@ -8,7 +8,7 @@ import torch
 from acquisition.minibatch import Reshuffled
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models import LogJoint
-from experiments.amortised import gap, held_out_bounds, minibatches
+from experiments.amortised import bracket, few_data, gap, held_out_bounds, minibatches, trained
 from experiments.problems import images
 
 pytest.importorskip("sklearn.datasets")
@@ -59,3 +59,21 @@ def test_images_of_a_folder_are_binary_and_split(tmp_path):
     assert held.shape == (100, 784)
     assert set(np.unique(train)) == {0.0, 1.0}
     assert abs(train.mean() - grey.mean() / 255.0) < 0.001
+
+
+def test_the_log_joint_of_several_images_is_that_of_each():
+    model, q, held = trained.digits(2, 2, 0)
+    together = bracket.together(model, q, held[:3])
+    z = torch.as_tensor(np.random.default_rng(0).standard_normal((5, 2)))
+    for place in range(3):
+        alone = model.log_joint(q, held[place]).log_prior(z)
+        found = together(z, torch.full((5,), place))
+        np.testing.assert_allclose(found, alone, rtol=1e-5)
+
+
+def test_the_validation_set_says_where_the_plain_decoder_is_stopped():
+    rows = {"iteration": [0, 1, 2], "validation": [-3.0, -1.0, -2.0], "held_out": [-5.0, -4.0, -6.0]}
+    results = pd.DataFrame(rows).assign(case=few_data.PLAIN, seed=0, seconds=1.0)
+    found = few_data.ends(results).set_index("case")["held_out"]
+    assert found[few_data.PLAIN] == -6.0
+    assert found[few_data.STOPPED] == -4.0

@@ -1,0 +1,226 @@
+"""ln p(x) under a trained decoder, bracketed: annealing forwards and backwards, and the customary estimate.
+
+Images are simulated by the decoder, so that the z behind an image is one draw of its posterior, and annealing
+backwards from it gives an upper bound (Wu, Burda, Salakhutdinov and Grosse 2017). Sequential Monte Carlo
+begins from
+
+    prior        N(0, I), as in that paper
+    encoder      q(z | x), mixed with the same Gaussian of four times its variances
+
+Beside the bracket stand importance sampling with 100 draws from q(z | x), the customary estimate, and a long
+run of importance sampling from that mixture, which each image's interval should hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import logsumexp
+
+import bqvi
+from bqvi.families import DiagonalGaussian
+from bqvi.models import VariationalAutoencoder
+from experiments.amortised.normal import values_of
+from experiments.amortised.trained import digits, encoded
+from experiments.harness import drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from gp.measures import Gaussian, GaussianMixture
+
+LATENTS, QUICK_LATENTS = (2, 10), (2,)
+IMAGES, QUICK_IMAGES = 10, 2
+STEPS, QUICK_STEPS = 1500, 20
+CALLS, QUICK_CALLS = (1000, 4000, 16_000), (1000,)
+"""Of the decoder, for each image."""
+LONG, QUICK_LONG = 200_000, 2000
+CUSTOMARY = 100
+WIDER = 4.0
+NARROW = 0.1
+"""Nats, of the mean over images."""
+PROPOSALS = ("prior", "encoder")
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each latent dimension with each proposal and budget."""
+    del resources
+    given = {
+        "images": QUICK_IMAGES if quick else IMAGES,
+        "steps": QUICK_STEPS if quick else STEPS,
+        "draws": QUICK_LONG if quick else LONG,
+    }
+    return [
+        Case(
+            f"{latent} dimensions, {proposal}, {calls} calls",
+            given | {"latent": latent, "proposal": proposal, "calls": calls},
+        )
+        for latent in (QUICK_LATENTS if quick else LATENTS)
+        for proposal in PROPOSALS
+        for calls in (QUICK_CALLS if quick else CALLS)
+    ]
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return a row for each image: bounds, interval and the two estimates by importance sampling, nats."""
+    chosen = case.settings
+    model, q, _ = digits(chosen["latent"], chosen["steps"], seed)
+    rng = np.random.default_rng([seed, 8])
+    z = rng.standard_normal((chosen["images"], chosen["latent"]))
+    means = model.decode(q, z).reshape(len(z), -1)
+    images = (rng.random(means.shape) < means).astype(np.float32)
+    joints = [model.log_joint(q, image).log_prior for image in images]
+    wide = [mixed(encoded(model, q, image)) for image in images]
+    prior = Gaussian(np.zeros(chosen["latent"]), np.ones(chosen["latent"]))
+    found = bqvi.evidence_bounds(
+        together(model, q, images),
+        wide if chosen["proposal"] == "encoder" else [prior] * len(z),
+        chosen["calls"] * len(z),
+        posterior=z[:, None],
+        gradient="autodiff",
+        seed=seed,
+    )
+    long = [_importance(*pair, chosen["draws"], rng) for pair in zip(joints, wide, strict=True)]
+    customary = model.log_evidence(q, images, CUSTOMARY, rng)
+    columns = {
+        "lower": found.lower, "upper": found.upper, "log_evidence": found.log_evidence,
+        "low": found.interval[:, 0], "customary": customary,
+        "long": [mean for mean, _ in long], "long_se": [se for _, se in long],
+        "n": found.n_evaluations / len(z),
+    }  # fmt: skip
+    return pd.DataFrame(columns).assign(iteration=range(len(z)))
+
+
+def together(model: VariationalAutoencoder, q: Any, images: np.ndarray) -> Any:
+    """Ln p(x_m, z) of ``images`` (M, pixels) as a function of points z (n, D) and indices m (n,)."""
+    rows = model.rows(images)
+
+    def log_joint(z: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+        rng = np.random.default_rng(0)  # the decoder's weights are points: nothing is drawn
+        own = z.to(rows.dtype)
+        like = model.conditional_terms(q, own[None], rows[which], rng)[0]
+        found: torch.Tensor = like.to(z.dtype) - 0.5 * (z.square() + np.log(2.0 * np.pi)).sum(-1)
+        return found
+
+    return log_joint
+
+
+def mixed(encoder: DiagonalGaussian) -> GaussianMixture:
+    """Half ``encoder``, half the same with wider tails."""
+    variances = np.stack([encoder.variance, WIDER * encoder.variance])
+    return GaussianMixture(np.array([0.5, 0.5]), np.stack([encoder.mean] * 2), variances)
+
+
+def _importance(log_joint: Any, q: GaussianMixture, n: int, rng: np.random.Generator) -> tuple[float, float]:
+    """The logarithm of the mean weight of ``n`` draws, and its standard error."""
+    z = q.sample(n, rng)
+    logs = values_of(log_joint, z) - q.log_density(z)
+    weights = np.exp(logs - logs.max())
+    return float(logsumexp(logs) - np.log(n)), float(weights.std() / weights.mean() / np.sqrt(n))
+
+
+def _ends(results: pd.DataFrame) -> pd.DataFrame:
+    """Means over images, a row for each run."""
+    held = results["low"] < results["long"] + 3.0 * results["long_se"]
+    parts = results.assign(
+        width=results["upper"] - results["lower"],
+        below=results["long"] - results["customary"],
+        lower=results["lower"] - results["long"],
+        upper=results["upper"] - results["long"],
+        held=held,
+    )
+    keys = ["latent", "proposal", "calls", "seed"]
+    columns = ["width", "below", "lower", "upper", "held", "long_se", "n"]
+    return parts.groupby(keys, sort=False)[columns].mean().reset_index()
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw both bounds less the long run's estimate, against calls."""
+    ends = _ends(results)
+    latents = list(ends["latent"].unique())
+    made, axes = drawing.figure(1, len(latents), size=(3.4, 2.6))
+    lines = drawing.strokes(PROPOSALS)
+    for ax, latent in zip(axes.flat, latents, strict=True):
+        of_one = ends[ends["latent"] == latent]
+        for proposal, rows in of_one.groupby("proposal", sort=False):
+            for side in ("lower", "upper"):
+                quartiles = rows.groupby("calls")[side].quantile([0.25, 0.5, 0.75]).unstack()
+                colour = lines[proposal].colour
+                label = f"from the {proposal}" if side == "lower" else None
+                ax.plot(quartiles.index, quartiles[0.5], "o-", ms=3, color=colour, label=label)
+                ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], color=colour, alpha=0.2)
+        customary = -float(of_one["below"].median())
+        ax.axhline(customary, color="grey", lw=1, ls=":", label=f"importance sampling, {CUSTOMARY} draws")
+        ax.axhline(0.0, color="black", lw=1, ls="--")
+        ax.set_xscale("log")
+        ax.set_yscale("symlog", linthresh=NARROW)
+        ax.set_title(f"{latent} latent dimensions")
+        ax.set_xlabel("calls of the decoder an image")
+    axes[0, 0].set_ylabel("bound less ln p(x) (nats)")
+    drawing.legend_below(made, axes, columns=2)
+    caption = (
+        "Means over images simulated by a trained decoder: lower and upper bound less the estimate of a long "
+        "run of importance sampling; medians and quartiles over networks. Linear between -.1 and .1."
+    )
+    return [Drawing("brackets", made, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Tabulate the brackets."""
+    rows = [
+        {
+            "latent": latent,
+            "from": proposal,
+            "calls an image": f"{rows['n'].median():.0f}",
+            "lower less ln p(x)": f"{rows['lower'].median():.3f}",
+            "upper less ln p(x)": f"{rows['upper'].median():.3f}",
+            "width": f"{rows['width'].median():.3f}",
+            "lower end below ln p(x)": f"{rows['held'].mean():.2f}",
+            f"ln p(x) less {CUSTOMARY} draws": f"{rows['below'].median():.3f}",
+        }
+        for (latent, proposal, _), rows in _ends(results).groupby(["latent", "proposal", "calls"], sort=False)
+    ]
+    caption = (
+        "Means over images, medians over networks; ln p(x) by a long run of importance sampling, whose "
+        f"standard error for an image is {results['long_se'].median():.3f} nats in the median. "
+        "'Lower end below' is the share of images whose one-sided 95 % interval holds that estimate."
+    )
+    return [Table("brackets", pd.DataFrame(rows), caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check the width of the largest budget's bracket, proposal by proposal."""
+    ends = _ends(results)
+    largest = ends[ends["calls"] == ends["calls"].max()]
+    checks = [
+        Check(
+            f"{latent} dimensions, from the {proposal}",
+            bool(rows["width"].median() < NARROW),
+            f"median width {rows['width'].median():.3f} nats, largest {rows['width'].max():.3f}",
+        )
+        for (latent, proposal), rows in largest.groupby(["latent", "proposal"], sort=False)
+    ]
+    return [
+        Claim(
+            "002",
+            "Annealing forwards and backwards brackets ln p(x) of images under a trained decoder.",
+            f"mean width over images below {NARROW:g} nats, median over networks",
+            checks,
+        )
+    ]
+
+
+experiment = Experiment(
+    name="amortised-bracket",
+    title="Brackets of ln p(x) under a trained decoder",
+    summary="""Lower and upper bounds on ln p(x) of images that a trained decoder simulated, by sequential
+    Monte Carlo forwards and backwards from the prior or from the encoder, beside importance sampling.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+    seeds=5,
+    quick_seeds=1,
+)
