@@ -54,6 +54,14 @@ def test_vbmc_finds_what_it_finds_of_the_function():
     np.testing.assert_array_equal(drawn["total"], ours.posterior.sample(50, 0).sum(axis=1))
 
 
+def test_vbmc_needs_no_box_where_the_start_is_far_off():
+    """The first box is 2 to either side of 0; the mode lies seven such boxes away, in scales of 8 and .1."""
+    mode, sd = np.array([30.0, -2.0]), np.array([8.0, 0.1])
+    model = from_function(lambda x: -0.5 * float(np.square((x - mode) / sd).sum()), 2)
+    found = bqvi.vbmc(model, budget=60)
+    assert abs(found.log_evidence - np.log(2 * np.pi * 0.8)) < 3 * found.log_evidence_sd < 0.2
+
+
 @pytest.mark.parametrize("vectorised", [False, True])
 def test_fit_and_integrate_find_the_evidence(vectorised):
     model = gaussian()
