@@ -239,6 +239,8 @@ def _newton_step(psi: Any, gradient: Any, curvature: Any, bounds: tuple[Any, Any
     if not held.any():
         return _solved(curvature, gradient)
     step, free = np.zeros_like(psi), ~held
+    if not free.any():  # LAPACK solves no system of no equations
+        return step
     step[free] = _solved(curvature[np.ix_(free, free)], gradient[free])
     return step
 

@@ -114,7 +114,7 @@ class _Bowl:
 @pytest.mark.parametrize(
     ("curved", "share", "renewed"), [(True, 1.0, True), (True, 0.5, False), (False, 1.0, True)]
 )
-@pytest.mark.parametrize("centre", [(0.3, -1.2), (7.0, 0.0)])
+@pytest.mark.parametrize("centre", [(0.3, -1.2), (7.0, 0.0), (7.0, 7.0)])
 def test_all_searches_end_at_the_maximum_within_the_bounds(centre, curved, share, renewed):
     bounds = np.array([-4.0, -4.0]), np.array([4.0, 4.0])
     bowl, asked = (
