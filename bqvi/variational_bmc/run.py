@@ -144,8 +144,14 @@ def vbmc(
         function = log_joint.function(errors)
     else:
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
-        if start is not None and all(x is None for x in (lower, upper, plausible_lower, plausible_upper)):
-            plausible_lower, plausible_upper = box_around(start)
+        if all(x is None for x in (lower, upper, plausible_lower, plausible_upper)):
+            if start is None and resume is None:
+                raise ValueError(
+                    "log_joint is given without start or bounds; give plausible_lower and plausible_upper, "
+                    "(P,) each, likely to hold most of the posterior, or start, (P,)"
+                )
+            if start is not None:
+                plausible_lower, plausible_upper = box_around(start)
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
     function = replace(function, names=coordinates.names)
     target = Caller(function, coordinates, executor, n_jobs)

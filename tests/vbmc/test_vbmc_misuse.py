@@ -47,6 +47,12 @@ def test_bad_input_is_named(options, error, told):
         bqvi.vbmc(never, **(BOX | options))
 
 
+@pytest.mark.parametrize("names", [None, ("a", "b")])
+def test_neither_start_nor_bounds(names):
+    with pytest.raises(ValueError, match="without start or bounds; give plausible_lower"):
+        bqvi.vbmc(gaussian, names=names)
+
+
 @pytest.mark.parametrize("sd", [np.float32(1.0), np.int64(1)])
 def test_noise_is_noise_whatever_number_states_it(sd):
     plain = bqvi.vbmc(gaussian, **BOX, noise_sd=1.0, budget=12)
