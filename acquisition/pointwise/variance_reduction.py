@@ -39,8 +39,22 @@ _MOST_CORRELATED = 1e-12
 """1 - correlation is no smaller than this: beyond it, it is rounding."""
 
 
+class _LogReduction:
+    """The logarithm of c^T W c / (v + noise), for any W."""
+
+    logarithmic = True
+
+    def score(self, at: Moments) -> Array:
+        """Return its logarithm, (m,)."""
+        return namespace(at.variance).log(_reduction(at))
+
+    def partials(self, at: Moments) -> Partials:
+        """Return 2 s / |s|^2 in the signals, -1 / (v + noise) in the variance."""
+        return _partials_of_log(at)
+
+
 @dataclass(frozen=True, eq=False)
-class IntegralVarianceReduction:
+class IntegralVarianceReduction(_LogReduction):
     """c^T W c / (v + noise): how much the variance of the integral falls (thesis Eq. 7.17).
 
     Attributes
@@ -55,24 +69,15 @@ class IntegralVarianceReduction:
     targets: Functional | None = None
     weights: Array | None = None
 
-    logarithmic = True
     relative = False
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = W, (J, r); raises ValueError for weights that do not fit."""
         return _root_of_weights(self.weights, targets)
 
-    def score(self, at: Moments) -> Array:
-        """Return its logarithm, (m,)."""
-        return namespace(at.variance).log(_reduction(at))
-
-    def partials(self, at: Moments) -> Partials:
-        """Return 2 s / |s|^2 in the signals, -1 / (v + noise) in the variance."""
-        return _partials_of_log(at)
-
 
 @dataclass(frozen=True, eq=False)
-class SquaredCorrelation:
+class SquaredCorrelation(_LogReduction):
     """c^T S^-1 c / (v + noise): the share of a target's variance that f(x) explains.
 
     Attributes
@@ -83,20 +88,11 @@ class SquaredCorrelation:
 
     targets: Functional | None = None
 
-    logarithmic = True
     relative = True
 
     def combination(self, targets: Targets) -> Array:
         """Return R with R R^T = S^-1, (J, J)."""
         return _root_of_precision(targets)
-
-    def score(self, at: Moments) -> Array:
-        """Return its logarithm, (m,)."""
-        return namespace(at.variance).log(_reduction(at))
-
-    def partials(self, at: Moments) -> Partials:
-        """Return 2 s / |s|^2 in the signals, -1 / (v + noise) in the variance."""
-        return _partials_of_log(at)
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,11 +169,9 @@ def integrate(
         measure = _proposal(f) if measure is None else measure
         log_density = None if isinstance(measure, str) else _lebesgue
         f, log, vectorised = f.value, True, True
-    budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds)
-    require_boolean("log", log)
+    budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds, seed=seed)
     measure, log_volume = integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
-    require_seed("seed", seed)
     watch = Watch(callback, progress, checkpoint)
     inside = in_kind_of(measure, np.zeros(1))
     weight = None if log_density is None else _log_ratio(log_density, measure)
@@ -192,8 +190,7 @@ def integrate(
     number = whole_seed(seed)
     known = made_before(evaluations)
     if method in SAMPLING:
-        if known is not None:
-            raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
+        _require_none(known, method)
         replicates = require_integer("replicates", replicates, LEAST_REPLICATES)
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
@@ -255,11 +252,19 @@ def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     return initial
 
 
-def _check(f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None) -> int:
+def _require_none(known: Any, method: str) -> None:
+    if known is not None:
+        raise ValueError(f"evaluations is given, and method is {method!r}, whose nodes are its own draws")
+
+
+def _check(
+    f: Any, budget: Any, method: str, *, tolerance: float | None, max_seconds: float | None, seed: Any
+) -> int:
     """The budget as an integer."""
     if not callable(f):
         raise TypeError(f"f is {shown(f)}; it must be a function of points (n, D)")
     require_one_of("method", method, METHODS)
+    require_seed("seed", seed)
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
     most: int = require_integer("budget", budget, least)
     if tolerance is not None:
@@ -278,6 +283,7 @@ def _check_choices(
     log: bool,
     errors: Any,
 ) -> None:
+    require_boolean("log", log)
     require_one_of("errors", errors, ERRORS)
     if errors == "infeasible" and gradient is not None:
         raise ValueError("errors is 'infeasible' with gradient: where f counts as zero it has no derivatives")
