@@ -76,17 +76,17 @@ def from_pymc(
         warnings.warn(_LKJ.format(pymc.__version__, off), UserWarning, stacklevel=2)
     first = model.initial_point(seed)
     layout = VectorLayout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
-    words = _Words(model, layout)
+    variables = _PyMCVariables(model, layout)
     low, high = _prior_box(model, layout, seed, plausible_lower, plausible_upper)
     return TargetModel(
         log_joint=_Value(density, off),
         names=layout.names,
-        log_joint_and_gradient=_Both(density, off),
+        log_joint_and_gradient=_ValueAndGradient(density, off),
         start=layout.joined(first) if start is None else start,
         plausible_lower=low,
         plausible_upper=high,
-        to_named=words.constrained,
-        from_named=words.unconstrained,
+        to_named=variables.constrained,
+        from_named=variables.unconstrained,
         coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
         dims={name: tuple(map(str, dims)) for name, dims in model.named_vars_to_dims.items()},
         observed=_observed(model),
@@ -168,7 +168,7 @@ def _prior_box(model: Any, layout: VectorLayout, seed: int, low: Any, high: Any)
     return box[0] if low is None else low, box[1] if high is None else high
 
 
-class _Both:
+class _ValueAndGradient:
     """The compiled density, less the constant ``off``, with its gradient at theta (P,)."""
 
     def __init__(self, density: Any, off: float) -> None:
@@ -183,13 +183,13 @@ class _Value:
     """The value alone; PyMC computes both."""
 
     def __init__(self, density: Any, off: float) -> None:
-        self.both = _Both(density, off)
+        self.both = _ValueAndGradient(density, off)
 
     def __call__(self, theta: np.ndarray) -> float:
         return self.both(theta)[0]
 
 
-class _Words:
+class _PyMCVariables:
     """What turns unconstrained vectors into the variables of the model and back, compiled when needed."""
 
     def __init__(self, model: Any, layout: VectorLayout) -> None:

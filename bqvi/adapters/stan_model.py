@@ -94,7 +94,7 @@ def from_stan(
         start=start,
         plausible_lower=plausible_lower,
         plausible_upper=plausible_upper,
-        to_named=_Words(program),
+        to_named=_StanVariables(program),
         from_named=program.unconstrained,
         coords=dict(coords or {}),
         dims=dict(dims or {}),
@@ -103,7 +103,7 @@ def from_stan(
     )
 
 
-class _Words:
+class _StanVariables:
     """Draws theta (n, P) as the variables of the program."""
 
     def __init__(self, program: _Program) -> None:

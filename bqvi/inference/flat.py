@@ -68,10 +68,10 @@ def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) ->
     ones = np.ones((len(u), 1))
     if slopes is not None:
         found = least_squares(np.concatenate([ones, u], axis=1), slopes)[0]
-        return -found[1:].diagonal()
+        return np.asarray(-found[1:].diagonal())
     found, errors = _regression(np.concatenate([ones, u, u**2 / 2], axis=1), values)
     half = 1 + u.shape[1]
-    return FLAT.doubt * errors[half:] - found[half:]
+    return np.asarray(FLAT.doubt * errors[half:] - found[half:])
 
 
 def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray | None) -> float:
