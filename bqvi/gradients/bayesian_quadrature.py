@@ -58,8 +58,6 @@ class BayesianQuadrature:
         without memory while n D <= 400, else separable; or a `surrogates.Kind` with settings of its own
     errors : also give the gradient's posterior covariance, and with it standard errors: O(D^4 m) a step
     seconds : what an evaluation costs, for 'auto'; stated, not measured: a seed's result stays the same
-    keep : which evaluations the process is built on once there are more than ``memory``: the most
-        'recent', or those 'nearest' q (which drops the tails: the gap then rises with more data)
     """
 
     nodes: int = 2
@@ -67,7 +65,6 @@ class BayesianQuadrature:
     memory: int = 500
     initial_nodes: int | None = None
     process: str | Kind = "auto"
-    keep: str = "recent"
     seconds: float = 0.0
     errors: bool = False
 
@@ -77,7 +74,6 @@ class BayesianQuadrature:
         if self.initial_nodes is not None:
             require_integer("initial_nodes", self.initial_nodes, 1)
         require_at_least("seconds", self.seconds, 0.0)
-        require_one_of("keep", self.keep, ("recent", "nearest"))
         if isinstance(self.process, type) or not isinstance(self.process, Kind):
             require_one_of("process", cast(str, self.process), ("auto", *_NEED_GRADIENTS))
         if isinstance(self.design, type) or not isinstance(self.design, Design):
@@ -153,7 +149,7 @@ class BayesianQuadrature:
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
         if len(kept) and kind != self._kind(model, len(frame.mean), len(kept)):
             kept = replace(kept, fitted_at=0)  # another process, with other hyperparameters
-        cache = ProcessCache(kind, self.memory, self.keep)
+        cache = ProcessCache(kind, self.memory)
         return cache, *cache.before(frame, kept)
 
     def _require_suited(self, model: Any) -> None:

@@ -35,13 +35,11 @@ class ProcessCache:
     Parameters
     ----------
     kind : of the process
-    most : evaluations that it is built on
-    keep : 'recent' or 'nearest', where there are more
+    most : evaluations that it is built on, the most recent where there are more
     """
 
     kind: Kind
     most: int
-    keep: str
 
     def before(self, frame: Frame, memory: Memory) -> tuple[Process | None, Memory]:
         """The process given the memory alone, under the q of ``frame``; and the memory with it."""
@@ -126,8 +124,6 @@ class ProcessCache:
         """Which of (m, D) points, in q's units."""
         full = len(points) > most
         most = most - most // CACHE.spare if full else len(points)
-        if self.keep == "nearest" and full:
-            return np.sort(np.argpartition(np.einsum("nd,nd->n", points, points), most)[:most])
         first = len(points) - most
         return np.flatnonzero(within_reach(points[first:])) + first
 

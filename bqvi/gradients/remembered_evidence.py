@@ -82,7 +82,7 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     log_volume = float(np.log(np.abs(np.diagonal(frame.scale))).sum())
     squares = np.einsum("md,md->m", points, points)
     residual = process.posterior_mean(points) - 0.5 * squares + log_volume - log_q
-    whitened = _whitened(process, points)
+    whitened = process.given.whitened_covariance(process.kernel.at(value_rows(points)))
     variance = _variances(process, points, whitened)
     trust = 1.0 / (1.0 + variance)
     centre = weighted_median(residual, trust * np.exp(log_ratio))
@@ -101,11 +101,6 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     )
     sd = float(np.linalg.norm(parts))
     return EvidenceEstimate(value, sd, float(pareto_shape(weights)), effective, count)
-
-
-def _whitened(process: DirectionalProcess, points: np.ndarray) -> np.ndarray:
-    """The product W k for phi at (M, D) points, (N, M)."""
-    return process.given.whitened_covariance(process.kernel.at(value_rows(points)))
 
 
 def _variances(process: DirectionalProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:

@@ -133,7 +133,8 @@ class StartsRun:
         """The best of the starts that have begun."""
         found = self._runs[state.best].result(state.states[state.best], reason)
         elbos = tuple(_elbo(inner) for inner in state.states[: state.active + 1])
-        return replace(found, starts=elbos, checkpoint=self.checkpoint(_forked(state)))
+        forked = replace(state, states=tuple(inner.fork() for inner in state.states))
+        return replace(found, starts=elbos, checkpoint=self.checkpoint(forked))
 
     def with_evaluations(self, state: Starts, evaluations: Evaluations) -> Starts:
         """The starts with what a step had evaluated when it was cut short."""
@@ -158,10 +159,6 @@ class StartsRun:
         if run.records.stop.budget is not None:
             found = replace(found, done=sum(inner.n_evaluations for inner in state.states))
         return replace(found, told=f"start {state.active + 1}; {found.told}")
-
-
-def _forked(state: Starts) -> Starts:
-    return replace(state, states=tuple(inner.fork() for inner in state.states))
 
 
 def _saved(geometry: Geometry, state: Starts) -> Starts:

@@ -13,6 +13,7 @@ births are of many components from a sample).
 from __future__ import annotations
 
 import warnings
+from operator import itemgetter
 
 import numpy as np
 
@@ -69,17 +70,13 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
         ]
         others = [_settled(model, _given(model, q, data, r), data, steps) for r in tried if r is not None]
         value, other = max(
-            ((elbo(model, other, data), other) for other in others), default=(-np.inf, q), key=_first
+            ((elbo(model, other, data), other) for other in others), default=(-np.inf, q), key=itemgetter(0)
         )
         if value > best:
             q, best = other, value
             hopeless.clear()
         else:
             hopeless.add(parents[0])
-
-
-def _first(pair: tuple[float, Product]) -> float:
-    return pair[0]
 
 
 def _settled(model: Mixture, q: Product, data: Data, steps: int) -> Product:

@@ -95,14 +95,10 @@ def start_from_clusters(
     points = components.representation(sampled)
     centres = starting_centres(points, n_components, how, rng, part)
     labels = scipy.spatial.distance.cdist(points, centres, "sqeuclidean").argmin(1)
-    r = _one_hot(labels, n_components)
+    r = np.asarray(np.eye(n_components)[labels])
     if weights is None or part is None:
         return posterior_of(components, sampled, r, n_rows(data) / len(points))
     return posterior_of(components, sampled, part[:, None] * r, weights.sum() / part.sum())
-
-
-def _one_hot(labels: np.ndarray, n_components: int) -> np.ndarray:
-    return np.asarray(np.eye(n_components)[labels])
 
 
 def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float = 1.0) -> Any:

@@ -121,7 +121,9 @@ class ProbabilisticLatentSemanticAnalysis:
             raise ValueError(
                 "pLSA has parameters for each document and sees all at each step; use method 'cavi'"
             )
-        counts = rows if weights is None else _scaled(rows, to_numpy(weights))
+        counts = rows
+        if weights is not None:
+            counts = scipy.sparse.csr_array(rows.multiply(to_numpy(weights)[:, None]))
         left, right = self.power * document, self.power * logs[-1].T
         top = left.max(axis=1)
         peak = right.max(axis=1)
@@ -177,7 +179,3 @@ def latent_semantic_analysis(counts: Any, rank: int) -> tuple[np.ndarray, np.nda
         u, s, vt = u[:, order], s[order], vt[order]
     scale = np.sqrt(s[:rank])
     return u[:, :rank] * scale, vt[:rank].T * scale
-
-
-def _scaled(counts: Any, weights: np.ndarray) -> Any:
-    return scipy.sparse.csr_array(counts.multiply(weights[:, None]))
