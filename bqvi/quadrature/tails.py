@@ -91,7 +91,7 @@ def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
     log_weights : (n,), of importance weights by which f has been multiplied: their own tail counts too.
     """
     columns = [np.abs(column) for column in np.transpose(values)]
-    if log_weights is not None:
+    if log_weights is not None and np.max(log_weights) > -np.inf:
         columns.append(np.exp(log_weights - np.max(log_weights)))
     shape = max(pareto_shape(column) for column in columns)
     share = max(largest_share(column) for column in columns)

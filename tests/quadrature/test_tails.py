@@ -307,6 +307,14 @@ def test_of_zeros_alone_nothing_is_known(method):
     assert "All values are zero" in found.reason
 
 
+def test_of_weights_that_all_vanish_nothing_is_known():
+    def nowhere(x):
+        return np.full(len(x), -np.inf)
+
+    found = bqvi.integrate(lambda x: x[:, 0], Uniform(np.zeros(1), np.ones(1)), 9, log_density=nowhere)
+    assert (found.mean, found.sd) == (0.0, np.inf)
+
+
 def test_an_output_of_zeros_beside_another():
     def both(x):
         return np.column_stack([np.zeros(len(x)), np.sin(x[:, 0])])
