@@ -270,8 +270,8 @@ def test_marginal_moments_against_quadrature():
     at = np.array([[0.3], [2.1]])
     posterior = gp.fit(x, y, SquaredExponential(1.0), gp.means.Zero(), noise=0.01)
     found = posterior.hyperparameters
-    lengthscales = np.linspace(-2.0, 2.0, 25) + found.psi[0]
-    variances = np.linspace(-3.5, 6.0, 31) + found.psi[1]
+    lengthscales = np.linspace(-2.0, 2.0, 17) + found.psi[0]
+    variances = np.linspace(-3.5, 6.0, 21) + found.psi[1]
     log_weights, means, variance = [], [], []
     for lengthscale in lengthscales:
         for scale in variances:

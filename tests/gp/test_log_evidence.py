@@ -47,7 +47,7 @@ def test_the_marginal_value_is_an_integral_over_scale_and_mean():
     """Of one output with a constant mean: differences between two covariances, by quadrature."""
     basis, y = np.ones((N, 1)), Y[:, :1]
 
-    b, log_s = np.linspace(-8, 8, 1601), np.linspace(-7, 5, 601)
+    b, log_s = np.linspace(-8, 8, 801), np.linspace(-7, 5, 241)
     steps = (b[1] - b[0]) * (log_s[1] - log_s[0])
 
     def integrated(at):  # flat in b and in log s; the integrand is smooth and vanishes at the edges

@@ -30,7 +30,7 @@ pytest.importorskip("sklearn.datasets")  # its first import draws from random's 
 
 
 def test_the_two_solvers_agree_and_sensitivities_are_derivatives():
-    patients, h = simulate(5, 0), 1e-5
+    patients, h = simulate(3, 0), 1e-5
     for theta in (TRUTH, CENTRE):
         for dose, weight in patients.covariates:
             at = np.array([[dose, weight]])
