@@ -14,7 +14,6 @@ import numpy as np
 __all__ = [
     "CREDIBILITY",
     "DESIGN",
-    "LAPLACE",
     "PEAKS",
     "PRECISE",
     "PRODUCTS",
@@ -198,18 +197,8 @@ class ProductSettings:
     """Of a variance over |w|^2, w the weights: what is left where it cancels."""
 
 
-@dataclass(frozen=True)
-class LaplaceSettings:
-    """The search of a mode (:mod:`laplace`); not studied."""
-
-    farthest: float = 1e10
-    """A search in which a coordinate has gone so far is running off."""
-    gradient: float = 1e-6
-    """Largest derivative, nats over a unit of the coordinate, at which it ends."""
-
-
 DESIGN = DesignSettings()
-LAPLACE, PRODUCTS = LaplaceSettings(), ProductSettings()
+PRODUCTS = ProductSettings()
 SEARCH = SearchSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()

@@ -24,13 +24,17 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bqvi.checks import require_above
-from bqvi.quadrature.settings import LAPLACE
 from gp.measures import Gaussian, GaussianMixture
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["Laplace", "NoModeError", "laplace"]
+
+FARTHEST = 1e10
+"""A search in which a coordinate has gone so far is running off. Not studied."""
+STATIONARY = 1e-6
+"""Largest derivative, nats over a unit of the coordinate, at which the search ends. Not studied."""
 
 
 class NoModeError(ValueError):
@@ -86,14 +90,14 @@ def laplace(log_density: Callable[[torch.Tensor], torch.Tensor], start: Any) -> 
     start = np.asarray(start, dtype=float)
 
     def objective(theta: Any) -> tuple[float, Any]:
-        if np.abs(theta).max() > LAPLACE.farthest:
+        if np.abs(theta).max() > FARTHEST:
             raise NoModeError(f"start = {start.tolist()}: the log density grows without end from there")
         value, gradient = _with_gradient(log_density, theta)
         return (-value, -gradient) if np.isfinite(value) else (np.inf, np.zeros_like(theta))
 
     if not np.isfinite(objective(start)[0]):
         raise NoModeError(f"start = {start.tolist()}: the log density is not finite there")
-    found: Any = minimize(objective, start, jac=True, method="BFGS", options={"gtol": LAPLACE.gradient})
+    found: Any = minimize(objective, start, jac=True, method="BFGS", options={"gtol": STATIONARY})
     hessian = _hessian(log_density, found.x)
     if not np.all(np.isfinite(hessian)) or np.linalg.eigvalsh(hessian).min() <= 0:
         raise NoModeError(
