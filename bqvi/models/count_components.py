@@ -52,7 +52,7 @@ class Multinomial:
         x: Data = scipy.sparse.csr_array(data) if is_sparse(data) else as_numbers("data", data)
         require_columns("data", x, self.n_words)
         require_finite("data", x)
-        for count in (x.min(), x.max()):
+        for count in (float(x.min()), float(x.max())):
             if not 0.0 <= count < LARGEST_COUNT:
                 raise ValueError(
                     f"data has a count of {count:g}; counts must be nonnegative and below {LARGEST_COUNT:g}"
