@@ -56,6 +56,8 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
     """
     x = data if is_sparse(data) else to_numpy(as_numbers("data", data))
     require_columns("data", x, n_words)
+    if x.dtype == np.float16:  # of which SciPy has no sparse arrays
+        x = x.astype(np.float32)
     counts: Any = scipy.sparse.csr_array(x)
     if not counts.has_canonical_format or any((part.data == 0).any() for part in parts(counts)):
         counts = scipy.sparse.csr_array(x, dtype=float, copy=True)

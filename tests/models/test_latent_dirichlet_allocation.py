@@ -259,7 +259,13 @@ def test_sparse_dense_integers_and_lists_are_one():
     x = corpus(np.random.default_rng(6), 20, 8)
     model = LatentDirichletAllocation(2, 8)
     expected = bqvi.fit(model, x, steps=5).elbo
-    for data in (x.astype(int), x.tolist(), scipy.sparse.csr_matrix(x), scipy.sparse.coo_array(x)):
+    for data in (
+        x.astype(int),
+        x.astype(np.float16),
+        x.tolist(),
+        scipy.sparse.csr_matrix(x),
+        scipy.sparse.coo_array(x),
+    ):
         assert bqvi.fit(model, data, steps=5).elbo == expected
 
 
