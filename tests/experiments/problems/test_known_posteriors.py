@@ -10,10 +10,30 @@ from scipy.stats import qmc
 from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 
-PROBLEMS = known_posteriors.problems()
+NAMES = (
+    *(f"Rosenbrock {d}" for d in (2, 4, 6)),
+    *(f"cigar {d}" for d in (2, 4, 6)),
+    *(f"lumpy {d}" for d in (2, 4)),
+    "bounded banana",
+    "logistic 5",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+@pytest.fixture(scope="module")
+def problems():
+    return {problem.name: problem for problem in known_posteriors.problems()}
+
+
+@pytest.fixture
+def problem(request, problems):
+    return problems[request.param]
+
+
+def test_every_problem_has_its_tests(problems):
+    assert tuple(problems) == NAMES
+
+
+@pytest.mark.parametrize("problem", NAMES, indirect=True)
 def test_gradient(problem):
     x = problem.sample(5, 0)
     step = 1e-5
@@ -27,7 +47,7 @@ def test_gradient(problem):
     assert problem.log_joint(x[0]) == pytest.approx(problem.log_density(x)[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("problem", NAMES, indirect=True)
 def test_draws_have_the_moments(problem):
     """Each moment within 5 standard errors: a false alarm in 1e-5 of the runs, or so."""
     x = problem.sample(20_000, 1)
@@ -40,7 +60,7 @@ def test_draws_have_the_moments(problem):
     assert (np.abs(products.mean(axis=0) - problem.covariance) < 5 * error + 1e-3).all()
 
 
-@pytest.mark.parametrize("problem", [p for p in PROBLEMS if "Rosen" not in p.name], ids=lambda p: p.name)
+@pytest.mark.parametrize("problem", NAMES[3:], indirect=True)
 def test_evidence_by_importance_sampling(problem):
     """A proposal of Gaussians at draws of the problem; five standard errors."""
     centres = problem.sample(50, 2)
