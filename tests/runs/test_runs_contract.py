@@ -48,11 +48,8 @@ def whole():
 
 
 LAST = None
-EXIT_AT = (
-    [(at, error) for error in EXITS for at in (2, LAST)]
-    + [(at, error) for at, error in zip((1, 5, 11, 17), EXITS, strict=True)]
-)  # fmt: skip
-"""Every exit at two calls, and one exit at every call."""
+EXIT_AT = [(LAST, error) for error in EXITS] + list(zip((1, 5, 11, 17), EXITS, strict=True))
+"""Every exit at the last call, and one of them at others: in the first design and after it."""
 
 
 @pytest.mark.parametrize("name", CASES)
