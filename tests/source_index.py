@@ -36,11 +36,31 @@ class Module:
         return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
 
     @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Everything in its tree."""
+        return tuple(ast.walk(self.tree))
+
+    @functools.cached_property
+    def classes(self) -> tuple[ast.ClassDef, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, ast.ClassDef))
+
+    @functools.cached_property
+    def inner_arguments(self) -> frozenset[str]:
+        """Arguments of all its functions, also of those inside others."""
+        return frozenset().union(*(arguments(node) for node in self.nodes))
+
+    @functools.cached_property
+    def late_imports(self) -> frozenset[str]:
+        """Names that it takes from other modules, wherever the statement stands."""
+        found = (node for node in self.nodes if isinstance(node, ast.ImportFrom))
+        return frozenset(alias.asname or alias.name for node in found for alias in node.names)
+
+    @functools.cached_property
     def literals(self) -> set[str]:
         """The strings of its code that are no docstrings, and the keywords of its calls."""
-        docs = {id(node) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
+        docs = {id(node) for node in self.nodes if isinstance(node, ast.Expr)}
         found = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if id(node) in docs:
                 continue
             for child in ast.iter_child_nodes(node):
@@ -133,6 +153,7 @@ def bindings(body: list[ast.stmt]) -> dict[str, ast.AST | str]:
     return found
 
 
+@functools.cache
 def members(node: ast.ClassDef) -> dict[str, ast.AST | str]:
     """What a class binds: methods, fields, and attributes that its methods set on their first argument."""
     found = bindings(node.body)

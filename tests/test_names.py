@@ -9,6 +9,7 @@ Fragments of code (with spaces, operators or calls) are not resolved.
 
 import ast
 import builtins
+import functools
 import importlib.util
 import re
 
@@ -70,10 +71,9 @@ def resolved(name: str, doc: Docstring) -> bool:
 
 def in_classes(doc: Docstring, first: str, rest: str) -> bool:
     """As a member of a class of the module; for the module's own docstring, an argument in it."""
-    nodes = list(ast.walk(doc.module.tree))
-    if any(isinstance(node, ast.ClassDef) and found_in(doc.module, node, first, rest) for node in nodes):
+    if any(found_in(doc.module, node, first, rest) for node in doc.module.classes):
         return True
-    return len(doc.scope) == 1 and any(first in arguments(node) for node in nodes)
+    return len(doc.scope) == 1 and first in doc.module.inner_arguments
 
 
 def method_names():
@@ -87,6 +87,7 @@ def in_a_formula(name, text):
     return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w])", lines) is not None
 
 
+@functools.cache
 def local(node):
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {
         n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)
@@ -96,8 +97,7 @@ def local(node):
 def in_module(module: Module, first: str, rest: str) -> bool:
     if first in module.defined:
         return reached(module, module.defined[first], rest)
-    late = (node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom))
-    return any(first == (alias.asname or alias.name) for node in late for alias in node.names)
+    return first in module.late_imports
 
 
 def in_packages(module: Module, name: str) -> bool:

@@ -1,8 +1,5 @@
 """`plot` of what the three doors return, and of a posterior: what is drawn, and what is loaded when."""
 
-import subprocess
-import sys
-
 import matplotlib
 import numpy as np
 import pytest
@@ -62,8 +59,3 @@ def test_a_posterior_draws_its_marginals_with_their_quantiles(fit):
         assert axes[i, i].get_title().startswith(fit.posterior.names[i])
     one = fit.posterior.plot(parameters=fit.posterior.names[1])
     assert len(one.axes) == 1
-
-
-def test_matplotlib_is_not_loaded_before():
-    code = "import sys, bqvi; bqvi.posterior; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,8 +1,5 @@
 """Mixtures as q, and the importance-weighted bound, from a process: against autodiff and exact integrands."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -136,17 +133,3 @@ def test_a_separable_process_is_refused():
         ImportanceQuadrature(4, BayesianQuadrature(10, process="separable"))(
             LogJoint(log_joint, D), START, BATCH, np.random.default_rng(0)
         )
-
-
-def test_names_are_there_when_asked_for_and_torch_is_not_before():
-    code = """if True:
-        import sys, bqvi
-        assert "torch" not in sys.modules
-        print(bqvi.gradients.designs.Sobol(), bqvi.gradients.surrogates.OnFunction())
-        print(bqvi.models.SoftmaxMixture.__name__, bqvi.gradients.mixture_expectation.__name__)
-    """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == [
-        "Sobol()", "OnFunction(values=True,", "gradients=True)",
-        "SoftmaxMixture", "bqvi.gradients.mixture_expectation"
-    ]  # fmt: skip

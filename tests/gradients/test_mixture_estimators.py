@@ -68,7 +68,7 @@ ESTIMATORS = {
 @pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 def test_unbiased(estimator, full):
     q, rng = start(full), np.random.default_rng(0)
-    found = [estimator(MODEL, q, FULL, rng) for _ in range(200)]
+    found = [estimator(MODEL, q, FULL, rng) for _ in range(120)]
     elbo, expected = exact_at_start(full)
     draws = np.column_stack([np.stack([flat(g.values) for g in found]), [g.bound for g in found]])
     expected = np.append(expected, elbo)

@@ -76,7 +76,7 @@ def assert_identical(found, expected):
     assert found.state.rng.bit_generator.state == expected.state.rng.bit_generator.state
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=30)
 @given(
     name=st.sampled_from(sorted(CASES)),
     stops=st.lists(st.integers(0, 12), min_size=1, max_size=3),
