@@ -9,7 +9,8 @@ one after the other by the variance that those before leave, weighted by the tem
 by the rank-one updates of :mod:`acquisition.conditioned`: O(k^2 N) time and O(k N) memory for k of N rows.
 Clumps and rows far below the highest are left out so. Failed rows, of which a surrogate takes where not to
 look, are chosen from the nearest in the same way. Of rows at one point the first is kept, unless values are
-noisy.
+noisy. Some of the rows that are left out, none far below the highest, can be held out: what the surrogate
+predicts there is a check that costs no evaluation.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class SelectionSettings:
     failed : share of the rows that failed ones may take.
     tempering : c. shallow : depth in units of D to which rows' moments are taken, of at least 10 D rows.
     lengthscale : of the kernel, in units of sqrt(D). jitter : variance added to each row's.
+    held_out : the most rows to hold out.
     """
 
     rows: int = 500
@@ -43,6 +45,7 @@ class SelectionSettings:
     shallow: float = 2.0
     lengthscale: float = 1.0
     jitter: float = 1e-6
+    held_out: int = 200
 
 
 SELECTION = SelectionSettings()
@@ -73,15 +76,41 @@ def selected(
     rows = np.arange(len(made))
     most = min(SELECTION.rows, SELECTION.numbers // _width(made))
     if len(made) > most:
-        if not noisy and made.noise_variance is None:
-            rows = np.sort(np.unique(made.points, axis=0, return_index=True)[1])
-        rows = _chosen(made, rows, density, most)
+        rows = _chosen(made, _distinct(made, noisy), density, most)
     if budget is not None and len(rows) > budget:
         taken = "" if len(rows) == len(made) else f", of which {len(rows)} are taken"
         raise ValueError(
             f"budget is {budget}, and evaluations has {len(made)}{taken}, which count in it: raise the budget"
         )
     return made if len(rows) == len(made) else made[rows]
+
+
+def held_out(made: Evaluations, taken: Evaluations, noisy: bool = False) -> Evaluations | None:
+    """Rows that were not taken and have values, evenly in their order; None where there are none.
+
+    Parameters
+    ----------
+    made : n rows of a log density, which the user gave.
+    taken, noisy : of :func:`selected`, what it took and whether values are of unknown noise.
+    """
+    if len(taken) == len(made):
+        return None
+    rows = _distinct(made, noisy)
+    rows = rows[~made.failed[rows]]
+    depth = made.values[rows].max(initial=-np.inf) - made.values[rows]
+    rows = rows[depth < SELECTION.shallow * made.points.shape[1]]
+    known = {point.tobytes() for point in taken.points}
+    rows = rows[[made.points[i].tobytes() not in known for i in rows]]
+    count = min(len(rows), SELECTION.held_out)
+    return made[rows[np.linspace(0, len(rows) - 1, count).astype(int)]] if count else None
+
+
+def _distinct(made: Evaluations, noisy: bool) -> np.ndarray:
+    """Rows of different points, the first of each; all of them where values are noisy."""
+    if noisy or made.noise_variance is not None:
+        return np.arange(len(made))
+    found: np.ndarray = np.sort(np.unique(made.points, axis=0, return_index=True)[1])
+    return found
 
 
 def _width(made: Evaluations) -> int:

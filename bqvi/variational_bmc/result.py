@@ -13,6 +13,7 @@ from bqvi.calls import Evaluations
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
 from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.held_out import HeldOut
 from bqvi.variational_bmc.state import Estimate, State
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class VBMCResult:
     trace : one record a step.
     checkpoint : where the run stands; ``resume`` takes the whole result.
     estimate, frame : the last surrogate, mixture and weights, in the frame that they are stated in.
+    held_out : what the surrogate predicts at evaluations that were given and not taken
+        (:class:`bqvi.variational_bmc.held_out.HeldOut`); None where there are none.
     """
 
     posterior: Posterior
@@ -56,6 +59,7 @@ class VBMCResult:
     checkpoint: Checkpoint
     estimate: Estimate
     frame: Frame
+    held_out: HeldOut | None
 
     def __repr__(self) -> str:
         return (

@@ -17,7 +17,7 @@ from bqvi.calls import Caller, Coordinates, Evaluations, Executor, Function, Tar
 from bqvi.calls.bounds import Bound
 from bqvi.calls.function import CHEAP_MODEL
 from bqvi.calls.given import made_before, numbers
-from bqvi.calls.selection import selected
+from bqvi.calls.selection import held_out, selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
@@ -94,7 +94,8 @@ def vbmc(
         finite do; "infeasible": none does.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P) and noise sds (n,) if any.
         They count in the budget, and in place of the first design. Of thousands some hundreds are taken
-        (`calls.selection`), and these count.
+        (`calls.selection`), and these count; at most 200 of the others are predicted at the end
+        (``result.held_out``).
     initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
         before a climb to the mode.
     acquisition : where to evaluate next, exact or noisy: where it leaves least of the density's interquantile
@@ -266,9 +267,11 @@ def _design(
     dimension = target.dimension
     if initial is not None and initial > budget:
         raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
-    made = Evaluations.none(dimension)
+    made, apart = Evaluations.none(dimension), None
     if given is not None:
-        made = selected(target.given(*given), budget, target.noise_unknown)
+        known = target.given(*given)
+        made = selected(known, budget, target.noise_unknown)
+        apart = held_out(known, made, target.noise_unknown)
     points = design(dimension, min(count, budget), seed)
     if start is not None:
         if start.shape[1] != coordinates.n_parameters:
@@ -279,4 +282,4 @@ def _design(
         points = np.concatenate([begin, points[1:]])[: max(len(points), len(begin))]
     missing = max(0 if start is None else min(1, len(begin)), count - int((~made.failed).sum()))
     state = begun(points[: min(missing, max(budget - len(made), 0))], made)
-    return replace(state, coordinates=coordinates)
+    return replace(state, coordinates=coordinates, held_out=apart)

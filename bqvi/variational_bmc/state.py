@@ -138,6 +138,7 @@ class State:
     compared : draws of the latest comparison.
     coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     cheap : what is known of a cheap model, where there is one.
+    held_out : evaluations that the user gave and the surrogate is not made of (:mod:`held_out`), or None.
     """
 
     evaluations: Evaluations
@@ -161,6 +162,7 @@ class State:
     compared: int = 0
     coordinates: Coordinates | None = None
     cheap: CheapModel | None = None
+    held_out: Evaluations | None = None
 
     def __len__(self) -> int:
         return len(self.evaluations)

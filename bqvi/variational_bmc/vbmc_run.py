@@ -19,6 +19,7 @@ from bqvi.variational_bmc.diagnostics import advice, returns_density, runs_away
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
+from bqvi.variational_bmc.held_out import predicted
 from bqvi.variational_bmc.learning import learn
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
@@ -280,6 +281,9 @@ class VBMCRun:
         if not doubts and state.evaluations.noise_variance is None:
             noise = undeclared_noise(estimate.surrogate)
             doubts = () if noise is None else (looks_noisy(noise),)
+        apart = predicted(state, estimate, frame, self.coordinates)
+        if apart is not None and apart.contradicts(self.tolerance):
+            doubts = (*doubts, str(apart))
         share = found.effective / len(found.u)
         corrected = found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
@@ -319,6 +323,7 @@ class VBMCRun:
             checkpoint=self.checkpoint(state),
             estimate=estimate,
             frame=frame,
+            held_out=apart,
         )
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:

@@ -1,0 +1,70 @@
+"""Evaluations that were given and not taken: what the surrogate predicts there, a check without a call.
+
+Of thousands of evaluations some hundreds are taken (:mod:`bqvi.calls.selection`). At some of the others, none
+far below the highest, with values f_i and predictions N(m_i, v_i) of the surrogate,
+
+    z_i = (f_i - m_i) / sqrt(v_i + s_i^2),
+
+s_i being the sd of a value's noise. They contradict the surrogate where the mean of (f_i - m_i)^2 / (v_i +
+s_i^2 + t^2) is as large as it may not be for the predictions of a run's own evaluations (:mod:`stopping`).
+Residuals below t, the tolerance of the log evidence, count for little: they move the log evidence by less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bqvi.calls.coordinates import Coordinates
+from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.settings import CONVERGENCE, PREDICTIONS
+from bqvi.variational_bmc.state import Estimate, State
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The surrogate at m held-out evaluations.
+
+    Attributes
+    ----------
+    theta : (m, P), in the user's units. residuals : (m,), values less their predictions, nats.
+    sds : (m,), of the residuals, by the surrogate and the noise of values.
+    """
+
+    theta: np.ndarray
+    residuals: np.ndarray
+    sds: np.ndarray
+
+    @property
+    def standardised(self) -> np.ndarray:
+        """Residuals in units of their sds, (m,): of variance 1 where the surrogate knows what it does not."""
+        found: np.ndarray = self.residuals / self.sds
+        return found
+
+    def contradicts(self, tolerance: float) -> bool:
+        """Whether the residuals are too large for the sds and a tolerance of the log evidence, nats."""
+        squares = self.residuals**2 / (self.sds**2 + tolerance**2)
+        return float(np.minimum(squares, PREDICTIONS.largest_error).mean()) >= CONVERGENCE.prediction_error
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.residuals)} evaluations that were given and not taken contradict the surrogate: its "
+            f"predictions are off by {np.median(np.abs(self.residuals)):.2g} nats (median), "
+            f"{np.median(np.abs(self.standardised)):.2g} of its sds. Look whether they are of the same log "
+            "joint; if so, raise the budget."
+        )
+
+
+def predicted(state: State, estimate: Estimate, frame: Frame, coordinates: Coordinates) -> HeldOut | None:
+    """What the surrogate, in its frame, predicts at the held-out evaluations; None where there are none."""
+    made = state.held_out
+    if made is None:
+        return None
+    u = frame.into(made.points)
+    mean, variance = estimate.surrogate.moments(u)
+    variance = variance + estimate.surrogate.fitted_noise
+    if made.noise_variance is not None:
+        variance = variance + made.noise_variance
+    residuals = made.values - (mean - frame.log_stretch(u))
+    return HeldOut(coordinates.to_user(made.points), residuals, np.sqrt(variance))
