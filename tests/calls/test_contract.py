@@ -117,6 +117,22 @@ def test_values_and_gradients_are_those_of_direct_calls(kind, vectorised, execut
 
 
 @each_way
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+def test_a_function_on_a_device_gets_its_points_there(vectorised):
+    places = []
+
+    def on_device(x):
+        places.append(x.device.type)
+        return value(x)
+
+    like = torch.empty(0, dtype=torch.float64, device="cuda")
+    found = Caller(Function(on_device, "autodiff", vectorised, like=like)).evaluate(POINTS)
+    assert set(places) == {"cuda"}
+    np.testing.assert_allclose(found.values, value(POINTS), rtol=1e-12)
+    np.testing.assert_allclose(found.gradients, slope(POINTS), rtol=1e-12)
+
+
+@each_way
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), NameError("nowhere")])
 @pytest.mark.parametrize("at", range(1, 8))
 def test_an_end_at_any_call_loses_none_before(at, error, vectorised):

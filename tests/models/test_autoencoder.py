@@ -28,6 +28,7 @@ from bqvi.models import (
 )
 from bqvi.models.likelihoods import BernoulliLikelihood
 from bqvi.runs import RunError
+from gp.arrays import to_numpy
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,7 @@ def exact_gradient(q, x):
 
 
 def flat(values):
-    return np.concatenate([np.ravel(np.asarray(g)) for g in values])
+    return np.concatenate([np.ravel(to_numpy(g)) for g in values])
 
 
 def mean_gradient(estimator, model=MODEL, q=Q, repeats=150):
@@ -115,6 +116,17 @@ def mean_gradient(estimator, model=MODEL, q=Q, repeats=150):
 def test_gradients_are_those_of_the_exact_bound(estimator):
     value, gradient = exact_gradient(Q, X)
     mean, error = mean_gradient(estimator)
+    assert (np.abs(mean - np.append(gradient, value)) <= SIGMAS * error + 1e-9).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+def test_gradients_on_a_device_are_those_of_the_exact_bound():
+    model = linear_model(device="cuda")
+    q = model.initial(X, "k-means++", np.random.default_rng(0))
+    assert all(parameter.device.type == "cuda" for parameter in q.unconstrained)
+    on_host = Q.from_unconstrained(tuple(parameter.cpu() for parameter in q.unconstrained))
+    value, gradient = exact_gradient(on_host, X)
+    mean, error = mean_gradient(Pathwise(20), model, q, repeats=30)
     assert (np.abs(mean - np.append(gradient, value)) <= SIGMAS * error + 1e-9).all()
 
 

@@ -14,6 +14,7 @@ import bqvi
 from bqvi.models import GaussianMixture, MultinomialMixture, elbo
 from bqvi.models import mixture as mixture_module
 
+on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 few = settings(deadline=None, derandomize=True, max_examples=25)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -51,13 +52,14 @@ def test_gaussian_mixture_pass_is_the_loop(seed, n, k, d, weighted):
     assert local.bound == pytest.approx(bound, rel=1e-10, abs=1e-8)
 
 
-def test_tensors_are_weighted_as_arrays_are():
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_cuda)])
+def test_tensors_are_weighted_as_arrays_are(device):
     rng = np.random.default_rng(7)
     weights = rng.uniform(0.0, 5.0, 30)
     for x, model, q in (gaussian_case(rng, 30, 3, 2), multinomial_case(rng, 30, 3, 4)):
         expected = model.local_step(q, x, weights)
-        for given_weights in (weights, torch.tensor(weights)):
-            found = model.local_step(q, torch.tensor(x), given_weights)
+        for given_weights in (weights, torch.tensor(weights, device=device)):
+            found = model.local_step(q, torch.tensor(x, device=device), given_weights)
             assert found.bound == pytest.approx(expected.bound, rel=1e-12)
             for a, b in zip(found.statistics, expected.statistics, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
