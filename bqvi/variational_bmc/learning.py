@@ -46,6 +46,13 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
     state, estimate = _learned(state, settings, seed, final)
     if len(state) < SCALINGS.often * state.scaled_at:
         return state, estimate
+    return with_scales(state, estimate, settings, seed, final)
+
+
+def with_scales(
+    state: State, estimate: Estimate, settings: Settings, seed: int, final: bool = False
+) -> tuple[State, Estimate]:
+    """What is learned once another dependence of scales on a coordinate has been looked for."""
     trial = _rescaled(state, estimate, settings, seed)
     if trial is None:
         return replace(state, scaled_at=len(state)), estimate

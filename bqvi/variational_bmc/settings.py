@@ -320,7 +320,9 @@ class ComparisonSettings:
     misplaced: float = 0.05
     """Share of the mass that may be misplaced, or the tolerance where that is larger."""
     again: float = 1.1
-    """Growth of the evaluations after which draws are compared again."""
+    """Growth of the evaluations after which draws are compared again, and scales that change looked for again
+    in a run that may soon converge (`vbmc_run`): boxes 2000 and 3000 of the funnel (D = 5) converged with the
+    log evidence .18 and .11 too low without."""
 
 
 @dataclass(frozen=True)

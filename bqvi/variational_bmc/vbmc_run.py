@@ -20,11 +20,11 @@ from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.held_out import predicted
-from bqvi.variational_bmc.learning import learn
+from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, TRUST
+from bqvi.variational_bmc.settings import COMPARISON, EXPLORATION, PREDICTIONS, TRUST
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -149,13 +149,33 @@ class VBMCRun:
         if lost(reached):
             dimension = self.target.dimension
             reached = begun_anew(reached, design(dimension, first_count(dimension), self.seed))
-        elif self.finished(reached) is None:
-            if self.compares(reached, estimate):
-                reached = with_draws(reached, estimate, self.budget_of(reached).left, seed)
-            else:
-                size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
-                reached = with_next(reached, estimate, size, seed, self.settings.variational)
+        else:
+            reached, estimate = self._with_scales(before, reached, estimate)
+            if self.finished(reached) is None:
+                reached = self._asked(reached, estimate)
         return replace(reached, seconds=self.clock.ends())
+
+    def _asked(self, reached: State, estimate: Estimate) -> State:
+        """The state with points to evaluate: draws to compare with, or what the surrogate knows least."""
+        seed = self.seed_at(reached)
+        if self.compares(reached, estimate):
+            return with_draws(reached, estimate, self.budget_of(reached).left, seed)
+        size = batch_size(reached, self.settings)  # a budget cuts it when it is evaluated
+        return with_next(reached, estimate, size, seed, self.settings.variational)
+
+    def _with_scales(self, before: State, reached: State, estimate: Estimate) -> tuple[State, Estimate]:
+        """What a step reached; where the run may soon converge, scales that change are looked for again.
+
+        A funnel whose scales were looked for at 82 evaluations converged at 105 with a log evidence .18
+        too low at a stated sd of .02; with the map that is found at 105 the error is -.005.
+        """
+        recent = len(reached) < COMPARISON.again * reached.scaled_at
+        if recent or not awaits_draws(reached.rows, self.tolerance):
+            return reached, estimate
+        fitted, found = with_scales(reached, estimate, self.settings, self.seed_at(before))
+        if found is estimate:
+            return fitted, estimate
+        return replace(fitted, rows=(*before.rows, record(before, fitted, found))), found
 
     def budget_of(self, state: State) -> Budget:
         """What may be spent from ``state`` on."""
