@@ -85,6 +85,17 @@ class Correction:
         """Share of the mass that hangs on whether it is feasible."""
         return float(self.weights @ (1.0 - self.feasible))
 
+    def claimed_above(self, top: float) -> float:
+        """Mean excess of the surrogate's mean over ``top``, nats: over the draws or q, the larger of both.
+
+        With ``top`` the highest value that was evaluated, this much of the ELBO and of the log evidence no
+        evaluation supports. It vanishes once the mode has been evaluated.
+        """
+        above = np.maximum(self.mean - top, 0.0)
+        log_c = self.log_q - self.log_proposal
+        c = np.exp(log_c - logsumexp(log_c))
+        return float(max(self.weights @ above, c @ above))
+
     @property
     def weights(self) -> Vector:
         """Normalised, (M,)."""

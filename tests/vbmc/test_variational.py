@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.stats
+from scipy.integrate import quad
 
 from bqvi.importance import Proposal
 from bqvi.variational_bmc.annealing import annealed
 from bqvi.variational_bmc.correction import (
     ANYWHERE,
+    Correction,
     correct,
     polished,
     resampled,
@@ -307,3 +309,19 @@ def test_a_variance_that_is_the_same_everywhere_lowers_no_evidence():
     known = variance_penalised(mean, np.append(np.full(500, 0.1), np.full(500, 184.0)), 10.0)
     np.testing.assert_allclose(known[:500], mean[:500] + 0.05)
     np.testing.assert_allclose(known[500:], mean[500:] + 1.0 - 92.0)
+
+
+def test_what_is_claimed_above_the_highest_value_is_its_mean_excess():
+    """Draws at quantiles of q = N(0, 1); mean -u^2 / 2, highest value -.3: |u| < sqrt(.6) exceeds it."""
+    m, edge = 20_000, np.sqrt(0.6)
+    u = scipy.stats.norm.ppf((np.arange(m) + 0.5) / m)
+    log_q, none = scipy.stats.norm.logpdf(u), np.zeros(m)
+    found = Correction(
+        u[:, None], none[None], -0.5 * u**2, none, log_q, log_q, np.full(m, -np.log(m)),
+        0.0, 0.0, 0.0, 0.0, m, 0.0, none,
+    )  # fmt: skip
+    exact, _ = quad(lambda x: (0.3 - 0.5 * x * x) * scipy.stats.norm.pdf(x), -edge, edge)
+    assert found.claimed_above(-0.3) == pytest.approx(exact, abs=1e-6)
+    tilted = replace(found, log_weights=np.where(np.abs(u) > edge, -np.inf, found.log_weights))
+    assert tilted.claimed_above(-0.3) == pytest.approx(exact, abs=1e-6)  # of q alone
+    assert found.claimed_above(0.0) == 0.0
