@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...]``: the figures, and whether each bar is held.
+"""``python -m benchmarks [NAME ...]``: the figures, and whether each bar is held, as a table in Markdown.
 
 ``python -m benchmarks acceptance``: every front door on known problems, beside a stored run.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import platform
 import sys
+
+from benchmarks.setting import heading
 
 NAMES = (
     "adapters", "cavi", "mixtures", "topics", "stream", "hidden_markov", "sngd", "bq", "memory", "minibatch",
@@ -25,7 +26,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
         return 2
-    print(f"One thread of {platform.processor() or platform.machine()}, Python {platform.python_version()}\n")
+    print(f"{heading(names)}\n")
     print("| what | measured | bar | held |\n|---|---|---|---|")
     held = True
     for name in names or NAMES:

@@ -38,7 +38,7 @@ extensions = [
     "llms",
     "accessible",
 ]
-exclude_patterns = ["_build", "acceptance.md"]
+exclude_patterns = ["_build", "acceptance.md", "figures.md"]
 templates_path = ["_templates"]
 nitpicky = False
 

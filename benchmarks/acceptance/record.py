@@ -7,14 +7,10 @@ As JSON: where and when it was made, its seeds, and for each task and figure the
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +19,7 @@ import numpy as np
 from benchmarks.acceptance.comparison import FLOORS, MARGINS, Comparison, holm, rank_sum_test
 from benchmarks.acceptance.meter import in_fork, kernel
 from benchmarks.acceptance.tasks import Figures, Task
+from benchmarks.setting import commit, machine
 
 REFERENCE = Path(__file__).with_name("reference.json")
 FIGURES = tuple(field.name for field in fields(Figures))
@@ -30,10 +27,6 @@ SEEDS, QUICK_SEEDS = 16, 5
 SEED_BASE = 7000
 """First of the `SEEDS` seeds of the reference. No choice in the library was made on them."""
 _DETERMINED = ("error", "evaluations")
-_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_LIBRARIES = ("gp", "acquisition", "bqvi")
-_PACKAGES = ("numpy", "scipy", "torch", "scikit-learn")
-_ROOT = Path(__file__).parents[2]
 
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 
@@ -115,32 +108,6 @@ def _attempt(task: Task, seed: int) -> Figures:
 def _failed() -> Figures:
     nan = float("nan")
     return Figures(error=float("inf"), within=0.0, evaluations=nan, overhead=nan, memory=nan)
-
-
-def machine() -> dict[str, Any]:
-    """Processor, cores, versions and threads, in general terms."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    packages = {name: version(name) for name in _PACKAGES}
-    threads = {name: os.environ.get(name, "unset") for name in _VARIABLES}
-    processor = names[0] if names else platform.processor() or platform.machine()
-    return {"processor": processor, "cores": os.cpu_count(), "python": platform.python_version(),
-            **packages, "threads": threads}  # fmt: skip
-
-
-def commit() -> str:
-    """Commit of the code, "+" where the libraries have changed since; "unknown" outside a repository."""
-    try:
-        name = _git("rev-parse", "--short", "HEAD")
-        return name + ("+" if _git("status", "--porcelain", "--", *_LIBRARIES) else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(_ROOT), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def compared(run: Record, reference: Record) -> list[Comparison]:
