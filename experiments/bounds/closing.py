@@ -197,7 +197,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
         for (problem, label, count), group in results.groupby(["problem", "label", "count"], sort=False)
     ]
     caption = (
-        "Medians over seeds; the share of 95 % intervals that hold ln Z. Of an image one draw of the "
+        "Medians over seeds; the share of 99 % intervals that hold ln Z. Of an image one draw of the "
         "posterior is known, so that there the interval is one-sided."
     )
     return [Table("bounds", pd.DataFrame(rows), caption)]

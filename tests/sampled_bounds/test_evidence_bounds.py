@@ -161,7 +161,7 @@ def test_bounds_of_parameters_are_those_of_the_proposal():
         return choose + 7 * np.log(theta[:, 0]) + 3 * np.log1p(-theta[:, 0])
 
     draws = np.random.default_rng(0).beta(8, 4, (50, 1))
-    found = bqvi.evidence_bounds(log_joint, proposal, 20_000, posterior=draws)
+    found = bqvi.evidence_bounds(log_joint, proposal, 20_000, posterior=draws, confidence=0.95)
     truth = choose + betaln(8, 4)
     assert found.interval[0] < truth < found.interval[1]
     assert np.ptp(found.interval) < 0.15
