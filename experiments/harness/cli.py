@@ -33,7 +33,7 @@ JobsOption = Annotated[
 ]
 ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results.")]
 ModuleOption = Annotated[
-    list[str] | None, typer.Option("--module", help="Module with an experiment of your own, e.g. my_study.")
+    list[str] | None, typer.Option("--module", help="Module with an experiment of your own, e.g. my_study, or its file.")
 ]
 
 
@@ -200,7 +200,7 @@ def _runnable(names: Sequence[str], resources: Resources, console: Console) -> l
     try:
         checked = [registry.check(name) for name in wanted]  # all, before the first is imported
         experiments = [registry.load(name) for name in checked]
-    except registry.UnknownExperimentError as error:
+    except (registry.UnknownExperimentError, registry.OwnModuleError) as error:
         raise typer.BadParameter(str(error), param_hint="NAME") from None
     runnable: list[Experiment] = []
     for experiment in experiments:

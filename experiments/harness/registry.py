@@ -5,8 +5,8 @@ A package offers experiments as entry points of the group `GROUP`: the name of e
     [project.entry-points."bqvi.experiments"]
     my-study = "my_package.my_study"
 
-A module of one's own is named on the command line (`bqvi run --module my_study my-study`). A name that this
-package has stays its own.
+A module of one's own is named on the command line (`bqvi run --module my_study my-study`), or its file is
+(`--module studies/my_study.py`). A name that this package has stays its own.
 
 The module of an experiment defines `experiment`, an `Experiment` of the same name; the first line of its
 docstring is what `bqvi list` shows. Modules are imported when their experiment is asked for, not
@@ -51,22 +51,25 @@ def add(module: str) -> str:
     Parameters
     ----------
     module : str
-        Dotted name of a module that defines `experiment`.
+        Dotted name of a module that defines `experiment`, or the path of its file: the file's folder is then
+        searched for modules too, last.
 
     Raises
     ------
     OwnModuleError
         If there is no such module, it has no `experiment`, or another module has one of this name.
     """
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
+    folder, module = _place(module)
+    if not (folder == Path.cwd() and "" in sys.path) and str(folder) not in sys.path:
+        sys.path.append(str(folder))
     try:
         found = getattr(importlib.import_module(module), "experiment", None)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # one of the modules that it imports
         raise OwnModuleError(
-            f"there is no module {module!r}; give its dotted name, of a file in {Path.cwd()} or on PYTHONPATH"
+            f"there is no module {module!r}; give its dotted name, of a file in {Path.cwd()} or on "
+            "PYTHONPATH, or the path of its file"
         ) from None
     if not isinstance(found, Experiment):
         raise OwnModuleError(
@@ -80,6 +83,26 @@ def add(module: str) -> str:
         )
     EXPERIMENTS[found.name] = module
     return found.name
+
+
+def _place(module: str) -> tuple[Path, str]:
+    """The folder that is searched, and the dotted name."""
+    path = Path(module)
+    if path.suffix != ".py" and len(path.parts) == 1:
+        return Path.cwd(), module
+    if path.suffix != ".py" or not path.is_file():
+        raise OwnModuleError(
+            f"there is no file {module!r}; give the path of a .py file, or a module's dotted name"
+        )
+    if not path.stem.isidentifier():
+        raise OwnModuleError(f"the file {module!r} cannot be imported: {path.stem!r} is no name of a module")
+    found = sys.modules.get(path.stem) or importlib.util.find_spec(path.stem)
+    origin = getattr(found, "__file__", None) or getattr(found, "origin", None)
+    if found is not None and (origin is None or Path(origin).resolve() != path.resolve()):
+        raise OwnModuleError(
+            f"the file {module!r} cannot be imported: {path.stem!r} is {origin or 'built in'}; rename it"
+        )
+    return path.resolve().parent, path.stem
 
 
 def check(name: str) -> str:
@@ -100,10 +123,17 @@ def load(name: str) -> Experiment:
     ------
     UnknownExperimentError
         If there is none of this name.
+    OwnModuleError
+        If an installed package offers it, and its module is not there.
     TypeError
         If its module does not define `experiment` of this name.
     """
-    module = importlib.import_module(EXPERIMENTS[check(name)])
+    try:
+        module = importlib.import_module(EXPERIMENTS[check(name)])
+    except ModuleNotFoundError as error:
+        if not f"{EXPERIMENTS[name]}.".startswith(f"{error.name}."):
+            raise  # one of the modules that it imports
+        raise OwnModuleError(_gone(name)) from None
     experiment = getattr(module, "experiment", None)
     if not isinstance(experiment, Experiment) or experiment.name != name:
         raise TypeError(
@@ -113,10 +143,25 @@ def load(name: str) -> Experiment:
     return experiment
 
 
+def _gone(name: str) -> str:
+    entries = [entry for entry in importlib.metadata.entry_points(group=GROUP) if entry.name == name]
+    package = next((entry.dist.name for entry in entries if entry.dist is not None), None)
+    return (
+        f"there is no module {EXPERIMENTS[name]!r}, which the entry point {name!r} of "
+        f"{'an installed package' if package is None else f'the package {package!r}'} names: install that "
+        "package again, or uninstall it"
+    )
+
+
 def first_line(name: str) -> str:
     """Return the first line of the docstring of the module of `name`, read without importing it."""
-    spec = importlib.util.find_spec(EXPERIMENTS[check(name)])
-    if spec is None or spec.origin is None:
+    try:
+        spec = importlib.util.find_spec(EXPERIMENTS[check(name)])
+    except ModuleNotFoundError:  # the package in which it would be
+        spec = None
+    if spec is None:
+        return f"Cannot be run: {_gone(name)}."
+    if spec.origin is None:
         return ""
     doc = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
     return (doc or "").partition("\n")[0]

@@ -281,16 +281,31 @@ def test_an_experiment_of_ones_own_is_run_listed_and_reported(tmp_path, monkeypa
         ("absent", "there is no module 'absent'"),
         ("empty", "module 'empty' must define `experiment`"),
         ("taken", "a name that experiments.thesis.domain has"),
+        ("absent.py", "there is no file 'absent.py'"),
+        ("studies/absent", "there is no file 'studies/absent'"),
+        ("my-study.py", "'my-study' is no name of a module"),
+        ("pathlib.py", "rename it"),
     ],
 )
 def test_a_module_that_cannot_be_added_is_refused(tmp_path, module, says, monkeypatch):
     monkeypatch.undo()
-    (tmp_path / "empty.py").touch()
+    for name in ("empty", "my-study", "pathlib"):
+        (tmp_path / f"{name}.py").touch()
     own_study(tmp_path, "domain", "taken")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
     done = bqvi("list", "--module", module)
     assert done.exit_code == 2
     assert says in " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_module_is_found_by_its_file(tmp_path, monkeypatch):
+    own_study(tmp_path, "study-in-a-folder", "study_in_a_folder")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "EXPERIMENTS", dict(registry.EXPERIMENTS))
+    assert registry.add(str(tmp_path / "study_in_a_folder.py")) == "study-in-a-folder"
+    assert registry.add(str(tmp_path / "study_in_a_folder.py")) == "study-in-a-folder"
+    assert registry.load("study-in-a-folder").name == "study-in-a-folder"
 
 
 def test_what_an_own_module_lacks_is_not_taken_for_the_module(tmp_path, monkeypatch):
@@ -311,6 +326,11 @@ def test_installed_packages_offer_experiments(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "EXPERIMENTS", registry.offered())
     assert f"my-study  {OWN}" in bqvi("list").output
     assert registry.load("my-study").name == "my-study"
+    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nmy-study = gone.my_study\n")
+    monkeypatch.setattr(registry, "EXPERIMENTS", registry.offered())
+    for words in ("list",), ("run", "my-study"):
+        told = " ".join(bqvi(*words).output.replace("│", " ").split())
+        assert "there is no module 'gone.my_study', which the entry point 'my-study' of the package" in told
 
 
 def test_version():
