@@ -33,7 +33,8 @@ JobsOption = Annotated[
 ]
 ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results.")]
 ModuleOption = Annotated[
-    list[str] | None, typer.Option("--module", help="Module with an experiment of your own, e.g. my_study, or its file.")
+    list[str] | None,
+    typer.Option("--module", help="Module with an experiment of your own, e.g. my_study, or its file."),
 ]
 
 
