@@ -112,51 +112,61 @@ def proposed(x: Vector) -> Scaling | None:
     sd = x.std(0)
     if dimension < 2 or not (np.isfinite(sd).all() and sd.min() > 0.0):
         return None
-    z = (x - x.mean(0)) / sd
-    gains = np.array([[_fitted(z[:, j], z[:, k])[0] if j != k else 0.0 for j in range(dimension)]
-                      for k in range(dimension)])  # fmt: skip
+    z = ((x - x.mean(0)) / sd).T
+    gains = np.zeros((dimension, dimension))
+    for k in range(dimension):
+        rest = np.arange(dimension) != k
+        gains[k, rest] = _fitted(z[rest], z[k])[0]
     most = gains.max(1, keepdims=True)
     scaled = (gains > SCALINGS.least_gain) & (gains > SCALINGS.beside * most)
     k = int((gains * scaled).sum(1).argmax())
     if (gains * scaled)[k].sum() < SCALINGS.together:
         return None
     rates, centres, slopes = np.zeros(dimension), np.zeros(dimension), np.zeros((dimension, dimension))
-    kept = np.flatnonzero(~scaled[k])
-    for j in np.flatnonzero(scaled[k]):
-        _, b, about = _fitted(z[:, j], z[:, k], z[:, kept])
-        rates[j] = np.clip(b, -SCALINGS.steepest, SCALINGS.steepest) / sd[k]
-        slopes[j, kept] = sd[j] * about[1:] / sd[kept]
-        centres[j] = x[:, j].mean() + sd[j] * about[0] - slopes[j] @ x.mean(0)
+    kept, moved = np.flatnonzero(~scaled[k]), np.flatnonzero(scaled[k])
+    _, b, about = _fitted(z[moved], z[k], z[kept].T)
+    rates[moved] = np.clip(b, -SCALINGS.steepest, SCALINGS.steepest) / sd[k]
+    slopes[np.ix_(moved, kept)] = sd[moved, None] * about[:, 1:] / sd[kept]
+    centres[moved] = x[:, moved].mean(0) + sd[moved] * about[:, 0] - slopes[moved] @ x.mean(0)
     return Scaling(k, float(x[:, k].mean()), rates, centres, slopes)
 
 
-def _fitted(target: Vector, leading: Vector, others: Vector | None = None) -> tuple[float, float, Vector]:
-    """Target ~ N(w^T (1, others), exp(2 (a + b leading))): gain over b = 0 in nats a draw, b, w.
+def _fitted(targets: Vector, leading: Vector, others: Vector | None = None) -> tuple[Vector, Vector, Vector]:
+    """Targets (p, m) ~ N(w^T (1, others), exp(2 (a + b leading))): gain over b = 0 in nats a draw, b, w.
 
-    Newton's method in (a, b), whose negative log likelihood is convex, in turn with weighted least squares.
+    Newton's method in (a, b), whose negative log likelihood is convex, in turn with weighted least squares;
+    for all targets at once, (p,), (p,) and (p, 1 + others). LinAlgError where a curvature is not positive.
     """
-    ones = np.ones((len(target), 1))
+    count, draws = targets.shape
+    ones = np.ones((draws, 1))
     design = ones if others is None else np.hstack([ones, others])
-    ridge = 1e-6 * len(target) * np.eye(design.shape[1])
-    time = np.column_stack([np.ones(len(target)), leading])
-    ab = np.zeros(2)
-    w, constant = np.zeros(design.shape[1]), np.inf
+    ridge = 1e-6 * draws
+    powers = np.column_stack([np.ones(draws), leading, np.square(leading)])
+    total = powers.sum(0)
+    a, b = np.zeros((2, count))
+    precision = np.ones((count, draws))
     for step in range(SCALINGS.rounds):
-        weight = np.exp(-2.0 * (time @ ab))
-        weight /= weight.mean()
-        w = _solved((design.T * weight) @ design + ridge, (design.T * weight) @ target)
-        squares = np.square(target - design @ w) + 1e-12
+        weighted = (precision / precision.mean(1, keepdims=True))[:, :, None] * design
+        grams = weighted.transpose(0, 2, 1) @ design + ridge * np.eye(design.shape[1])
+        right = np.einsum("pmr,pm->pr", weighted, targets)
+        w = np.stack([_solved(*system) for system in zip(grams, right, strict=True)])
+        squares = np.square(targets - w @ design.T) + 1e-12
         if not step:
-            constant = 0.5 * np.log(squares.mean()) + 0.5
-            ab[0] = 0.5 * np.log(squares.mean())
+            a = 0.5 * np.log(squares.mean(1))
+            constant = a + 0.5
+            precision = precision * np.exp(-2.0 * a)[:, None]
         for _ in range(4):
-            ratio = squares * np.exp(-2.0 * (time @ ab))
-            slope = time.T @ (1.0 - ratio)
-            curvature = 2.0 * (time.T * ratio) @ time + 1e-6 * len(target) * np.eye(2)
-            move = _solved(curvature, slope)
-            ab = ab - move / max(1.0, float(np.abs(move).max()) / 0.5)
-    value = float((time @ ab).mean() + 0.5 * (squares * np.exp(-2.0 * (time @ ab))).mean())
-    return constant - value, float(ab[1]), w
+            sums = (squares * precision) @ powers
+            slope_a, slope_b = total[0] - sums[:, 0], total[1] - sums[:, 1]
+            aa, ab, bb = 2.0 * sums[:, 0] + ridge, 2.0 * sums[:, 1], 2.0 * sums[:, 2] + ridge
+            determinant = aa * bb - np.square(ab)
+            if not (determinant > 0.0).all():
+                raise np.linalg.LinAlgError("a curvature is not positive")
+            moves = np.stack([bb * slope_a - ab * slope_b, aa * slope_b - ab * slope_a]) / determinant
+            a, b = np.stack([a, b]) - moves / np.maximum(1.0, np.abs(moves).max(0) / 0.5)
+            precision = np.exp(-2.0 * (a[:, None] + b[:, None] * leading))
+    value = a + b * leading.mean() + 0.5 * (squares * precision).mean(1)
+    return constant - value, b, w
 
 
 def _solved(matrix: Vector, right: Vector) -> Vector:
