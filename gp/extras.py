@@ -13,6 +13,8 @@ _PACKAGES = {
     "numpyro": ("jax", "numpyro"),
     "plot": ("matplotlib",),
     "pymc": ("pymc",),
+    "ray": ("ray",),
+    "sklearn": ("sklearn",),
     "stan": ("bridgestan", "httpstan"),
 }
 
@@ -23,7 +25,8 @@ def needing(extra: str) -> Iterator[None]:
 
     Parameters
     ----------
-    extra : 'arviz', 'botorch', 'numpyro', 'plot', 'pymc' or 'stan', as in ``pip install "bqvi[plot]"``.
+    extra : 'arviz', 'botorch', 'numpyro', 'plot', 'pymc', 'ray', 'sklearn' or 'stan', as in
+        ``pip install "bqvi[plot]"``.
 
     Raises
     ------

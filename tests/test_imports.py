@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import bqvi
 import gp
 
 ROOT = Path(__file__).parent.parent
@@ -74,11 +75,15 @@ def test_folders_that_harm_nothing_are_let_be(tmp_path):
         ("botorch", lambda: gp.from_botorch(None), "botorch"),
         ("botorch", lambda: gp.as_botorch_model(None), "botorch"),
         ("matplotlib", lambda: importlib.import_module("bqvi.posterior.plots"), "plot"),
+        ("sklearn", lambda: importlib.import_module("bqvi.sklearn"), "sklearn"),
+        ("ray", lambda: bqvi.calls.RayExecutor(), "ray"),
+        ("pymc", lambda: bqvi.adapters.from_pymc(None), "pymc"),
+        ("jax", lambda: bqvi.adapters.from_numpyro(None), "numpyro"),
     ],
 )
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch, module, use, extra):
     for name in list(sys.modules):  # the modules that need it are imported anew
-        if name.startswith(("gp.interop.", "bqvi.posterior.plots", f"{module}.")):
+        if name.startswith(("gp.interop.", "bqvi.posterior.plots", "bqvi.sklearn", f"{module}.")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)  # as Python has it where an import is forbidden
     remedy = re.escape(f'this needs {module}, which is not installed: pip install "bqvi[{extra}]"')

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from bqvi.calls.faults import LostError
 from bqvi.checks import require_integer
 from gp.arrays import shown
+from gp.extras import needing
 
 _LOST = (
     "TimeoutError",
@@ -71,7 +72,8 @@ class RayExecutor:
     """
 
     def __init__(self, **options: Any) -> None:
-        import ray
+        with needing("ray"):
+            import ray
 
         self._ray, self._task = ray, ray.remote(_applied).options(**options)
         self._function: Any = None

@@ -1,8 +1,11 @@
 """Estimators with scikit-learn's interface (the extra ``bqvi[sklearn]``); nothing else here imports it."""
 
-from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture
-from bqvi.sklearn.sequences import HiddenMarkovModel
-from bqvi.sklearn.topics import LatentDirichletAllocation
+from gp.extras import needing
+
+with needing("sklearn"):
+    from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture
+    from bqvi.sklearn.sequences import HiddenMarkovModel
+    from bqvi.sklearn.topics import LatentDirichletAllocation
 
 __all__ = [
     "BayesianGaussianMixture",
