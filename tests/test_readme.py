@@ -36,3 +36,13 @@ def test_the_first_example_is_ten_lines_and_finds_the_clusters():
     assert weights[:3].sum() > 0.95  # three clusters were simulated, K is six
     # every variational bound is below that of coordinate ascent run to the end from the same start
     assert scope["stochastic"].elbo <= scope["fit"].elbo + 1.0
+
+
+def test_the_output_on_the_first_page_is_what_its_code_prints(capsys):
+    page = (README.parent / "docs" / "start.md").read_text()
+    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    exec(code, {})
+    printed = capsys.readouterr().out
+    assert re.sub(r"[\d.]+", "", printed) == re.sub(r"[\d.]+", "", output)
+    numbers, expected = (np.array(re.findall(r"-?[\d.]+", text), float) for text in (printed, output))
+    np.testing.assert_allclose(numbers, expected, rtol=1e-3, atol=0.011)
