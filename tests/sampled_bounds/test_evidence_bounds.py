@@ -150,6 +150,19 @@ def test_the_interval_covers():
     assert "40 problems" in repr(found)
 
 
+def test_particles_without_density_whose_moves_have_none_either_give_no_warning_of_arithmetic():
+    calls = []
+
+    def dying(theta):
+        calls.append(theta)
+        return -0.5 * theta @ theta if len(calls) < 7 else -np.inf
+
+    proposal = Gaussian(np.zeros(2), np.eye(2))
+    found = bqvi.evidence_bounds(dying, proposal, 60, replicates=2, vectorised=False, seed=1)
+    assert found.lower == -np.inf
+    assert not found.credible
+
+
 def test_bounds_of_parameters_are_those_of_the_proposal():
     """Successes 7 of 10 under a uniform prior: the evidence is B(8, 4) times the binomial coefficient."""
     coordinates = make_coordinates(0.0, 1.0, dimension=1)
