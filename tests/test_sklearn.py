@@ -283,6 +283,41 @@ def test_states_are_those_of_the_model():
     assert point.score(states[:, None]) == pytest.approx(point.model_.log_likelihood(states, theta))
 
 
+@pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])
+def test_sequences_are_drawn_from_what_was_learnt(emissions):
+    """Transitions and means of 4000 steps within 5 standard errors: a false alarm in 1e-5 of the runs."""
+    rng = np.random.default_rng(3)
+    states = np.repeat(rng.integers(2, size=40), 5)
+    values = {
+        "gaussian": rng.normal(6.0 * states, 1.0),
+        "categorical": states,
+        "poisson": rng.poisson(1 + 9 * states),
+    }
+    found = HiddenMarkovModel(2, emissions=emissions, random_state=0).fit(
+        values[emissions][:, None].astype(float)
+    )
+    x, z = found.sample(4000)
+    assert x.shape == (4000, 1)
+    theta = found.posterior_
+    means = {
+        "gaussian": lambda: found.model_.emissions.components.each(theta["components"])[0][:, 0],
+        "categorical": lambda: theta["symbols"].mean @ np.arange(theta["symbols"].mean.shape[1]),
+        "poisson": lambda: theta["rates"].mean[:, 0],
+    }[emissions]()
+    for k in range(2):
+        own, after = x[z == k, 0], z[1:][z[:-1] == k]
+        assert abs(own.mean() - means[k]) < 5 * own.std() / np.sqrt(len(own)) + 1e-12
+        stay = found.transmat_[k, 0] / found.transmat_[k].sum()
+        assert abs(np.mean(after == 0) - stay) < 5 * np.sqrt(stay * (1 - stay) / len(after))
+
+
+def test_progress_is_shown_when_asked_for(capfd):
+    GaussianMixture(2, max_iter=3, tol=1e3, random_state=0).fit(X)
+    assert not capfd.readouterr().err
+    GaussianMixture(2, max_iter=3, tol=1e3, random_state=0, verbose=True).fit(X)
+    assert "ELBO" in capfd.readouterr().err
+
+
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="n_components is 200"):
         GaussianMixture(200).fit(X)
@@ -294,6 +329,7 @@ SETTINGS = [
     ({"n_components": 0}, "n_components is 0"),
     ({"n_components": 2.5}, r"n_components is 2\.5"),
     ({"max_iter": 0}, "max_iter is 0"),
+    ({"verbose": -1}, "verbose is -1"),
     ({"tol": -1.0}, "tol is -1"),
     ({"init_params": "kmeans"}, "init_params is 'kmeans'.*k-means"),
     ({"total_samples": -5}, "total_samples is -5"),

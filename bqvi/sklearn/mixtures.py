@@ -49,6 +49,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
     init_params: str = "k-means++"
     total_samples: float | None = None
     random_state: Any = None
+    verbose: bool | int = False
 
     _family: ClassVar[str] = "full"
     _model: ClassVar[Callable[..., Mixture]]
@@ -122,6 +123,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
             steps=self.max_iter,
             tolerance=self.tol,
             record=1,
+            progress=bool(self.verbose),
             **{"start_from": self.init_params, **start},
         )
 
@@ -187,7 +189,8 @@ class GaussianMixture(_Mixture):
     init_params : 'k-means++' or 'random'
     total_samples : rows that there are in all, for ``partial_fit``; default those of all calls so far
     random_state : an integer or a generator; None for other numbers each time, without NumPy's global
-    generator
+        generator
+    verbose : whether ``fit`` shows iterations and the bound on a line
     """
 
     _family = "point"
@@ -214,7 +217,7 @@ class BayesianGaussianMixture(_Mixture):
     concentration : alpha_0 of the weights; default 1 / K, which empties superfluous components
     prior_mean, prior_strength, prior_scale, prior_dof : of the components; what is None is taken from the
     data
-    max_iter, tol, n_init, init_params, total_samples, random_state : as of `GaussianMixture`
+    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
     """
 
     n_components: int = 1
@@ -248,7 +251,7 @@ class DirichletProcessMixture(_Mixture):
     covariance_type : 'full', 'diag' or 'spherical'; 'tied' without merges
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
     merge : whether components that share one cluster are joined, where that raises the bound
-    max_iter, tol, n_init, init_params, total_samples, random_state : as of `GaussianMixture`
+    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
     """
 
     n_components: int = 20

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bqvi.checks import require_one_of
+from bqvi.checks import require_integer, require_one_of
 from bqvi.inference.fit import fit
 from bqvi.models.affine_emissions import PoissonEmissions, gaussian_emissions
 from bqvi.models.emissions import Emissions, finite_or_missing
@@ -45,7 +45,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     emissions : 'gaussian', 'categorical' (X of one column, symbols 0, 1, ..) or 'poisson'
     covariance_type : of Gaussian emissions: 'full', 'tied', 'diag' or 'spherical'
     bayesian : True for variational Bayes; False for a point, maximum a posteriori
-    max_iter, tol, n_init, init_params, random_state : as of `GaussianMixture`
+    max_iter, tol, n_init, init_params, random_state, verbose : as of `GaussianMixture`
     total_samples : sequences that there are in all, for ``partial_fit``; default those of all calls so far
     """
 
@@ -60,6 +60,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     init_params: str = "k-means++"
     total_samples: float | None = None
     random_state: Any = None
+    verbose: bool | int = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -107,6 +108,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
             starts=self.n_init,
             start_from=self.init_params,
             seed=generator_of(self.random_state),
+            progress=bool(self.verbose),
         )
         warn_unsettled(found.converged, self.tol, self.max_iter)
         self.converged_ = found.converged
@@ -176,3 +178,29 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         del y
         rows = self._checked(X, lengths)
         return float(self.model_.log_evidence_bounds(self.posterior_, rows).sum())
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """A sequence of T = ``n_samples`` at the parameters' means under q: X (T, D), and its states (T,)."""
+        check_is_fitted(self)
+        steps, rng = require_integer("n_samples", n_samples, 1), generator_of(self.random_state)
+        states = np.empty(steps, int)
+        probabilities = self.startprob_
+        for t in range(steps):
+            states[t] = rng.choice(self.n_components, p=probabilities / probabilities.sum())
+            probabilities = self.transmat_[states[t]]
+        return self._drawn(states, rng), states
+
+    def _drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """An observation (D,) from each of the states."""
+        if self.emissions == "categorical":
+            ends = self.posterior_["symbols"].mean.cumsum(axis=1)[states]
+            symbols: np.ndarray = (rng.random((len(states), 1)) * ends[:, -1:] > ends).sum(axis=1)
+            return symbols[:, None].astype(np.float64)
+        if self.emissions == "poisson":
+            counts: np.ndarray = rng.poisson(self.posterior_["rates"].mean[states]).astype(np.float64)
+            return counts
+        means, covariances = self.model_.emissions.components.each(self.posterior_["components"])
+        noise = rng.standard_normal((len(states), means.shape[1]))
+        roots = np.linalg.cholesky(covariances)[states]
+        drawn: np.ndarray = means[states] + np.einsum("tij,tj->ti", roots, noise)
+        return drawn

@@ -46,6 +46,8 @@ def require_settings(estimator: Any) -> None:
     require_one_of("init_params", given["init_params"], STARTS)
     if given["total_samples"] is not None:
         require_above("total_samples", given["total_samples"], 0.0)
+    shown = given["verbose"]
+    require_integer("verbose", int(shown) if isinstance(shown, bool) else shown, 0)
     for name in _SWITCHES:
         if name in given:
             require_boolean(name, given[name])

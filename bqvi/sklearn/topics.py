@@ -45,7 +45,7 @@ class LatentDirichletAllocation(
     total_samples : documents that there are in all, for ``partial_fit``; default those of all calls so far
     max_iter, tol : most passes; change of the bound that ends them ('batch' and 'memoised'), nats
     init_params : 'k-means++' or 'random'
-    random_state : as of `GaussianMixture`
+    random_state, verbose : as of `GaussianMixture`
     """
 
     n_components: int = 10
@@ -60,6 +60,7 @@ class LatentDirichletAllocation(
     tol: float = 1e-2
     init_params: str = "k-means++"
     random_state: Any = None
+    verbose: bool | int = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -108,6 +109,7 @@ class LatentDirichletAllocation(
             tolerance=None if self.method == "online" else self.tol,
             start_from=self.init_params,
             seed=generator_of(self.random_state),
+            progress=bool(self.verbose),
         )
         if self.method != "online":
             warn_unsettled(found.converged, self.tol, self.max_iter)
