@@ -2,8 +2,8 @@
 
     eta any arrays,   mu = grad A(eta) by automatic differentiation,   KL = the Bregman divergence of A
 
-That is what coordinate ascent, natural gradients and the exact bound ask for. Draws and Euclidean coordinates
-need more, and are not there.
+That is what coordinate ascent, natural gradients and the exact bound ask for. With the mode and t given as
+well, q may also be a point (EM, MAP). Draws and Euclidean coordinates need more, and are not there.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ class FromNormaliser:
     log_normaliser : A, written for torch: of as many tensors as eta has, each with the batch's axes in front;
         returns the batch's shape
     natural : eta, one array for each argument of A
+    mode : of eta, a tuple of arrays: theta (batch, ...) where the density is highest; default none, and no
+        point estimates
+    statistics : t, of theta (L, batch, ...): a tuple of arrays, each an entry of eta with L in front
 
     Raises
     ------
@@ -34,8 +37,15 @@ class FromNormaliser:
         A is not finite at eta.
     """
 
-    def __init__(self, log_normaliser: Callable[..., Any], *natural: np.ndarray) -> None:
+    def __init__(
+        self,
+        log_normaliser: Callable[..., Any],
+        *natural: np.ndarray,
+        mode: Callable[[Values], np.ndarray] | None = None,
+        statistics: Callable[[np.ndarray], Values] | None = None,
+    ) -> None:
         self.log_normaliser_of = log_normaliser
+        self._mode_of, self._statistics_of = mode, statistics
         self.natural: Values = tuple(np.asarray(eta, float) for eta in natural)
         require_finite("log_normaliser of the natural parameters", np.asarray(self.log_normaliser))
 
@@ -48,6 +58,7 @@ class FromNormaliser:
         """Return the family at ``natural``; not checked, for use inside loops."""
         other = object.__new__(type(self))
         other.log_normaliser_of = self.log_normaliser_of
+        other._mode_of, other._statistics_of = self._mode_of, self._statistics_of
         other.natural = natural
         return other
 
@@ -81,4 +92,28 @@ class FromNormaliser:
         batch = found.ndim
         for p, q, mu in zip(other.natural, self.natural, self.expected_statistics, strict=True):
             found = found - ((p - q) * mu).reshape(*found.shape[:batch], -1).sum(-1)
+        return np.asarray(found)
+
+    @property
+    def has_mode(self) -> bool:
+        """Whether the mode and t were given."""
+        return self._mode_of is not None and self._statistics_of is not None
+
+    @property
+    def mode(self) -> np.ndarray:
+        """Where the density is highest."""
+        assert self._mode_of is not None  # a point asks for `has_mode`
+        return self._mode_of(self.natural)
+
+    def statistics(self, theta: np.ndarray) -> Values:
+        """t of theta (L, batch, ...)."""
+        assert self._statistics_of is not None
+        return self._statistics_of(theta)
+
+    def log_prob(self, theta: np.ndarray) -> np.ndarray:
+        """ln of the density at theta (L, batch, ...): (L, batch)."""
+        batch = self.log_normaliser.ndim
+        found = -self.log_normaliser
+        for eta, t in zip(self.natural, self.statistics(theta), strict=True):
+            found = found + (eta * t).reshape(*t.shape[: 1 + batch], -1).sum(-1)
         return np.asarray(found)

@@ -28,10 +28,15 @@ class PointMass:
     Raises
     ------
     ValueError
-        The family has no mode inside its support (a Dirichlet with some alpha_k < 1).
+        The family has no mode inside its support (a Dirichlet with some alpha_k < 1), or none that is known.
     """
 
     def __init__(self, family: Any) -> None:
+        if not getattr(family, "has_mode", True):
+            raise ValueError(
+                "a point mass needs a mode, but the family is known by its log normaliser only; give "
+                "FromNormaliser its mode and statistics"
+            )
         concentration = getattr(family, "concentration", None)
         if concentration is not None and to_numpy(concentration).min() < 1.0:
             raise ValueError(

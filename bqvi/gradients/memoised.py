@@ -90,6 +90,10 @@ class Memoised:
         size = max(100, math.ceil(n / 10)) if self.size is None else self.size
         return max(1, math.ceil(n / size))
 
+    def visited_all(self, memory: MemoisedMemory, n: int) -> bool:
+        """Whether each batch of ``n`` rows has been visited; before that the bound is not of all data."""
+        return len(memory.statistics) == self.batches(n)
+
     def rows(self, n: int, b: int) -> np.ndarray | slice:
         """Which of ``n`` rows are in batch ``b``: as many as in the others, or one less or more."""
         start, stop = (n * i // self.batches(n) for i in (b, b + 1))
@@ -130,12 +134,13 @@ class Memoised:
         found = subtract(local.statistics, nothing.statistics)
         entropy = local.bound - nothing.bound - float(inner(found, expected))
         kept = _replaced(known, b, found, entropy, expected)
-        complete = len(kept.statistics) == self.batches(n)
+        complete = self.visited_all(kept, n)
         total = _unpacked(kept.statistics.sum(axis=0), q.natural)
         if not complete:
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
             total = tuple((n / seen) * part for part in total)
-        bound = nothing.bound + float(inner(total, expected)) + float(kept.entropies.sum())
+        held = _held(model.prior.natural, total, expected)
+        bound = nothing.bound + float(inner(held, expected)) + float(kept.entropies.sum())
         everything = LocalStep(add(total, nothing.statistics), bound)
         looked, target = n_rows(rows), everything
         if complete and self.moves is not None:
@@ -170,6 +175,18 @@ class Memoised:
         if kept.visits % count == 0:
             kept = merged_memory(model, q, kept, moves)
         return kept, looked
+
+
+def _held(prior: Values, total: Values, expected: Values) -> Values:
+    """``total`` as q has it: what rounding loses beside the prior is 0 where t is minus infinity.
+
+    At a point, what was less than a rounding error of eta_0 + S has made a probability 0: it is no evidence
+    against q.
+    """
+    return tuple(
+        np.where(mean <= LEAST, (eta + part) - eta, part)
+        for eta, part, mean in zip(prior, total, expected, strict=True)
+    )
 
 
 def _with_row(table: np.ndarray, b: int, row: Any) -> np.ndarray:

@@ -20,7 +20,7 @@ from bqvi.gradients.gradient import Batch
 from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, chosen, due, require_asked
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.loop import Records, closed, recorded, step, with_evaluations
+from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations
 from bqvi.inference.result import Fit
 from bqvi.inference.state import Problem, State
 from bqvi.inference.trace import Row
@@ -245,7 +245,8 @@ class FitRun:
         reason = stop.reached(state)
         if reason is not None:
             return reason
-        if recorded(state) and self.records.recorder.wants(state.iteration) and stop.settled(state.rows):
+        wanted = recorded(state) and self.records.recorder.wants(state.iteration)
+        if wanted and has_settled(self.problem, stop, state):
             return "tolerance"
         return "budget" if affordable(self.problem, state, self._left(state)) is None else None
 

@@ -209,7 +209,7 @@ def step(problem: Problem, state: State, records: Records, account: Account) -> 
         if records.recorder.wants(state.iteration):
             made = None if account.ledger is None else account.ledger.entries()
             estimated = _with_record(estimated, records.monitor, gradient, account)
-            if records.stop.settled(estimated.rows):
+            if has_settled(problem, records.stop, estimated):
                 state.rng.bit_generator.state = before
                 return _settled(state, estimated, gradient, made)
         else:
@@ -219,6 +219,12 @@ def step(problem: Problem, state: State, records: Records, account: Account) -> 
     except BaseException:
         state.rng.bit_generator.state = before  # a retry of this step draws the same numbers
         raise
+
+
+def has_settled(problem: Problem, stop: Stop, state: State) -> bool:
+    """Whether the last two records agree, and an estimator that goes batch by batch has seen all the data."""
+    visited = getattr(problem.estimator, "visited_all", None)
+    return stop.settled(state.rows) and (visited is None or visited(state.memory, n_rows(problem.data)))
 
 
 def _settled(before: State, state: State, gradient: Gradient, made: Evaluations | None) -> State:

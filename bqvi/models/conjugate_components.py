@@ -337,16 +337,26 @@ def von_mises(concentration: float, prior_concentration: float = 0.0) -> Conjuga
     def prior(x: np.ndarray) -> FromNormaliser:
         start = np.zeros((x.shape[1], 2))
         start[:, 0] = prior_concentration
-        return FromNormaliser(_circle, start)
+        return FromNormaliser(_circle, start, mode=_direction, statistics=_on_circle)
 
     level = np.log(2.0 * np.pi * scipy.special.ive(0, concentration)) + concentration
     return ConjugateComponents(
         prior,
-        lambda x: (concentration * np.stack([np.cos(x), np.sin(x)], axis=-1),),
+        lambda x: (concentration * _on_circle(x)[0],),
         lambda x: -level * (~np.isnan(x)).sum(1),
         name="directions",
         by_column=True,
     )
+
+
+def _on_circle(angles: np.ndarray) -> Values:
+    """(cos, sin)."""
+    return (np.stack([np.cos(angles), np.sin(angles)], axis=-1),)
+
+
+def _direction(natural: Values) -> np.ndarray:
+    """Of eta (..., 2); 0 where all are alike."""
+    return np.asarray(np.arctan2(natural[0][..., 1], natural[0][..., 0]))
 
 
 def _circle(eta: Any) -> Any:

@@ -144,6 +144,6 @@ def _as_tensor(data: Data) -> Data:
 
 def _prior_like(mixture: SummableMixture, theta: Mapping[str, Array]) -> Any:
     """The prior in the kind of arrays that theta has."""
-    like = theta["weights"]
+    like = next(iter(theta.values()))
     natural: Values = tuple(like.new_tensor(e) for e in mixture.prior.natural)
     return mixture.prior.from_natural(natural)

@@ -9,10 +9,13 @@ from bqvi.gradients import Memoised, memoised_moves
 from bqvi.gradients.memoised_moves import Moves
 from bqvi.models import (
     DirichletProcessMixture,
+    DirichletWeights,
     FactorAnalysis,
     GaussianMixture,
     LatentDirichletAllocation,
     LinearRegression,
+    Mixture,
+    categorical,
     elbo,
 )
 from bqvi.models.components import posterior_of, statistics_of
@@ -44,6 +47,23 @@ def test_the_bound_is_exact_and_never_falls(name, family):
     exact = elbo(settled, fit.q, settled.check(data))
     assert fit.elbo == pytest.approx(exact)
     assert bounds[-2] <= exact + 1e-9 * abs(exact)
+
+
+def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
+    """Of a point under a flat prior, where responsibilities below the rounding error of 1 are left behind."""
+    z = np.arange(120) % 3
+    letters = np.where(z[:, None] == 0, 0, np.random.default_rng(0).integers(3, size=(120, 4)))
+    model = Mixture(DirichletWeights(3, 1.0), categorical(3, 1.0))
+    fit = bqvi.fit(
+        model, letters, Memoised(30), family="point", steps=120, tolerance=1e-12, record=range(4, 121)
+    )
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+
+
+def test_no_run_has_settled_before_all_batches_were_visited():
+    fit = bqvi.fit(GaussianMixture(4, "full"), X, Memoised(40), tolerance=1e9, record=1)
+    assert fit.stopped == "tolerance"
+    assert fit.state.iteration == 8
 
 
 @pytest.mark.parametrize("name", ["mixture", "factors"])

@@ -19,7 +19,9 @@ from bqvi.models import (
     DirichletProcessMixture,
     DirichletWeights,
     GaussianMixture,
+    Marginal,
     Mixture,
+    Relaxed,
     Sticks,
     UniformWeights,
     bernoulli,
@@ -262,18 +264,21 @@ def test_mini_batches_are_unbiased(weights):
     assert np.isfinite(svi.elbo)
 
 
-def test_a_users_own_in_ten_lines():
+def user_poisson():
     """Poisson again, by T, A, h and a prior known by its log normaliser only."""
 
     def log_normaliser(a, b):
         return (torch.lgamma(a) - a * torch.log(b)).sum(-1)
 
-    own = ConjugateComponents(
+    return ConjugateComponents(
         FromNormaliser(log_normaliser, np.full(2, 2.0), np.full(2, 0.7)),
         lambda x: (x, np.ones_like(x)),
         lambda x: -scipy.special.gammaln(x + 1.0).sum(1),
     )
-    mine = bqvi.fit(Mixture(DirichletWeights(2, 0.8), own), COUNTS, steps=50)
+
+
+def test_a_users_own_in_ten_lines():
+    mine = bqvi.fit(Mixture(DirichletWeights(2, 0.8), user_poisson()), COUNTS, steps=50)
     theirs = bqvi.fit(Mixture(DirichletWeights(2, 0.8), poisson(2.0, 0.7)), COUNTS, steps=50)
     np.testing.assert_allclose(mine.trace["elbo"], theirs.trace["elbo"], rtol=1e-10)
 
@@ -283,6 +288,35 @@ def test_map_of_rates_is_the_closed_form():
     found = bqvi.fit(Mixture(UniformWeights(1), poisson(2.0, 0.7)), COUNTS, family="point", steps=5)
     expected = (1.0 + COUNTS.sum(0)) / (0.7 + 8.0)
     np.testing.assert_allclose(np.exp(found.q["rates"].mode[0]), expected)
+
+
+def test_directions_at_a_point_are_the_mean_directions():
+    """One component: the direction of the sum of unit vectors, and SciPy's density there."""
+    for method in ("cavi", "memoised"):
+        found = bqvi.fit(Mixture(UniformWeights(1), von_mises(5.0)), ANGLES, method, family="point", steps=5)
+        expected = np.angle(np.exp(1j * ANGLES).sum())
+        assert found.q["directions"].mode.item() == pytest.approx(expected)
+        logs = scipy.stats.vonmises(5.0, loc=expected).logpdf(ANGLES).sum()
+        assert found.elbo == pytest.approx(logs - np.log(2.0 * np.pi))
+
+
+def test_directions_at_points_never_descend():
+    found = bqvi.fit(Mixture(DirichletWeights(2, 1.0), von_mises(5.0)), ANGLES, family="point", steps=40)
+    assert np.diff(found.trace["elbo"]).min() > -1e-9 * abs(found.elbo)
+
+
+def test_a_family_without_a_mode_is_named():
+    with pytest.raises(ValueError, match="give FromNormaliser its mode"):
+        bqvi.fit(Mixture(UniformWeights(2), user_poisson()), COUNTS, family="point")
+
+
+def test_summed_out_and_relaxed_components_of_uniform_weights():
+    mixture = Mixture(UniformWeights(2), gaussian_components(np.eye(1)))
+    x = np.array([[-2.0], [-1.0], [2.0], [3.0]])
+    expected = bqvi.fit(mixture, x).elbo
+    for wrapped in (Marginal(mixture), Relaxed(mixture)):
+        found = bqvi.fit(wrapped, x, "pathwise", steps=200)
+        assert found.elbo == pytest.approx(expected, abs=1.0)
 
 
 @pytest.mark.parametrize("family", ["full", "point"])
