@@ -229,6 +229,16 @@ def test_seven_clusters_are_found(tail, covariance):
         np.testing.assert_allclose(covariances[labels[0]], np.eye(2), atol=0.6)
 
 
+def test_draws_of_a_mixture_with_uniform_weights():
+    """Components summed out: q ends below the evidence, which enumeration gives, but for draws of the ELBO."""
+    mixture = settled(Mixture(UniformWeights(2), poisson(2.0, 0.7)), COUNTS)
+    found = bqvi.fit(Marginal(mixture), COUNTS, "pathwise", steps=60, elbo_samples=200, seed=0)
+    evidence = log_evidence(
+        8, 2, lambda counts: counts.sum() * np.log(0.5), lambda rows: negative_binomial(COUNTS[rows])
+    )
+    assert evidence - 5.0 < found.elbo < evidence + 1.0
+
+
 def make(kind, weights, k):
     mixing = {
         "dirichlet": DirichletWeights(k),
