@@ -54,11 +54,18 @@ def about(
 
 
 @app.command("list")
-def list_experiments(module: ModuleOption = None) -> None:
+def list_experiments(
+    beginning: Annotated[str, typer.Argument(help="Of the names that are listed, e.g. `models`.")] = "",
+    *,
+    module: ModuleOption = None,
+) -> None:
     """List the experiments."""
     _add(module)
-    width = max((len(name) for name in registry.EXPERIMENTS), default=0)
-    for name in registry.EXPERIMENTS:
+    names = [name for name in registry.EXPERIMENTS if name.startswith(beginning)]
+    if beginning and not names:
+        raise typer.BadParameter(f"no experiment's name begins with {beginning!r}; see `bqvi list`")
+    width = max((len(name) for name in names), default=0)
+    for name in names:
         typer.echo(f"{name:<{width}}  {registry.first_line(name)}")
 
 

@@ -46,6 +46,13 @@ def test_list_shows_names_and_first_lines():
     ]
 
 
+def test_those_whose_names_begin_so_are_listed():
+    assert [line.split()[0] for line in bqvi("list", "sl").output.splitlines()] == ["slow"]
+    refused = bqvi("list", "no-such")
+    assert refused.exit_code == 2
+    assert "no-such" in refused.output
+
+
 def test_run_then_report(folder):
     done = bqvi("run", "toy", "--seeds", 2, "--jobs", 1, "--results", folder)
     assert done.exit_code == 0, done.output
