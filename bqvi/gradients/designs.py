@@ -175,33 +175,7 @@ class Optimised:
 
 
 @dataclass(frozen=True)
-class _Greedy:
-    """The most informative of a pool of candidates, one after the other."""
-
-    candidates: int = 64
-    spread: float = 1.5
-
-    def __post_init__(self) -> None:
-        require_integer("candidates", self.candidates, 1)
-        require_above("spread", self.spread, 0.0)
-
-    def nodes(
-        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
-    ) -> np.ndarray:
-        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
-        if process is None:
-            nodes: np.ndarray = normal_frames(n, dimension, rng)
-            return nodes + DESIGN.blur * rng.standard_normal((n, dimension))
-        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
-        return pool[most_informative(self._informing(process, pool), n, process.noise)]
-
-    def _informing(self, process: Informed, pool: np.ndarray) -> Candidates:
-        """What candidates (C, D) tell of, given the process."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class IntegralVarianceReduction(_Greedy):
+class IntegralVarianceReduction:
     """Greedily the candidates that most reduce the variance of the gradient's functionals given the process.
 
     For a separable process D Var E[y_i] + sum_j Var E[y_i u_j]; for one of values or derivatives the
@@ -215,12 +189,24 @@ class IntegralVarianceReduction(_Greedy):
     spread : their standard deviation, in units of q's
     """
 
-    def _informing(self, process: Informed, pool: np.ndarray) -> Candidates:
-        return process.candidates(pool)
+    candidates: int = 64
+    spread: float = 1.5
+
+    def __post_init__(self) -> None:
+        _require_pool(self.candidates, self.spread)
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
+    ) -> np.ndarray:
+        """(n, D); antithetic-orthogonal, blurred as `Optimised` is, where there is no process yet."""
+        if process is None:
+            return _blurred_frames(n, dimension, rng)
+        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
+        return pool[most_informative(process.candidates(pool), n, process.noise)]
 
 
 @dataclass(frozen=True)
-class UncertaintySampling(_Greedy):
+class UncertaintySampling:
     """Greedily the candidates with the largest N(u; 0, I)-weighted variance of y given the process.
 
     Parameters
@@ -228,11 +214,34 @@ class UncertaintySampling(_Greedy):
     candidates, spread : as of `IntegralVarianceReduction`
     """
 
-    def _informing(self, process: Informed, pool: np.ndarray) -> Candidates:
+    candidates: int = 64
+    spread: float = 1.5
+
+    def __post_init__(self) -> None:
+        _require_pool(self.candidates, self.spread)
+
+    def nodes(
+        self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
+    ) -> np.ndarray:
+        """(n, D); as of `IntegralVarianceReduction` where there is no process yet."""
+        if process is None:
+            return _blurred_frames(n, dimension, rng)
+        pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)
         known = process.candidates(pool)
         density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), known.block)
         weighted = density[:, None] * known.columns(slice(None)) * density
-        return Candidates.of(weighted, weighted, known.block)
+        return pool[most_informative(Candidates.of(weighted, weighted, known.block), n, process.noise)]
+
+
+def _require_pool(candidates: int, spread: float) -> None:
+    require_integer("candidates", candidates, 1)
+    require_above("spread", spread, 0.0)
+
+
+def _blurred_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """Antithetic-orthogonal nodes (n, D), each moved a little."""
+    nodes: np.ndarray = normal_frames(n, dimension, rng)
+    return nodes + DESIGN.blur * rng.standard_normal((n, dimension))
 
 
 def _pool(

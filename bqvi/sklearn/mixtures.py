@@ -30,6 +30,7 @@ from bqvi.sklearn.shared import (
     SHAPES,
     StreamState,
     first_seen,
+    gaussian_draws,
     generator_of,
     natural_step,
     require_enough,
@@ -168,9 +169,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         require_integer("n_samples", n_samples, 0)
         rng = generator_of(self.random_state)
         labels = rng.choice(len(self.means_), n_samples, p=self.weights_ / self.weights_.sum())
-        roots = np.linalg.cholesky(self.covariances_)
-        noise = rng.standard_normal((n_samples, self.means_.shape[1]))
-        return self.means_[labels] + np.einsum("nij,nj->ni", roots[labels], noise), labels
+        return gaussian_draws(self.means_, self.covariances_, labels, rng), labels
 
 
 @dataclass(eq=False, repr=False)

@@ -21,6 +21,7 @@ from bqvi.sklearn.shared import (
     SHAPES,
     StreamState,
     first_seen,
+    gaussian_draws,
     generator_of,
     natural_step,
     require_enough,
@@ -200,7 +201,4 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
             counts: np.ndarray = rng.poisson(self.posterior_["rates"].mean[states]).astype(np.float64)
             return counts
         means, covariances = self.model_.emissions.components.each(self.posterior_["components"])
-        noise = rng.standard_normal((len(states), means.shape[1]))
-        roots = np.linalg.cholesky(covariances)[states]
-        drawn: np.ndarray = means[states] + np.einsum("tij,tj->ti", roots, noise)
-        return drawn
+        return gaussian_draws(means, covariances, states, rng)

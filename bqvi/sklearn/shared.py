@@ -33,6 +33,17 @@ def generator_of(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(int(state.randint(2**31 - 1)))
 
 
+def gaussian_draws(
+    means: np.ndarray, covariances: np.ndarray, labels: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """For each of ``labels`` (n,) a draw (D,) of its Gaussian, of means (K, D) and covariances (K, D, D)."""
+    noise = rng.standard_normal((len(labels), means.shape[1]))
+    found: np.ndarray = means[labels] + np.einsum(
+        "nij,nj->ni", np.linalg.cholesky(covariances)[labels], noise
+    )
+    return found
+
+
 _SWITCHES = ("bayesian", "flat", "merge")
 
 

@@ -122,9 +122,8 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     sd = float(np.hypot(found.sd * np.sqrt(max(1.0, prediction_error(state))), found.uncertain_mass))
     # below its own lower bound, an evidence has been lowered by what the surrogate does not know
     sd = float(np.hypot(sd, max(found.elbo - found.log_evidence, 0.0)))
-    if not settled(
-        before
-    ):  # before, the surrogate claims up to tens of nats that the next evaluation refutes
+    # before the posterior is found, the surrogate may claim tens of nats that the next evaluation refutes
+    if not settled(before):
         sd = float(np.hypot(sd, found.claimed_above(estimate.surrogate.data.top)))
     wrong = 0.0 if observation_noise(state, estimate) > 0.0 else misplaced(state)
     beside = float(np.hypot(left_open(state.explored), np.nan_to_num(wrong)))

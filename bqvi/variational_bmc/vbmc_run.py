@@ -24,7 +24,7 @@ from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import COMPARISON, EXPLORATION, PREDICTIONS, TRUST
+from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, SCALINGS, TRUST
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -169,7 +169,7 @@ class VBMCRun:
         A funnel whose scales were looked for at 82 evaluations converged at 105 with a log evidence .18
         too low at a stated sd of .02; with the map that is found at 105 the error is -.005.
         """
-        recent = len(reached) < COMPARISON.again * reached.scaled_at
+        recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
         if recent or not awaits_draws(reached.rows, self.tolerance):
             return reached, estimate
         fitted, found = with_scales(reached, estimate, self.settings, self.seed_at(before))
