@@ -5,9 +5,10 @@ far below the highest, with values f_i and predictions N(m_i, v_i) of the surrog
 
     z_i = (f_i - m_i) / sqrt(v_i + s_i^2),
 
-s_i being the sd of a value's noise. They contradict the surrogate where the mean of (f_i - m_i)^2 / (v_i +
-s_i^2 + t^2) is as large as it may not be for the predictions of a run's own evaluations (:mod:`stopping`).
-Residuals below t, the tolerance of the log evidence, count for little: they move the log evidence by less.
+s_i being the sd of a value's noise. These evaluations contradict the surrogate where the mean of
+(f_i - m_i)^2 / (v_i + s_i^2 + t^2) reaches the limit below which a run's predictions of its own evaluations
+have to stay before convergence (:mod:`stopping`). Residuals below t, the tolerance of the log evidence,
+count for little: such residuals move the log evidence by less than t.
 """
 
 from __future__ import annotations
