@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from bqvi.arrays import Seed, generator, like
-from bqvi.checks import require_at_least, require_integer, require_one_of, require_shape
+from bqvi.checks import require_at_least, require_integer, require_shape
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.models.data import Data, as_numbers, n_rows
 from bqvi.models.likelihoods import NAMED, Likelihood
@@ -62,7 +62,8 @@ class VariationalAutoencoder:
     Raises
     ------
     ValueError, TypeError
-        An argument that is none of these, a dimension that is needed and not given.
+        An argument that is none of these, a dimension that is needed and not given, a device that is not
+        there.
     """
 
     def __init__(
@@ -87,9 +88,10 @@ class VariationalAutoencoder:
         self.weights = weights
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype is {dtype}; it must be torch.float32 or torch.float64")
-        self.reference: Tensor = torch.empty(0, device=torch.device(device), dtype=dtype)
+        self.reference = _empty(device, dtype)
+        self._columns: int | None = None
         if encoder is None or decoder is None:
-            columns = _needed(dimension)
+            self._columns = columns = _needed(dimension)
             require_integer("hidden", hidden, 1)
             outputs = int(np.prod(self.likelihood.output_shape((columns,))))
             encoder = perceptron(columns, 2 * self.latent, hidden) if encoder is None else encoder
@@ -116,6 +118,10 @@ class VariationalAutoencoder:
         x = as_numbers("data", data)
         if len(x.shape) < 2 or 0 in tuple(x.shape):
             raise ValueError(f"data has shape {tuple(x.shape)}; it must be (N, ...) with rows of numbers")
+        columns = self._columns
+        if columns is not None and tuple(x.shape[1:]) != (columns,):
+            told = f"data has shape {tuple(x.shape)}"
+            raise ValueError(f"{told}; it must be (N, {columns}), as dimension is {columns}")
         for start in range(0, n_rows(x), _BLOCK):
             self.likelihood.check(to_numpy(x[start : start + _BLOCK]), start)
         with torch.no_grad():
@@ -302,8 +308,7 @@ def _drawn(q: Product, rng: np.random.Generator) -> Product:
 
 
 def _likelihood(given: str | Likelihood) -> Likelihood:
-    if isinstance(given, str):
-        require_one_of("likelihood", given, NAMED)
+    if isinstance(given, str) and given in NAMED:
         return NAMED[given]
     if isinstance(given, type) or not isinstance(given, Likelihood):
         raise TypeError(
@@ -311,6 +316,14 @@ def _likelihood(given: str | Likelihood) -> Likelihood:
             "BernoulliLikelihood(), GaussianLikelihood(sd), CategoricalLikelihood(classes)"
         )
     return given
+
+
+def _empty(device: str | torch.device, dtype: torch.dtype) -> Tensor:
+    """An empty tensor on ``device``; ValueError where this build of torch has no such device."""
+    try:
+        return torch.empty(0, device=torch.device(device), dtype=dtype)
+    except (AssertionError, RuntimeError, TypeError) as error:
+        raise ValueError(f"device is {device!r}, which torch cannot use here: {error}") from error
 
 
 def _positive(name: str, value: float) -> float:
