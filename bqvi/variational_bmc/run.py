@@ -101,7 +101,9 @@ def vbmc(
     acquisition : where to evaluate next, exact or noisy: where it leaves least of the density's interquantile
         range, integrated against the surrogate, tempered ("imiqr"), or against the variational posterior
         ("viqr"; Acerbi 2020, Eqs 7 and 8). The second looks nowhere that the posterior is not yet.
-    tolerance : of the sd of the log evidence, nats: converged only below it. ``None``: spend the budget.
+    tolerance : of the sd of the log evidence, nats: converged only where what the surrogate leaves open is
+        below it. Stated beside it in the sd is what unseen modes may add, and the share of the mass (below a
+        tenth) in which draws of the posterior contradicted the surrogate. ``None``: spend the budget.
     max_seconds : of the whole run, calls of log_joint and the last, thorough estimate included: no step is
         begun that would end later, as far as the latest step tells. The first design is always evaluated.
     progress : show evaluations, ELBO and sd.

@@ -312,6 +312,11 @@ class ComparisonSettings:
     by the median, of .04 to .07 by the tenth percentile. On logistic 5, Rosenbrock 6 and lumpy 2, whose
     errors were below .012, they told of .02 to .026 by the median, of .035 to .055 by the ninetieth
     percentile. Draws of the density itself separate the two less well, the power .4 about as well.
+
+    How much is allowed was chosen on ten unimodal targets and on seven bent ridges in boxes 1 and 2: lumpy 4,
+    whose errors were below .05, told of .07 to .14 from 110 to 190 evaluations on. With half as much it took
+    twice the evaluations. Of runs that were wrong by more than .1 without the draws none told of less than
+    .12, and as the share is in the sd, an error is at most some two sds where it is below.
     """
 
     draws: int = 5
@@ -320,7 +325,7 @@ class ComparisonSettings:
     """In each of several modes."""
     temper: float = 0.6
     """Power of the density that is drawn from."""
-    misplaced: float = 0.05
+    misplaced: float = 0.1
     """Share of the mass that may be misplaced, or the tolerance where that is larger."""
     again: float = 1.1
     """Growth of the evaluations after which draws are compared again."""

@@ -14,6 +14,7 @@ from bqvi.variational_bmc.comparison import draws_due, with_draws
 from bqvi.variational_bmc.settings import COMPARISON
 from bqvi.variational_bmc.state import begun, evaluated, misplaced
 from bqvi.variational_bmc.variational import Mixture
+from experiments.problems.known_posteriors import lumpy
 
 
 def ridge(x, length=1.0, bend=1.0):
@@ -84,3 +85,12 @@ def test_a_run_converges_once_its_draws_were_predicted():
     state = found.checkpoint.state
     assert np.isfinite(state.predicted[:, 2]).sum() % COMPARISON.draws == 0
     assert len(state) < COMPARISON.again * state.scaled_at  # scales that change were looked for just before
+
+
+def test_a_mixture_of_overlapping_modes_converges_with_what_its_draws_contradict_in_the_sd():
+    problem = lumpy(4, 11)  # the log evidence is a closed form
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=180, seed=11)
+    last = found.trace.rows[-1]
+    assert found.converged
+    assert 0.0 < last.misplaced < found.log_evidence_sd
+    assert abs(found.log_evidence - problem.log_evidence) < 3.0 * found.log_evidence_sd
