@@ -1,10 +1,12 @@
 """`python -m experiments` is `bqvi` from a checkout."""
 
+import sys
+
 EXTRA = frozenset({"PIL", "jinja2", "joblib", "pandas", "pyarrow", "rich", "typer"})
 
 
 def main() -> None:
-    """Run the command line, or say what to install where its packages are missing."""
+    """Run the command line, or say what to install where packages are missing; the version needs none."""
     try:
         from experiments.harness import cli
 
@@ -12,6 +14,11 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
+        if sys.argv[1:] == ["--version"]:
+            from experiments.harness import provenance
+
+            print(f"bqvi {provenance.version()}")
+            return
         raise SystemExit(
             f'bqvi\'s command line needs {error.name}; install it with: pip install "bqvi[experiments]"'
         ) from None

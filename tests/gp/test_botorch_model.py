@@ -266,7 +266,9 @@ def acquisitions(model):
         "q ucb": (qUpperConfidenceBound(model, beta=2.0, sampler=sampler()), 2),
         "q log ei": (qLogExpectedImprovement(model, best_f=1.0, sampler=sampler()), 2),
         "q log nei": (
-            qLogNoisyExpectedImprovement(model, model.train_inputs[0][:5], sampler=sampler()),
+            qLogNoisyExpectedImprovement(
+                model, model.train_inputs[0][:5], sampler=sampler(), cache_root=False
+            ),
             2,
         ),
         "integrated variance": (qNegIntegratedPosteriorVariance(model, mc_points=MC_POINTS), 2),

@@ -78,7 +78,7 @@ def test_gradients_of_prior_means_against_autodiff(mean):
         MEANS[mean].expectation_gradient(location.detach(), covariance.detach()),
     ):
         for ours, theirs in zip(given, expected, strict=True):
-            assert_allclose(np.asarray(ours), theirs.numpy(), rtol=1e-12, atol=1e-14)
+            assert_allclose(np.asarray(ours), theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
 
 
 def test_the_posterior_mean_is_the_sum():

@@ -239,6 +239,15 @@ def test_missing_packages_are_named_with_the_remedy():
     )
 
 
+def test_the_version_needs_no_extra():
+    blocked = "import sys; sys.modules.update(typer=None, pandas=None); sys.argv[1:] = ['--version']\n"
+    code = blocked + "from experiments.__main__ import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == f"bqvi {bqvi_package.__version__}", done.stderr
+
+
 def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch):
     block = experiments.__doc__.partition("`harness.registry` tells:\n")[2]
     (tmp_path / "docstring_example.py").write_text(textwrap.dedent(block))
