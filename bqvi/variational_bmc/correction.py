@@ -40,7 +40,7 @@ from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.local_proposal import local_proposal
 from bqvi.variational_bmc.settings import LOCAL, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky
 
 Vector = np.ndarray
@@ -103,7 +103,9 @@ class Correction:
         return found
 
 
-def proposal_of(q: Mixture, wide: float = WEIGHTS.wide, widening: float = WEIGHTS.widening) -> Proposal:
+def proposal_of(
+    q: DiagonalMixture, wide: float = WEIGHTS.wide, widening: float = WEIGHTS.widening
+) -> Proposal:
     """(1 - a) q + a q widened: the share a is ``wide``, the scales are ``widening`` times as large."""
     plain = Proposal(q.weights, q.means, q.scales[:, :, None] * np.eye(q.means.shape[1]))
     return plain.widened(wide, widening)
@@ -129,7 +131,7 @@ def variance_penalised(mean: Vector, variance: Vector, top: float) -> Vector:
 
 
 def correct(
-    surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
+    surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
     """Weigh ``count`` draws of q by the surrogate, and return the evidence with its sd."""
     found = weighed(surrogate, q, count, seed, feasible)
@@ -137,14 +139,14 @@ def correct(
 
 
 def weighed(
-    surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
+    surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
     """Weigh ``count`` draws of q by the surrogate; ``sd`` is left out."""
     return _weighed(surrogate, q, proposal_of(q), count, seed, feasible)
 
 
 def polished(
-    surrogate: Surrogate, q: Mixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
+    surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
     """The same with a proposal that was led to cover all of the surrogate's mass.
 
@@ -180,7 +182,7 @@ def polished(
     return replace(found, sd=sd, covered=local is None)
 
 
-def _beside(surrogate: Surrogate, q: Mixture, log_evidence: float) -> Proposal | None:
+def _beside(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:
     """Gaussians at evaluated points that q lacks, scaled like the component nearest to each, and longer."""
     data = surrogate.data
     near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + WEIGHTS.tail)
@@ -196,7 +198,7 @@ def _beside(surrogate: Surrogate, q: Mixture, log_evidence: float) -> Proposal |
 
 
 def _weighed(
-    surrogate: Surrogate, q: Mixture, g: Proposal, count: int, seed: int, feasible: Feasibility
+    surrogate: Surrogate, q: DiagonalMixture, g: Proposal, count: int, seed: int, feasible: Feasibility
 ) -> Correction:
     u = g.draws(count, seed)
     log_g = g.density.log_density(u)

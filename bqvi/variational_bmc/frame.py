@@ -12,7 +12,7 @@ import numpy as np
 
 from bqvi.variational_bmc.scaling import Scaling
 from bqvi.variational_bmc.settings import FRAMES
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.measures import GaussianMixture
 
 Vector = np.ndarray
@@ -77,7 +77,7 @@ class Frame:
         found: Vector = gradients @ self.scale
         return found
 
-    def measure(self, q: Mixture) -> GaussianMixture:
+    def measure(self, q: DiagonalMixture) -> GaussianMixture:
         """The mixture of x for a mixture of u; where scales change, a finer one that is near it.
 
         Each component is then cut into `PIECES` along the leading coordinate, and the map is linear in each.
@@ -92,11 +92,11 @@ class Frame:
         covariances = 0.5 * (covariances + covariances.mT)
         return GaussianMixture(weights, means, covariances)
 
-    def moved(self, q: Mixture, to: Frame) -> Mixture:
+    def moved(self, q: DiagonalMixture, to: Frame) -> DiagonalMixture:
         """The mixture in another frame; correlations that are new there are dropped."""
         turn = np.linalg.solve(to.scale, self.scale)
         variances = q.scales**2 @ (turn**2).T
-        return Mixture(q.weights, to.into(self.out(q.means)), np.sqrt(variances))
+        return DiagonalMixture(q.weights, to.into(self.out(q.means)), np.sqrt(variances))
 
 
 PIECES = 7

@@ -33,7 +33,7 @@ from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, Settings, State
 from bqvi.variational_bmc.surrogate import Surrogate
-from bqvi.variational_bmc.variational import Box, Mixture, climb, grown, pruned
+from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, grown, pruned
 
 Vector = np.ndarray
 
@@ -192,7 +192,7 @@ def _learn(
     return (state if psi is known else replace(state, fitted_at=len(state))), estimate
 
 
-def _with_more(surrogate: Surrogate, q: Mixture, n: int, seed: int) -> Mixture:
+def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> DiagonalMixture:
     most = max(2, int(n ** (2 / 3)))
     if q.count >= most:
         return q
@@ -207,7 +207,7 @@ def _with_more(surrogate: Surrogate, q: Mixture, n: int, seed: int) -> Mixture:
     return grown(q, found.u, score, min(3, most - q.count))
 
 
-def _missed(surrogate: Surrogate, q: Mixture, found: Correction) -> Vector:
+def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vector:
     """Evaluated points (m, D) of high density where the draws would hardly ever come, the best first.
 
     A mode that was evaluated but never drawn from q has no part in any diagnostic of the draws.
@@ -228,7 +228,7 @@ def _next_frame(state: State) -> Frame:
     return fitting(state.mean, state.covariance, state.frame)
 
 
-def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
+def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, DiagonalMixture]:
     """Hyperparameters and q, in another frame."""
     dimension = len(frame.shift)
     psi = None if state.psi is None else rescaled(state.psi, state.frame, frame)
@@ -239,4 +239,4 @@ def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, Mixture]:
         made = state.usable
         best = frame.into(made.points[[np.argmax(made.values)]])
         means = np.concatenate([best, best * 0.5])
-    return psi, Mixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))
+    return psi, DiagonalMixture(np.full(2, 0.5), means, np.full((2, dimension), 0.7))

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import MODES
 from bqvi.variational_bmc.surrogate import Surrogate
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky, solve_lower
 
 
@@ -42,7 +42,7 @@ class Modes:
     shares: np.ndarray
 
     @classmethod
-    def of(cls, surrogate: Surrogate, q: Mixture, frame: Frame, log_evidence: float) -> Modes:
+    def of(cls, surrogate: Surrogate, q: DiagonalMixture, frame: Frame, log_evidence: float) -> Modes:
         """From the mixture q, in its frame, and the log evidence."""
         groups = connected(surrogate, q)
         parts = frame.measure(q)
@@ -95,7 +95,7 @@ class Modes:
         return result
 
 
-def connected(surrogate: Surrogate, q: Mixture) -> list[np.ndarray]:
+def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
     """Return groups of the components of q between whose means the surrogate's mean has no dip."""
     first, second = np.triu_indices(q.count, 1)
     along = np.linspace(0.0, 1.0, MODES.along)[:, None, None]

@@ -23,7 +23,7 @@ import numpy as np
 
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.settings import WEIGHTS
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.triangular import cholesky, solve_lower
 
 
@@ -42,7 +42,7 @@ class PosteriorMoments:
     floor: float
 
 
-def moments_of(found: Correction, q: Mixture) -> PosteriorMoments:
+def moments_of(found: Correction, q: DiagonalMixture) -> PosteriorMoments:
     """Moments of the weighted draws ``found`` of the mixture ``q``; of q where few draws carry the weight."""
     ours = np.exp(found.log_q - found.log_proposal)
     ours = ours / ours.sum()
@@ -58,7 +58,7 @@ def moments_of(found: Correction, q: Mixture) -> PosteriorMoments:
     raise np.linalg.LinAlgError("the draws have no covariance")
 
 
-def _controlled(u: np.ndarray, left: np.ndarray, share: float, q: Mixture) -> PosteriorMoments:
+def _controlled(u: np.ndarray, left: np.ndarray, share: float, q: DiagonalMixture) -> PosteriorMoments:
     """With what is ``left`` of the weights (M,) of draws u (M, D) beside a ``share`` of q."""
     mean = share * q.mean + left @ u
     centred, apart = u - mean, q.mean - mean

@@ -19,7 +19,7 @@ from bqvi.variational_bmc.exploration import left_open
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 
 Vector = np.ndarray
 
@@ -87,7 +87,7 @@ class Known:
 
     frame: Frame
     psi: Vector | None
-    q: Mixture | None
+    q: DiagonalMixture | None
     threshold: float | None
     mean: Vector | None
     covariance: Vector | None
@@ -147,7 +147,7 @@ class State:
     pending_predicted: Vector
     frame: Frame
     psi: Vector | None = None
-    q: Mixture | None = None
+    q: DiagonalMixture | None = None
     threshold: float | None = None
     mean: Vector | None = None
     covariance: Vector | None = None
@@ -212,7 +212,7 @@ class Estimate:
     """What was learned from the evaluations: the surrogate, q, and the correction."""
 
     surrogate: Surrogate
-    q: Mixture
+    q: DiagonalMixture
     found: Correction
 
 

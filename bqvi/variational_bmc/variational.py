@@ -29,7 +29,7 @@ Vector = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class DiagonalMixture:
     """K diagonal Gaussians: weights (K,), means (K, D), scales (K, D), standard deviations.
 
     Its own density is two matrix products, as the scales are diagonal: made and evaluated at 512 points with
@@ -55,9 +55,9 @@ class Mixture:
         """Log weights, means, scales."""
         return np.log(np.maximum(self.weights, 1e-300)), self.means, self.scales
 
-    def widened(self, factor: float) -> Mixture:
+    def widened(self, factor: float) -> DiagonalMixture:
         """Return the mixture with scales ``factor`` times as large."""
-        return Mixture(self.weights, self.means, factor * self.scales)
+        return DiagonalMixture(self.weights, self.means, factor * self.scales)
 
     @property
     def mean(self) -> Vector:
@@ -93,7 +93,7 @@ class Entropy:
     log_scales: Vector
 
 
-def entropy(q: Mixture, base: Vector) -> Entropy:
+def entropy(q: DiagonalMixture, base: Vector) -> Entropy:
     """The average over base points (K, S, D)."""
     count, samples, dimension = base.shape
     x = (q.means[:, None, :] + q.scales[:, None, :] * base).reshape(-1, dimension)
@@ -139,7 +139,7 @@ def base_points(count: int, samples: int, dimension: int, seed: int) -> Vector:
 class Climbed:
     """A mixture, its ELBO, and the two terms."""
 
-    q: Mixture
+    q: DiagonalMixture
     elbo: float
     expected: float
     entropy: float
@@ -153,7 +153,7 @@ class Box:
     upper: Vector
 
 
-def elbo(surrogate: Surrogate, q: Mixture, base: Vector) -> tuple[float, float, Vector]:
+def elbo(surrogate: Surrogate, q: DiagonalMixture, base: Vector) -> tuple[float, float, Vector]:
     """E_q of the surrogate, H[q], and the gradient of their sum in (logits, means, log scales), flat."""
     parts = surrogate.integrals(q.means, q.scales**2)
     h = entropy(q, base)
@@ -165,16 +165,18 @@ def elbo(surrogate: Surrogate, q: Mixture, base: Vector) -> tuple[float, float, 
     return float(q.weights @ parts.values), h.value, gradient
 
 
-def climb(surrogate: Surrogate, q: Mixture, box: Box, seed: int, samples: int, iterations: int) -> Climbed:
+def climb(
+    surrogate: Surrogate, q: DiagonalMixture, box: Box, seed: int, samples: int, iterations: int
+) -> Climbed:
     """Return the mixture where L-BFGS ends, started from ``q``."""
     count, dimension = q.means.shape
     base = base_points(count, samples, dimension, seed)
 
-    def mixture(flat: Vector) -> Mixture:
+    def mixture(flat: Vector) -> DiagonalMixture:
         logits = flat[:count]
         weights = np.exp(logits - logits.max())
         means, logs = flat[count:].reshape(2, count, dimension)
-        return Mixture(weights / weights.sum(), means, np.exp(logs))
+        return DiagonalMixture(weights / weights.sum(), means, np.exp(logs))
 
     def objective(flat: Vector) -> tuple[float, Vector]:
         expected, h, gradient = elbo(surrogate, mixture(flat), base)
@@ -196,14 +198,16 @@ def climb(surrogate: Surrogate, q: Mixture, box: Box, seed: int, samples: int, i
     return Climbed(best, expected + h, expected, h)
 
 
-def pruned(q: Mixture, least: float) -> Mixture:
+def pruned(q: DiagonalMixture, least: float) -> DiagonalMixture:
     """Without components of weight below ``least``; the heaviest always stays."""
     kept = q.weights >= min(least, float(q.weights.max()))
     weights = q.weights[kept]
-    return Mixture(weights / weights.sum(), q.means[kept], q.scales[kept])
+    return DiagonalMixture(weights / weights.sum(), q.means[kept], q.scales[kept])
 
 
-def grown(q: Mixture, u: Vector, log_ratio: Vector, count: int, share: float = 0.5) -> Mixture:
+def grown(
+    q: DiagonalMixture, u: Vector, log_ratio: Vector, count: int, share: float = 0.5
+) -> DiagonalMixture:
     """With ``count`` more components, where p / q is largest among draws u (m, D) of q.
 
     Each takes a point of large ratio and weight, apart from those before it, and the scales of the components
@@ -226,4 +230,4 @@ def grown(q: Mixture, u: Vector, log_ratio: Vector, count: int, share: float = 0
             break
     fresh = np.full(len(added), share / (q.count + len(added)))
     weights = np.concatenate([q.weights * (1.0 - fresh.sum()), fresh])
-    return Mixture(weights, np.concatenate([q.means, added]), np.concatenate([q.scales, scales]))
+    return DiagonalMixture(weights, np.concatenate([q.means, added]), np.concatenate([q.scales, scales]))

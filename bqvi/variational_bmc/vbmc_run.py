@@ -38,7 +38,7 @@ from bqvi.variational_bmc.state import (
 from bqvi.variational_bmc.steps import batch_size, design, first_count, observation_noise, record, with_next
 from bqvi.variational_bmc.stopping import awaits_draws, judge, verifies
 from bqvi.variational_bmc.undeclared_noise import looks_noisy, undeclared_noise
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 from bqvi.variational_bmc.waiting import with_more
 
 DOOR = "vbmc"
@@ -47,7 +47,7 @@ UNUSED = (
     "density does. Give it bounds, or the prior of the log joint."
 )
 """What to tell of a cheap model that is improper."""
-RECORDS = named(State, Evaluations, Frame, Scaling, Mixture, Row, Known, Coordinates, CheapModel)
+RECORDS = named(State, Evaluations, Frame, Scaling, DiagonalMixture, Row, Known, Coordinates, CheapModel)
 """What a saved run is made of."""
 
 

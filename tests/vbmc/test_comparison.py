@@ -13,7 +13,7 @@ from bqvi.variational_bmc import comparison
 from bqvi.variational_bmc.comparison import draws_due, with_draws
 from bqvi.variational_bmc.settings import COMPARISON
 from bqvi.variational_bmc.state import begun, evaluated, misplaced
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems.known_posteriors import lumpy
 
 
@@ -44,7 +44,7 @@ def compared(length, draws, monkeypatch):
         u=2.0 * x, mean=mean, variance=np.ones(len(x)), log_evidence=0.0,
         log_weights=log_weights, log_proposal=log_proposal - 2.0 * np.log(2.0),
     )  # fmt: skip
-    q = Mixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2)))
+    q = DiagonalMixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2)))
     surrogate = SimpleNamespace(mean=lambda u: np.zeros(len(u)))
     asked = with_draws(state, SimpleNamespace(found=found, q=q, surrogate=surrogate), draws, 0)
     return asked, evaluated(asked, evaluations(asked.pending))

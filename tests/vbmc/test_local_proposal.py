@@ -7,11 +7,11 @@ from scipy.special import logsumexp
 from bqvi.variational_bmc.correction import polished, proposal_of, variance_penalised, weighed
 from bqvi.variational_bmc.local_proposal import local_proposal
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 
 RADIUS, SD = 1.4, 0.1
 LOG_Z = np.log(2.0 * np.pi * RADIUS * SD * np.sqrt(2.0 * np.pi))
-SIDE = Mixture(np.ones(1), np.array([[RADIUS, 0.0]]), np.array([[SD, 3.0 * SD]]))
+SIDE = DiagonalMixture(np.ones(1), np.array([[RADIUS, 0.0]]), np.array([[SD, 3.0 * SD]]))
 
 
 def on_circles(radius, angle):
@@ -55,6 +55,8 @@ def test_gaussians_on_a_ring_reach_all_of_it_and_are_thin(surrogate):
 
 def test_where_q_lacks_nothing_there_is_no_proposal(surrogate):
     angle = 2.0 * np.pi * np.arange(60) / 60
-    whole = Mixture(np.full(60, 1 / 60), on_circles(np.full(60, RADIUS), angle), np.full((60, 2), 1.2 * SD))
+    whole = DiagonalMixture(
+        np.full(60, 1 / 60), on_circles(np.full(60, RADIUS), angle), np.full((60, 2), 1.2 * SD)
+    )
     assert local_proposal(surrogate, proposal_of(whole), LOG_Z) is None
     assert polished(surrogate, whole, 1024, 0).covered

@@ -10,7 +10,7 @@ from bqvi.variational_bmc.moments import moments_of
 from bqvi.variational_bmc.settings import CONVERGENCE
 from bqvi.variational_bmc.steps import gaussian_divergence
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, prior_of
-from bqvi.variational_bmc.variational import Mixture
+from bqvi.variational_bmc.variational import DiagonalMixture
 
 
 def exact(dimension):
@@ -23,7 +23,7 @@ def exact(dimension):
 
 
 def mixture(dimension, shift, scale):
-    return Mixture(np.ones(1), np.full((1, dimension), shift), np.full((1, dimension), scale))
+    return DiagonalMixture(np.ones(1), np.full((1, dimension), shift), np.full((1, dimension), scale))
 
 
 @pytest.mark.parametrize("dimension", [10, 20])

@@ -24,9 +24,18 @@ from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.next_points import next_points
 from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior, noise_shaped, prior_of
-from bqvi.variational_bmc.variational import Box, Mixture, base_points, climb, elbo, entropy, grown, pruned
+from bqvi.variational_bmc.variational import (
+    Box,
+    DiagonalMixture,
+    base_points,
+    climb,
+    elbo,
+    entropy,
+    grown,
+    pruned,
+)
 
-MIXTURE = Mixture(
+MIXTURE = DiagonalMixture(
     np.array([0.3, 0.7]), np.array([[1.0, 0.0], [-1.0, 0.5]]), np.array([[0.5, 0.6], [1.0, 0.4]])
 )
 
@@ -54,7 +63,9 @@ def test_elbo_gradient_is_a_finite_difference():
 
     def mixture(flat):
         weights = np.exp(flat[:2])
-        return Mixture(weights / weights.sum(), flat[2:6].reshape(2, 2), np.exp(flat[6:].reshape(2, 2)))
+        return DiagonalMixture(
+            weights / weights.sum(), flat[2:6].reshape(2, 2), np.exp(flat[6:].reshape(2, 2))
+        )
 
     flat = np.concatenate([np.log(MIXTURE.weights), MIXTURE.means.ravel(), np.log(MIXTURE.scales).ravel()])
 
@@ -66,7 +77,7 @@ def test_elbo_gradient_is_a_finite_difference():
 
 
 def test_entropy_of_one_gaussian_and_of_a_mixture():
-    q = Mixture(np.ones(1), np.zeros((1, 3)), np.array([[0.5, 1.0, 2.0]]))
+    q = DiagonalMixture(np.ones(1), np.zeros((1, 3)), np.array([[0.5, 1.0, 2.0]]))
     exact = scipy.stats.multivariate_normal(np.zeros(3), np.diag([0.25, 1.0, 4.0])).entropy()
     assert entropy(q, base_points(1, 4096, 3, 0)).value == pytest.approx(exact, abs=2e-3)
     x = np.linspace(-8, 8, 801)
@@ -95,7 +106,7 @@ def test_climbing_a_gaussian_finds_it():
     x = np.random.default_rng(0).standard_normal((30, 2))
     data = noise_shaped(x, 1.0 - 0.5 * (x**2).sum(1), None, None, 1e3)
     made = Surrogate.of(data, fit(data, None)[0])
-    q = Mixture(np.ones(1), np.array([[0.7, -0.5]]), np.array([[0.4, 2.0]]))
+    q = DiagonalMixture(np.ones(1), np.array([[0.7, -0.5]]), np.array([[0.4, 2.0]]))
     found = climb(made, q, Box(np.full(2, -5.0), np.full(2, 5.0)), 0, 256, 100)
     assert found.elbo == pytest.approx(1.0 + np.log(2 * np.pi), abs=0.02)
     np.testing.assert_allclose(found.q.scales, 1.0, atol=0.02)
@@ -104,18 +115,18 @@ def test_climbing_a_gaussian_finds_it():
 
 def test_growing_raises_the_elbo_towards_the_evidence(surrogate):
     box = Box(np.full(2, -5.0), np.full(2, 5.0))
-    one = climb(surrogate, Mixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2))), box, 0, 256, 100)
+    one = climb(surrogate, DiagonalMixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2))), box, 0, 256, 100)
     found = correct(surrogate, one.q, 512, 0)
     more = climb(surrogate, grown(one.q, found.u, found.log_weights, 4), box, 0, 256, 200)
     assert one.elbo < more.elbo - 0.02 < LOG_Z
-    few = pruned(Mixture(np.array([0.999, 0.001]), np.zeros((2, 2)), np.ones((2, 2))), 0.01)
+    few = pruned(DiagonalMixture(np.array([0.999, 0.001]), np.zeros((2, 2)), np.ones((2, 2))), 0.01)
     assert few.count == 1
     assert few.weights == pytest.approx([1.0])
 
 
 @pytest.mark.parametrize("weigh", [correct, polished])
 def test_the_correction_finds_the_evidence_past_q(surrogate, weigh):
-    q = Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[1.0, 0.9]]))
+    q = DiagonalMixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[1.0, 0.9]]))
     found = weigh(surrogate, q, 8192, 0)
     assert found.log_evidence == pytest.approx(LOG_Z, abs=0.02)
     assert found.sd < 0.02
@@ -129,7 +140,7 @@ def test_sd_of_the_evidence_is_that_of_joint_draws():
     x = np.random.default_rng(0).standard_normal((12, 2))
     data = noise_shaped(x, banana(x), None, None, 1e3)
     made = Surrogate.of(data, np.array([0.3, 0.3, 1.0, -2.0, -3.0]))
-    q = Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]]))
+    q = DiagonalMixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]]))
     found = correct(made, q, 1024, 0)
     index = resampled(found.weights, 256, 0)
     u, half = found.u[index], found.whitened[:, index]
@@ -143,7 +154,7 @@ def test_nodes_leave_least_uncertainty_by_brute_force(surrogate):
     x = np.random.default_rng(0).standard_normal((10, 2))
     data = noise_shaped(x, banana(x), None, None, 1e3)
     made = Surrogate.of(data, np.array([0.3, 0.3, 1.0, 1.0, -1.0]))
-    q = Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[1.0, 0.8]]))
+    q = DiagonalMixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[1.0, 0.8]]))
     found = correct(made, q, 128, 0)
     chosen = next_points(made, found, 2, 0.0, 0, np.ones(128, bool))
     assert len(np.unique(chosen, axis=0)) == 2
@@ -235,7 +246,9 @@ def test_spread_over_hyperparameters_is_that_of_many_weighted_draws():
     data = noise_shaped(x, banana(x), None, np.full(9, 1e-2), 1e3)
     psi, _ = fit(data, None, 200)
     made, objective = Surrogate.of(data, psi), log_posterior(data)
-    found = correct(made, Mixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]])), 1024, 0)
+    found = correct(
+        made, DiagonalMixture(np.ones(1), np.array([[0.0, 0.4]]), np.array([[0.8, 0.8]])), 1024, 0
+    )
     rng = np.random.default_rng(1)
     u = found.u[resampled(found.weights, 256, 1)]
     normal = rng.standard_normal((2000, 5))
@@ -264,8 +277,8 @@ def test_variational_targets_are_where_q_is():
     )
     values = np.logaddexp(*(-((x - [c, 0.0]) ** 2).sum(1) for c in (3.0, -3.0)))
     made = Surrogate.of(noise_shaped(x, values, None, None, 1e3), np.array([0.3, 0.3, 1.0, 2.0, -3.0]))
-    q = Mixture(np.ones(1), np.array([[3.0, 0.0]]), np.array([[0.6, 0.6]]))
-    wide = Mixture(np.full(2, 0.5), np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full((2, 2), 0.8))
+    q = DiagonalMixture(np.ones(1), np.array([[3.0, 0.0]]), np.array([[0.6, 0.6]]))
+    wide = DiagonalMixture(np.full(2, 0.5), np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full((2, 2), 0.8))
     found = correct(made, wide, 512, 0)
     found = replace(found, log_q=q.log_density(found.u))
     allowed = np.ones(512, bool)
@@ -280,7 +293,9 @@ def test_the_elbo_of_the_draws_is_a_lower_bound_and_that_of_the_feasible_part_of
     """Against E_q[mean - log q] of q cut off at the edge, on a grid."""
     x = np.random.default_rng(0).standard_normal((30, 2))
     made = Surrogate.of(noise_shaped(x, banana(x), None, None, 1e3), prior_of(2, False).lower)
-    q = Mixture(np.array([0.6, 0.4]), np.array([[0.2, 0.3], [-0.5, 0.2]]), np.array([[0.6, 0.7], [0.5, 0.9]]))
+    q = DiagonalMixture(
+        np.array([0.6, 0.4]), np.array([[0.2, 0.3], [-0.5, 0.2]]), np.array([[0.6, 0.7], [0.5, 0.9]])
+    )
 
     def left(u):
         return np.where(u[:, 0] < 0.3, 1.0, 1e-12)
