@@ -77,9 +77,10 @@ class Ends:
         ``most`` is of a climb with gradients; one from values alone visits 8 D + 10 points.
         """
         if gradients:
-            return cls(most, gain, 1, 2)
-        each, beside = CLIMB.most_of_values
-        return cls(each * dimension + beside, gain, dimension + 2, 2 * dimension + 2)
+            return cls(most, gain, CLIMB.patience, CLIMB.least)
+        of_values = (CLIMB.most_of_values, CLIMB.patience_of_values, CLIMB.least_of_values)
+        visits, patience, least = (each * dimension + beside for each, beside in of_values)
+        return cls(visits, gain, patience, least)
 
     def after(self, best: list[float], failed: bool) -> bool:
         """Whether the climb ends after points with these best values; ``failed``: the last has none."""

@@ -110,11 +110,11 @@ class PlausibleBoxSearch:
 
     def _look_around(self) -> None:
         """The start and Sobol points; where all fail, further ones, of other boxes too."""
-        dimension = len(self._start)
-        count = dimension + 3
-        cube = 2.0 * scrambled_sobol(dimension, 4 * count, self._seed) - 1.0
+        dimension, boxes = len(self._start), self._settings.boxes
+        count = dimension + self._settings.beyond
+        cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, self._seed) - 1.0
         self._design = self.rows(np.concatenate([self._start[None], cube[:count]]))
-        for part, size in ((1, 0.3), (2, 3.0), (3, 1.0)):
+        for part, size in enumerate(boxes, start=1):
             if not self.made.failed[self._design].all():
                 return
             more = self._start + size * cube[part * count : (part + 1) * count]
@@ -126,9 +126,8 @@ class PlausibleBoxSearch:
         """The row of the best point of a climb from ``row``."""
         by_slopes, dimension = self.made.gradients is not None, len(self._start)
         gain = self._settings.gain if by_slopes else self._settings.gain_of_values
-        rows = climb(
-            self, self.made.points[row], Ends.by(by_slopes, dimension, gain, 3 * dimension + 15)
-        ).rows
+        most = self._settings.visits * dimension + self._settings.visits_beside
+        rows = climb(self, self.made.points[row], Ends.by(by_slopes, dimension, gain, most)).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
     def _laplace(self, mode: int) -> tuple[np.ndarray, bool]:
@@ -191,14 +190,15 @@ class PlausibleBoxSearch:
         for _ in range(settings.tries):
             told = curvature(step)
             if told is None:
-                step *= 0.2
+                step *= settings.shorter
                 continue
             found, along = told
             if settings.low < 0.5 * along * step**2 < settings.high:
                 break
-            step = (
-                4.0 * step if along < settings.flat else min(max(along**-0.5, 0.01 * step), settings.longest)
-            )
+            if along < settings.flat:
+                step *= settings.longer
+            else:
+                step = min(max(along**-0.5, settings.shortest * step), settings.longest)
         return found
 
     def _unexplained(self) -> int | None:

@@ -17,6 +17,14 @@ class ClimbSettings:
     """Of COBYQA's trust region, an eighth of the plausible box: in coordinates in which that is [-1, 1]^D."""
     most_of_values: tuple[int, int] = (8, 10)
     """A climb from values alone visits 8 D + 10 points at most."""
+    patience: int = 1
+    """Points that gain little and end a climb with gradients,"""
+    least: int = 2
+    """and points before that is asked."""
+    patience_of_values: tuple[int, int] = (1, 2)
+    """D + 2 points that gain little end a climb from values alone: COBYQA's model has 2 D + 1,"""
+    least_of_values: tuple[int, int] = (2, 2)
+    """and 2 D + 2 points are made before that is asked."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,11 @@ class PlausibleSearch:
     first_step : for a curvature, in half widths of the first box: where that box is the posterior's, the log
         joint falls by half a nat.
     low, high : nats that the log joint has to fall by over the step from which a curvature is taken.
-    tries : of steps for it.
+    tries : of steps for it. shorter : factor of the step after one that failed, longer : after one without
+        curvature, shortest : least factor otherwise. Not studied.
+    beyond : Sobol points looked at, besides D. boxes : half widths of those in which as many more are looked
+        at while all have failed. Not studied.
+    visits, visits_beside : a climb with gradients visits at most 3 D + 15 points. Not studied.
     share, margin : a point is explained where it exceeds Laplace's quadratic by less than this share of its
         depth and these nats, as in VBMC's exploration.
     relevant : nats below the mode, beyond D / 2, of a mode that could matter.
@@ -80,6 +92,13 @@ class PlausibleSearch:
     low: float = 0.05
     high: float = 4.0
     tries: int = 4
+    shorter: float = 0.2
+    longer: float = 4.0
+    shortest: float = 0.01
+    beyond: int = 3
+    boxes: tuple[float, ...] = (0.3, 3.0, 1.0)
+    visits: int = 3
+    visits_beside: int = 15
     share: float = 0.1
     margin: float = 3.0
     relevant: float = 7.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,19 @@ import numpy as np
 from bqvi.checks import require_integer
 from bqvi.runs.engine import Keeping
 
-_SAME = 1e-6
-"""Difference of values, relative to their size and range, that other threads or another machine may bring."""
-_SDS = 7.0
-"""Standard deviations by which a noisy value may differ: a false alarm in 10^11 values."""
+
+@dataclass(frozen=True)
+class VerifySettings:
+    """By how much an evaluation that is made again may differ."""
+
+    same: float = 1e-6
+    """Difference, relative to the size and range of values, that other threads or another machine may bring;
+    not studied."""
+    sds: float = 7.0
+    """Standard deviations by which a noisy value may differ: a false alarm in 10^11 normal ones."""
+
+
+VERIFY = VerifySettings()
 
 
 class OtherFunctionError(ValueError):
@@ -60,9 +70,11 @@ def compare(engine: Keeping[Any, Any], state: Any, count: int) -> None:
     engine.ledger.count(found.n_evaluations)
     before, now = (np.asarray(part.values).reshape(len(part), -1) for part in (chosen[: len(found)], found))
     every = np.abs(np.asarray(kept.values)[np.isfinite(kept.values)])
-    allowed = _SAME * (np.abs(before) + float(np.ptp(every) if every.size else 0.0))
+    allowed = VERIFY.same * (np.abs(before) + float(np.ptp(every) if every.size else 0.0))
     if chosen.noise_variance is not None:
-        allowed = allowed + _SDS * np.sqrt(2.0 * np.nan_to_num(chosen.noise_variance[: len(found), None]))
+        allowed = allowed + VERIFY.sds * np.sqrt(
+            2.0 * np.nan_to_num(chosen.noise_variance[: len(found), None])
+        )
     with np.errstate(invalid="ignore"):  # -inf less -inf, which is the same value
         differ = ~((before == now) | (np.abs(now - before) <= allowed)).all(axis=1)
     if differ.any():
