@@ -8,9 +8,9 @@ At draws u of g = (1 - a) q + a q widened, the process has r with mean m and var
 nothing is known of r, and the exponential of a mean that a kernel made up would be mass where nothing was
 evaluated. So r is shrunk there towards its median c,
 
-    r~ = c + t (m - c),        t = 1 / (1 + v),        log w = r~ + t^2 v / 2 + ln q - ln g:
+    r~ = c + t (m - c),        t = 1 / (1 + v^2),      log w = r~ + t^2 v / 2 + ln q - ln g:
 
-where v is much less than a squared nat the evidence is that of the process, where it is much more that of q,
+where v is less than a squared nat the evidence is that of the process, where it is more that of q,
 whose integral is exp(c). To first order an error e of the process moves ln Z by E_P[t e], with P the
 weighted draws. The standard deviation is the root of the sum of the squares of
 
@@ -18,7 +18,12 @@ weighted draws. The standard deviation is the root of the sum of the squares of
     the jackknife's over evaluations of the same, with its bias
     that of the draws, sqrt(1 / effective draws - 1 / draws)
     what was shrunk away, E_P[(1 - t) min(|m - c|, sqrt v)]
-    a share of the correction, ln Z - ELBO: what q lacks in its tails the draws show in part only.
+    a share of the correction, ln Z - ELBO: what q lacks in its tails the draws show in part only, the less
+    the heavier the weights' tail.
+
+Where q misses mass, the log joint falls more slowly than ln q beyond the evaluations, and a process that has
+seen none of it lies below: on such posteriors errors are mostly negative, by a tenth to a third of the
+correction on a banana, a funnel and Student t's, by twice of it on eight schools with centred effects.
 
 Effective draws and the shape of the weights' tail (Pareto k; Vehtari et al. 2024) tell whether the draws
 stand for the process: with k above .7 they do not. No evaluation is spent. Mass that no evaluation and no
@@ -84,7 +89,7 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     residual = process.posterior_mean(points) - 0.5 * squares + log_volume - log_q
     whitened = process.given.whitened_covariance(process.kernel.at(value_rows(points)))
     variance = _variances(process, points, whitened)
-    trust = 1.0 / (1.0 + variance)
+    trust = 1.0 / (1.0 + np.square(variance))
     centre = weighted_median(residual, trust * np.exp(log_ratio))
     logs = centre + trust * (residual - centre) + 0.5 * trust**2 * variance + log_ratio
     total = float(logsumexp(logs))
@@ -93,14 +98,15 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     value = total - float(np.log(count))
     elbo = process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value - 0.5 * d + float(q.entropy)
     shrunk = float(weights @ ((1.0 - trust) * np.minimum(np.abs(residual - centre), np.sqrt(variance))))
+    first, shape = slice(EVIDENCE.first), float(pareto_shape(weights))
+    trusted = weights[first] * trust[first] / weights[first].sum()
     parts = (
-        *_of_process(found, points, whitened, weights * trust),
+        *_of_process(found, points[first], whitened[:, first], trusted),
         np.sqrt(max(1.0 / effective - 1.0 / count, 0.0)),
         shrunk,
-        EVIDENCE.share * (value - elbo),
+        EVIDENCE.share_at(shape) * (value - elbo),
     )
-    sd = float(np.linalg.norm(parts))
-    return EvidenceEstimate(value, sd, float(pareto_shape(weights)), effective, count)
+    return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, count)
 
 
 def _variances(process: DirectionalProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:

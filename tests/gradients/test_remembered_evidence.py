@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 
+import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.remembered_elbo import process_near, remembered_elbo
@@ -98,6 +99,15 @@ def test_no_mass_is_invented_where_nothing_was_evaluated():
         found = remembered_evidence(q, memory)
         assert found.value < truth + 2.0
         assert abs(found.value - truth) < 3.0 * found.sd
+
+
+def test_the_standard_deviation_holds_what_q_lacks():
+    """Centred eight schools are a funnel, with the evidence of the non-centred ones; q lacks a nat of it."""
+    target, truth = schools(True), -31.3113
+    for seed in range(2):
+        found = bqvi.fit(target.model(), method="bq", start_from=target.start(), budget=200, seed=seed)
+        assert truth - found.elbo > 1.0
+        assert abs(found.log_evidence - truth) < 2.0 * found.log_evidence_sd < 2.0
 
 
 def test_too_few_evaluations_near_q_are_no_evidence():
