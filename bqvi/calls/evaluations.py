@@ -48,6 +48,10 @@ class Evaluations:
     def __len__(self) -> int:
         return len(self.points)
 
+    def __repr__(self) -> str:
+        failed = f", {self.failed.sum()} of them failed" if self.failed.any() else ""
+        return f"Evaluations({len(self)} points in {self.points.shape[-1]} dimensions{failed})"
+
     @classmethod
     def none(cls, dimension: int) -> Self:
         """No evaluations yet, of points (0, D)."""

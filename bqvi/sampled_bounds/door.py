@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from bqvi.arrays import Seed, whole_seed
-from bqvi.calls import Caller, Coordinates, Executor, Function
+from bqvi.calls import Caller, Coordinates, Executor, Function, TargetModel
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.given import numbers
+from bqvi.calls.target_model import require_alone
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.posterior import Posterior
 from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
@@ -35,7 +36,7 @@ METHODS = ("smc", "ais", "importance")
 
 @door(EvidenceBounds)
 def evidence_bounds(
-    log_joint: Callable[..., Any],
+    log_joint: Callable[..., Any] | TargetModel,
     proposal: Any,
     budget: int = 100_000,
     method: Literal["smc", "ais", "importance"] = "smc",
@@ -67,7 +68,8 @@ def evidence_bounds(
     ----------
     log_joint : points theta (n, P) to the logs of prior times likelihood (n,), exact and with all constants;
         -inf where it vanishes. With M proposals: (theta (n, P), problems (n,)), the second the index 0 to
-        M - 1 of the problem that each row belongs to.
+        M - 1 of the problem that each row belongs to. Or a `TargetModel` of `bqvi.adapters`, with its
+        gradient if it has one.
     proposal : q, where particles begin: a Gaussian or a mixture of Gaussians of `gp.measures` or
         `bqvi.families` over R^P, or a `bqvi.Posterior`, whose bounds are then those of the parameters. The
         nearer to the posterior and the less narrow, the better; it may be the prior. Or a sequence of M
@@ -124,6 +126,11 @@ def evidence_bounds(
     watch = Watch(callback, progress, checkpoint)
     number = whole_seed(seed)
     proposals, coordinates, like = _proposals(proposal)
+    if isinstance(log_joint, TargetModel):
+        require_alone(log_joint, gradient=gradient)
+        _require_of_model(log_joint, proposals)
+        gradient, vectorised = log_joint.function().gradient, log_joint.vectorised
+        log_joint = log_joint.log_joint
     name = _transitions(method, transitions, gradient, temperatures)
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
@@ -156,13 +163,25 @@ def evidence_bounds(
 
 
 def _check(log_joint: Any, method: str, confidence: float, seed: Any) -> None:
-    if not callable(log_joint):
-        raise TypeError(f"log_joint is {shown(log_joint)}; it must be a function of points (n, P)")
+    if not (callable(log_joint) or isinstance(log_joint, TargetModel)):
+        raise TypeError(
+            f"log_joint is {shown(log_joint)}; it must be a function of points (n, P) or a TargetModel"
+        )
     require_one_of("method", method, METHODS)
     require_above("confidence", confidence, 0.0)
     if confidence >= 1.0:
         raise ValueError(f"confidence is {confidence}; it must be between 0 and 1")
     require_seed("seed", seed)
+
+
+def _require_of_model(model: TargetModel, proposals: Proposals) -> None:
+    """An error unless there is one proposal, over the parameters of the model."""
+    if len(proposals) > 1:
+        raise ValueError(f"proposal is a sequence of {len(proposals)}; a TargetModel is one problem")
+    if proposals.dimension != model.dimension:
+        raise ValueError(
+            f"proposal is over R^{proposals.dimension}; the model has {model.dimension} parameters"
+        )
 
 
 @dataclass(frozen=True)

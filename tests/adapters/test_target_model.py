@@ -11,6 +11,7 @@ import bqvi
 from bqvi.adapters import TargetModel, from_function, from_torch
 from bqvi.adapters.pymc_lkj import log_normaliser
 from bqvi.calls import Caller
+from gp.measures import Gaussian
 
 LOG_NORMALISER = np.log(2 * np.pi)
 LOW, HIGH = np.array([-2.0, -1.5]), np.array([2.0, 2.5])
@@ -52,6 +53,21 @@ def test_vbmc_finds_what_it_finds_of_the_function():
     assert ours.posterior.names == ("pair[0]", "pair[1]")
     drawn = ours.posterior.variables(50, 0)
     np.testing.assert_array_equal(drawn["total"], ours.posterior.sample(50, 0).sum(axis=1))
+
+
+def test_evidence_bounds_find_what_they_find_of_the_function():
+    proposal = Gaussian(np.zeros(2), 4.0 * np.eye(2))
+    ours = bqvi.evidence_bounds(gaussian(), proposal, 2_000, seed=1)
+    theirs = bqvi.evidence_bounds(
+        value, proposal, 2_000, gradient=lambda theta: -theta, vectorised=False, seed=1
+    )
+    assert ours.lower == theirs.lower
+    with pytest.raises(ValueError, match="gradient is given beside a TargetModel"):
+        bqvi.evidence_bounds(gaussian(), proposal, gradient="autodiff")
+    with pytest.raises(ValueError, match="a TargetModel is one problem"):
+        bqvi.evidence_bounds(gaussian(), [proposal] * 2)
+    with pytest.raises(ValueError, match=r"over R\^3; the model has 2 parameters"):
+        bqvi.evidence_bounds(gaussian(), Gaussian(np.zeros(3), np.eye(3)))
 
 
 def test_vbmc_needs_no_box_where_the_start_is_far_off():
