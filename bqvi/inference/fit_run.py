@@ -287,17 +287,13 @@ class FitRun:
             DOOR, self.settings, state, state.n_evaluations, partial(saved, self.problem.geometry)
         )
 
-    def place(self, state: State) -> str:
-        """The iteration, in words."""
-        return f"at iteration {state.iteration}"
-
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, or steps."""
         told = f"ELBO {state.rows[-1].elbo:.4f}" if state.rows else ""
-        budget = self.records.stop.budget
+        budget, where = self.records.stop.budget, f"at iteration {state.iteration}"
         if budget is not None:
-            return Standing(state.n_evaluations, budget, "evaluations", told)
-        return Standing(state.iteration, self.records.stop.steps, "steps", told)
+            return Standing(state.n_evaluations, budget, "evaluations", told, where)
+        return Standing(state.iteration, self.records.stop.steps, "steps", told, where)
 
 
 def classes(state: State) -> dict[str, type]:

@@ -13,7 +13,6 @@ from bqvi.calls.faults import is_numerical
 from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.result import Fit
-from bqvi.inference.state import State
 from bqvi.runs import Checkpoint, Standing
 from bqvi.runs.run import FAILED
 
@@ -147,18 +146,14 @@ class StartsRun:
         records = partial(_saved, self._runs[0].problem.geometry)
         return Checkpoint(DOOR, self._runs[0].settings, state, spent, records)
 
-    def place(self, state: Starts) -> str:
-        """The start and its iteration, in words."""
-        inner: State = state.states[state.active]
-        return f"in start {state.active + 1}, {self._runs[state.active].place(inner)}"
-
     def standing(self, state: Starts) -> Standing:
         """That of the start under way."""
         run = self._runs[state.active]
         found = run.standing(state.states[state.active])
         if run.records.stop.budget is not None:
             found = replace(found, done=sum(inner.n_evaluations for inner in state.states))
-        return replace(found, told=f"start {state.active + 1}; {found.told}")
+        number = state.active + 1
+        return replace(found, told=f"start {number}; {found.told}", where=f"in start {number}, {found.place}")
 
 
 def _saved(geometry: Geometry, state: Starts) -> Starts:

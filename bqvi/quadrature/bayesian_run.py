@@ -146,10 +146,6 @@ class BayesianRun:
         }
         return Checkpoint(DOOR, settings, replace(state, ensemble=None), state.n_evaluations)
 
-    def place(self, state: State) -> str:
-        """After how many evaluations."""
-        return f"after {state.n_evaluations} evaluations"
-
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, and the estimate."""
         message = ""

@@ -133,10 +133,6 @@ class SamplingRun:
         settings |= {"replicates": self.replicates} if self.method == "qmc" else {}
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 
-    def place(self, state: Sampled) -> str:
-        """After how many evaluations."""
-        return f"after {state.n_evaluations} evaluations"
-
     def standing(self, state: Sampled) -> Standing:
         """Evaluations out of the budget."""
         return Standing(state.n_evaluations, self.budget, "evaluations")

@@ -21,12 +21,19 @@ class Standing:
     ----------
     done, total : counted in ``unit``; a total of None is not known.
     told : the estimate, in words.
+    where : of an exception that meets the run, as "at iteration 12"; by default "after 12 evaluations".
     """
 
     done: int
     total: int | None
     unit: str
     told: str = ""
+    where: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where an exception met the run."""
+        return self.where or f"after {self.done} {self.unit}"
 
 
 class Engine(Protocol[S, R_co]):
@@ -69,10 +76,6 @@ class Engine(Protocol[S, R_co]):
 
     def checkpoint(self, state: S) -> Checkpoint:
         """The state with all that is needed to save it and to go on from it."""
-        ...
-
-    def place(self, state: S) -> str:
-        """Where an exception met the run, as "after 12 evaluations"."""
         ...
 
     def standing(self, state: S) -> Standing:

@@ -26,6 +26,7 @@ from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.engine import Standing
 from bqvi.runs.records import named
 from bqvi.runs.run import Run, Watch
+from bqvi.runs.two_phases import TwoPhases
 
 _BOX = ("plausible_lower", "plausible_upper")
 
@@ -48,7 +49,7 @@ RECORDS = named(Searching, Evaluations, Coordinates)
 
 
 class Locating:
-    """The engine of such a run (:class:`bqvi.runs.Engine`).
+    """The first phase of such a run (:class:`bqvi.runs.two_phases.First`): the search.
 
     Parameters
     ----------
@@ -56,7 +57,8 @@ class Locating:
     caller : the log joint in coordinates without bounds, whose plausible box is the first one. start : (P,).
     """
 
-    small = True
+    alone = False
+    advice = "resume it, or give plausible_lower and plausible_upper"
 
     def __init__(
         self,
@@ -73,11 +75,11 @@ class Locating:
         self._start = coordinates.from_user(np.atleast_2d(start))[0]
         self.ledger = Ledger(caller.dimension)
         self._box: tuple[np.ndarray, np.ndarray] | None
-        self._own: Any
+        self.second: Any
         """The engine of the door's own run."""
         self.checked = self._begun(coordinates.plausible_lower, coordinates.plausible_upper)
         """A first state of the door's own run, made to have all arguments checked."""
-        self._box = self._own = None
+        self._box = self.second = None
 
     def init(self) -> Searching:
         """Nothing evaluated."""
@@ -98,10 +100,8 @@ class Locating:
             raise ValueError(f"budget is {budget}; {made} evaluations have been made: raise it")
         return state
 
-    def step(self, state: Any) -> Any:
-        """The search, all of it; then the steps of the door's own run."""
-        if not isinstance(state, Searching):
-            return self._own.step(state)
+    def step(self, state: Searching) -> Any:
+        """The search, all of it, and the first state of the door's own run."""
         began = time.monotonic()
         most = PLAUSIBLE.most(self._said["budget"], self._caller.dimension)
         budget = Budget(most, min(state.evaluations.n_evaluations, most))
@@ -120,47 +120,51 @@ class Locating:
         spent = time.monotonic() - began
         return self._begun(lower, upper, self._in_users_units(search.made), seconds=spent)
 
+    def handed_over(self, state: Searching) -> Any:
+        """The door's own run in the first box: a run that is asked for points makes no search."""
+        made = self._in_users_units(state.evaluations) if len(state.evaluations) else None
+        return self._begun(self._coordinates.plausible_lower, self._coordinates.plausible_upper, made)
+
     @property
     def caller(self) -> Caller:
         """What evaluates the log joint."""
-        found: Caller = self._caller if self._own is None else self._own.caller
+        found: Caller = self._caller if self.second is None else self.second.caller
         return found
 
-    def budget_of(self, state: Any) -> Budget:
+    def budget_of(self, state: Searching) -> Budget:
         """What may be spent from ``state`` on."""
-        if isinstance(state, Searching):
-            return Budget(self._said["budget"], state.evaluations.n_evaluations)
-        found: Budget = self._own.budget_of(state)
-        return found
+        return Budget(self._said["budget"], state.evaluations.n_evaluations)
 
-    def kept(self, state: Any) -> Evaluations | None:
+    def kept(self, state: Searching) -> Evaluations:
         """The evaluations that have values."""
-        if isinstance(state, Searching):
-            return state.evaluations[~state.evaluations.failed]
-        found: Evaluations | None = self._own.kept(state)
-        return found
+        return state.evaluations[~state.evaluations.failed]
 
-    def again(self, state: Any, points: np.ndarray) -> Evaluations:
+    def again(self, state: Searching, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
-        if isinstance(state, Searching):
-            return self._caller.evaluate(points, None, self.budget_of(state))
-        found: Evaluations = self._own.again(state, points)
-        return found
+        return self._caller.evaluate(points, None, self.budget_of(state))
 
-    def pending(self, state: Any) -> np.ndarray:
-        """Points that were chosen and have no values yet, (m, D)."""
-        if isinstance(state, Searching):
-            return np.zeros((0, self._caller.dimension))
-        found: np.ndarray = self._own.pending(state)
-        return found
+    def require_consistent(self, before: Searching, after: Searching) -> None:
+        """Nothing is asked before the search has ended."""
 
-    def with_more(self, state: Any, count: int) -> Any:
-        """The state with further pending points: a run that is asked for points has the first box."""
-        if isinstance(state, Searching):
-            made = self._in_users_units(state.evaluations) if len(state.evaluations) else None
-            first = self._coordinates
-            state = self._begun(first.plausible_lower, first.plausible_upper, made)
-        return self._own.with_more(state, count)
+    def with_evaluations(self, state: Searching, evaluations: Evaluations) -> Searching:
+        """The state with those of a step that was cut short."""
+        return replace(state, evaluations=state.evaluations.joined(evaluations))
+
+    def checkpoint(self, state: Searching) -> Checkpoint:
+        """The state."""
+        return Checkpoint(self._door, {}, state, state.evaluations.n_evaluations)
+
+    def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
+        """That of the door's own run with the box."""
+        assert self._box is not None  # found before the door's own run
+        box: Mapping[str, Any] = dict(zip(_BOX, (end.tolist() for end in self._box), strict=True))
+        return replace(checkpoint, settings={**checkpoint.settings, **box})
+
+    def standing(self, state: Searching) -> Standing:
+        """How far it has come."""
+        count, told = state.evaluations.n_evaluations, "in search of a plausible box"
+        where = f"in its search for a plausible box, after {count} evaluations"
+        return Standing(count, self._said["budget"], "evaluations", told, where)
 
     def _begun(
         self,
@@ -178,8 +182,8 @@ class Locating:
         if said["max_seconds"] is not None:
             said["max_seconds"] = max(said["max_seconds"] - seconds, 1e-3)
         run = self._steps(**said)
-        self._box, self._own = (lower, upper), run.engine
-        self._own.ledger = self.ledger
+        self._box, self.second = (lower, upper), run.engine
+        self.second.ledger = self.ledger
         return run.state
 
     def _in_users_units(self, made: Evaluations) -> tuple[Any, ...]:
@@ -194,51 +198,6 @@ class Locating:
         sds = None if made.noise_variance is None else np.sqrt(made.noise_variance)
         found = (coordinates.to_user(made.points), values, slopes, sds)
         return found if sds is not None else found[:3] if slopes is not None else found[:2]
-
-    def finished(self, state: Any) -> str | None:
-        """That of the door's own run."""
-        return None if isinstance(state, Searching) else self._own.finished(state)
-
-    def result(self, state: Any, reason: str) -> Any:
-        """That of the door's own run; its checkpoint has the box."""
-        if isinstance(state, Searching):
-            raise ValueError(
-                f"the run ended in its search for a plausible box, {self.place(state)}: resume it, or give "
-                "plausible_lower and plausible_upper"
-            )
-        found = self._own.result(state, reason)
-        return replace(found, checkpoint=self._boxed(found.checkpoint))
-
-    def with_evaluations(self, state: Any, evaluations: Evaluations) -> Any:
-        """The state with those of a step that was cut short."""
-        if isinstance(state, Searching):
-            return replace(state, evaluations=state.evaluations.joined(evaluations))
-        return self._own.with_evaluations(state, evaluations)
-
-    def checkpoint(self, state: Any) -> Checkpoint:
-        """The state; once there is a box, with it."""
-        if isinstance(state, Searching):
-            return Checkpoint(self._door, {}, state, state.evaluations.n_evaluations)
-        return self._boxed(self._own.checkpoint(state))
-
-    def _boxed(self, checkpoint: Checkpoint) -> Checkpoint:
-        assert self._box is not None  # found before the door's own run
-        box: Mapping[str, Any] = dict(zip(_BOX, (end.tolist() for end in self._box), strict=True))
-        return replace(checkpoint, settings={**checkpoint.settings, **box})
-
-    def place(self, state: Any) -> str:
-        """After how many evaluations, or as the door's own run has it."""
-        if isinstance(state, Searching):
-            return f"after {state.evaluations.n_evaluations} evaluations"
-        return str(self._own.place(state))
-
-    def standing(self, state: Any) -> Standing:
-        """How far it has come."""
-        if isinstance(state, Searching):
-            told = "in search of a plausible box"
-            return Standing(state.evaluations.n_evaluations, self._said["budget"], "evaluations", told)
-        found: Standing = self._own.standing(state)
-        return found
 
 
 def located(
@@ -270,11 +229,10 @@ def located(
     coordinates = make_coordinates(None, None, *box, names=names, dimension=len(start))
     function = replace(function, names=coordinates.names)
     caller = Caller(function, coordinates, said["executor"], said["n_jobs"])
-    engine = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start)
-    before = None if resume is None else resumed(resume, door, {**records(engine.checked), **RECORDS})
+    search = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start)
+    before = None if resume is None else resumed(resume, door, {**records(search.checked), **RECORDS})
     if before is not None and not isinstance(before.state, Searching) and _BOX[0] not in before.settings:
         return None
-    state = None if before is None else engine.resumed(before, resume)
-    return Run(
-        engine, state, Watch(said["callback"], said["progress"], said["checkpoint"]), verify=said["verify"]
-    )
+    state = None if before is None else search.resumed(before, resume)
+    watch = Watch(said["callback"], said["progress"], said["checkpoint"])
+    return Run(TwoPhases(search, Searching), state, watch, verify=said["verify"])

@@ -125,7 +125,7 @@ class Run(Generic[S, R]):
 
     def __repr__(self) -> str:
         checkpoint = self._engine.checkpoint(self.state)
-        return f"Run(bqvi.{checkpoint.door}, {self._engine.place(self.state)})"
+        return f"Run(bqvi.{checkpoint.door}, {self._engine.standing(self.state).place})"
 
     @property
     def engine(self) -> Engine[S, R]:
@@ -393,4 +393,4 @@ class Run(Generic[S, R]):
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else INTERRUPTED
         result = partial(self._engine.result, reached, why)
-        return exit_of(error, checkpoint, self._engine.place(reached), result)
+        return exit_of(error, checkpoint, self._engine.standing(reached).place, result)

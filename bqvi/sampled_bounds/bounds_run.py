@@ -224,12 +224,9 @@ class BoundsRun:
         }
         return Checkpoint(DOOR, settings, state, state.spent)
 
-    def place(self, state: State) -> str:
-        """After how many evaluations."""
-        return f"after {state.spent} evaluations, {state.phase}"
-
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, and the phase."""
         way = state.forwards
         reached = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"
-        return Standing(state.spent, self.choices.budget, "evaluations", f"{state.phase}{reached}")
+        told, where = f"{state.phase}{reached}", f"after {state.spent} evaluations, {state.phase}"
+        return Standing(state.spent, self.choices.budget, "evaluations", told, where)

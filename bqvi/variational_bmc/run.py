@@ -23,6 +23,7 @@ from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.runs.records import named
+from bqvi.runs.two_phases import TwoPhases
 from bqvi.variational_bmc.cheap_first import CheapFirst, OnCheap
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.settings import CHEAP
@@ -169,7 +170,7 @@ def vbmc(
     count = usual if initial is None else require_integer("initial", initial, 2)
     first = _design(target, coordinates, start, initial, count, limits.budget, number, evaluations)
     dear = VBMCRun(target, coordinates, first, settings, limits, number)
-    engine: Any = dear if cheap is None else _cheap_first(cheap, cheap_budget, errors, dear, start)
+    begins: Any = dear if cheap is None else _cheap_first(cheap, cheap_budget, errors, dear, start)
     if cheap is None and cheap_budget is not None:
         raise ValueError(
             f"cheap_budget is {cheap_budget}, and there is no cheap model: give cheap, or leave it out"
@@ -177,8 +178,9 @@ def vbmc(
     before = None if resume is None else resumed(resume, DOOR, {**RECORDS, **named(OnCheap)}).state
     if cheap is None and isinstance(before, OnCheap):
         raise ValueError("the run to resume ended on its cheap model: give cheap")
-    state = None if before is None else engine.resumed(before)
+    state = None if before is None else begins.resumed(before)
     busy = None if workers is None else Workers(target, workers)
+    engine: Any = begins if cheap is None else TwoPhases(begins, OnCheap)
     return Run(engine, state, watch, busy, verify)
 
 
@@ -221,7 +223,7 @@ def _limits(
 def _cheap_first(
     cheap: Any, budget: int | None, errors: Any, dear: VBMCRun, start: np.ndarray | None
 ) -> CheapFirst:
-    """The engine of a run with a cheap model, given that of the log joint."""
+    """The first phase of a run with a cheap model, given the engine of the log joint's."""
     coordinates = dear.coordinates
     if isinstance(cheap, TargetModel):
         if cheap.names != coordinates.names:

@@ -356,10 +356,6 @@ class VBMCRun:
             DOOR, {"dimension": self.target.dimension, "seed": self.seed}, state, state.n_evaluations
         )
 
-    def place(self, state: State) -> str:
-        """After how many evaluations."""
-        return f"after {state.n_evaluations} evaluations"
-
     def standing(self, state: State) -> Standing:
         """Evaluations out of the budget, and the evidence."""
         message = ""
