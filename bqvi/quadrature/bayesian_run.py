@@ -158,7 +158,8 @@ class BayesianRun:
 def _integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
     """Return the integral of a state with an estimate of all nodes; ``checkpoint``: where the run stands."""
     method = checkpoint.settings["method"]
-    state = bayesian.prepared(problem, state)
+    if state.fits is not None:  # without candidates that fell behind at the last fit, as a resumed run is
+        state = bayesian.prepared(problem, replace(state, ensemble=None))
     if reason == "exhausted" and problem.noise_sd is None and problem.integrand.function.log_weight is None:
         return _exact(problem, state, checkpoint)
     mean, covariance, units, judgement = bayesian.final(problem, state)
