@@ -14,7 +14,7 @@ from benchmarks.setting import heading
 NAMES = (
     "adapters", "cavi", "mixtures", "topics", "stream", "hidden_markov", "sngd", "bq", "memory", "minibatch",
     "acquisition", "quadrature", "quadrature_peers", "vbmc", "expectation", "gp_predict", "gp_fit",
-    "gp_evidence", "gp_scaling", "gp_memory", "autoencoder", "data_parallel",
+    "gp_evidence", "gp_scaling", "gp_memory", "autoencoder", "data_parallel", "devices",
 )  # fmt: skip
 
 
