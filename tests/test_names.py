@@ -33,7 +33,6 @@ ALLOWED = {"arviz", "arviz.from_netcdf", "peers", "sharey", "submit"}
 COLUMNS = {"case", "seed", "iteration", "seconds", "evaluations", "samples", "elbo", "log_likelihood_error"}
 """What a run's table may have."""
 TO_MEND: set[tuple[str, str]] = {
-    ("bqvi/gradients/likely_functions.py", "jackknife"),
     ("bqvi/gradients/memory.py", "checkpoint"),
 }
 """Docstrings that name what does not exist: this list may only shrink."""

@@ -15,9 +15,9 @@ Standard errors are root sums of three squares, entry by entry:
     its nodes                        the jackknife's, g[phi] - g[phi_(-i)]
     groups                           Monte Carlo's, over the groups of L draws
 
-all on the same draws of u (`likely_functions`). No delta method: g bends with phi, which enters weights as an
-exponential. What is left out: that the hyperparameters are fitted, and tails no node has seen, which the
-weights of a large L look for.
+all on the same draws of u (`gp.conditioning.function_draws`). No delta method: g bends with phi, which enters
+weights as an exponential. What is left out: that the hyperparameters are fitted, and tails no node has seen,
+which the weights of a large L look for.
 
 Where it is worse than draws: weights are exponentials of phi, so an error of a nat in the tails, which the
 ELBO's gradient averages away, decides the weights. Where the process extrapolates badly for the number of
@@ -41,9 +41,9 @@ from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
 from bqvi.gradients.draws import of_mean
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.likely_functions import FunctionAt, drawn
 from bqvi.gradients.settings import IMPORTANCE
 from bqvi.gradients.whitened import Frame, WhitenedMoments
+from gp.conditioning.function_draws import FunctionAt, drawn
 from gp.conditioning.function_process import FunctionProcess
 
 
@@ -146,7 +146,7 @@ def _errors(
         changes = [WhitenedMoments(m.mean - found.mean, m.jacobian - found.jacobian) for m in others]
         return [tuple(np.square(part) for part in frame.natural_gradient(change)) for change in changes]
 
-    model = squares(drawn(process, points, IMPORTANCE.draws, rng))
+    model = squares(drawn(process, points, IMPORTANCE.draws, rng, IMPORTANCE.features))
     nodes = squares(FunctionAt.of(phi, points) for phi in process.without_each_node())
     groups = zip(terms[:, None], noise[:, None], strict=True)
     apart = [frame.natural_gradient(moments_of(term, u)) for term, u in groups]

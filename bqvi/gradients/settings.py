@@ -141,7 +141,7 @@ class ProcessSettings:
 
 @dataclass(frozen=True)
 class ImportanceSettings:
-    """Error bars of the importance-weighted bound (`importance_quadrature`, `likely_functions`)."""
+    """Error bars of the importance-weighted bound (`importance_quadrature`)."""
 
     draws: int = 32
     """Of the log joint: a standard deviation from so many is known to an eighth."""

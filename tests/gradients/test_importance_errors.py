@@ -11,8 +11,9 @@ from numpy.testing import assert_allclose
 from bqvi.gradients import BayesianQuadrature, ImportanceQuadrature
 from bqvi.gradients import importance_quadrature as plugged
 from bqvi.gradients.designs import Independent
-from bqvi.gradients.likely_functions import FunctionAt, drawn
+from bqvi.gradients.settings import IMPORTANCE
 from bqvi.gradients.whitened import Frame
+from gp.conditioning.function_draws import FunctionAt, drawn
 
 SHAPE = (1.6, 0.4, 0.3)
 
@@ -25,7 +26,7 @@ def test_draws_have_the_mean_and_covariance_of_the_posterior(shown):
     """
     process, rng = drawn_process(SHOWN[shown], SHAPE), np.random.default_rng(0)
     at = np.array([[0.2, -0.3], [1.0, 0.7], [-2.0, 1.5]])
-    draws = (phi for _ in range(40) for phi in drawn(process.process, at, 40, rng))
+    draws = (phi for _ in range(40) for phi in drawn(process.process, at, 40, rng, IMPORTANCE.features))
     sample = np.array([phi.gradients.reshape(-1) for phi in draws])
     mean = process.process.posterior_mean.gradient(at).reshape(-1)
     assert np.abs((sample.mean(0) - mean) / (sample.std(0) / np.sqrt(1600))).max() < 4.5

@@ -1,19 +1,20 @@
-"""Draws of the log joint from the posterior of its process.
+"""Draws of a function from its posterior, for what is not linear in it.
 
-A functional that is linear in phi has its posterior variance in closed form (`moment_covariance`). For others
-there are functions to evaluate it on. A draw of the posterior is a draw h of the prior and what the process
-makes of the observations less those of h (Matheron's rule; Wilson et al. 2020, "Efficiently sampling
-functions from Gaussian process posteriors"),
+A functional that is linear in phi has its posterior variance in closed form (`functionals`). For others there
+are functions to evaluate it on. As `gp.paths` does for kernels of `gp.kernels`, a draw of the prior is
+updated (Matheron's rule; Wilson et al. 2020, "Efficiently sampling functions from Gaussian process
+posteriors"): a draw of the posterior is a draw h of the prior and what the process makes of the observations
+less those of h,
 
     phi_s = h + sum_n k(., u_n) beta_n,      beta = P (observations - observations of h - noise),
 
-where P is K^-1 less what the constant explains. Only h is approximate, by F random features (Rahimi and Recht
-2007) that draws share, so that their covariance is right to 1 / sqrt(F):
+where P is K^-1 less what the constant explains. Only h is approximate, by F random features (Rahimi and
+Recht 2007). Unlike paths, which are independent, draws share their features: these are evaluated once for
+all, and the covariance of draws is right to 1 / sqrt(F).
 
     h(u) = s (sqrt(2 v / F) sum_j a_j cos(w_j . u + p_j) + sqrt(b1) g . u + sqrt(b2 / 2) u^T Z u)
 
-with a, g, Z standard normal and w ~ N(0, I / l^2). Without node i the posterior mean's weights alpha are
-alpha - P_i r_i (`jackknife`). Constants are left out.
+with a, g, Z standard normal and w ~ N(0, I / l^2). Constants are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.gradients.settings import IMPORTANCE
 from gp.conditioning.function_process import FunctionProcess
 from gp.expectation import KernelSum
 
@@ -76,19 +76,22 @@ class FourierFeatures:
 
 
 def drawn(
-    process: FunctionProcess, points: np.ndarray, count: int, rng: np.random.Generator
+    process: FunctionProcess, points: np.ndarray, count: int, rng: np.random.Generator, features: int
 ) -> Iterator[FunctionAt]:
-    """``count`` draws of phi at (M, D) points; O(M F D + w^2) each for w observed numbers, after O(w^3)."""
+    """``count`` draws of phi at (M, D) points, by F = ``features`` random features.
+
+    O(M F D + w^2) each for w observed numbers, after O(w^3).
+    """
     given, kernel = process.given, process.kernel
     d, s = given.points.shape[1], np.sqrt(given.scale)
     noise_sd = s * np.sqrt(given.noise(given.points, given.targets))[:, None]
-    frequencies = rng.standard_normal((IMPORTANCE.features, d)) / kernel.lengthscale
-    phases = rng.uniform(0.0, 2.0 * np.pi, IMPORTANCE.features)
+    frequencies = rng.standard_normal((features, d)) / kernel.lengthscale
+    phases = rng.uniform(0.0, 2.0 * np.pi, features)
     at_nodes, at_points = (FourierFeatures.at(u, frequencies, phases) for u in (given.points, points))
     for _ in range(count):
         square = rng.standard_normal((d, d))
         prior = (
-            s * np.sqrt(2.0 * kernel.height / IMPORTANCE.features) * rng.standard_normal(IMPORTANCE.features),
+            s * np.sqrt(2.0 * kernel.height / features) * rng.standard_normal(features),
             s * np.sqrt(kernel.linear) * rng.standard_normal(d),
             s * np.sqrt(0.5 * kernel.quadratic) * (square + square.T),
         )
