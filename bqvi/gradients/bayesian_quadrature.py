@@ -25,7 +25,7 @@ from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
 from bqvi.gradients.designs import Awaiting, Design, Guarded, Informed, IntegralVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
-from bqvi.gradients.feasibility import Feasibility
+from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
@@ -214,8 +214,8 @@ def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
     return float(at_mean[0]) < FEASIBILITY.least
 
 
-def _feasibility(frame: Frame, kept: Memory) -> Feasibility:
-    return Feasibility(frame.whiten(kept.points), frame.whiten(kept.failed))
+def _feasibility(frame: Frame, kept: Memory) -> LogisticFeasibility:
+    return LogisticFeasibility(frame.whiten(kept.points), frame.whiten(kept.failed))
 
 
 def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:

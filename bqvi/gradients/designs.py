@@ -26,7 +26,7 @@ import scipy.optimize
 from acquisition.designs import normal_frames, random_rotation
 from acquisition.functionals import Candidates, most_informative
 from bqvi.checks import require_above, require_at_least, require_integer
-from bqvi.gradients.feasibility import Feasibility
+from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import DESIGN, FEASIBILITY
@@ -55,7 +55,7 @@ class Guarded:
     """
 
     process: Informed
-    feasibility: Feasibility
+    feasibility: LogisticFeasibility
 
     @property
     def noise(self) -> float:

@@ -9,6 +9,11 @@ which half-spaces, balls and their complements can be made of, with a normal pri
 `FeasibilitySettings.prior_variance` on each coefficient, at its mode by Newton steps. For regions of other
 shapes the nearest evaluation decides: where it failed, and the nearest good one is 1.5 times as far, the
 probability is 0.
+
+VBMC has another model, `bqvi.variational_bmc.feasibility`, by distances, whose edges bend as the
+evaluations do. With that one here, on a bent log joint cut by a half-space (D = 2, 5 and 10, at 1 and 2.5
+from the mode, 8 seeds each), median gaps are 1.1 to 5 times as large in the five cells where they differ
+from zero (D = 5 at 1: 3.8e-4 against 7.3e-5): few points in many dimensions tell a plane, and no shape.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from gp.triangular import cholesky_inverse
 
 
 @dataclass(frozen=True, eq=False)
-class Feasibility:
+class LogisticFeasibility:
     """The probability that an evaluation succeeds.
 
     Parameters

@@ -16,6 +16,13 @@ evaluation among good ones, inside their convex hull and much nearer to them tha
 taken for an accident and does not speak against the points around it. It does raise their uncertainty. So the
 mass that depends on feasibility, E_P[1 - p(feasible), accidents counted], is part of the evidence's
 standard deviation, and the next evaluation is made where it is large, which decides what the failure was.
+
+The quadrature of gradients has another model, `bqvi.gradients.feasibility`, a logistic regression. Here the
+probability multiplies a density, whose integral needs the edge itself. With the regression none of 18 runs
+(Gaussians cut by a half-space, D = 2 and 4; a uniform density on a box; a Gaussian less a disc; 3 seeds)
+converged within 40 + 15 D evaluations, where 5 do with this one, the mean error of the log evidence was .27
+against .09 nats, and 1.8 at most against .34 (the box). Half-spaces in D = 4 it told better: errors of .005
+to .05 against .04 to .19.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients.designs import Guarded, IntegralVarianceReduction, UncertaintySampling
-from bqvi.gradients.feasibility import Feasibility
+from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import FEASIBILITY
@@ -33,14 +33,14 @@ def test_the_coefficients_are_the_mode_of_the_logistic_posterior():
         return np.logaddexp(0.0, -signs * (features @ b)).sum() + 0.5 * b @ b / FEASIBILITY.prior_variance
 
     expected = scipy.optimize.minimize(objective, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
-    assert_allclose(Feasibility(good, failed)._coefficients, expected, atol=1e-6)
+    assert_allclose(LogisticFeasibility(good, failed)._coefficients, expected, atol=1e-6)
 
 
 def test_where_nothing_failed_all_is_feasible_and_beside_a_failure_nothing():
     good, failed = split()
-    assert_allclose(Feasibility(good, failed[:0])(good), 1.0)
+    assert_allclose(LogisticFeasibility(good, failed[:0])(good), 1.0)
     inside = good[:1] + 1e-3  # a hole that no plane makes
-    assert Feasibility(good, np.concatenate([failed, inside]))(inside + 1e-4)[0] == 0.0
+    assert LogisticFeasibility(good, np.concatenate([failed, inside]))(inside + 1e-4)[0] == 0.0
 
 
 @pytest.mark.parametrize("design", [IntegralVarianceReduction(), UncertaintySampling()])
@@ -48,7 +48,7 @@ def test_designs_keep_to_where_evaluations_succeed(design):
     rng = np.random.default_rng(1)
     good, failed = split(m=120)
     process = GradientProcess.of(good, rng.standard_normal(good.shape), SeparableKernel(2.5, 0.1, 0.1))
-    guarded = Guarded(process, Feasibility(good, failed))
+    guarded = Guarded(process, LogisticFeasibility(good, failed))
     beyond = [
         np.mean([(design.nodes(4, 3, rng, known)[:, 0] > 0.8).mean() for _ in range(20)])
         for known in (process, guarded)
