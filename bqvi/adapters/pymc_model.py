@@ -220,6 +220,7 @@ class _PyMCVariables:
     @cached_property
     def _unconstrain(self) -> Any:
         import pytensor
+        from pytensor.graph.replace import clone_replace
 
         model = self.model
         given = {variable: variable.type(variable.name) for variable in model.free_RVs}
@@ -227,5 +228,5 @@ class _PyMCVariables:
         for variable, value in given.items():
             transform = model.rvs_to_transforms[variable]
             outputs.append(value if transform is None else transform.forward(value, *variable.owner.inputs))
-        outputs = pytensor.clone_replace(outputs, replace=given)
+        outputs = clone_replace(outputs, replace=given)
         return pytensor.function(list(given.values()), outputs, on_unused_input="ignore")
