@@ -38,7 +38,7 @@ from bqvi.inference.trace import Metrics, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
-from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
+from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.runs.locating import located
 from bqvi.runs.records import named
 
@@ -178,13 +178,8 @@ def fit(
     require_seed("seed", seed)
     require_metrics({} if metrics is None else metrics)
     choice = method_named(method) if isinstance(method, str) else None
-    if isinstance(model, TargetModel) and _unknown_box(said, choice):
-        own = {"lower": lower, "upper": upper, "periodic": periodic, "names": names}
-        require_alone(model, **own)
-        function, start = model.function(), np.asarray(model.start)
-        run = located(DOOR, fit.steps, said, function, start, model.box(None, None), classes)
-        if run is not None:
-            return run
+    if isinstance(model, TargetModel) and (run := _located(model, said, choice)) is not None:
+        return run
     model = settled(LogJoint.of(model) if isinstance(model, TargetModel) else model, data)
     check_model(model, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
@@ -211,8 +206,7 @@ def fit(
     busy = None if workers is None else _busy(runs[0], workers)
     if resume is None:
         return Run(engine, None, watch, busy, verify)
-    before = resumed(resume, DOOR, classes(first[0]) | named(Starts))
-    require_same(before.settings, settings)
+    before = resumed(resume, DOOR, classes(first[0]) | named(Starts), settings)
     if starts == 1 and isinstance(before.state, Starts):
         before = replace(before, state=before.state.states[before.state.best])
     return Run(engine, engine.resumed(before), watch, busy, verify)
@@ -234,15 +228,19 @@ def _busy(run: FitRun, count: int) -> Workers:
     return Workers(run.caller, count)
 
 
-def _unknown_box(said: Mapping[str, Any], choice: Method | None) -> bool:
-    """Whether a run begins with the search of a plausible box: exact values, by one start of 'bq'."""
+def _located(model: TargetModel, said: Mapping[str, Any], choice: Method | None) -> Run[Any, Fit] | None:
+    """A run that begins with the search of a plausible box: exact values, by one start of 'bq'; else None."""
     given = (
         "plausible_lower", "plausible_upper", "evaluations", "workers", "noise_sd", "gradient_noise_sd"
     )  # fmt: skip
     estimator = said["method"] if choice is None else choice.estimator(None)
     plain = said["starts"] == 1 and isinstance(said["start_from"], str)
     keeps = isinstance(estimator, BayesianQuadrature) and estimator.memory != 0
-    return not said["model"].boxed and keeps and plain and all(said[name] is None for name in given)
+    if model.boxed or not (keeps and plain) or any(said[name] is not None for name in given):
+        return None
+    require_alone(model, **{name: said[name] for name in ("lower", "upper", "periodic", "names")})
+    box, start = model.box(None, None), np.asarray(model.start)
+    return located(DOOR, fit.steps, said, model.function(), start, box, classes)
 
 
 def _check_budget(records: Records) -> None:

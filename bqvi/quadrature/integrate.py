@@ -31,7 +31,7 @@ from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.state import Problem
 from bqvi.quadrature.warped import Warped
-from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
+from bqvi.runs import Ended, Run, Watch, door, resumed
 from gp.arrays import Array, shown, to_numpy
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
@@ -162,28 +162,22 @@ def integrate(
 
     ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
     """
-    if isinstance(measure, str) and log_density is not None:
-        raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, log_density=log_density)
         measure = _proposal(f) if measure is None else measure
         log_density = None if isinstance(measure, str) else _lebesgue
         f, log, vectorised = f.value, True, True
+    _require_measure(measure, log_density)
     budget = _check(f, budget, method, tolerance=tolerance, max_seconds=max_seconds, seed=seed)
     measure, log_volume = integrated_against(measure, lower, upper)
     _check_choices(method, gradient, noise_sd, log_density, acquisition, log, errors)
-    watch = Watch(callback, progress, checkpoint)
-    inside = in_kind_of(measure, np.zeros(1))
+    watch, inside = Watch(callback, progress, checkpoint), in_kind_of(measure, np.zeros(1))
     weight = None if log_density is None else _log_ratio(log_density, measure)
+    noise = noise_sd if callable(noise_sd) else None
+    values = _LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED
+    like = measure.parameters()[0]
     function = Function(
-        f,
-        gradient,
-        vectorised,
-        noise_sd if callable(noise_sd) else None,
-        log_weight=weight,
-        like=measure.parameters()[0],
-        range=_LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED,
-        errors=errors,
+        f, gradient, vectorised, noise, log_weight=weight, like=like, range=values, errors=errors
     )
     integrand = Caller(function, executor=executor, n_jobs=n_jobs)
     busy = None if workers is None else Workers(integrand, workers)
@@ -195,19 +189,13 @@ def integrate(
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
         return Run(sampled, last, watch, busy, verify)
+    first = _initial(initial, budget, inside)
+    each = None if batch is None else require_integer("batch", batch, 1)
+    model = Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m")
     problem = Problem(
-        integrand=integrand,
-        measure=inside,
-        standard=standardised(inside),
-        seed=number,
-        initial=_initial(initial, budget, inside),
-        budget=budget,
-        batch=None if batch is None else require_integer("batch", batch, 1),
-        criterion=acquisition,
-        noise_sd=noise_sd,
-        model=Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"),
-        log_volume=log_volume,
-    )
+        integrand, inside, standardised(inside), number, first, budget, each, acquisition, noise_sd,
+        model=model, log_volume=log_volume,
+    )  # fmt: skip
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
     engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
     if resume is not None:
@@ -218,9 +206,13 @@ def integrate(
 
 def _last(resume: Any, settings: Mapping[str, Any]) -> Any:
     """The state at which an earlier run with the same ``settings`` ended."""
-    before = resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS)
-    require_same(before.settings, settings)
-    return before.state
+    return resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS, settings).state
+
+
+def _require_measure(measure: Any, log_density: Any) -> None:
+    """An error where a density is given beside Lebesgue's measure."""
+    if isinstance(measure, str) and log_density is not None:
+        raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
 
 
 def _proposal(model: TargetModel) -> Gaussian:

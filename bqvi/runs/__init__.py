@@ -5,7 +5,7 @@ the state whatever happens, and writes checkpoints; `door` makes the function th
 ``steps``.
 """
 
-from bqvi.runs.checkpoint import Checkpoint, require_same, resumed
+from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.door import Door, door
 from bqvi.runs.engine import Engine, Standing
 from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
@@ -26,6 +26,5 @@ __all__ = [
     "Trace",
     "Watch",
     "door",
-    "require_same",
     "resumed",
 ]

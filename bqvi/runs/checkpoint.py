@@ -91,16 +91,32 @@ def read(path: str | Path, door: str, classes: Mapping[str, type]) -> Checkpoint
         raise ValueError(f"{path} is a run of another version of bqvi, or damaged: {error}") from None
 
 
-def resumed(resume: Any, door: str, classes: Mapping[str, type]) -> Checkpoint:
+def resumed(
+    resume: Any, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
+) -> Checkpoint:
     """Where the run stood that ``resume`` is of: a result, a path, or the exception that ended it.
+
+    Parameters
+    ----------
+    classes : what a saved run of the door is made of. same : settings that it has to have been begun with.
 
     Raises
     ------
     TypeError, ValueError
-        It is none of these, or of another door.
+        It is none of these, of another door, or was begun with other settings.
     """
-    if isinstance(resume, str | Path):
-        return read(resume, door, classes)
+    before = read(resume, door, classes) if isinstance(resume, str | Path) else _held(resume, door)
+    for name, value in (same or {}).items():
+        if before.settings.get(name) != value:
+            raise ValueError(
+                f"the run to resume had {name} {before.settings.get(name)}, this call has {value}; resume "
+                "with what it was begun with, or start anew"
+            )
+    return before
+
+
+def _held(resume: Any, door: str) -> Checkpoint:
+    """The checkpoint of a result or an exception."""
     found = getattr(resume, "checkpoint", None)
     if not isinstance(found, Checkpoint):
         raise TypeError(
@@ -110,16 +126,6 @@ def resumed(resume: Any, door: str, classes: Mapping[str, type]) -> Checkpoint:
     if found.door != door:
         raise ValueError(f"resume is a run of bqvi.{found.door}; this is bqvi.{door}")
     return found
-
-
-def require_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """ValueError where a run to resume was begun with other choices."""
-    for name, value in now.items():
-        if before.get(name) != value:
-            raise ValueError(
-                f"the run to resume had {name} {before.get(name)}, this call has {value}; resume with what "
-                "it was begun with, or start anew"
-            )
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ from bqvi.calls.given import numbers
 from bqvi.calls.target_model import require_alone
 from bqvi.checks import require_above, require_integer, require_one_of, require_seed
 from bqvi.posterior import Posterior
-from bqvi.runs import Ended, Run, Watch, door, require_same, resumed
+from bqvi.runs import Ended, Run, Watch, door, resumed
 from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
 from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.proposal import Proposals
@@ -157,8 +157,7 @@ def evidence_bounds(
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)
     if resume is None:
         return Run(engine, None, watch)
-    before = resumed(resume, DOOR, RECORDS)
-    require_same(before.settings, engine.checkpoint(engine.init()).settings)
+    before = resumed(resume, DOOR, RECORDS, engine.checkpoint(engine.init()).settings)
     return Run(engine, engine.resumed(before), watch)
 
 

@@ -149,13 +149,7 @@ def vbmc(
     else:
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=errors)
         if all(x is None for x in (lower, upper, plausible_lower, plausible_upper)):
-            if start is None and resume is None:
-                raise ValueError(
-                    "log_joint is given without start or bounds; give plausible_lower and plausible_upper, "
-                    "(P,) each, likely to hold most of the posterior, or start, (P,)"
-                )
-            if start is not None:
-                plausible_lower, plausible_upper = box_around(start)
+            plausible_lower, plausible_upper = _first_box(start, resume)
     coordinates = _coordinates((lower, upper, plausible_lower, plausible_upper), start, periodic, names)
     function = replace(function, names=coordinates.names)
     target = Caller(function, coordinates, executor, n_jobs)
@@ -192,6 +186,18 @@ def _start(start: Any) -> np.ndarray | None:
     if points.ndim != 2 or points.size == 0:
         raise ValueError(f"start has shape {points.shape}; it must be (P,) or (m, P) with m >= 1")
     return points
+
+
+def _first_box(start: np.ndarray | None, resume: Any) -> tuple[Bound, Bound]:
+    """The plausible box where no bounds are given."""
+    if start is not None:
+        return box_around(start)
+    if resume is None:
+        raise ValueError(
+            "log_joint is given without start or bounds; give plausible_lower and plausible_upper, (P,) "
+            "each, likely to hold most of the posterior, or start, (P,)"
+        )
+    return None, None
 
 
 def _coordinates(
