@@ -19,7 +19,7 @@ from bqvi.variational_bmc.diagnostics import advice, returns_density, runs_away
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
-from bqvi.variational_bmc.held_out import predicted
+from bqvi.variational_bmc.held_out import HeldOut, predicted
 from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
@@ -297,13 +297,8 @@ class VBMCRun:
         row = record(before, reached, estimate)
         found, frame = estimate.found, reached.frame
         verdict = judge((*before.rows, row), self.tolerance)
-        doubts = runs_away(frame.measure(estimate.q), self.coordinates)
-        if not doubts and state.evaluations.noise_variance is None:
-            noise = undeclared_noise(estimate.surrogate)
-            doubts = () if noise is None else (looks_noisy(noise),)
         apart = predicted(state, estimate, frame, self.coordinates)
-        if apart is not None and apart.contradicts(self.tolerance):
-            doubts = (*doubts, str(apart))
+        doubts = self._doubts(state, estimate, frame, apart)
         share = found.effective / len(found.u)
         corrected = found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
@@ -313,7 +308,8 @@ class VBMCRun:
         if not corrected:
             gap = abs(evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
             sd = math.hypot(sd, gap)
-        made = state.evaluations
+        made, shape = state.evaluations, None if corrected else found.shape
+        settled = row.divergence < PREDICTIONS.unsettled and sd < TRUST.located
         return VBMCResult(
             posterior=posterior,
             elbo=row.elbo,
@@ -325,16 +321,8 @@ class VBMCRun:
             reasons=(*verdict.reasons, *doubts),
             warnings=(
                 *doubts,
-                *returns_density(made, self.coordinates),
-                *((FROM_VALUES,) if state.values_from else ()),
-                *((UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
-                *advice(
-                    posterior,
-                    made,
-                    None if corrected else found.shape,
-                    not self.settings.noise_unknown,
-                    row.divergence < PREDICTIONS.unsettled and sd < TRUST.located,
-                ),
+                *self._of_the_run(state),
+                *advice(posterior, made, shape, not self.settings.noise_unknown, settled),
             ),
             n_evaluations=state.n_evaluations,
             evaluations=made,
@@ -344,6 +332,26 @@ class VBMCRun:
             estimate=estimate,
             frame=frame,
             held_out=apart,
+        )
+
+    def _doubts(
+        self, state: State, estimate: Estimate, frame: Frame, apart: HeldOut | None
+    ) -> tuple[str, ...]:
+        """What speaks against the estimate, and keeps the run from being called converged."""
+        doubts = runs_away(frame.measure(estimate.q), self.coordinates)
+        if not doubts and state.evaluations.noise_variance is None:
+            noise = undeclared_noise(estimate.surrogate)
+            doubts = () if noise is None else (looks_noisy(noise),)
+        if apart is not None and apart.contradicts(self.tolerance):
+            doubts = (*doubts, str(apart))
+        return doubts
+
+    def _of_the_run(self, state: State) -> tuple[str, ...]:
+        """Warnings of what was given to the run, and how it went."""
+        return (
+            *returns_density(state.evaluations, self.coordinates),
+            *((FROM_VALUES,) if state.values_from else ()),
+            *((UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
         )
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
