@@ -79,11 +79,6 @@ class Gaussian:
         return cls._of(natural=natural)
 
     @classmethod
-    def from_scale(cls, mean: Array, scale_tril: Array) -> Self:
-        """From the mean (..., D) and the Cholesky factor of the covariance, ``scale_tril`` (..., D, D)."""
-        return cls._of(mean=mean, scale_tril=scale_tril)
-
-    @classmethod
     def from_unconstrained(cls, unconstrained: Values) -> Self:
         """Return the family at u = (m, R), see the module's docstring."""
         mean, raw = unconstrained
