@@ -176,13 +176,7 @@ def bounds_of(
     draws, log_weights = _draws(way, rows, free, coordinates)
     shares = normalised(way.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
     credible, reason = _verdict(choices, free, interval, shares)
-    one = systems.problems == 1
-
-    def told(values: Any) -> Any:
-        if values is None:
-            return None
-        return (float(values[0]) if values.ndim == 1 else values[0]) if one else values
-
+    told = _first if systems.problems == 1 else _as_it_is
     return EvidenceBounds(
         lower=told(lower),
         upper=told(upper),
@@ -205,6 +199,16 @@ def bounds_of(
         log_weights=told(log_weights),
         checkpoint=checkpoint,
     )
+
+
+def _first(values: Any) -> Any:
+    """That of the one problem, of (1,) a number."""
+    return None if values is None else float(values[0]) if values.ndim == 1 else values[0]
+
+
+def _as_it_is(values: Any) -> Any:
+    """Those of all problems."""
+    return values
 
 
 def _interval(confidence: float, free: np.ndarray, conditional: np.ndarray) -> np.ndarray:

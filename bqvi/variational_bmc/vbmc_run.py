@@ -15,6 +15,7 @@ from bqvi.runs.records import named
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.comparison import draws_due, with_draws
+from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.diagnostics import advice, returns_density, runs_away
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
@@ -299,22 +300,19 @@ class VBMCRun:
         verdict = judge((*before.rows, row), self.tolerance)
         apart = predicted(state, estimate, frame, self.coordinates)
         doubts = self._doubts(state, estimate, frame, apart)
-        share = found.effective / len(found.u)
-        corrected = found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)
+        corrected = _weights_hold(found)
         draws = WeightedDraws(frame.out(found.u), found.log_weights) if corrected else None
-        model = self.target.function.model
-        posterior = Posterior(frame.measure(estimate.q), self.coordinates, draws, model)
-        evidence, sd = row.log_evidence, row.log_evidence_sd
-        if not corrected:
-            gap = abs(evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
-            sd = math.hypot(sd, gap)
+        measure, model = frame.measure(estimate.q), self.target.function.model
+        posterior = Posterior(measure, self.coordinates, draws, model)
+        gap = abs(row.log_evidence - row.elbo) if math.isfinite(row.elbo) else math.inf
+        sd = row.log_evidence_sd if corrected else math.hypot(row.log_evidence_sd, gap)
         made, shape = state.evaluations, None if corrected else found.shape
         settled = row.divergence < PREDICTIONS.unsettled and sd < TRUST.located
         return VBMCResult(
             posterior=posterior,
             elbo=row.elbo,
             elbo_sd=row.elbo_sd,
-            log_evidence=evidence,
+            log_evidence=row.log_evidence,
             log_evidence_sd=sd,
             converged=verdict.converged and not doubts,
             stopped="",
@@ -371,3 +369,9 @@ class VBMCRun:
             row = state.rows[-1]
             message = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
         return Standing(state.n_evaluations, self.limits.budget, "evaluations", message)
+
+
+def _weights_hold(found: Correction) -> bool:
+    """Whether the importance weights are even enough for draws and the evidence to be taken from them."""
+    share = found.effective / len(found.u)
+    return found.effective > TRUST.corrected and (found.shape < TRUST.usable or share > TRUST.even)
