@@ -125,6 +125,12 @@ def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(tmp_path):
     assert settings["plausible_lower"] == whole.checkpoint.settings["plausible_lower"]
 
 
+def test_a_wrong_gradient_ends_a_run_that_began_with_a_search():
+    model = from_function(gaussian, 2, gradient=lambda theta: 2.0 * slope(theta))
+    with pytest.raises(RunError, match="it is 2 times that of the values"):
+        bqvi.fit(model, method="bq", budget=60)
+
+
 def test_bad_arguments_are_told_before_the_search():
     with pytest.raises(ValueError, match="budget is -1"):
         bqvi.fit.steps(from_function(gaussian, 2, gradient=slope), method="bq", budget=-1)
