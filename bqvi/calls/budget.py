@@ -35,6 +35,11 @@ class Budget:
         """How many of ``wanted`` evaluations may be made."""
         return wanted if self.left is None else min(wanted, self.left)
 
+    def require_enough(self) -> None:
+        """ValueError where the run that this one resumes had made more evaluations than it has."""
+        if self.most is not None and self.spent > self.most:
+            raise ValueError(f"budget is {self.most}; {self.spent} evaluations have been made: raise it")
+
     def spend(self, count: int) -> None:
         """Enter ``count`` evaluations, before they are made.
 

@@ -258,12 +258,13 @@ class Coordinates:
         names = {int(i): chart.name for chart, where in self._columns for i in where}
         return tuple((names[i], float(a[i]), float(b[i])) for i in range(self.dimension))
 
-    def unlike(self, other: Coordinates) -> str:
-        """The first attribute in which the bounds of ``other`` differ, "" if none does; names may differ."""
+    def require_like(self, other: Coordinates) -> None:
+        """ValueError where bounds differ from those of ``other``, of a run to resume; names may differ."""
         for name in ("lower", "upper", "plausible_lower", "plausible_upper", "periodic"):
             if not np.array_equal(getattr(self, name), getattr(other, name)):
-                return name
-        return ""
+                raise ValueError(
+                    f"resume was run with another {name}: give what it was begun with, or start anew"
+                )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays from which `from_arrays` makes the same coordinates again."""

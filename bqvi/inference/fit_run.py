@@ -99,11 +99,7 @@ class FitRun:
             state = State(q=q, **state.parts)
         _require_shapes(geometry.coordinates(state.q), needed)
         found: State = state.fork()
-        budget = self.records.stop.budget
-        if budget is not None and found.n_evaluations > budget:
-            raise ValueError(
-                f"budget is {budget}; {found.n_evaluations} evaluations have been made: raise it"
-            )
+        Budget(self.records.stop.budget, found.n_evaluations).require_enough()
         return found
 
     def step(self, state: State) -> State:

@@ -70,10 +70,7 @@ class BayesianRun:
                 f"resume has nodes of dimension {state.u.shape[1]}, the measure "
                 f"{self.problem.measure.dimension}"
             )
-        if state.n_evaluations > self.problem.budget:
-            raise ValueError(
-                f"budget is {self.problem.budget}; {state.n_evaluations} evaluations have been made: raise it"
-            )
+        self.budget_of(state).require_enough()
         return self._with_next(state) if state.estimated and not len(state.pending) else state
 
     def step(self, state: State) -> State:

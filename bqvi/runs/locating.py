@@ -91,13 +91,8 @@ class Locating:
         if not isinstance(state, Searching):
             lower, upper = (np.array(before.settings[name], float) for name in _BOX)
             return self._begun(lower, upper, resume=resume)
-        if other := self._coordinates.unlike(state.coordinates):
-            raise ValueError(
-                f"resume was run with another {other}: give what it was begun with, or start anew"
-            )
-        budget, made = self._said["budget"], state.evaluations.n_evaluations
-        if budget is not None and made > budget:
-            raise ValueError(f"budget is {budget}; {made} evaluations have been made: raise it")
+        self._coordinates.require_like(state.coordinates)
+        self.budget_of(state).require_enough()
         return state
 
     def step(self, state: Searching) -> Any:

@@ -92,10 +92,7 @@ class BoundsRun:
     def resumed(self, before: Checkpoint) -> State:
         """A state of an earlier run, whose budget may have been smaller."""
         state: State = before.state
-        if state.spent > self.choices.budget:
-            raise ValueError(
-                f"budget is {self.choices.budget}; {state.spent} evaluations have been made: raise it"
-            )
+        Budget(self.choices.budget, state.spent).require_enough()
         return state
 
     def step(self, state: State) -> State:

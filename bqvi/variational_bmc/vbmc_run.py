@@ -119,14 +119,9 @@ class VBMCRun:
         dimension = state.evaluations.points.shape[1]
         if dimension != self.target.dimension:
             raise ValueError(f"resume has dimension {dimension}, the target {self.target.dimension}")
-        if state.coordinates is not None and (other := self.coordinates.unlike(state.coordinates)):
-            raise ValueError(
-                f"resume was run with another {other}: give what it was begun with, or start anew"
-            )
-        if state.n_evaluations > self.limits.budget:
-            raise ValueError(
-                f"budget is {self.limits.budget}; {state.n_evaluations} evaluations have been made: raise it"
-            )
+        if state.coordinates is not None:
+            self.coordinates.require_like(state.coordinates)
+        self.budget_of(state).require_enough()
         return state
 
     def step(self, state: State) -> State:
