@@ -216,7 +216,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     others = later[later["strategy"] != REFERENCE]
     shown = (
         (later, "held_out", "held-out log p (nats)"),
-        (others, "gain", "more than by reshuffling (nats)"),
+        (others, "gain", "gain on reshuffling (nats)"),
     )
     for panel, (rows, column, label) in zip(axes[0], shown, strict=True):
         drawing.curves(
