@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 Sampler = Callable[[int, np.random.Generator], np.ndarray]
+Density = Callable[[np.ndarray], np.ndarray]
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,14 @@ class Problem:
         middle = np.clip(middle, self.lower + half, self.upper - half)
         low, high = middle - half, middle + half
         return dataclasses.replace(self, plausible_lower=low, plausible_upper=high)
+
+    def raised(self, offset: float) -> Problem:
+        """The density times exp(``offset``)."""
+        return dataclasses.replace(
+            self,
+            log_density=lambda x: self.log_density(x) + offset,
+            log_evidence=self.log_evidence + offset,
+        )
 
 
 def unbounded(dimension: int) -> tuple[np.ndarray, np.ndarray]:
@@ -280,14 +290,45 @@ def lumpy(dimension: int, seed: int = 0) -> Problem:
     return of_mixture(f"lumpy {dimension}", mixture, mixture.mean - reach, mixture.mean + reach)
 
 
-@cache
-def bounded_banana(n: int = 1500) -> Problem:
-    """-(y - x^2 / 2)^2 / .5 - (x - 1)^2 / 2.88 - ln 50 on [0, 5] x [0, 10].
+def planar(
+    name: str,
+    log_density: Density,
+    gradient: Density,
+    support: Pair,
+    bounds: Pair,
+    plausible: Pair,
+    cells: int,
+) -> Problem:
+    """A density in the plane, its evidence and moments by Gauss's rule, draws from the cells of a grid.
 
-    The truth is by a rule of n / 5 nodes a side, and draws are from n cells a side.
+    Parameters
+    ----------
+    name, log_density, gradient : of the problem.
+    support : lower and upper corner (2,) of a box outside of which there is no mass.
+    bounds, plausible : of the problem.
+    cells : a side; the rule has a fifth as many nodes a side.
     """
-    lower, upper = np.zeros(2), np.array([5.0, 10.0])
-    nodes, weights = np.polynomial.legendre.leggauss(n // 5)
+    lower, upper = support
+    nodes, weights = np.polynomial.legendre.leggauss(cells // 5)
+    half = 0.5 * (upper - lower)
+    axes = [h * (nodes + 1.0) + lo for lo, h in zip(lower, half, strict=True)]
+    points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
+    logs = log_density(points)
+    top = logs.max()
+    mass = np.exp(logs - top) * np.outer(weights, weights).ravel() * half.prod()
+    total = mass.sum()
+    mean = mass @ points / total
+    centred = points - mean
+    covariance = (centred.T * mass) @ centred / total
+    return Problem(
+        name, log_density, gradient, *bounds, *plausible, float(top + np.log(total)), mean, covariance,
+        _cells(log_density, lower, upper, cells),
+    )  # fmt: skip
+
+
+@cache
+def bounded_banana(cells: int = 1500) -> Problem:
+    """-(y - x^2 / 2)^2 / .5 - (x - 1)^2 / 2.88 - ln 50 on [0, 5] x [0, 10], of so many ``cells`` a side."""
 
     def log_density(x: np.ndarray) -> np.ndarray:
         a, b = x[:, 0], x[:, 1]
@@ -299,18 +340,9 @@ def bounded_banana(n: int = 1500) -> Problem:
         gap = b - 0.5 * a * a
         return np.stack([4.0 * gap * a - (a - 1.0) / 1.44, -4.0 * gap], axis=1)
 
-    axes = [0.5 * (hi - lo) * (nodes + 1.0) + lo for lo, hi in zip(lower, upper, strict=True)]
-    points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
-    mass = np.exp(log_density(points)) * np.outer(weights, weights).ravel() * 12.5
-    total = mass.sum()
-    mean = mass @ points / total
-    centred = points - mean
-    covariance = (centred.T * mass) @ centred / total
-    cells = _cells(log_density, lower, upper, n)
-    return Problem(
-        "bounded banana", log_density, gradient, lower, upper, np.array([0.5, 0.5]), np.array([3.0, 5.0]),
-        float(np.log(total)), mean, covariance, cells,
-    )  # fmt: skip
+    bounds = np.zeros(2), np.array([5.0, 10.0])
+    plausible = np.array([0.5, 0.5]), np.array([3.0, 5.0])
+    return planar("bounded banana", log_density, gradient, bounds, bounds, plausible, cells)
 
 
 def _cells(log_density: Callable[[Any], Any], lower: np.ndarray, upper: np.ndarray, n: int) -> Sampler:
@@ -318,7 +350,8 @@ def _cells(log_density: Callable[[Any], Any], lower: np.ndarray, upper: np.ndarr
     step = (upper - lower) / n
     axes = [lo + h * (np.arange(n) + 0.5) for lo, h in zip(lower, step, strict=True)]
     points = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
-    table = np.cumsum(np.exp(log_density(points)))
+    logs = log_density(points)
+    table = np.cumsum(np.exp(logs - logs.max()))
     table /= table[-1]
 
     def sample(count: int, rng: np.random.Generator) -> np.ndarray:

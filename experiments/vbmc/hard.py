@@ -1,9 +1,9 @@
 """VBMC on posteriors that are hard: several modes, a ring, funnels, a hierarchy, twenty dimensions, noise.
 
-The posteriors are those of `experiments.problems.hard_posteriors`, their evidences known. Each seed has a
-layout of the modes, or a plausible box, of its own: wider or narrower by up to 1.4 and moved by up to a
-tenth of its width. The layouts of this experiment were not used for choosing any default: those used for it
-have the numbers 0 to 399.
+The posteriors are those of `experiments.problems.hard_posteriors` and `published_posteriors`, and known
+ones; their evidences are known. Each seed has a layout of the modes, or a plausible box, of its own: wider
+or narrower by up to 1.4 and moved by up to a tenth of its width. The layouts of this experiment were not used
+for choosing any default: those used for it have the numbers 0 to 399.
 
 A row for each run:
 
@@ -34,7 +34,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
-from experiments.problems import hard_posteriors, known_posteriors
+from experiments.problems import hard_posteriors, known_posteriors, published_posteriors
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import DRAWS, GRADIENTS, VALUES
 
@@ -97,6 +97,11 @@ HARD: dict[str, Hard] = {
     "three Gaussians 6": Hard(_three(6), VALUES, 400, 0.1, 0.8, laid_out=True, or_said=True),
     "three Gaussians 6, gradients": Hard(_three(6), GRADIENTS, 400, 0.1, 0.8, laid_out=True),
     "ring": Hard(lambda _: hard_posteriors.ring(), VALUES, 400, 0.1),
+    "Himmelblau": Hard(lambda _: published_posteriors.himmelblau(), VALUES, 400, 0.1),
+    "shells": Hard(lambda _: published_posteriors.shells(), VALUES, 400, 0.1, or_said=True),
+    "eggbox": Hard(lambda _: published_posteriors.eggbox(), VALUES, 400, 0.1, or_said=True),
+    "Rosenbrock-Gaussian 6": Hard(lambda _: published_posteriors.rosenbrock_gaussian(), VALUES, 500, 0.1),
+    "lumpy 10": Hard(lambda _: known_posteriors.lumpy(10), VALUES, 500, 0.1),
     "funnel 5": _funnel(5, VALUES),
     "funnel 5, gradients": _funnel(5, GRADIENTS),
     "funnel 8": _funnel(8, VALUES),
