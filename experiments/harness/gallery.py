@@ -24,7 +24,7 @@ from experiments.harness.results import Results
 
 WIDTH = 640
 """Pixels: twice a card's, for screens of high density."""
-COLOURS = 64
+COLOURS = 128
 INDEX = "cards.json"
 
 
@@ -115,7 +115,11 @@ def thumbnail(drawn: Drawing) -> bytes:
     with Image.open(io.BytesIO(_raster(drawn.figure))) as image:
         image.seek(getattr(image, "n_frames", 1) - 1)
         height = round(image.height * WIDTH / image.width)
-        small = image.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS).quantize(COLOURS)
+        small = (
+            image.convert("RGB")
+            .resize((WIDTH, height), Image.Resampling.LANCZOS)
+            .quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
+        )
     buffer = io.BytesIO()
     small.save(buffer, format="png", optimize=True)
     return buffer.getvalue()
