@@ -13,7 +13,7 @@ repeated until gamma_d settles. q(z) is optimal given gamma_d throughout, so tha
 
 is exact. So the way to gamma is free: it is extrapolated (Varadhan and Roland 2008, their third step
 length, row by row), which takes a third of the sweeps, and in single precision where that is enough.
-Documents are swept in blocks; a result does not depend on the neighbours.
+Documents are swept in blocks; a result does not depend on the neighbours, but for rounding.
 
 bound_d has several maxima. Sweeps that start where those of the iteration before ended stay in the maximum
 of the first topics, which are noise; sweeps that start anew may end in a lower one. With ``start`` both are

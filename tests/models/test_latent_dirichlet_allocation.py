@@ -1,6 +1,7 @@
 """Latent Dirichlet allocation against enumeration, Monte Carlo, scikit-learn, and a maximiser of its own."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -208,6 +209,11 @@ def test_refined_steps_keep_the_better_proportions_of_each_document():
     assert refined.bound >= at_start.bound - 1e-9
 
 
+def in_double_precision(patch):
+    """Sweeps in double precision: single precision rounds by how many documents are swept together."""
+    patch.setattr(document_step_module, "Sweeps", partial(Sweeps, short=np.inf))
+
+
 @few
 @given(seed=seeds)
 def test_stochastic_steps_average_to_the_full_data_step(seed):
@@ -215,13 +221,25 @@ def test_stochastic_steps_average_to_the_full_data_step(seed):
     x, _, q = case(rng, n=8)
     model = LatentDirichletAllocation(3, 5, learn_concentration="asymmetric")
     q = Product({**q.factors, "concentration": Concentration(rng.uniform(0.1, 2.0, 3))})
-    whole = model.local_step(q, x)
-    parts = [model.local_step(q, x[i : i + 2], np.full(2, 4.0)) for i in range(0, 8, 2)]
+    with pytest.MonkeyPatch.context() as patch:
+        in_double_precision(patch)
+        whole = model.local_step(q, x)
+        parts = [model.local_step(q, x[i : i + 2], np.full(2, 4.0)) for i in range(0, 8, 2)]
     assert np.mean([part.bound for part in parts]) == pytest.approx(whole.bound, rel=1e-12)
     for i, expected in enumerate(whole.statistics):
         np.testing.assert_allclose(
             np.mean([part.statistics[i] for part in parts], axis=0), expected, rtol=1e-10, atol=1e-12
         )
+
+
+def test_sweeps_in_single_precision_end_as_near_as_their_tolerance():
+    """A sweep changes gamma by .001 at most where sweeps end, and the bound is stationary there."""
+    x, model, q = case(np.random.default_rng(5), n=40)
+    statistics = q["topics"].expected_statistics[0], model.concentration
+    single = document_step(x, *statistics)
+    double = document_step(x, *statistics, sweeps=Sweeps(short=np.inf))
+    np.testing.assert_allclose(single.proportions, double.proportions, atol=0.01)
+    assert single.bound == pytest.approx(double.bound, abs=1e-4 * 40)
 
 
 def test_scikit_learn_has_the_same_proportions_and_bound():
@@ -393,6 +411,7 @@ def test_symmetric_concentrations_come_back(size, alpha):
 
 
 def test_counts_in_files_are_read_in_parts_and_not_copied(tmp_path, monkeypatch):
+    in_double_precision(monkeypatch)
     rng = np.random.default_rng(0)
     whole = scipy.sparse.csr_array(rng.poisson(0.7, (50, 12)).astype(float))
     whole.data.astype(np.uint8).tofile(tmp_path / "data")
