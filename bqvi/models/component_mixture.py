@@ -223,8 +223,6 @@ class Mixture:
         components = self.components.log_joint(
             self.prior[self.components.name], theta[self.components.name], rows
         )
-        if self.mixing.tied:
-            raise ValueError("tail is 'tied', whose components have no draws; use tail='truncated'")
         if not self.mixing.name:
             return components - float(np.log(self.n_components))
         return components + self.mixing.log_weights_at(theta[self.mixing.name])[:, None, :]

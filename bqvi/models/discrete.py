@@ -21,6 +21,7 @@ from bqvi.checks import require_above
 from bqvi.families import Categorical, Product
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.data import Data, is_sparse, n_rows
+from bqvi.models.mixing import Mixing
 from bqvi.models.mixture import AffineLogJoint
 from gp.arrays import Array, to_numpy
 
@@ -31,6 +32,10 @@ class SummableMixture(ConjugateModel, Protocol):
     @property
     def prior(self) -> Product:
         """p(theta)."""
+
+    @property
+    def mixing(self) -> Mixing:
+        """What the weights are."""
 
     def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
         """ln p(x_n, z_n = k | theta) - ln h(x_n), (L, S, K)."""
@@ -47,10 +52,16 @@ class Marginal:
 
     Parameters
     ----------
-    mixture : a mixture model
+    mixture : a mixture model; of a Dirichlet process with a truncated tail
+
+    Raises
+    ------
+    ValueError, TypeError
+        A tied tail, or no mixture.
     """
 
     def __init__(self, mixture: SummableMixture) -> None:
+        _require_draws(mixture)
         self.mixture = mixture
 
     def check(self, data: Data) -> Data:
@@ -80,7 +91,7 @@ class Relaxed:
 
     Parameters
     ----------
-    mixture : a mixture model
+    mixture, and errors : as of `Marginal`
     temperature : of the relaxation, > 0; lower is less biased and noisier
     """
 
@@ -88,6 +99,7 @@ class Relaxed:
     """q(z) has parameters for each datum, so a mini-batch has no place here."""
 
     def __init__(self, mixture: SummableMixture, temperature: float = 0.5) -> None:
+        _require_draws(mixture)
         require_above("temperature", temperature, 0.0)
         self.mixture = mixture
         self.temperature = temperature
@@ -132,6 +144,14 @@ class Relaxed:
         entropy = float(assignments.entropy.sum())
         prior_gap = float(parameters.kl(self.mixture.prior))
         return expected + entropy - prior_gap + self.mixture.log_base_measure(host)
+
+
+def _require_draws(mixture: SummableMixture) -> None:
+    """All components of ``mixture`` have draws; those of a tied tail have none."""
+    if not hasattr(mixture, "mixing"):
+        raise TypeError(f"mixture is a {type(mixture).__name__}; it must be a mixture of bqvi.models")
+    if mixture.mixing.tied:
+        raise ValueError("mixture has tail='tied', whose components have no draws; use tail='truncated'")
 
 
 def _as_tensor(data: Data) -> Data:

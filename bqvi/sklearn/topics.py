@@ -44,6 +44,7 @@ class LatentDirichletAllocation(
     batch_size : documents in a mini-batch, of 'online' and 'memoised'
     total_samples : documents that there are in all, for ``partial_fit``; default those of all calls so far
     max_iter, tol : most passes; change of the bound that ends them ('batch' and 'memoised'), nats
+    n_init : starts, of which the best is kept
     init_params : 'k-means++' or 'random'
     random_state, verbose : as of `GaussianMixture`
     """
@@ -58,6 +59,7 @@ class LatentDirichletAllocation(
     total_samples: float | None = None
     max_iter: int = 100
     tol: float = 1e-2
+    n_init: int = 1
     init_params: str = "k-means++"
     random_state: Any = None
     verbose: bool | int = False
@@ -108,6 +110,7 @@ class LatentDirichletAllocation(
             steps=self.max_iter * (1 if batch else -(-n // size)),
             tolerance=None if self.method == "online" else self.tol,
             start_from=self.init_params,
+            starts=self.n_init,
             seed=generator_of(self.random_state),
             progress=bool(self.verbose),
         )

@@ -16,6 +16,7 @@ from bqvi.models import (
     LatentDirichletAllocation,
     LinearRegression,
     LogisticRegression,
+    Marginal,
     Mixture,
     MixtureOfExperts,
     MixtureOfFactorAnalysers,
@@ -23,6 +24,7 @@ from bqvi.models import (
     PoissonEmissions,
     ProbabilisticLatentSemanticAnalysis,
     RegressionPrior,
+    Relaxed,
     Sequences,
     bernoulli,
     categorical,
@@ -214,3 +216,16 @@ def test_more_components_than_rows_are_as_the_prior_has_them():
     assert (fit.q["weights"].concentration < 0.1).any()
     with pytest.raises(ValueError, match="n_components is 30, but data has 20 rows"):
         bqvi.fit(GaussianMixture(30, "full", flat=True), X, family="point", steps=50)
+
+
+@pytest.mark.parametrize("wrapper", [Marginal, Relaxed])
+@pytest.mark.parametrize(
+    ("model", "kind", "message"),
+    [
+        (DirichletProcessMixture("full", 3, tail="tied"), ValueError, "mixture has tail='tied'.*'truncated'"),
+        (LinearRegression(2), TypeError, "mixture is a LinearRegression"),
+    ],
+)
+def test_what_has_no_components_to_draw_is_not_summed_out(wrapper, model, kind, message):
+    with pytest.raises(kind, match=message):
+        wrapper(model)
