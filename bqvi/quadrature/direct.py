@@ -28,7 +28,9 @@ class Direct:
         if state.slopes is not None:
             in_units = state.slopes * np.exp(-shift) / unit
             slopes = np.einsum("ndo,de->neo", in_units, problem.standard.map.scale)
-        relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
+        relative, variance = None, None
+        if values.any():  # zeros, as of a density that vanishes at the nodes, have no noise to be divided by
+            relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
         noisy = problem.noise_sd is not None
         data = Data(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
         return data, centre, unit

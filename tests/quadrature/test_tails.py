@@ -323,3 +323,15 @@ def test_an_output_of_zeros_beside_another():
     assert found.sd[0] == np.inf
     assert found.mean[1] == pytest.approx(1 - np.cos(1), abs=1e-5)
     assert found.sd[1] < 1e-4
+
+
+@pytest.mark.parametrize("noise_sd", [1e-12, 1.0, 1e30, "unknown", lambda x: 1.0 + x[:, 0] ** 2])
+def test_a_density_that_vanishes_at_all_nodes_leaves_everything_open(noise_sd):
+    """As without noise: the integral of f p may be anything, since no node has told of p."""
+    found = bqvi.integrate(
+        lambda x: np.cos(x[:, 0]), Gaussian(np.zeros(2), np.eye(2)), 20,
+        log_density=lambda x: np.full(len(x), -np.inf), noise_sd=noise_sd,
+    )  # fmt: skip
+    assert found.mean == 0.0
+    assert found.sd == np.inf
+    assert found.n_evaluations == 20
