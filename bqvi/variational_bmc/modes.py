@@ -1,27 +1,33 @@
-"""The modes of q, one Gaussian each, and the evaluations that they explain.
+"""The modes of q, and the evaluations that they explain.
 
 Components of q belong to one mode where the surrogate's mean has no dip between them. The moments of each
-group give one Gaussian, and with the evidence an approximation of the log joint everywhere,
+group give one Gaussian, N(m_r, S_r). With the evidence Z the modes give an approximation of the log joint
+everywhere,
 
-    g(x) = log sum_r exp(h_r - |x - m_r|_r^2 / 2),      |x|_r^2 = x^T S_r^-1 x,
+    g(x) = log Z + log sum_j w_j N(x; m_j, S_j),
 
-with h_r the log joint at the mean m_r. A log joint of several modes falls as the squared distance from the
-nearest of them. A point whose value exceeds g by more than a share of its depth below the top therefore lies
-in the region of a mode that q lacks, or in a tail that is heavier than a Gaussian's. With a gradient the
-direction says the same: the gradient of g points, in the units of S_r, to the nearest known mode.
+whose parts j are the Gaussians of the modes. A mode that is far from Gaussian, a ring or a bent ridge, has
+the components of its group as parts instead: one Gaussian of its whole width would hold regions in which the
+mode has no mass. Far from Gaussian is a group q_r with KL(q_r || N(m_r, S_r)) above ``ModeSettings.bent``.
+
+A log joint of several modes falls as the squared distance from the nearest of them. A point whose value
+exceeds g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks,
+or in a tail that is heavier than a Gaussian's. With a gradient the direction says the same: the gradient of g
+points, in the units of S_j, to the nearest part.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp
 
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import MODES
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
+from gp.measures import GaussianMixture
+from gp.measures.mixture_density import MixtureDensity
 from gp.triangular import cholesky, solve_lower
 
 
@@ -31,41 +37,51 @@ class Modes:
 
     Attributes
     ----------
-    heights : (R,), log joint at the means. means : (R, D).
-    factors : (R, D, D), lower Cholesky factors of S_r.
+    means : (R, D). factors : (R, D, D), lower Cholesky factors of S_r.
     shares : (R,), of the posterior's mass.
+    outline : g.
     """
 
-    heights: np.ndarray
     means: np.ndarray
     factors: np.ndarray
     shares: np.ndarray
+    outline: MixtureDensity
 
     @classmethod
     def of(cls, surrogate: Surrogate, q: DiagonalMixture, frame: Frame, log_evidence: float) -> Modes:
         """From the mixture q, in its frame, and the log evidence."""
-        groups = connected(surrogate, q)
-        parts = frame.measure(q)
-        shares = np.array([q.weights[group].sum() for group in groups]) / q.weights.sum()
-        each = np.arange(len(parts.weights) // q.count)  # several where scales change
-        groups = [(len(each) * group[:, None] + each).ravel() for group in groups]
-        moments = [_moments(parts.weights[g], parts.means[g], parts.covariances[g]) for g in groups]
-        means = np.array([mean for mean, _ in moments])
-        factors = np.array([cholesky(covariance) for _, covariance in moments])
-        volumes = np.log(np.einsum("rii->ri", factors)).sum(1) + 0.5 * means.shape[1] * np.log(2.0 * np.pi)
-        return cls(log_evidence + np.log(shares) - volumes, means, factors, shares)
+        measure = frame.measure(q)
+        pieces = np.arange(len(measure.weights) // q.count)  # several where scales change
+        groups = [(len(pieces) * group[:, None] + pieces).ravel() for group in connected(surrogate, q)]
+        shares = np.array([measure.weights[rows].sum() for rows in groups])
+        modes = [
+            GaussianMixture(measure.weights[rows] / share, measure.means[rows], measure.covariances[rows])
+            for rows, share in zip(groups, shares, strict=True)
+        ]
+        wholes = [_gaussian(mode) for mode in modes]
+        parts = [
+            mode if _divergence(mode, whole) > MODES.bent else whole
+            for mode, whole in zip(modes, wholes, strict=True)
+        ]
+        outline = MixtureDensity.of(
+            np.concatenate([share * part.weights for share, part in zip(shares, parts, strict=True)]),
+            np.concatenate([part.means for part in parts]),
+            np.concatenate([part.factors for part in parts]),
+        )
+        outline = replace(outline, heights=outline.heights + log_evidence)
+        means = np.concatenate([whole.means for whole in wholes])
+        return cls(means, np.concatenate([whole.factors for whole in wholes]), shares, outline)
 
     def __len__(self) -> int:
-        return len(self.heights)
+        return len(self.shares)
 
     def squares(self, points: np.ndarray) -> np.ndarray:
-        """Return |x - m_r|_r^2 of points (n, D), (n, R)."""
-        return np.stack([np.square(self._whitened(r, points)).sum(1) for r in range(len(self))], axis=1)
-
-    def _whitened(self, r: int, points: np.ndarray) -> np.ndarray:
-        """Points (n, D) in the units of mode r, in which it is N(0, I), (n, D)."""
-        whitened: np.ndarray = solve_lower(self.factors[r], (points - self.means[r]).T).T
-        return whitened
+        """Return (x - m_r)^T S_r^-1 (x - m_r) of points (n, D), (n, R)."""
+        whitened = [
+            solve_lower(factor, (points - mean).T)
+            for mean, factor in zip(self.means, self.factors, strict=True)
+        ]
+        return np.stack([np.square(each).sum(0) for each in whitened], axis=1)
 
     def contain(self, points: np.ndarray) -> np.ndarray:
         """Return whether each of the points (n, D) lies where some mode has its mass, (n,)."""
@@ -79,17 +95,16 @@ class Modes:
         Allowed is g, more ``share`` of the depth of g below the highest mode, more ``margin`` nats; inside a
         mode everything is, and -inf is returned.
         """
-        explained = logsumexp(self.heights - 0.5 * self.squares(points), axis=1)
-        allowed = explained + share * np.maximum(self.heights.max() - explained, 0.0) + margin
+        explained, top = self.outline.log_density(points), self.outline.log_density(self.outline.means).max()
+        allowed = explained + share * np.maximum(top - explained, 0.0) + margin
         return np.where(self.contain(points), -np.inf, values - allowed)
 
     def alignment(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """Return the cosines of gradients (n, D) with those of the nearest mode, in its units, (n,)."""
-        nearest = (self.heights - 0.5 * self.squares(points)).argmax(1)
-        towards, slopes = np.empty_like(points), np.empty_like(points)
-        for r in np.unique(nearest):
-            towards[nearest == r] = -self._whitened(r, points[nearest == r])
-            slopes[nearest == r] = gradients[nearest == r] @ self.factors[r]
+        """Return the cosines of gradients (n, D) with that of the nearest part of g, in its units, (n,)."""
+        nearest = self.outline.log_parts(points).argmax(0)
+        whitening, means = self.outline.whitening[nearest], self.outline.means[nearest]
+        towards = np.einsum("nij,nj->ni", whitening, means - points)
+        slopes = np.linalg.solve(whitening.mT, gradients[:, :, None])[:, :, 0]
         lengths = np.linalg.norm(towards, axis=1) * np.linalg.norm(slopes, axis=1)
         result: np.ndarray = np.einsum("nd,nd->n", towards, slopes) / np.maximum(lengths, 1e-300)
         return result
@@ -108,12 +123,14 @@ def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
     return [np.flatnonzero(label == one) for one in np.unique(label)]
 
 
-def _moments(
-    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (D,) and covariance (D, D) of a mixture, the covariance lifted above rounding."""
-    weights = weights / weights.sum()
-    mean = weights @ means
-    centred = means - mean
-    covariance = np.einsum("k,kij->ij", weights, covariances) + (centred.T * weights) @ centred
-    return mean, covariance + 1e-12 * np.trace(covariance) * np.eye(len(mean))
+def _gaussian(mode: GaussianMixture) -> GaussianMixture:
+    """The Gaussian of a mixture's moments, the covariance lifted above rounding."""
+    covariance = mode.covariance
+    lifted = covariance + 1e-12 * np.trace(covariance) * np.eye(mode.dimension)
+    return GaussianMixture(np.ones(1), mode.mean[None], lifted[None])
+
+
+def _divergence(mode: GaussianMixture, whole: GaussianMixture) -> float:
+    """KL(mode || whole) by draws."""
+    x = mode.sample(MODES.draws, 0)
+    return float(np.mean(mode.log_density(x) - whole.log_density(x)))

@@ -68,7 +68,9 @@ class Row:
     divergence_floor: float = 0.0
     """What it would be, were both posteriors the same: they are known from draws."""
     explored: int = 0
-    """Points of the plausible box that the known modes explain, once exploration is complete; before, 0."""
+    """Points of the plausible box that lead to known modes, once exploration is complete; before, 0."""
+    explored_once: int = 0
+    """Known modes to which at most one of these points leads."""
     misplaced: float = nan
     """Share of the mass in which the surrogate and the log joint differed at draws (:mod:`comparison`)."""
     covered: bool = True
@@ -77,7 +79,7 @@ class Row:
     @property
     def known_sd(self) -> float:
         """The sd of the log evidence by the surrogate alone: without unseen modes and ``misplaced``, nats."""
-        rest = left_open(self.explored) ** 2 + float(np.nan_to_num(self.misplaced)) ** 2
+        rest = left_open(self.explored, self.explored_once) ** 2 + float(np.nan_to_num(self.misplaced)) ** 2
         return math.sqrt(max(self.log_evidence_sd**2 - rest, 0.0))
 
 
@@ -133,8 +135,9 @@ class State:
     scaled_at : how many there were when another dependence of scales on a coordinate was last looked for.
     rows : what was reached.
     before : what was known before the last row: the thorough estimate of the end starts from it.
-    explored : points of the plausible box that the known modes explain, once exploration is complete; until
+    explored : points of the plausible box that lead to known modes, once exploration is complete; until
         then 0.
+    explored_once : known modes to which at most one of these points leads.
     compared : draws of the latest comparison.
     coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     cheap : what is known of a cheap model, where there is one.
@@ -159,6 +162,7 @@ class State:
     seconds: float = 0.0
     before: Known | None = None
     explored: int = 0
+    explored_once: int = 0
     compared: int = 0
     coordinates: Coordinates | None = None
     cheap: CheapModel | None = None

@@ -251,9 +251,7 @@ class VBMCRun:
         run = _Exploring(self, state, before)
         sequence = design(dimension, EXPLORATION.count(dimension, len(modes)), self.seed)
         found = explore(run, modes, sequence, math.sqrt(observation_noise(before, estimate)))
-        if not found.complete or found.new_mode:
-            return run.reached
-        return replace(run.reached, explored=found.count)
+        return replace(run.reached, explored=found.count, explored_once=found.once)
 
     def seed_at(self, state: State) -> int:
         """Of the step that learns from ``state``."""

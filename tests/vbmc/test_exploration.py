@@ -5,18 +5,23 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
+import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.exploration import explore, left_open
+from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import EXPLORATION
+from bqvi.variational_bmc.variational import DiagonalMixture
+from experiments.vbmc.hard import HARD
+from gp.measures.mixture_density import MixtureDensity
 
 
 def modes_of(*gaussians):
     """Modes of a normalised mixture of (weight, mean, sd)."""
     weights, means, sds = (np.array(column, float) for column in zip(*gaussians, strict=True))
     dimension = means.shape[1]
-    heights = np.log(weights) - dimension * np.log(sds) - 0.5 * dimension * np.log(2.0 * np.pi)
-    return Modes(heights, means, sds[:, None, None] * np.eye(dimension), weights)
+    factors = sds[:, None, None] * np.eye(dimension)
+    return Modes(means, factors, weights, MixtureDensity.of(weights, means, factors))
 
 
 class Run:
@@ -29,7 +34,7 @@ class Run:
         self.evaluate(self.modes.means[:1] if start is None else start)
 
     def _logs(self):
-        return self.modes.heights - 0.5 * self.modes.squares(self.points)
+        return self.modes.outline.log_parts(self.points).T
 
     @property
     def made(self):
@@ -76,9 +81,7 @@ def test_modes_agree_with_the_density_far_from_each_other():
         - 0.5 * 3 * 0.01 / np.square([0.1, 0.07])
     )
     # the other mode is 90 nats below
-    np.testing.assert_allclose(
-        logsumexp(modes.heights - 0.5 * modes.squares(points), axis=1), exact, rtol=1e-12
-    )
+    np.testing.assert_allclose(modes.outline.log_density(points), exact, rtol=1e-12)
     assert modes.contain(np.array([FIRST[1], [0.0, 0.0, 0.0]])).tolist() == [True, False]
 
 
@@ -126,7 +129,7 @@ def test_heavy_tails_cost_a_limited_number_of_climbs():
     class Student(Run):
         @property
         def values(self):
-            return self.modes.heights[0] - 3.0 * np.log1p(self.modes.squares(self.points)[:, 0] / 3.0)
+            return self.modes.outline.heights[0] - 3.0 * np.log1p(self.modes.squares(self.points)[:, 0] / 3.0)
 
     run = Student([FIRST])
     found = explore(run, modes_of(FIRST), sequence(3))
@@ -143,3 +146,62 @@ def test_what_is_left_open_follows_the_rule_of_succession():
         hit = (missed * p).sum() / missed.sum()
         # a midpoint rule of 2e5 points
         assert left_open(n) == pytest.approx(0.5 * np.log(2.0) * hit, rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 8, 30])
+def test_what_is_left_open_follows_the_share_of_points_that_would_lead_to_unseen_modes(count):
+    """24 points in as many equally likely basins as ``count``: the odds of an unseen one, on average."""
+    rng = np.random.default_rng(count)
+    stated, exact = [], []
+    for _ in range(2000):
+        led = np.bincount(rng.integers(count, size=24), minlength=count)
+        known = (led > 0).sum()
+        stated.append(left_open(24, int((led == 1).sum())) / (0.5 * np.log(2.0)))
+        exact.append((count - known) / known)
+    # one more than what was seen is counted on either side: the odds are never said to be zero
+    assert np.mean(exact) <= np.mean(stated) < 1.6 * np.mean(exact) + 2.0 / 24
+
+
+def ring_modes(count=16, radius=2.0, sd=0.1):
+    """The mode of a ring about the origin, by so many components in one frame of the plane."""
+    angle = 2.0 * np.pi * np.arange(count) / count
+    centres = radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    q = DiagonalMixture(np.full(count, 1.0 / count), centres, np.full((count, 2), 2.0 * sd))
+
+    class Flat:
+        def mean(self, u):
+            return np.zeros(len(u))
+
+    return Modes.of(Flat(), q, Frame(np.zeros(2), np.eye(2)), 0.0)
+
+
+def test_a_second_ring_is_not_explained_by_the_width_of_the_first():
+    modes = ring_modes()
+    assert len(modes) == 1
+    # the Gaussian of the ring's moments is 12 nats deep at (7, 0); the ring's own density is 300 nats deep
+    beside = np.array([[5.3, 0.0], [7.0, 2.3]])
+    assert (modes.unexplained(beside, np.array([-4.5, -4.5]), 0.1, 3.0) > 0.0).all()
+    assert np.isneginf(modes.unexplained(np.array([[2.0, 0.0], [0.0, 0.0]]), np.zeros(2), 0.1, 3.0)).all()
+
+
+def test_gradients_are_compared_with_the_nearest_component_of_a_ring():
+    modes = ring_modes()
+    outside = np.array([[4.0, 0.0], [0.0, -4.0]])
+    towards = -outside / np.linalg.norm(outside, axis=1)[:, None]
+    np.testing.assert_allclose(modes.alignment(outside, towards), 1.0, atol=0.02)
+    np.testing.assert_allclose(modes.alignment(outside, -towards), -1.0, atol=0.02)
+
+
+def test_a_run_does_not_converge_on_one_of_two_rings():
+    """Each has half of the evidence."""
+    two, points = HARD["shells"].problem(0), []
+
+    def log_joint(theta):
+        points.append(np.array(theta))
+        return two.log_joint(theta)
+
+    found = bqvi.vbmc(log_joint, **two.bounds(), budget=150, seed=0)
+    x = np.array(points)
+    from_rings = np.abs(np.hypot(x[:, None, 0] - np.array([-3.5, 3.5]), x[:, 1:]) - 2.0)
+    assert (from_rings.min(0) < 0.1).all()  # their sd
+    assert not found.converged
