@@ -11,10 +11,10 @@ would otherwise have converged therefore explores first:
 3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
    the climb enters a known mode or gains no more.
 
-A climb that ends elsewhere has found a mode. Its evaluations lead q there, and the run goes on. Each explored
-point leads to one mode: a point that is explained to the nearest, a climb in vain to that in which it ends.
-Let n points have led to the known modes, and to f of these no more than one each. The odds that the next point
-leads to a mode unseen are then about (f + 1) / (n + 2 - f): for f = 0 Laplace's rule of succession, and for
+A climb that ends elsewhere has found a mode. Its evaluations lead q there, and the run goes on. Each point
+explored leads to one mode: a point that is explained to the nearest, a climb in vain to where it ends.
+Let n points have led to the known modes, and to f of these no more than one each. The odds that the next
+point leads to a mode unseen are then about (f + 1) / (n + 2 - f): for f = 0 Laplace's rule of succession, for
 large f the estimate of Good (1953), by which the modes unseen have the share f / n of all points. With the
 mass of those known as often as not, an unseen mode leaves the log evidence too low by log(2) / 2 times these
 odds (`left_open`), which the evidence's standard deviation contains.

@@ -26,9 +26,10 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import MODES
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
+from gp.linear_maps import lower_inverse
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
-from gp.triangular import cholesky, solve_lower
+from gp.triangular import solve_lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ class Modes:
         nearest = self.outline.log_parts(points).argmax(0)
         whitening, means = self.outline.whitening[nearest], self.outline.means[nearest]
         towards = np.einsum("nij,nj->ni", whitening, means - points)
-        slopes = np.linalg.solve(whitening.mT, gradients[:, :, None])[:, :, 0]
+        slopes = np.einsum("ni,nij->nj", gradients, lower_inverse(whitening))
         lengths = np.linalg.norm(towards, axis=1) * np.linalg.norm(slopes, axis=1)
         result: np.ndarray = np.einsum("nd,nd->n", towards, slopes) / np.maximum(lengths, 1e-300)
         return result
