@@ -57,7 +57,7 @@ def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension
         raise ValueError(f"the lengths disagree: {told}; each must have one entry for each parameter")
     count = next(iter(lengths.values()))
     if count < 1:
-        raise ValueError("there are no parameters; give at least one")
+        raise ValueError(f"{' and '.join(lengths)} has no entries; give one for each parameter")
     return count
 
 

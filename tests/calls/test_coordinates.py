@@ -159,6 +159,7 @@ def test_far_points_stay_inside():
             "x1 has lower = 2 above",
         ),
         ({"lower": [0, 0], "upper": [1, 1, 1]}, "lengths disagree: lower 2, upper 3"),
+        ({"plausible_upper": np.zeros(0)}, "plausible_upper has no entries"),
         ({"lower": 0.0, "upper": 1.0}, "number of parameters is not known"),
         (
             {"lower": [0.0], "upper": [1.0], "plausible_lower": [-0.1], "plausible_upper": [0.5]},
