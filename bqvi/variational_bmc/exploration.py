@@ -11,13 +11,18 @@ would otherwise have converged therefore explores first:
 3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
    the climb enters a known mode or gains no more.
 
-A climb that ends elsewhere has found a mode. Its evaluations lead q there, and the run goes on. Each point
-explored leads to one mode: a point that is explained to the nearest, a climb in vain to where it ends.
-Let n points have led to the known modes, and to f of these no more than one each. The odds that the next
-point leads to a mode unseen are then about (f + 1) / (n + 2 - f): for f = 0 Laplace's rule of succession, for
-large f the estimate of Good (1953), by which the modes unseen have the share f / n of all points. With the
-mass of those known as often as not, an unseen mode leaves the log evidence too low by log(2) / 2 times these
-odds (`left_open`), which the evidence's standard deviation contains.
+A climb that ends elsewhere has found a mode. Its evaluations lead q there, and the run goes on. Otherwise a
+point leads to a known mode, one that is explained to the nearest, or, where a climb from it ends low and
+outside of the modes, nowhere; points from which no climb was begun are taken to do so as often as those
+from which one was. Let n points lead to known modes, to f of these modes no more than one point each, and s
+points nowhere. The odds that the next point leads to a mode unseen are then about
+
+    (f + s / 2 + 1) / (n + 2 - f):
+
+for f = s = 0 Laplace's rule of succession, for large f the estimate of Good (1953), by which the modes unseen
+have the share f / n of all points; a point that leads nowhere counts as one of either kind as often as not.
+With the mass of those known as often as not, an unseen mode leaves the log evidence too low by log(2) / 2
+times these odds (`left_open`), which the evidence's standard deviation contains.
 """
 
 from __future__ import annotations
@@ -37,27 +42,28 @@ class Explored:
 
     Attributes
     ----------
-    count : points of the sequence that lead to known modes.
-    once : known modes to which at most one of these points leads.
-    new_mode : whether a climb ended outside the known modes.
-    complete : whether the budget sufficed.
+    complete : whether the budget sufficed and no mode was found.
+    unseen : nats that an unseen mode would add to the log evidence on average, where it is complete.
     """
 
-    count: int
-    once: int
-    new_mode: bool
     complete: bool
+    unseen: float
 
 
-def left_open(count: int, once: int = 0) -> float:
+def left_open(count: float, once: int = 0, nowhere: float = 0.0) -> float:
     """Return the log evidence, in nats, that a mode unseen would add on average.
 
     Parameters
     ----------
-    count : points that led to known modes. once : modes to which at most one of these led.
+    count : points that lead to known modes. once : modes to which at most one of these leads.
+    nowhere : points that lead nowhere.
     """
-    odds = (once + 1.0) / max(count + 2.0 - once, 1.0)
+    odds = (once + 0.5 * nowhere + 1.0) / max(count + 2.0 - once, 1.0)
     return 0.5 * float(np.log(2.0)) * odds
+
+
+UNEXPLORED = Explored(False, left_open(0))
+"""Before exploration is complete."""
 
 
 def explore(
@@ -87,27 +93,37 @@ def explore(
         if starts and len(ended) < most:
             found, climbed = _climbed(run, modes, starts[0], noise_sd)
             if found or climbed.ended == "room":
-                return Explored(0, 0, found, found)
+                return UNEXPLORED
             ended[starts[0]] = climbed.rows[-1] if climbed.ended == "within" else NOWHERE
         elif len(seen) < len(sequence):
             missing = sequence[np.flatnonzero(rows < 0)[:4]]
             if not run.evaluate(missing):
-                return Explored(0, 0, False, False)
+                return UNEXPLORED
         else:
-            ends = [ended.get(i, NOWHERE) if i in unexplained else i for i in map(int, seen)]
-            return _complete(run, modes, [i for i in ends if i != NOWHERE])
+            explained = [i for i in map(int, seen) if i not in unexplained]
+            return _complete(run, modes, explained, list(ended.values()), len(starts))
 
 
 NOWHERE = -1
 """The row of no evaluation: where a climb ends that comes to no mode."""
 
 
-def _complete(run: Evaluating, modes: Modes, rows: list[int]) -> Explored:
-    """An exploration without a new mode whose points led to the modes nearest to these rows."""
-    if not rows:
-        return Explored(0, len(modes), False, True)
-    led = np.bincount(modes.squares(run.made.points[rows]).argmin(1), minlength=len(modes))
-    return Explored(len(rows), int((led < 2).sum()), False, True)
+def _complete(run: Evaluating, modes: Modes, explained: list[int], ended: list[int], others: int) -> Explored:
+    """An exploration without a new mode.
+
+    Parameters
+    ----------
+    explained : rows of points that the known modes explain. ended : rows where climbs ended.
+    others : unexplained points from which no climb was begun.
+    """
+    rows = explained + [i for i in ended if i != NOWHERE]
+    led = np.zeros(len(modes), int)
+    if rows:
+        nearest = modes.squares(run.made.points[rows]).argmin(1)
+        led = np.bincount(nearest, minlength=len(modes))
+    nowhere = ended.count(NOWHERE) * (1.0 + others / max(len(ended), 1))
+    count = len(explained) + len(ended) + others - nowhere
+    return Explored(True, left_open(count, int((led < 2).sum()), nowhere))
 
 
 def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> list[int]:

@@ -15,7 +15,7 @@ from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
 from bqvi.runs.pending import matched
 from bqvi.variational_bmc.correction import Correction
-from bqvi.variational_bmc.exploration import left_open
+from bqvi.variational_bmc.exploration import UNEXPLORED, Explored
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -67,10 +67,8 @@ class Row:
     """Mean squared standardised error of the last batch's predictions."""
     divergence_floor: float = 0.0
     """What it would be, were both posteriors the same: they are known from draws."""
-    explored: int = 0
-    """Points of the plausible box that lead to known modes, once exploration is complete; before, 0."""
-    explored_once: int = 0
-    """Known modes to which at most one of these points leads."""
+    explored: Explored = UNEXPLORED
+    """What exploration found."""
     misplaced: float = nan
     """Share of the mass in which the surrogate and the log joint differed at draws (:mod:`comparison`)."""
     covered: bool = True
@@ -79,7 +77,7 @@ class Row:
     @property
     def known_sd(self) -> float:
         """The sd of the log evidence by the surrogate alone: without unseen modes and ``misplaced``, nats."""
-        rest = left_open(self.explored, self.explored_once) ** 2 + float(np.nan_to_num(self.misplaced)) ** 2
+        rest = self.explored.unseen**2 + float(np.nan_to_num(self.misplaced)) ** 2
         return math.sqrt(max(self.log_evidence_sd**2 - rest, 0.0))
 
 
@@ -135,9 +133,7 @@ class State:
     scaled_at : how many there were when another dependence of scales on a coordinate was last looked for.
     rows : what was reached.
     before : what was known before the last row: the thorough estimate of the end starts from it.
-    explored : points of the plausible box that lead to known modes, once exploration is complete; until
-        then 0.
-    explored_once : known modes to which at most one of these points leads.
+    explored : what exploration found.
     compared : draws of the latest comparison.
     coordinates : what the coordinates mean; where they are not known, nothing checks a resumed run.
     cheap : what is known of a cheap model, where there is one.
@@ -161,8 +157,7 @@ class State:
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
     before: Known | None = None
-    explored: int = 0
-    explored_once: int = 0
+    explored: Explored = UNEXPLORED
     compared: int = 0
     coordinates: Coordinates | None = None
     cheap: CheapModel | None = None

@@ -16,7 +16,6 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.variational_bmc.correction import Correction
-from bqvi.variational_bmc.exploration import left_open
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.laplace import ascended
 from bqvi.variational_bmc.next_points import next_points
@@ -126,7 +125,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     if not settled(before):
         sd = float(np.hypot(sd, found.claimed_above(estimate.surrogate.data.top)))
     wrong = 0.0 if observation_noise(state, estimate) > 0.0 else misplaced(state)
-    beside = float(np.hypot(left_open(state.explored, state.explored_once), np.nan_to_num(wrong)))
+    beside = float(np.hypot(state.explored.unseen, np.nan_to_num(wrong)))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
@@ -141,7 +140,6 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         prediction_error=prediction_error(state),
         divergence_floor=0.5 * (before.floor + state.floor),
         explored=state.explored,
-        explored_once=state.explored_once,
         misplaced=wrong,
         covered=found.covered,
     )

@@ -17,7 +17,7 @@ from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.comparison import draws_due, with_draws
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.diagnostics import advice, returns_density, runs_away
-from bqvi.variational_bmc.exploration import explore
+from bqvi.variational_bmc.exploration import Explored, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.held_out import HeldOut, predicted
@@ -48,7 +48,9 @@ UNUSED = (
     "density does. Give it bounds, or the prior of the log joint."
 )
 """What to tell of a cheap model that is improper."""
-RECORDS = named(State, Evaluations, Frame, Scaling, DiagonalMixture, Row, Known, Coordinates, CheapModel)
+RECORDS = named(
+    State, Evaluations, Frame, Scaling, DiagonalMixture, Row, Explored, Known, Coordinates, CheapModel
+)
 """What a saved run is made of."""
 
 
@@ -226,7 +228,9 @@ class VBMCRun:
     def explores(self, before: State, row: Row) -> bool:
         """Whether it is time to explore: before convergence, or when half the budget is spent."""
         late = 2 * before.n_evaluations >= self.limits.budget and settled(before)
-        return not before.explored and (late or judge((*before.rows, row), self.tolerance).awaits_exploration)
+        return not before.explored.complete and (
+            late or judge((*before.rows, row), self.tolerance).awaits_exploration
+        )
 
     def compares(self, state: State, estimate: Estimate) -> bool:
         """Whether it is time to compare the surrogate with the log joint at draws of the posterior."""
@@ -251,7 +255,7 @@ class VBMCRun:
         run = _Exploring(self, state, before)
         sequence = design(dimension, EXPLORATION.count(dimension, len(modes)), self.seed)
         found = explore(run, modes, sequence, math.sqrt(observation_noise(before, estimate)))
-        return replace(run.reached, explored=found.count, explored_once=found.once)
+        return replace(run.reached, explored=found)
 
     def seed_at(self, state: State) -> int:
         """Of the step that learns from ``state``."""

@@ -116,7 +116,7 @@ def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
     except AsksError as asks:
         room = run.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
         return with_pending(state, _unasked(state, asks.points)[: max(room, 0)])
-    return replace(state, explored=found.count, explored_once=found.once)
+    return replace(state, explored=found)
 
 
 def _chosen(run: VBMCRun, state: State, count: int) -> State:
