@@ -141,11 +141,13 @@ def require_boolean(name: str, value: object) -> None:
 
 
 def require_integer(name: str, value: object, lowest: int) -> int:
-    """An integer of at least ``lowest``, returned as int."""
+    """An integer of at least ``lowest`` that fits into 64 bits, returned as int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} is {shown(value)}; it must be an integer of at least {lowest}")
     if value < lowest:
         raise ValueError(f"{name} is {value}; it must be at least {lowest}")
+    if value > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} is {value}; it must be at most {np.iinfo(np.int64).max}")
     return int(value)
 
 

@@ -270,6 +270,7 @@ BAD_CHOICES = [
         "start_from is a Product of weights: a Dirichlet of shape \\(4,\\)",
     ),
     ({"starts": 0}, ValueError, "starts is 0; it must be at least 1"),
+    ({"starts": 10**30}, ValueError, "starts is 10+; it must be at most 9"),
     ({"starts": 2, "start_from": MIXTURE.prior}, ValueError, "starts is 2; several starts cannot be given"),
     ({"steps": -1}, ValueError, "steps is -1; it must be at least 0"),
     ({"steps": 1.5}, TypeError, "steps is 1.5; it must be an integer of at least 0"),
