@@ -58,12 +58,13 @@ def test_each_choice_takes_most_off_the_variances_of_interest(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_blocks_take_most_off_together(seed):
-    covariance, block = joint(seed), 3
+@pytest.mark.parametrize(("block", "variance"), [(1, 1e-6), (2, 1e-6), (3, 0.3)])
+def test_blocks_take_most_off_together(seed, block, variance):
+    covariance = joint(seed)
     candidates = Candidates.of(covariance[:N, N:], covariance[:N, :N], block)
     before: list[int] = []
-    noise = np.full(N, 0.3)
-    for choice in most_informative(candidates, 3, 0.3):
+    noise = np.full(N, variance)
+    for choice in most_informative(candidates, 3, variance):
         numbers = [[*before, *range(j * block, (j + 1) * block)] for j in range(N // block)]
         left = [
             np.trace(conditional(covariance, all_of, noise)[N:, N:])
@@ -73,6 +74,17 @@ def test_blocks_take_most_off_together(seed):
         ]
         assert choice == int(np.argmin(left))
         before = numbers[choice]
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_candidates_given_the_first_of_them_are_those_of_conditioning_anew(block):
+    covariance, first = joint(4), list(range(4))
+    found = Candidates.of(covariance[:N, N:], covariance[:N, :N], block).given(4 // block, 0.1)
+    rest = conditional(covariance, first, np.full(N, 0.1))[4:, 4:]
+    np.testing.assert_allclose(found.shared, rest[:8, 8:])
+    np.testing.assert_allclose(found.variances, np.diag(rest)[:8])
+    np.testing.assert_allclose(found.columns(slice(None)), rest[:8, :8])
+    np.testing.assert_allclose(found.columns(5), rest[:8, 5])
 
 
 def test_rounding_does_not_grow_where_candidates_coincide():

@@ -84,26 +84,6 @@ def test_agrees_with_gpytorch(data):
     np.testing.assert_allclose(ours.covariance(at), peer.covariance_matrix, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_torch_and_numpy_agree(name, data):
-    x, y, at = data
-    process = gp.GaussianProcess(KERNELS[name], gp.means.Linear(0.2, 0.3), noise=0.1)
-    ours = process.condition(x, y)
-    theirs = process.condition(torch.from_numpy(x), torch.from_numpy(y))
-    points = torch.from_numpy(at)
-    for method in ("mean", "variance", "covariance", "variance_gradient"):
-        result = getattr(theirs, method)(points)
-        assert isinstance(result, torch.Tensor)
-        np.testing.assert_allclose(result, getattr(ours, method)(at), rtol=0, atol=1e-11)
-    assert isinstance(theirs.sample(points, 3, seed=0), torch.Tensor)
-    theirs_path, ours_path = theirs.sample_path(seed=0), ours.sample_path(seed=0)
-    np.testing.assert_allclose(theirs_path(points), ours_path(at), rtol=0, atol=1e-9)
-    extended = theirs.extend(points[:2], torch.from_numpy(f(at[:2])))
-    np.testing.assert_allclose(
-        extended.mean(points), ours.extend(at[:2], f(at[:2])).mean(at), rtol=0, atol=1e-11
-    )
-
-
 @pytest.mark.parametrize("make", [np.float32, torch.float32])
 def test_float32_stays_float32(make, data):
     x, y, at = data
@@ -258,19 +238,6 @@ def test_conditioning_never_raises_the_variance(points, name):
     gram = posterior.covariance(at)
     np.testing.assert_allclose(gram, gram.T, atol=1e-12)
     assert np.linalg.eigvalsh(gram)[0] > -1e-10
-
-
-@settings(deadline=None, derandomize=True, max_examples=40)
-@given(points=points_2d, name=st.sampled_from(sorted(KERNELS)))
-def test_all_at_once_is_one_by_one(points, name):
-    x = np.array(points)
-    at = np.random.default_rng(1).normal(size=(5, 2))
-    process = gp.GaussianProcess(KERNELS[name], noise=1e-3)
-    at_once, one_by_one = process.condition(x, f(x)), process.condition(x[:1], f(x[:1]))
-    for i in range(1, len(x)):
-        one_by_one = one_by_one.extend(x[i : i + 1], f(x[i : i + 1]))
-    np.testing.assert_allclose(one_by_one.mean(at), at_once.mean(at), atol=1e-8)
-    np.testing.assert_allclose(one_by_one.covariance(at), at_once.covariance(at), atol=1e-8)
 
 
 def test_samples_have_the_posterior_moments(data):

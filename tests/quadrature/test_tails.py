@@ -8,13 +8,12 @@ from acquisition.pointwise import UncertaintySampling
 from bqvi.pareto import pareto_shape
 from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import fit
-from bqvi.quadrature.families import GROWS, SPARSE
+from bqvi.quadrature.families import SPARSE
 from bqvi.quadrature.settings import ROUGHLY
 from bqvi.quadrature.surrogate import Data
 from bqvi.quadrature.tails import beyond, largest_share, missed_peak, slows
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
-from gp import Values
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian, Uniform
 
@@ -46,35 +45,6 @@ def test_units_at_the_ends_of_what_a_number_holds():
 def test_complex_values_are_refused():
     with pytest.raises(bqvi.RunError, match="must return real numbers"):
         bqvi.integrate(lambda x: 1j * x[:, 0], STANDARD, 12)
-
-
-def test_growing_gram_and_its_pullback():
-    v = np.random.default_rng(1).standard_normal((6, 2))
-    lengths, weights = np.array([0.8, 1.7]), np.random.default_rng(2).standard_normal((6, 6))
-    weights = weights + weights.T
-    gram = GROWS.gram(Values(v))
-    matrix, pullback = gram(lengths)
-    np.testing.assert_allclose(matrix, GROWS.kernel(lengths)(v, v), rtol=1e-12)
-    np.testing.assert_allclose(np.diag(matrix), GROWS.kernel(lengths).diagonal(v), rtol=1e-12)
-    check_pullback(gram, pullback(weights), weights, lengths)
-
-
-def check_pullback(gram, found, weights, lengths):
-    step = 1e-5
-    for d, direction in enumerate(step * np.eye(len(lengths))):
-        ahead, behind = (np.sum(weights * gram(lengths * np.exp(s * direction))[0]) for s in (1, -1))
-        # central differences: step^2, and eps / step of sums of size 100
-        assert found[d] == pytest.approx((ahead - behind) / (2 * step), rel=1e-6, abs=1e-7)
-
-
-def test_sparse_gram_and_its_pullback():
-    v = np.random.default_rng(1).standard_normal((6, 3))
-    lengths, weights = np.array([0.8, 1.7, 3.0]), np.random.default_rng(2).standard_normal((6, 6))
-    weights = weights + weights.T
-    gram = SPARSE.gram(Values(v))
-    matrix, pullback = gram(lengths)
-    np.testing.assert_allclose(matrix, SPARSE.kernel(lengths)(v, v), rtol=1e-12)
-    check_pullback(gram, pullback(weights), weights, lengths)
 
 
 def test_sparse_kernel_shares_its_variance_by_interactions():
