@@ -1,5 +1,6 @@
 """The scikit-learn estimators: scikit-learn's own checks, its numbers, and SciPy's predictive densities."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -281,6 +282,29 @@ def test_states_are_those_of_the_model():
     point = HiddenMarkovModel(2, emissions="categorical", bayesian=False, random_state=0).fit(states[:, None])
     theta = point.posterior_.mean
     assert point.score(states[:, None]) == pytest.approx(point.model_.log_likelihood(states, theta))
+
+
+@pytest.mark.parametrize("bayesian", [False, True])
+def test_samples_of_sequences_are_scored_by_the_sum_over_all_paths(bayesian):
+    symbols, lengths = np.array([0, 1, 1, 2, 0, 2, 1, 0]), [4, 1, 3]
+    found = HiddenMarkovModel(2, emissions="categorical", bayesian=bayesian, random_state=0)
+    found.fit(symbols[:, None], lengths=lengths)
+    initial, transitions, emitted = (
+        np.exp(found.posterior_[name].expected_statistics[0]) for name in found.posterior_.factors
+    )
+    expected = [
+        sum(
+            initial[path[0]]
+            * np.prod(transitions[path[:-1], path[1:]])
+            * np.prod(emitted[list(path), sequence])
+            for path in map(np.array, itertools.product(range(2), repeat=len(sequence)))
+        )
+        for sequence in np.split(symbols, np.cumsum(lengths)[:-1])
+    ]
+    scores = found.score_samples(symbols[:, None], lengths)
+    np.testing.assert_allclose(scores, np.log(expected), rtol=1e-10)
+    assert found.score(symbols[:, None], lengths=lengths) == pytest.approx(scores.sum())
+    assert found.score_samples(symbols[:, None]).shape == (1,)
 
 
 @pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])

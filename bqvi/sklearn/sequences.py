@@ -172,13 +172,24 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         return np.concatenate(self.model_.posteriors(self.posterior_, rows))
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
-        """sum of ln p(x_n, z) with z summed out and the parameters' logs at their means under q, nats.
-
-        For a point estimate it is the log likelihood. X with ``lengths``; y is ignored.
-        """
+        """The sum of ``score_samples`` (X, lengths), nats; y is ignored."""
         del y
+        return float(self.score_samples(X, lengths).sum())
+
+    def score_samples(self, X: Any, lengths: Any = None) -> np.ndarray:
+        """Log likelihood of each sequence, (N,), nats: a sample is a sequence, not a row.
+
+        For a point estimate ln p(x_n | theta), summed over paths; for a Bayesian fit ln sum_z exp E_q[ln
+        p(x_n, z | theta)], which is at most ln E_q[p(x_n | theta)]. The function of this name in hmmlearn
+        returns a pair, which here is ``score`` (X, lengths=lengths) and ``predict_proba`` (X, lengths).
+
+        Parameters
+        ----------
+        X : (T, D), NaN where nothing was observed
+        lengths : (N,), summing to T; default one sequence
+        """
         rows = self._checked(X, lengths)
-        return float(self.model_.log_evidence_bounds(self.posterior_, rows).sum())
+        return np.asarray(self.model_.log_evidence_bounds(self.posterior_, rows))
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """A sequence of T = ``n_samples`` at the parameters' means under q: X (T, D), and its states (T,)."""
