@@ -31,7 +31,7 @@ from gp.means import Constant, Mean
 from gp.observations import Functional, Observations, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.problem import Problem, fitted, solve
+from gp.problem import EvidenceProblem, fitted, solve
 from gp.screening import Screening, curvature, log_evidence, screened
 from gp.settings import FIT
 from gp.threads import single_threaded
@@ -58,7 +58,7 @@ class Hyperparameters:
     n_evaluations : of the evidence, over all starts.
     """
 
-    problem: Problem
+    problem: EvidenceProblem
     coordinates: SearchCoordinates
     psi: Any
     log_evidence: float
@@ -271,7 +271,7 @@ def _checked_units(observed: Functional, y: Array) -> DataUnits:
     return units
 
 
-def _searched(problem: Problem, coordinates: SearchCoordinates, limits: Screening) -> Hyperparameters:
+def _searched(problem: EvidenceProblem, coordinates: SearchCoordinates, limits: Screening) -> Hyperparameters:
     """The hyperparameters at the best optimum that is found."""
     found = screened(problem, coordinates, limits)
     solution = solve(problem, coordinates.vector(found.psi))
@@ -347,7 +347,7 @@ def _check_spread(name: str, spread: float) -> None:
         )
 
 
-def _without_noise(problem: Problem) -> bool:
+def _without_noise(problem: EvidenceProblem) -> bool:
     """Tell whether neither the model nor its kernel has noise."""
     white = any(parameter.kind == "noise" for parameter in problem.kernel.parameters())
     return problem.noise is not None and not np.any(problem.noise) and not white
@@ -357,7 +357,7 @@ def _default_starts(n: int, dimension: int) -> int:
     return max(FIT.many_starts if n > FIT.many else FIT.few_starts, 3 + 3 * (dimension - 5))
 
 
-def _refuse_contradictions(problem: Problem, allowed: float) -> None:
+def _refuse_contradictions(problem: EvidenceProblem, allowed: float) -> None:
     for block, part in pieces(problem.observed):
         if isinstance(block, Values):
             values = problem.y[part]
@@ -415,13 +415,13 @@ def _problem(
     noise: Array | str | None,
     *,
     units: DataUnits,
-) -> Problem:
+) -> EvidenceProblem:
     values = np.asarray(to_numpy(y), dtype=float)
     known = None if isinstance(noise, str) else to_numpy(as_noise(noise, len(values), y))
     without = known is not None and not np.any(known)
     if kernel is None:
         kernel = SquaredExponential(units.inputs, units.output**2)
-    return Problem(
+    return EvidenceProblem(
         x=on_host(observed),
         y=values,
         kernel=as_kernel(kernel),

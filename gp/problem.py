@@ -25,14 +25,14 @@ from gp.linalg import cholesky
 from gp.means import Mean
 from gp.observations import Functional, Observations, Values, as_functional, covariance
 
-__all__ = ["Problem", "Solution", "fitted", "solve", "solve_with_gradient"]
+__all__ = ["EvidenceProblem", "Solution", "fitted", "solve", "solve_with_gradient"]
 
 _SMALLEST_SCALE = 1e-8
 """For targets that the mean explains altogether; in variances of the targets."""
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class EvidenceProblem:
     """What hyperparameters are sought for. NumPy only.
 
     Attributes
@@ -98,7 +98,7 @@ class Problem:
         noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
         return unpack(self.kernel, vector[:split]), unpack(self.mean, vector[split:stop]), noise
 
-    def smaller(self, size: int, rng: np.random.Generator) -> Problem:
+    def smaller(self, size: int, rng: np.random.Generator) -> EvidenceProblem:
         """Return the problem for about ``size`` of the observations: points at random, of each block."""
         n = len(self.y)
         if n <= size:
@@ -133,14 +133,14 @@ class Solution:
     jitter: float
 
 
-def solve(problem: Problem, vector: Any) -> Solution:
+def solve(problem: EvidenceProblem, vector: Any) -> Solution:
     """Return the log evidence at a vector of parameters, without its gradient."""
     kernel, mean, noise = problem.unpack(vector)
     observed = problem.observed
     return _solution(_evidence(problem, covariance(kernel, observed, observed), mean, noise))
 
 
-def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
+def solve_with_gradient(problem: EvidenceProblem, vector: Any) -> tuple[Solution, Any]:
     """Return the log evidence and its gradient (P,) in the vector of parameters."""
     kernel, mean, noise = problem.unpack(vector)
     gram, pullback = problem.gram(kernel)
@@ -157,7 +157,7 @@ def solve_with_gradient(problem: Problem, vector: Any) -> tuple[Solution, Any]:
     return _solution(found), np.concatenate(parts)
 
 
-def fitted(problem: Problem, vector: Any, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
+def fitted(problem: EvidenceProblem, vector: Any, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
     """Return kernel, mean and noise with what is found in closed form put in.
 
     ``factor`` multiplies the scale.
@@ -176,7 +176,7 @@ def _solution(found: Evidence) -> Solution:
     return Solution(found.value, found.scale, found.coefficients[:, 0], found.factor.jitter)
 
 
-def _evidence(problem: Problem, gram: Any, mean: Mean, noise: Any) -> Evidence:
+def _evidence(problem: EvidenceProblem, gram: Any, mean: Mean, noise: Any) -> Evidence:
     index = np.arange(gram.shape[0])
     diagonal = gram[index, index]
     gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy

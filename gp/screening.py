@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gp.linalg import NotPositiveDefiniteError, next_jitter
-from gp.problem import Problem, solve, solve_with_gradient
+from gp.problem import EvidenceProblem, solve, solve_with_gradient
 from gp.search import Expansion, Optimum, Search, raced, search
 from gp.settings import FIT
 from gp.units import SearchCoordinates
@@ -44,7 +44,7 @@ class Screening:
 
 
 def log_posterior(
-    problem: Problem, coordinates: SearchCoordinates, psi: Any, with_prior: bool = True
+    problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any, with_prior: bool = True
 ) -> tuple[float, Any]:
     """Return log evidence (plus log prior, if asked) and its gradient (P,) in psi."""
     solution, gradient = solve_with_gradient(problem, coordinates.vector(psi))
@@ -55,7 +55,7 @@ def log_posterior(
     return value, gradient
 
 
-def screened(problem: Problem, coordinates: SearchCoordinates, asked: Screening) -> Optimum:
+def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> Optimum:
     """Return the best optimum found."""
     small = problem.smaller(FIT.screening_rows, asked.rng)
     starts = _starts(small, coordinates, asked)
@@ -69,7 +69,7 @@ def screened(problem: Problem, coordinates: SearchCoordinates, asked: Screening)
     return replace(best, psi=scale * best.psi, n_evaluations=spent)
 
 
-def curvature(problem: Problem, coordinates: SearchCoordinates, psi: Any) -> Any:
+def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any) -> Any:
     """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients.
 
     Where a covariance is nearly singular, rounding makes the gradient rough: what looks like
@@ -89,7 +89,7 @@ def curvature(problem: Problem, coordinates: SearchCoordinates, psi: Any) -> Any
     return (best + best.T) / 2
 
 
-def _smoothest(problem: Problem, coordinates: SearchCoordinates, psi: Any) -> tuple[Any, float]:
+def _smoothest(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any) -> tuple[Any, float]:
     """Return the Hessian with the least roughness, and that."""
 
     def gradient(at: Any) -> Any:
@@ -111,7 +111,7 @@ def _smoothest(problem: Problem, coordinates: SearchCoordinates, psi: Any) -> tu
     return best, least
 
 
-def _starts(problem: Problem, coordinates: SearchCoordinates, asked: Screening) -> list[Any]:
+def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> list[Any]:
     """Return the starting points: the present values, the best of a grid, then random ones.
 
     Half of them are from the grid: where an evaluation is before a climb says little about where
@@ -134,7 +134,7 @@ def _starts(problem: Problem, coordinates: SearchCoordinates, asked: Screening) 
     return [*chosen, *moved][: asked.n_starts]
 
 
-def _present(problem: Problem, coordinates: SearchCoordinates) -> list[Any]:
+def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[Any]:
     """Return the present values; with several noises, if there is no present value of it."""
     psi = coordinates.psi(problem.pack())
     noise = np.array(coordinates.kinds) == "noise"
@@ -142,7 +142,7 @@ def _present(problem: Problem, coordinates: SearchCoordinates) -> list[Any]:
     return [psi + step * noise for step in smaller]
 
 
-def _grid(problem: Problem, coordinates: SearchCoordinates) -> list[Any]:
+def _grid(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[Any]:
     """Return combinations of common lengthscales and noises."""
     kinds = np.array(coordinates.kinds)
     points = []
@@ -165,7 +165,7 @@ def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> Any:
     return np.clip(psi, prior.bounds_lower, prior.bounds_upper)
 
 
-def log_evidence(problem: Problem, coordinates: SearchCoordinates, psi: Any) -> float:
+def log_evidence(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any) -> float:
     """Return the log evidence at psi; a huge negative number where K cannot be factorised."""
     try:
         return solve(problem, coordinates.vector(psi)).log_evidence
@@ -173,7 +173,7 @@ def log_evidence(problem: Problem, coordinates: SearchCoordinates, psi: Any) -> 
         return -_FAILED
 
 
-def _value(problem: Problem, coordinates: SearchCoordinates, psi: Any, with_prior: bool) -> float:
+def _value(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any, with_prior: bool) -> float:
     value = log_evidence(problem, coordinates, psi)
     return value + coordinates.prior.log_density(psi)[0] if with_prior else value
 
@@ -182,7 +182,7 @@ def _value(problem: Problem, coordinates: SearchCoordinates, psi: Any, with_prio
 class _Scaled:
     """The log evidence, plus log prior if asked, of psi over a scale (P,)."""
 
-    problem: Problem
+    problem: EvidenceProblem
     coordinates: SearchCoordinates
     with_prior: bool
     scale: Any

@@ -21,7 +21,7 @@ from gp.grams import blocks_of, pieces
 from gp.kernels.base import Kind, Parameter
 from gp.observations import Functional, Gradients, as_functional
 from gp.priors import JointPrior, Priors
-from gp.problem import Problem
+from gp.problem import EvidenceProblem
 
 __all__ = ["DataUnits", "SearchCoordinates"]
 
@@ -108,7 +108,7 @@ class SearchCoordinates:
     prior: JointPrior
 
     @staticmethod
-    def of(problem: Problem, units: DataUnits, priors: Priors) -> SearchCoordinates:
+    def of(problem: EvidenceProblem, units: DataUnits, priors: Priors) -> SearchCoordinates:
         """Return the coordinates of a problem's free parameters.
 
         Where the scale is found in closed form, the first variance stays at its unit, and so do
@@ -168,7 +168,7 @@ class _Entry:
     scale_power: float
 
 
-def _entries(problem: Problem, units: DataUnits) -> list[_Entry]:
+def _entries(problem: EvidenceProblem, units: DataUnits) -> list[_Entry]:
     """One entry for each number among the parameters, in the order of the model's vector."""
     covariance, mean = list(problem.kernel.parameters()), list(problem.mean.parameters())
     noise = [Parameter("noise", 1.0, "noise", output_power=2)] if problem.noise is None else []

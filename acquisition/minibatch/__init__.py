@@ -10,7 +10,7 @@
     HorvitzThompson           the draw                 a bound        1 / pi
     GradientNorms             the draw, given the past gradients      1 / pi
     DPP                       the draw                 features       1 / pi
-    BayesianQuadrature        the draw, if debiased    features       quadrature
+    QuadratureWeighted        the draw, if debiased    features       quadrature
     Herding, SequentialBQ,    biased                   features       equal or quadrature
     MaxVariance, UpperConfidence
     Grab                      biased; exact over an    gradients      equal
@@ -27,7 +27,6 @@ partition serves many epochs.
 """
 
 from acquisition.minibatch.balanced import Balanced
-from acquisition.minibatch.bayesian_quadrature import BayesianQuadrature
 from acquisition.minibatch.confidence import UpperConfidence
 from acquisition.minibatch.dpp import DPP
 from acquisition.minibatch.features import (
@@ -43,6 +42,7 @@ from acquisition.minibatch.grab import Grab
 from acquisition.minibatch.gradient_balanced import GradientBalanced
 from acquisition.minibatch.horvitz_thompson import GradientNorms, HorvitzThompson
 from acquisition.minibatch.pools import Herding, MaxVariance, SequentialBQ
+from acquisition.minibatch.quadrature_weighted import QuadratureWeighted
 from acquisition.minibatch.reshuffled import Reshuffled
 from acquisition.minibatch.saga import Saga
 from acquisition.minibatch.strategy import Learning, Selection, Strategy
@@ -53,7 +53,6 @@ from acquisition.minibatch.uniform import Uniform
 __all__ = [
     "DPP",
     "Balanced",
-    "BayesianQuadrature",
     "Features",
     "GPControlVariate",
     "Grab",
@@ -63,6 +62,7 @@ __all__ = [
     "HorvitzThompson",
     "Learning",
     "MaxVariance",
+    "QuadratureWeighted",
     "Reshuffled",
     "Saga",
     "Selection",

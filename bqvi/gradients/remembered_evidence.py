@@ -16,7 +16,7 @@ weighted draws. The standard deviation is the root of the sum of the squares of
 
     the process' posterior standard deviation of E_P[t f], with the constant unknown
     the jackknife's over evaluations of the same, with its bias
-    that of the draws, sqrt(1 / effective draws - 1 / draws)
+    that of the draws, from the spread of the sums of weights of blocks of the Sobol points
     what was shrunk away, E_P[(1 - t) min(|m - c|, sqrt v)]
     a share of the correction, ln Z - ELBO: what q lacks in its tails the draws show in part only, the less
     the heavier the weights' tail.
@@ -102,11 +102,20 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     trusted = weights[first] * trust[first] / weights[first].sum()
     parts = (
         *_of_process(found, points[first], whitened[:, first], trusted),
-        np.sqrt(max(1.0 / effective - 1.0 / count, 0.0)),
+        _of_draws(weights),
         shrunk,
         EVIDENCE.share_at(shape) * (value - elbo),
     )
     return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, count)
+
+
+def _of_draws(weights: np.ndarray) -> float:
+    """Standard deviation of the logarithm of the sum of weights (M,), of sum one, over consecutive blocks.
+
+    Blocks of a Sobol set are nets themselves, and all together fill the gaps of each: if anything, too large.
+    """
+    sums = EVIDENCE.blocks * weights.reshape(EVIDENCE.blocks, -1).sum(1)
+    return float(sums.std(ddof=1) / np.sqrt(EVIDENCE.blocks))
 
 
 def _variances(process: DirectionalProcess, points: np.ndarray, whitened: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from bqvi.gradients.settings import MIXTURE
 from bqvi.models.log_joint import is_moving
 
 
-class Settings(Protocol):
+class PathwiseChoices(Protocol):
     """What is asked of a `pathwise.Pathwise`."""
 
     @property
@@ -53,7 +53,7 @@ class Settings(Protocol):
 
 
 def stratified_gradient(
-    settings: Settings,
+    settings: PathwiseChoices,
     model: Any,
     posterior: TorchPosterior,
     batch: Batch,
@@ -131,7 +131,7 @@ def require_still(model: Any) -> None:
         )
 
 
-def _noise(settings: Settings, q: GaussianMixture, rng: np.random.Generator) -> np.ndarray:
+def _noise(settings: PathwiseChoices, q: GaussianMixture, rng: np.random.Generator) -> np.ndarray:
     if settings.noise is None:
         return rng.standard_normal((settings.samples, *q.means.shape))
     each = [settings.noise.nodes(settings.samples, q.dimension, rng) for _ in range(q.n_components)]

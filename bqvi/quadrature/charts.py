@@ -27,10 +27,10 @@ from bqvi.quadrature.settings import SEARCH
 from gp.arrays import as_like, namespace
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
-__all__ = ["AffineChart", "Chart", "Cube", "cube", "identity", "pushed", "rotated"]
+__all__ = ["AffineChart", "Cube", "MeasureChart", "cube", "identity", "pushed", "rotated"]
 
 
-class Chart(Protocol):
+class MeasureChart(Protocol):
     """A bijection from standard coordinates u to v, and the measure of v."""
 
     @property

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bqvi.quadrature.charts import AffineChart, Chart, cube, identity, rotated
+from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
@@ -119,7 +119,7 @@ class Ensemble:
         return _mixture(moments, np.array(weights) / np.sum(weights))
 
 
-def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[Chart, Family]]:
+def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[MeasureChart, Family]]:
     """Charts x families that a standardised measure has embeddings for, the turned axes left out.
 
     Parameters
@@ -128,7 +128,7 @@ def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[
     smooth_only : the squared exponential on the axes alone; where gradients are observed, or f is warped.
     """
     plain = identity(measure)
-    found: dict[str, tuple[Chart, Family]] = {PLAIN: (plain, SMOOTH)}
+    found: dict[str, tuple[MeasureChart, Family]] = {PLAIN: (plain, SMOOTH)}
     independent = isinstance(measure, Gaussian | Uniform)
     if independent and not smooth_only:
         found["axes, rough"] = (plain, ROUGH)
@@ -172,7 +172,7 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effor
     return _weighed(members + _turned_rough(measure, members, data, earlier, effort))
 
 
-def _premature(known: Mapping[str, tuple[Chart, Family]], name: str, members: list[Surrogate]) -> bool:
+def _premature(known: Mapping[str, tuple[MeasureChart, Family]], name: str, members: list[Surrogate]) -> bool:
     """Whether a broken candidate has to wait until functions that are not smooth are ahead."""
     if name not in known or known[name][1] is not BROKEN:
         return False

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.quadrature.charts import Chart
+from bqvi.quadrature.charts import MeasureChart
 from bqvi.quadrature.families import Family, Gram
 from bqvi.quadrature.settings import SEARCH, Effort
 from gp.conditioning import StudentProcess
@@ -97,7 +97,7 @@ class View:
     prior: JointPrior
 
     @staticmethod
-    def of(data: Data, chart: Chart, family: Family) -> View:
+    def of(data: Data, chart: MeasureChart, family: Family) -> View:
         """Carry the data into the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
@@ -130,7 +130,7 @@ class Surrogate:
     """
 
     name: str
-    chart: Chart
+    chart: MeasureChart
     family: Family
     psi: Any
     data: Data
@@ -272,7 +272,7 @@ class Surrogate:
         return self.at(search(self, [self.psi], self.bounds(), asked).psi)
 
 
-def surrogate(name: str, chart: Chart, family: Family, data: Data, psi: Any) -> Surrogate:
+def surrogate(name: str, chart: MeasureChart, family: Family, data: Data, psi: Any) -> Surrogate:
     """Condition a candidate on data."""
     return Surrogate(name, chart, family, np.asarray(psi, dtype=float), data, View.of(data, chart, family))
 

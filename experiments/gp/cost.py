@@ -27,7 +27,7 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.problems.simulated_regression import simulated
-from gp.problem import Problem, solve_with_gradient
+from gp.problem import EvidenceProblem, solve_with_gradient
 
 SIZES, QUICK_SIZES = (125, 250, 500, 1000, 2000), (50, 100, 200)
 OPERATIONS: Mapping[str, float] = {
@@ -49,7 +49,7 @@ def operations(n: int, seed: int = 0) -> dict[str, Callable[[], Any]]:
     kernel = gp.kernels.SquaredExponential(np.full(5, 1.5), 2.0)
     process = gp.GaussianProcess(kernel, noise=0.01)
     posterior = process.condition(x[:n], y[:n])
-    problem = Problem(x[:n], y[:n], kernel, gp.means.Constant(), noise=None, profiled=True)
+    problem = EvidenceProblem(x[:n], y[:n], kernel, gp.means.Constant(), noise=None, profiled=True)
     vector = problem.pack()
     return {
         "condition": lambda: process.condition(x[:n], y[:n]),

@@ -9,7 +9,6 @@ import pytest
 from acquisition.minibatch import (
     DPP,
     Balanced,
-    BayesianQuadrature,
     Features,
     GPControlVariate,
     Grab,
@@ -19,6 +18,7 @@ from acquisition.minibatch import (
     HorvitzThompson,
     Learning,
     MaxVariance,
+    QuadratureWeighted,
     Reshuffled,
     Saga,
     Selection,
@@ -60,9 +60,9 @@ def every(size, n):
         "bound": HorvitzThompson(size, 0.1 + np.abs(x[:, 0])),
         "norms": GradientNorms(size, refresh=2),
         "dpp": DPP(size, features),
-        "debiased": BayesianQuadrature(size, features, "debiased"),
-        "plain": BayesianQuadrature(size, features, "plain"),
-        "shrunk": BayesianQuadrature(size, features, "shrunk"),
+        "debiased": QuadratureWeighted(size, features, "debiased"),
+        "plain": QuadratureWeighted(size, features, "plain"),
+        "shrunk": QuadratureWeighted(size, features, "shrunk"),
         "herding": Herding(size, features),
         "sequential": SequentialBQ(size, features),
         "variance": MaxVariance(size, features),
@@ -235,7 +235,7 @@ def test_horvitz_thompson_is_unbiased_over_every_start(size):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_debiased_quadrature_is_unbiased_over_every_subset(size, noise):
-    strategy = BayesianQuadrature(size, F5, "debiased", noise=noise)
+    strategy = QuadratureWeighted(size, F5, "debiased", noise=noise)
     state = strategy.start(5, np.random.default_rng(0))
     found = [
         estimated(strategy, state, strategy.draw(state, Scripted(choice=[s]))[0], G5)
@@ -422,8 +422,8 @@ BAD = [
     (lambda: HorvitzThompson(2, np.array([1.0, 0.0])), ValueError, "bound must be .* positive"),
     (lambda: started(HorvitzThompson(2, np.ones(4))), ValueError, "bound has 4 rows"),
     (lambda: GradientNorms(2, uniform=0.0), ValueError, "uniform is 0.0"),
-    (lambda: BayesianQuadrature(2, F5, "best"), ValueError, "weights is 'best'"),
-    (lambda: BayesianQuadrature(2, F5, noise=-1.0), ValueError, "noise is -1.0"),
+    (lambda: QuadratureWeighted(2, F5, "best"), ValueError, "weights is 'best'"),
+    (lambda: QuadratureWeighted(2, F5, noise=-1.0), ValueError, "noise is -1.0"),
     (lambda: Herding(2, F5, pool=0.5), ValueError, "pool is 0.5"),
     (lambda: MaxVariance(2, F5, weights="random"), ValueError, "weights is 'random'"),
     (lambda: UpperConfidence(2, F5, beta=-1.0), ValueError, "beta is -1.0"),

@@ -10,7 +10,7 @@ import gp
 from gp.grams import covariance_with_pullback
 from gp.kernels import Columns, Linear, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from gp.observations import Observations
-from gp.problem import Problem, solve, solve_with_gradient
+from gp.problem import EvidenceProblem, solve, solve_with_gradient
 
 KERNELS = {
     "se": SquaredExponential(np.array([0.7, 1.3]), 1.5),
@@ -48,7 +48,7 @@ def test_evidence_gradient_is_exact(kernel, mean, noise):
     x = Observations(tuple(blocks(rng)))
     y = rng.standard_normal(len(x))
     known = np.linspace(0.05, 0.2, len(y)) if noise == "per observation" else noise
-    problem = Problem(x, y, KERNELS[kernel], MEANS[mean], known, profiled=noise is None)
+    problem = EvidenceProblem(x, y, KERNELS[kernel], MEANS[mean], known, profiled=noise is None)
     vector = problem.pack()
     _, gradient = solve_with_gradient(problem, vector)
     step = 1e-5  # central differences: error step^2 f''' / 6 + eps f / step, about 1e-9
@@ -64,7 +64,7 @@ def test_evidence_gradient_counts_the_jitter():
     rng = np.random.default_rng(0)
     x = Observations(tuple(blocks(rng)))
     y = rng.standard_normal(len(x))
-    problem = Problem(x, y, KERNELS["se"], MEANS["zero"], None, profiled=True, jitter=0.3)
+    problem = EvidenceProblem(x, y, KERNELS["se"], MEANS["zero"], None, profiled=True, jitter=0.3)
     vector, step = problem.pack(), 1e-5
     solution, gradient = solve_with_gradient(problem, vector)
     assert solution.jitter == 0.3

@@ -25,7 +25,7 @@ from gp.kernels import (
     White,
 )
 from gp.priors import Plateau, Priors
-from gp.problem import Problem, solve, solve_with_gradient
+from gp.problem import EvidenceProblem, solve, solve_with_gradient
 from gp.screening import log_posterior
 from gp.units import DataUnits, SearchCoordinates
 
@@ -67,7 +67,7 @@ MEANS = {
 def test_evidence_gradient_is_exact(kernel, mean, noise, data):
     x, y = data[0][:15], data[1][:15]
     known = np.linspace(0.05, 0.2, 15) if noise == "per point" else noise
-    problem = Problem(x, y, KERNELS[kernel], MEANS[mean], known, profiled=noise is None)
+    problem = EvidenceProblem(x, y, KERNELS[kernel], MEANS[mean], known, profiled=noise is None)
     vector = problem.pack()
     _, gradient = solve_with_gradient(problem, vector)
     step = 1e-5  # central differences: error step^2 f''' / 6 + eps f / step, about 1e-9
@@ -90,7 +90,7 @@ def test_evidence_gradient_agrees_with_autodiff(name, data):
     process = gp.GaussianProcess(kernel.with_parameters(values), noise=0.1)
     process.condition(torch.from_numpy(x), torch.from_numpy(y)).log_marginal_likelihood.backward()
     autodiff = np.concatenate([np.ravel((v.grad * v).detach().numpy()) for v in values])
-    problem = Problem(x, y, kernel, gp.means.Zero(), 0.1, profiled=False)
+    problem = EvidenceProblem(x, y, kernel, gp.means.Zero(), 0.1, profiled=False)
     _, gradient = solve_with_gradient(problem, problem.pack())
     np.testing.assert_allclose(gradient, autodiff, rtol=1e-9)
 

@@ -22,11 +22,11 @@ from acquisition.minibatch.strategy import (
 )
 from acquisition.minibatch.uniform import UniformState
 
-__all__ = ["BayesianQuadrature"]
+__all__ = ["QuadratureWeighted"]
 
 
 @dataclass(frozen=True)
-class BayesianQuadrature(Featured):
+class QuadratureWeighted(Featured):
     """BQ weights on a random subset.
 
     Parameters
