@@ -7,7 +7,6 @@ import torch
 import bqvi
 from acquisition.minibatch import (
     Balanced,
-    BayesianQuadrature,
     Features,
     GPControlVariate,
     Grab,
@@ -15,6 +14,7 @@ from acquisition.minibatch import (
     GradientNorms,
     HorvitzThompson,
     MaxVariance,
+    QuadratureWeighted,
     Reshuffled,
     Saga,
     SequentialBQ,
@@ -45,7 +45,7 @@ MODELS = {
 }
 STRATEGIES = {
     "balanced": Balanced(7, FEATURES, renew=2),
-    "quadrature": BayesianQuadrature(7, FEATURES, "plain", noise=0.01),
+    "quadrature": QuadratureWeighted(7, FEATURES, "plain", noise=0.01),
     "sequential": SequentialBQ(7, FEATURES),
     "norms": GradientNorms(7, refresh=3),
     "confidence": UpperConfidence(7, FEATURES, weights="quadrature"),
