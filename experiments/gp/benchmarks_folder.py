@@ -12,6 +12,7 @@ import pandas as pd
 from experiments.gp import benchmarks as gp_benchmarks
 from experiments.harness.experiment import Case, Experiment, Resources
 from experiments.problems import regression_sets
+from experiments.problems.array_files import checksum
 
 MOST_ROWS = 300
 
@@ -23,7 +24,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     for path in regression_sets.find(resources.data):
         settings = {
             "file": path.name,
-            "sha256": regression_sets.checksum(path),
+            "sha256": checksum(path),
             "rows": gp_benchmarks.QUICK_ROWS if quick else MOST_ROWS,
         }
         made += gp_benchmarks.cases_of(path.stem, settings, folder=path.parent)

@@ -5,7 +5,8 @@
     letters     symbols of an English text (of Python's own documentation), categorical emissions: with two
                 states, vowels and consonants (Cave and Neuwirth 1980)
 
-Variational Bayes over emissions and transitions; the likeliest path is Viterbi's.
+Variational Bayes over emissions and transitions; the likeliest path is Viterbi's. (`models-sequences-folder`
+does the same on sequences of a folder.)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 
 import bqvi
 from bqvi.models import CategoricalEmissions, HiddenMarkovModel, gaussian_emissions, plots
+from bqvi.models.emissions import Emissions
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
@@ -29,6 +31,8 @@ VOWELS = "aeiou"
 PAGES = ("exceptions", "objects", "execmodel", "import")
 LETTERS = 6000
 SETS: dict[str, tuple[int, ...]] = {"Nile": (1, 2, 3), "sunspots": (2, 3, 4), "letters": (1, 2, 3)}
+MOST = 4
+"""States in any case."""
 SHOWN = {"Nile": 2, "sunspots": 3, "letters": 2}
 STARTS, QUICK_STARTS = 10, 1
 STEPS, QUICK_STEPS = 1000, 20
@@ -67,46 +71,61 @@ def series(name: str) -> tuple[np.ndarray, np.ndarray]:
     return frame[frame.columns[0]].to_numpy(dtype=float), values if name == "Nile" else np.sqrt(values)
 
 
-def _model(name: str, states: int) -> HiddenMarkovModel:
-    emissions = CategoricalEmissions(len(ALPHABET)) if name == "letters" else gaussian_emissions("diagonal")
-    return HiddenMarkovModel(states, emissions)
-
-
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each time of a series, or each symbol of the alphabet."""
-    chosen = case.settings
-    name, k = chosen["data"], chosen["states"]
+    name = case.settings["data"]
     times, values = series(name)
-    fit = bqvi.fit(
-        _model(name, k),
+    emissions = CategoricalEmissions(len(ALPHABET)) if name == "letters" else gaussian_emissions("diagonal")
+    fit = fitted(case, emissions, values, seed)
+    if name != "letters":
+        return of_times(fit, times, values)
+    return of_symbols(fit, values, np.isin(list(ALPHABET), list(VOWELS)))
+
+
+def fitted(case: Case, emissions: Emissions, values: Any, seed: int) -> bqvi.Fit:
+    """Return the best fit of several starts; the case's settings are `states`, `starts` and `steps`."""
+    chosen = case.settings
+    return bqvi.fit(
+        HiddenMarkovModel(chosen["states"], emissions),
         values,
         starts=chosen["starts"],
         steps=chosen["steps"],
         tolerance=TOLERANCE,
         seed=seed,
     )
-    model: HiddenMarkovModel = fit.problem.model
-    posterior = model.posteriors(fit.q, values)[0]
-    if name == "letters":
-        counts = np.stack([posterior[values == v].sum(0) for v in range(len(ALPHABET))])
-        shares = counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)
-        order = np.argsort(-counts.T @ np.isin(list(ALPHABET), list(VOWELS)) / counts.sum(0))
-        columns = {"time": np.arange(len(ALPHABET)), "value": counts.sum(1)}
-        shown = shares[:, order]
-    else:
-        levels = posterior.T @ values / posterior.sum(0)
-        order = np.argsort(levels)
-        columns = {"time": times, "value": values}
-        shown = posterior[:, order]
-    path = model.viterbi(fit.q, values)[0]
-    states = {
-        f"state_{i}": shown[:, i] if i < k else np.nan for i in range(max(max(n) for n in SETS.values()))
-    }
-    moves = int((np.diff(path) != 0).sum())
+
+
+def of_symbols(fit: bqvi.Fit, values: Any, lean: np.ndarray) -> pd.DataFrame:
+    """Return for each symbol its number of occurrences and their shares in the states.
+
+    The states come by the share of their symbols for which `lean` (V,) is 1, the largest first.
+    """
+    posterior = np.concatenate(fit.problem.model.posteriors(fit.q, values))
+    symbols = np.asarray(values)
+    counts = np.stack([posterior[symbols == v].sum(0) for v in range(len(lean))])
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1e-300)
+    order = np.argsort(-counts.T @ lean / np.maximum(counts.sum(0), 1e-300))
+    return _rows(fit, values, np.arange(len(lean)), counts.sum(1), shares[:, order])
+
+
+def of_times(fit: bqvi.Fit, times: np.ndarray, values: np.ndarray) -> pd.DataFrame:
+    """Return for each time of a series its value and the posterior of the states, by rising level."""
+    posterior = fit.problem.model.posteriors(fit.q, values)[0]
+    seen = ~np.isnan(values)
+    levels = posterior[seen].T @ values[seen] / np.maximum(posterior[seen].sum(0), 1e-300)
+    return _rows(fit, values, times, values, posterior[:, np.argsort(levels)])
+
+
+def _rows(
+    fit: bqvi.Fit, values: Any, times: np.ndarray, shown: np.ndarray, states: np.ndarray
+) -> pd.DataFrame:
+    moves = sum(int((np.diff(path) != 0).sum()) for path in fit.problem.model.viterbi(fit.q, values))
+    k = states.shape[1]
     return pd.DataFrame(
         {
-            "iteration": fit.state.iteration, **columns, **states, "elbo": fit.elbo, "changes": moves,
-            "length": len(values), "seconds": fit.state.seconds,
+            "iteration": fit.state.iteration, "time": times, "value": shown,
+            **{f"state_{i}": states[:, i] if i < k else np.nan for i in range(MOST)},
+            "elbo": fit.elbo, "changes": moves, "length": np.size(values), "seconds": fit.state.seconds,
         }
     )  # fmt: skip
 
@@ -134,11 +153,17 @@ def _states(rows: pd.DataFrame) -> Figure:
             ax.set_xticks(np.arange(len(order)), ["␣" if ALPHABET[v] == " " else ALPHABET[v] for v in order])
             ax.set(ylabel="in the first state", title="letters: vowels in blue")
             continue
-        levels = posterior.T @ values / np.maximum(posterior.sum(0), 1e-300)
-        plots.states(values, posterior, ax, times=found["time"].to_numpy(float), levels=levels)
+        draw_series(ax, found["time"].to_numpy(float), values, posterior)
         ax.set_title(f"{name}, {k} states")
         ax.set_ylabel("flow" if name == "Nile" else "root of number")
     return made
+
+
+def draw_series(ax: Any, times: np.ndarray, values: np.ndarray, posterior: np.ndarray) -> None:
+    """Draw a series before the posterior of its states, and the posterior mean of the states' levels."""
+    seen = ~np.isnan(values)
+    levels = posterior[seen].T @ values[seen] / np.maximum(posterior[seen].sum(0), 1e-300)
+    plots.states(values, posterior, ax, times=times, levels=levels)
 
 
 def _first(results: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,8 @@
 
 The vocabulary is a square of 5 x 5 pixels; a topic is a row or a column of it, a document a mixture of few
 topics (Griffiths and Steyvers 2004). What is true is therefore seen in a picture. Held-out documents are
-completed: half of the words are seen, the others predicted.
+completed: half of the words are seen, the others predicted. (`models-topics-folder` does the same on texts of
+a folder.)
 """
 
 from __future__ import annotations
@@ -66,12 +67,37 @@ def documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return the trace, and behind it a row for each word of each topic."""
+    counts, held = documents(case.settings["n"], seed)
+    trace, last = fitted(case, TOPICS, counts, held, seed)
+    rows, columns = linear_sum_assignment(-true_topics() @ np.log(last.T + 1e-12))
+    found = last[columns[np.argsort(rows)]]
+    wrong = 0.5 * np.abs(found - true_topics()).sum(axis=1)
+    trace = trace.assign(wrong=np.nan, topic=-1, word=-1, probability=np.nan)
+    trace.loc[trace.index[-1], "wrong"] = wrong.mean()
+    k, v = np.indices(found.shape)
+    words = pd.DataFrame(
+        {
+            "topic": k.ravel(),
+            "word": v.ravel(),
+            "probability": found.ravel(),
+            "iteration": trace["iteration"].iloc[-1],
+        }
+    )
+    return pd.concat([trace, words.assign(elbo=trace["elbo"].iloc[-1])], ignore_index=True)
+
+
+def fitted(case: Case, topics: int, counts: Any, held: Any, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the trace of a fit to counts (N, V), and E[beta], (K, V).
+
+    The trace has the perplexity of `held` (m, V); the case's settings are `method`, `learnt`, `passes` and,
+    on mini-batches, `minibatch`.
+    """
     chosen = case.settings
-    counts, held = documents(chosen["n"], seed)
     learnt: dict[str, Any] = {"learn_concentration": "symmetric", "learn_word_concentration": True}
-    model = LatentDirichletAllocation(TOPICS, WORDS, **(learnt if chosen["learnt"] else {}))
-    size = chosen.get("minibatch")
-    steps = chosen["passes"] if size is None else chosen["passes"] * chosen["n"] // size
+    model = LatentDirichletAllocation(topics, counts.shape[1], **(learnt if chosen["learnt"] else {}))
+    n = counts.shape[0]
+    size = min(n, chosen["minibatch"]) if "minibatch" in chosen else None
+    steps = chosen["passes"] if size is None else chosen["passes"] * n // size
     choices = {} if size is None else {"minibatch": size}
     last: list[np.ndarray] = []
 
@@ -83,16 +109,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         model, counts, chosen["method"], metrics={"perplexity": perplexity}, steps=steps,
         record=fitting.spread_records(steps, 15), seed=seed, tolerance=1e-12, **choices,
     )  # fmt: skip
-    rows, columns = linear_sum_assignment(-true_topics() @ np.log(last[0].T + 1e-12))
-    found = last[0][columns[np.argsort(rows)]]
-    wrong = 0.5 * np.abs(found - true_topics()).sum(axis=1)
-    trace = trace.assign(wrong=np.nan, topic=-1, word=-1, probability=np.nan)
-    trace.loc[trace.index[-1], "wrong"] = wrong.mean()
-    k, v = np.indices(found.shape)
-    words = pd.DataFrame(
-        {"topic": k.ravel(), "word": v.ravel(), "probability": found.ravel(), "iteration": steps}
-    )
-    return pd.concat([trace, words.assign(elbo=trace["elbo"].iloc[-1])], ignore_index=True)
+    return trace, last[0]
 
 
 def _traces(results: pd.DataFrame) -> pd.DataFrame:

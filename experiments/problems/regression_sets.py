@@ -12,17 +12,18 @@ shapes is an error. Ten splits, in which each row is tested once, are usual; any
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.problems.array_files import DataFolderError, stored_names, with_arrays
+
 _ARRAYS = ("X", "y", "test_mask")
 
 
-class RegressionSetError(ValueError):
+class RegressionSetError(DataFolderError):
     """A folder or a file that is not in the layout of this module."""
 
 
@@ -107,12 +108,11 @@ def find(folder: Path) -> list[Path]:
     RegressionSetError
         If there is none.
     """
-    files = sorted([*folder.glob("*.npz"), *folder.glob("*/*.npz")], key=lambda path: path.stem)
-    found = [path for path in files if set(_ARRAYS) <= _names(path)]
+    found = with_arrays(folder, _ARRAYS)
     if not found:
         raise RegressionSetError(
             f"{folder} has no .npz file with the arrays X (N, D), y (N,) and test_mask (N, S), neither in "
-            f"itself nor one level below; it has {len(files)} other .npz files"
+            f"itself nor one level below; it has {len(with_arrays(folder, ()))} other .npz files"
         )
     return found
 
@@ -125,7 +125,7 @@ def read(path: Path) -> RegressionSet:
     RegressionSetError
         If the file cannot be read, lacks an array, or holds other shapes or kinds of numbers.
     """
-    if missing := [name for name in _ARRAYS if name not in _names(path)]:
+    if missing := [name for name in _ARRAYS if name not in stored_names(path)]:
         raise RegressionSetError(f"{path} lacks the arrays {', '.join(missing)}")
     with np.load(path) as arrays:
         x, y, mask = (arrays[name] for name in _ARRAYS)
@@ -135,16 +135,3 @@ def read(path: Path) -> RegressionSet:
     if not np.all((mask == 0) | (mask == 1)):
         raise RegressionSetError(f"{path}: test_mask must be 0 or 1 throughout")
     return RegressionSet(path.stem, x.astype(float), y.astype(float), mask.astype(bool))
-
-
-def checksum(path: Path) -> str:
-    """Return what identifies the data: the beginning of the file's SHA-256."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def _names(path: Path) -> set[str]:
-    try:
-        with np.load(path) as arrays:
-            return set(arrays.files)
-    except (OSError, ValueError, AttributeError) as error:
-        raise RegressionSetError(f"{path} is not a readable .npz file: {error}") from None

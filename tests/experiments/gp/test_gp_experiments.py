@@ -14,6 +14,7 @@ from experiments.gp.regressors import REGRESSORS, Predictions
 from experiments.harness import drawing, registry
 from experiments.harness.experiment import MissingResourceError, Resources
 from experiments.problems import regression_sets
+from experiments.problems.array_files import DataFolderError
 from experiments.problems.regression_sets import RegressionSet, RegressionSetError, Split
 
 NAMES = ("gp-regression", "mauna-loa")
@@ -177,9 +178,9 @@ def test_missing_arrays_and_unreadable_files_are_named(tmp_path):
     with pytest.raises(RegressionSetError, match=r"no \.npz file with the arrays X.*1 other"):
         regression_sets.find(tmp_path)
     (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(RegressionSetError, match=r"text\.npz is not a readable"):
+    with pytest.raises(DataFolderError, match=r"text\.npz is not a readable"):
         regression_sets.find(tmp_path)
-    with pytest.raises(RegressionSetError, match="not a readable"):
+    with pytest.raises(DataFolderError, match="not a readable"):
         regression_sets.read(Path("nowhere.npz"))
 
 

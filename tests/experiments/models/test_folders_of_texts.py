@@ -1,0 +1,140 @@
+"""Texts and sequences of a folder (--data DIR): the layout, what is said of another one, and the studies."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from experiments.harness import drawing, registry
+from experiments.harness.experiment import Case, MissingResourceError, Resources
+from experiments.models import sequences, sequences_folder, topics_folder
+from experiments.problems.array_files import DataFolderError
+from experiments.problems.texts_and_series import (
+    Symbols,
+    find_sequences,
+    find_texts,
+    read_sequences,
+    read_texts,
+)
+
+FOLDERS = ("models-topics-folder", "models-sequences-folder")
+COUNTS = np.random.default_rng(0).poisson(1.0, (40, 6)) + np.eye(6, dtype=int)[np.arange(40) % 6]
+SYMBOLS = np.array([0, 2, 2, 1, 2, 0, 2])
+
+
+def stored(path, counts=COUNTS, **more):
+    csr = scipy.sparse.csr_array(counts)
+    arrays = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": np.array(csr.shape)}
+    np.savez(path, **{**arrays, **more})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    stored(tmp_path / "novel.npz", vocabulary=np.array(list("abcdef")))
+    (tmp_path / "below").mkdir()
+    np.savez(tmp_path / "below" / "letters.npz", symbols=np.tile(SYMBOLS, 10), lengths=np.array([30, 40]))
+    (tmp_path / "river.csv").write_text(
+        "day,flow\n2000-01-01,1.5\n2000-01-02,\n2000-01-04,2.5\n2000-02-01,9\n"
+    )
+    (tmp_path / "quakes.csv").write_text("year,count\n1900,3\n1901,4\n1903,12\n1904,10\n")
+    (tmp_path / "pairs.csv").write_text("a,b\n2,1\n1,3\n")  # no times
+    np.savez(tmp_path / "pictures.npz", images=np.zeros((3, 8, 8)))
+    return tmp_path
+
+
+def computed(name, folder):
+    experiment = registry.load(name)
+    frames = []
+    for case in experiment.checked_cases(True, Resources(data=folder)):
+        frame = experiment.run(case, 0)
+        scalars = {k: v for k, v in case.settings.items() if k not in frame}
+        frames.append(frame.assign(case=case.name, seed=0, **scalars))
+    return experiment, pd.concat(frames, ignore_index=True)
+
+
+def test_files_are_found_by_their_layout_and_read(folder):
+    assert [path.stem for path in find_texts(folder)] == ["novel"]
+    assert [path.stem for path in find_sequences(folder)] == ["letters", "quakes", "river"]
+    texts = read_texts(folder / "novel.npz")
+    np.testing.assert_array_equal(texts.counts.toarray(), COUNTS)
+    assert texts.words == tuple("abcdef")
+    letters, quakes, river = (read_sequences(path) for path in find_sequences(folder))
+    assert letters.alphabet == ("0", "1", "2")
+    assert letters.lengths.tolist() == [30, 40]
+    assert (quakes.is_count, river.is_count) == (True, False)
+    assert 365.25 * np.diff(river.times) == pytest.approx([1.0, 2.0, 28.0])
+    assert np.isnan(river.values).tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_a_folder_lacks_is_said(name, tmp_path):
+    with pytest.raises(MissingResourceError, match="--data DIR"):
+        registry.load(name).checked_cases(False, Resources())
+    np.savez(tmp_path / "pictures.npz", images=np.zeros((3, 8, 8)))
+    with pytest.raises(DataFolderError, match=r"no \.npz file with .*neither in itself nor one level below"):
+        registry.load(name).checked_cases(False, Resources(data=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data": np.full(2, 0.5)}, "whole and positive"),
+        ({"indptr": np.array([0, 1])}, "no CSR array"),
+        ({"indices": np.array([0, 99])}, "no CSR array"),
+        ({"indices": np.array(["a", "b"])}, "vectors of numbers"),
+        ({"vocabulary": np.array(["a"])}, r"vocabulary has shape \(1,\), not \(2,\)"),
+    ],
+)
+def test_texts_in_another_layout(given, message, tmp_path):
+    stored(tmp_path / "texts.npz", np.eye(2, dtype=int), **given)
+    with pytest.raises(DataFolderError, match=message):
+        read_texts(tmp_path / "texts.npz")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"symbols": np.array([0.5, 1.0])}, "integers from 0"),
+        ({"symbols": np.array([-1, 1])}, "integers from 0"),
+        ({"symbols": SYMBOLS, "lengths": np.array([3, 3])}, "sum to 7"),
+        ({"symbols": SYMBOLS, "alphabet": np.array(["a", "b"])}, "symbols go to 2, alphabet has 2"),
+    ],
+)
+def test_symbols_in_another_layout(given, message, tmp_path):
+    np.savez(tmp_path / "symbols.npz", **given)
+    with pytest.raises(DataFolderError, match=message):
+        read_sequences(tmp_path / "symbols.npz")
+
+
+def test_counts_that_are_none(tmp_path):
+    (tmp_path / "quakes.csv").write_text("year,count\n1900,3\n1901,4.5\n")
+    with pytest.raises(DataFolderError, match="count must be whole"):
+        read_sequences(tmp_path / "quakes.csv")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_is_run_drawn_and_tabulated(name, folder):
+    experiment, results = computed(name, folder)
+    with drawing.style():
+        assert experiment.draw(results)
+    assert len(experiment.tables(results)[0].frame) > 0
+    assert not experiment.claims(results)  # what is true of a user's data is not known
+
+
+def test_word_frequencies_predict_as_one_topic_does(folder):
+    """The posterior mean of a single topic: the counts and the prior's."""
+    cases = topics_folder.cases(True, Resources(data=folder))
+    plain = next(case for case in cases if topics_folder.FREQUENCIES in case.name)
+    one = Case("one", {**plain.settings, "way": "batch", "method": "cavi", "topics": 1, "passes": 2}, folder)
+    expected = topics_folder.run(one, 3)["perplexity"].dropna().iloc[-1]
+    assert topics_folder.run(plain, 3)["perplexity"].iloc[0] == pytest.approx(expected)
+
+
+def test_shares_of_symbols_are_those_of_the_posterior(folder):
+    case = next(c for c in sequences_folder.cases(True, Resources(data=folder)) if "letters" in c.name)
+    rows = sequences_folder.run(case, 0)
+    assert rows["value"].to_numpy() == pytest.approx(np.bincount(np.tile(SYMBOLS, 10)))
+    assert rows[["state_0", "state_1"]].sum(axis=1).to_numpy() == pytest.approx(np.ones(3))
+    assert rows["state_0"].iloc[2] >= 0.5  # the commonest symbol's state is the first
+    assert isinstance(read_sequences(folder / "below" / "letters.npz"), Symbols)
+    assert max(sequences_folder.STATES) <= sequences.MOST
