@@ -103,7 +103,7 @@ def read_texts(path: Path) -> Texts:
     try:
         counts = scipy.sparse.csr_array(
             (data.astype(float), indices.astype(np.intp), indptr.astype(np.intp)),
-            shape=tuple(map(int, shape)),
+            shape=(int(shape[0]), int(shape[1])),
         )
         counts.check_format(full_check=True)
     except ValueError as error:
