@@ -181,8 +181,7 @@ class GaussianMixture(_Mixture):
     n_components : K
     covariance_type : 'full', 'tied', 'diag' or 'spherical'
     flat : True for maximum likelihood; False for the default priors of `models.GaussianMixture`, under which
-    no
-        component can collapse
+        no component can collapse
     max_iter, tol : most iterations; change of the bound that ends them, nats
     n_init : starts, of which the best is kept
     init_params : 'k-means++' or 'random'

@@ -1,0 +1,260 @@
+"""Properties that the test suites of scikit-learn, hmmlearn and gensim hold their models to, held here too.
+
+Those that tests of a model or an estimator hold already are not repeated.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.stats
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+import bqvi
+from bqvi.families import Dirichlet, Product
+from bqvi.models import CategoricalEmissions, HiddenMarkovModel
+from bqvi.models import DirichletProcessMixture as DirichletProcessModel
+from bqvi.models import GaussianMixture as MixtureModel
+from bqvi.models import LatentDirichletAllocation as TopicModel
+from bqvi.models.gaussian_mixture import component_estimates
+from bqvi.sklearn import (
+    BayesianGaussianMixture,
+    DirichletProcessMixture,
+    GaussianMixture,
+    LatentDirichletAllocation,
+)
+from bqvi.sklearn import HiddenMarkovModel as HiddenStates
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+RNG = np.random.default_rng(0)
+CENTRES = np.array([[0.0, 0.0], [6.0, 1.0], [-3.0, 7.0]])
+LABELS = np.arange(150) % 3
+X = RNG.normal(size=(150, 2)) @ [[1.0, 0.4], [0.0, 0.7]] + CENTRES[LABELS]
+MIXTURES = [
+    GaussianMixture(3, random_state=0),
+    GaussianMixture(3, flat=True, random_state=0),
+    BayesianGaussianMixture(3, random_state=0),
+    DirichletProcessMixture(6, random_state=0),
+]
+SHAPES = ("full", "tied", "diag", "spherical")
+TOPICS = np.kron(np.eye(3), np.full(4, 0.25))
+COUNTS = RNG.multinomial(40, RNG.dirichlet(np.full(3, 0.1), 90) @ TOPICS)
+each_mixture = pytest.mark.parametrize("mixture", MIXTURES, ids=lambda m: type(m).__name__)
+each_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+def of_shape(mixture, shape):
+    tied_process = shape == "tied" and isinstance(mixture, DirichletProcessMixture)
+    return clone(mixture).set_params(covariance_type=shape, **({"merge": False} if tied_process else {}))
+
+
+@each_mixture
+@each_shape
+def test_labels_are_the_likeliest_and_found_again(mixture, shape):
+    """Three clusters six standard deviations apart; one fit and its own prediction are the same labels."""
+    found = of_shape(mixture, shape).fit(X)
+    shares = found.predict_proba(X)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(len(X)))
+    np.testing.assert_array_equal(found.predict(X), shares.argmax(axis=1))
+    np.testing.assert_array_equal(of_shape(mixture, shape).fit_predict(X), found.predict(X))
+    largest = [np.bincount(found.predict(X)[k == LABELS]).max() for k in range(3)]
+    assert sum(largest) >= 148
+    assert found.weights_.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("shape", ["full", "tied", "diagonal", "spherical"])
+@pytest.mark.parametrize("kind", ["maximum likelihood", "Bayes", "sticks"])
+def test_data_moved_elsewhere_move_the_means_alone(kind, shape):
+    """Priors come from the data, so that nothing else is left to change.
+
+    Of the models: estimators draw other starts for other rows, so that whole weights are copies.
+    """
+    model = (
+        DirichletProcessModel(shape, 6)
+        if kind == "sticks"
+        else MixtureModel(3, shape, concentration=1.0, flat=kind == "maximum likelihood")
+    )
+    moved = np.array([100.0, -250.0])
+    family = "point" if kind == "maximum likelihood" else "full"
+    here, there = (bqvi.fit(model, x, family=family, tolerance=1e-9, steps=500) for x in (X, X + moved))
+    assert there.elbo == pytest.approx(here.elbo, rel=1e-8)
+    ends = [component_estimates(fit.problem.model, fit.q) for fit in (here, there)]
+    np.testing.assert_allclose(ends[1][0] - moved, ends[0][0], atol=1e-5)
+    np.testing.assert_allclose(ends[1][1], ends[0][1], atol=1e-5)
+
+
+@pytest.mark.parametrize("covariance_type", SHAPES)
+def test_draws_have_the_mixtures_weights_and_moments(covariance_type):
+    """By 5 standard errors: a false alarm in 1e-5 of the runs, seeds being fixed."""
+    found = BayesianGaussianMixture(3, covariance_type=covariance_type, random_state=1).fit(X)
+    draws, labels = found.sample(20000)
+    for k in range(3):
+        own = draws[labels == k]
+        assert abs(len(own) / 20000 - found.weights_[k]) < 5.0 * np.sqrt(found.weights_[k] / 20000)
+        error = np.sqrt(found.covariances_[k].diagonal() / len(own))
+        assert (np.abs(own.mean(0) - found.means_[k]) < 5.0 * error).all()
+        spread = np.sqrt(2.0 / len(own)) * found.covariances_[k].diagonal().max()
+        assert (np.abs(np.cov(own.T) - found.covariances_[k]) < 5.0 * spread).all()
+
+
+@each_mixture
+def test_the_best_of_several_starts_is_kept_and_iterations_are_counted(mixture):
+    noise = np.random.default_rng(4).normal(size=(60, 2))
+    starts = [
+        clone(mixture).set_params(n_init=n, init_params="random", max_iter=5).fit(noise) for n in (1, 12)
+    ]
+    assert starts[1].lower_bound_ >= starts[0].lower_bound_
+    with pytest.warns(ConvergenceWarning, match="max_iter = 1"):
+        short = clone(mixture).set_params(max_iter=1, tol=1e-12).fit(X)
+    assert (short.n_iter_, short.converged_) == (1, False)
+    long = clone(mixture).fit(X)
+    assert long.converged_
+    assert 1 < long.n_iter_ <= long.max_iter
+    assert (np.diff(long.lower_bounds_) > -1e-9 * abs(long.lower_bound_)).all()
+
+
+@each_shape
+def test_one_component_of_maximum_likelihood_is_the_mean_and_the_covariance(shape):
+    found = GaussianMixture(1, covariance_type=shape, flat=True).fit(X)
+    np.testing.assert_allclose(found.means_[0], X.mean(0), rtol=1e-9)
+    whole = np.cov(X.T, bias=True)
+    expected = {"diag": np.diag(np.diag(whole)), "spherical": np.trace(whole) / 2.0 * np.eye(2)}
+    np.testing.assert_allclose(found.covariances_[0], expected.get(shape, whole), rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["batch", "online", "memoised", "stream"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_blocks_of_words_are_found_as_topics(method, sparse):
+    counts = scipy.sparse.csr_array(COUNTS) if sparse else COUNTS
+    topics = LatentDirichletAllocation(3, batch_size=30, max_iter=30, total_samples=90, random_state=0)
+    if method == "stream":
+        for turn in range(60):
+            topics.partial_fit(counts[(turn % 3) * 30 : (turn % 3) * 30 + 30])
+    else:
+        topics.set_params(method=method).fit(counts)
+    best = np.sort(np.argsort(-topics.components_, axis=1)[:, :4], axis=1)
+    assert sorted(map(tuple, best)) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
+    shares = topics.transform(counts)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(90))
+    assert (shares > 0.0).all()
+    words = COUNTS.sum()
+    base = scipy.stats.multinomial.logpmf(COUNTS, 40, COUNTS / 40.0)
+    base = (base - np.where(COUNTS > 0, COUNTS * np.log(np.maximum(COUNTS, 1) / 40.0), 0.0).sum(1)).sum()
+    assert topics.perplexity(counts) == pytest.approx(np.exp((base - topics.score(counts)) / words))
+    assert topics.get_feature_names_out().tolist() == [f"latentdirichletallocation{k}" for k in range(3)]
+
+
+def test_more_passes_lower_the_perplexity_and_raise_the_score():
+    ends = [LatentDirichletAllocation(3, max_iter=n, random_state=0).fit(COUNTS) for n in (1, 10)]
+    assert ends[1].perplexity(COUNTS) < ends[0].perplexity(COUNTS)
+    assert ends[1].score(COUNTS) > ends[0].score(COUNTS)
+
+
+def test_a_document_of_no_word_has_the_priors_proportions():
+    topics = LatentDirichletAllocation(3, concentration=[0.2, 0.3, 0.5], random_state=0).fit(COUNTS)
+    np.testing.assert_allclose(topics.transform(np.zeros((1, 12)))[0], [0.2, 0.3, 0.5])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("name", ["concentration", "word_concentration"])
+def test_concentrations_of_other_lengths_are_refused(name, size):
+    """One for each topic, or word, or a number for all."""
+    with pytest.raises(ValueError, match=rf"^{name} "):
+        TopicModel(3, 3, **{name: np.full((size, 1), 0.3)})
+    if size not in (1, 3):
+        with pytest.raises(ValueError, match=rf"^{name} "):
+            TopicModel(3, 3, **{name: np.full(size, 0.3)})
+
+
+SEQUENCES = [RNG.integers(3, size=size) for size in (12, 1, 30, 7)]
+
+
+def chain(zeros):
+    """A point whose transitions and first state are 0 where ``zeros``: under flat priors."""
+    return Product(
+        {
+            "initial": Dirichlet(np.where(zeros[0], 1.0, 3.0)),
+            "transitions": Dirichlet(np.where(zeros, 1.0, 3.0)),
+            "symbols": Dirichlet(1.0 + np.random.default_rng(1).uniform(1.0, 2.0, (3, 3))),
+        }
+    )
+
+
+def test_a_chain_from_left_to_right_stays_one():
+    """What EM starts at 0 stays at 0: no step back, and always the first state at first."""
+    zeros = np.array([[False, False, True], [True, False, False], [True, True, False]])
+    start = chain(zeros)
+    start = Product({**start.factors, "initial": Dirichlet(np.array([3.0, 1.0, 1.0]))})
+    model = HiddenMarkovModel(3, CategoricalEmissions(3, concentration=1.0))
+    fit = bqvi.fit(model, SEQUENCES, family="point", start_from=start, steps=15)
+    assert (np.asarray(fit.q["transitions"].mean)[zeros] == 0.0).all()
+    np.testing.assert_allclose(fit.q["initial"].mean, [1.0, 0.0, 0.0])
+    assert np.isfinite(fit.elbo)
+    assert (np.diff(fit.trace["elbo"]) > -1e-9 * abs(fit.elbo)).all()
+    for path in fit.problem.model.viterbi(fit.q, SEQUENCES):
+        assert path[0] == 0
+        assert set(np.diff(path)) <= {0, 1}
+
+
+@pytest.mark.parametrize("family", ["full", "point"])
+def test_the_order_of_sequences_changes_nothing(family):
+    model = HiddenMarkovModel(3, CategoricalEmissions(3, concentration=1.0))
+    start = chain(np.zeros((3, 3), bool))
+    ends = [
+        bqvi.fit(model, [SEQUENCES[n] for n in order], family=family, start_from=start, steps=20)
+        for order in ([0, 1, 2, 3], [3, 1, 0, 2])
+    ]
+    assert ends[0].elbo == pytest.approx(ends[1].elbo, rel=1e-10)
+    np.testing.assert_allclose(ends[0].q["transitions"].mean, ends[1].q["transitions"].mean, rtol=1e-7)
+
+
+@pytest.mark.parametrize("bayesian", [False, True])
+@pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])
+def test_a_model_fitted_to_its_own_draws_decodes_their_states(emissions, bayesian):
+    """States far apart, of which the names do not count."""
+    rng = np.random.default_rng(2)
+    states = np.repeat(rng.integers(2, size=60), 5)
+    values = {
+        "gaussian": rng.normal(20.0 * states, 1.0),
+        "categorical": states + 2 * rng.integers(2, size=len(states)),
+        "poisson": rng.poisson(1.0 + 60.0 * states),
+    }[emissions][:, None].astype(float)
+    found = HiddenStates(2, emissions=emissions, bayesian=bayesian, random_state=0)
+    found.fit(values, lengths=[100, 199, 1])
+    for labels in (found.predict(values, [100, 199, 1]), found.predict_proba(values).argmax(1)):
+        assert max(np.mean(labels == states), np.mean(labels != states)) > 0.99
+    assert found.startprob_.sum() == pytest.approx(1.0)
+    assert found.transmat_.sum(axis=1) == pytest.approx(np.ones(2))
+
+
+def test_an_outlier_that_underflows_every_state_leaves_the_likelihood_finite():
+    """hmmlearn's scaling implementation refuses these data, as no state explains the outlier."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(np.repeat([0.0, 5.0, 0.0, 5.0], 100))
+    x[40] = 1e4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = HiddenStates(2, covariance_type="diag", bayesian=False, random_state=0).fit(x[:, None])
+    assert np.isfinite(found.lower_bound_)
+    assert (np.diff(found.lower_bounds_) > -1e-9 * abs(found.lower_bound_)).all()
+
+
+def test_a_state_that_little_visits_stays_near_its_prior():
+    """Its symbols do not occur: it has its prior and its few visits, and is not NaN."""
+    model = HiddenMarkovModel(3, CategoricalEmissions(4, concentration=1.0), transition_concentration=0.1)
+    lean = 1.0 + 1e4 * np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    start = Product(
+        {
+            "initial": Dirichlet(np.array([1e4, 1e4, 1e-2])),
+            "transitions": Dirichlet(np.array([[1e4, 1e4, 1e-2]] * 3)),
+            "symbols": Dirichlet(lean),
+        }
+    )
+    fit = bqvi.fit(model, SEQUENCES, start_from=start, steps=200)
+    visits = np.concatenate(fit.problem.model.posteriors(fit.q, SEQUENCES)).sum(axis=0)
+    assert visits[2] < 0.1
+    np.testing.assert_allclose(fit.q["symbols"].concentration.sum(1) - 4.0, visits, rtol=1e-3, atol=1e-3)
+    assert (np.abs(fit.q["transitions"].concentration[2] - 0.1) < visits[2]).all()
+    assert np.isfinite(fit.elbo)
