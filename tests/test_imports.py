@@ -32,6 +32,7 @@ def python(code, folder=ROOT, *options):
 STAGES = """
 import sys, bqvi, gp, acquisition
 def loaded(names): print(sorted(set(names) & set(sys.modules)))
+gp.GaussianProcess(gp.kernels.Matern52())
 loaded(HEAVY)
 bqvi.gradients.designs.Sobol(), bqvi.gradients.surrogates.OnFunction(), bqvi.gradients.mixture_expectation
 bqvi.models.SoftmaxMixture, bqvi.posterior
