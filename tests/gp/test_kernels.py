@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import gpytorch
 import numpy as np
 import pytest
 import sklearn.gaussian_process.kernels as sk
@@ -131,15 +130,6 @@ def test_values_agree_with_scikit_learn(name):
     dimension = 1 if name == "periodic" else 2  # theirs is positive definite in one dimension only
     x, y = rng.normal(size=(7, dimension)), rng.normal(size=(5, dimension))
     np.testing.assert_allclose(kernel(x, y), peer(x, y), rtol=0, atol=1e-14)
-
-
-def test_values_agree_with_gpytorch():
-    x = torch.from_numpy(np.random.default_rng(2).normal(size=(6, 2)))
-    peer = gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=2).double()
-    peer.lengthscale = torch.tensor(ARD)
-    np.testing.assert_allclose(
-        Matern52(ARD)(x, x).numpy(), peer(x).to_dense().detach().numpy(), rtol=0, atol=1e-10
-    )  # gpytorch expands |x - y|^2, which costs it digits
 
 
 @pytest.mark.parametrize("name", SMOOTH | ROUGH)

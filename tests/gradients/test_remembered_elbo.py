@@ -100,10 +100,3 @@ def test_sixty_evaluations_are_sixty_calls(gradient):
     assert fit.state.record_evaluations == 0
     truth = exact(banana, fit.q)
     assert abs(fit.elbo - truth) < 4.0 * fit.trace["elbo_se"][-1] + 1e-3 < 0.1
-
-
-def test_fresh_draws_are_made_where_they_are_asked_for():
-    model = LogJoint(banana, 2)
-    fit = bqvi.fit(model, method="bq", budget=70, elbo_samples=50, seed=0)
-    assert fit.state.record_evaluations == 50
-    assert fit.n_evaluations == 70

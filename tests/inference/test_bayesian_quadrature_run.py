@@ -195,19 +195,6 @@ def test_a_schedule_shortens_the_step_inside_the_ball():
         bqvi.fit(LogJoint(banana, 2), method="bq", schedule=bqvi.Constant(1.5), start_from=q)
 
 
-def test_resuming_gives_the_same_numbers(tmp_path):
-    model = LogJoint(banana, 2)
-    whole = bqvi.fit(model, method="bq", steps=12, seed=3)
-    half = bqvi.fit(model, method="bq", steps=5, seed=3)
-    half.save(tmp_path / "half.npz")
-    for resumed in (half, tmp_path / "half.npz"):
-        again = bqvi.fit(model, method="bq", steps=12, seed=99, resume=resumed)
-        assert_array_equal(again.q.mean, whole.q.mean)
-        assert_array_equal(again.q.covariance, whole.q.covariance)
-        assert_array_equal(again.state.memory.points, whole.state.memory.points)
-        assert again.elbo == whole.elbo
-
-
 def test_resuming_makes_the_process_that_was_kept(tmp_path):
     """It has been kept for several rounds when the run is saved, and is full twice after."""
     model, memory = LogJoint(quartic, 3), 40
@@ -328,20 +315,6 @@ def test_a_record_leaves_out_overflows_and_believes_zero_densities(bad):
 
     fit = bqvi.fit(LogJoint(log_joint, 2), method="bq", steps=0, elbo_samples=256)
     assert_allclose(fit.elbo, -np.inf if bad == -np.inf else np.log(2 * np.pi), rtol=1e-12)
-
-
-def test_a_batch_that_raises_is_tried_point_by_point():
-    def picky(theta):
-        if (theta[:, 0] > 1.0).any():
-            raise ValueError("x must not exceed 1")
-        return banana(theta)
-
-    found = BayesianQuadrature(memory=100, nodes=20)
-    model, q = LogJoint(picky, 2), Gaussian(np.zeros(2), np.eye(2))
-    gradient = found(model, q, Batch(None, 0), np.random.default_rng(0), found.start(model, q))
-    assert 0 < len(gradient.memory) < 20
-    assert gradient.memory.faults == 20 - len(gradient.memory)
-    assert gradient.evaluations == 40  # both tries were paid for
 
 
 def test_a_log_joint_that_dies_ends_the_run_with_all_that_was_good():

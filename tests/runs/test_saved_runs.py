@@ -48,17 +48,6 @@ def test_records_come_back_to_the_bit():
     assert found.process is None
 
 
-@pytest.mark.parametrize(
-    "bits", [np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.MT19937, np.random.SFC64]
-)
-def test_generators_of_every_kind(bits):
-    rng = np.random.Generator(bits(5))
-    rng.standard_normal(7)
-    arrays: list[np.ndarray] = []
-    skeleton = json.loads(json.dumps(flattened(rng, arrays)))
-    assert restored(skeleton, arrays, {}).random() == rng.random()
-
-
 def test_an_object_without_a_place_is_refused():
     with pytest.raises(TypeError, match="a function has no place"):
         flattened({"f": lambda: None}, [])
