@@ -24,13 +24,13 @@ _BLOCK_BATCHES = 80
 """Batches assigned together. Assignment takes cubic time, and what larger blocks still balance is little
 beside what the features do not see: at N = 40 000, S = 100 the squared MMD is 2.1e-4 with 100 and 1.4e-4 with
 200, where the residual makes 1.9e-3 and a random batch has 6.3e-3 more."""
+_SWEEPS = 3
+"""Passes over the strata; not studied."""
 _HALVED_BATCHES = 256
 """Batches halved from one set of rows; a power of two."""
 
 
-def by_assignment(
-    phi: np.ndarray, size: int, rng: np.random.Generator, sweeps: int = 3, centre: np.ndarray | None = None
-) -> np.ndarray:
+def by_assignment(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Partition by linear assignment; see the module's docstring.
 
     Parameters
@@ -38,19 +38,17 @@ def by_assignment(
     phi : (N, M)
     size : S
     rng : of the strata
-    sweeps : passes over the strata, >= 1
-    centre : (M,), what each batch's mean is to be; by default the mean over the data
 
     Returns
     -------
     (N // S, S) indices, each at most once
     """
     order = rng.permutation(len(phi))
-    centre = phi.mean(axis=0, dtype=np.float64) if centre is None else centre
+    centre = phi.mean(axis=0, dtype=np.float64)
     parts = []
     for count, rows in _blocks(order, size, _block_sizes(len(phi) // size)):
         block = phi[rows].astype(np.float64) - centre
-        chosen = _assigned(block.reshape(size, count, -1), sweeps)
+        chosen = _assigned(block.reshape(size, count, -1))
         parts.append(rows.reshape(size, count)[np.arange(size)[:, None], chosen].T)
     return np.concatenate(parts)
 
@@ -67,12 +65,12 @@ def _blocks(order: np.ndarray, size: int, counts: list[int]) -> list[tuple[int, 
     return [(count, order[a:b]) for count, a, b in zip(counts, edges[:-1], edges[1:], strict=True)]
 
 
-def _assigned(strata: np.ndarray, sweeps: int) -> np.ndarray:
+def _assigned(strata: np.ndarray) -> np.ndarray:
     """Which row of each stratum (S, B, M) each batch takes, (S, B)."""
     size, count, _ = strata.shape
     chosen = np.tile(np.arange(count), (size, 1))
     residual = np.zeros(strata.shape[1:])
-    for sweep in range(sweeps):
+    for sweep in range(_SWEEPS):
         for h in range(size):
             if sweep:
                 residual -= strata[h, chosen[h]]

@@ -278,24 +278,12 @@ def test_stopping_early():
 
 
 @pytest.mark.parametrize("method", ["bq", "wsabi-l"])
-def test_interrupted_saved_and_resumed(method, tmp_path):
+def test_stopped_saved_and_resumed(method, tmp_path):
     whole = bqvi.integrate(bump, GAUSSIAN, 40, method)
-
-    def interrupt(state):
-        if len(state) >= 16:
-            raise KeyboardInterrupt
-
-    with pytest.raises(bqvi.RunInterrupted) as caught:
-        bqvi.integrate(bump, GAUSSIAN, 40, method, callback=interrupt)
-    assert caught.value.n_evaluations >= 16
-    resumed = bqvi.integrate(bump, GAUSSIAN, 40, method, resume=caught.value)
-    assert resumed.mean == whole.mean
-    assert resumed.sd == whole.sd
-    np.testing.assert_array_equal(resumed.nodes, whole.nodes)
     half = bqvi.integrate(bump, GAUSSIAN, 40, method, max_seconds=1e-9)
     half.save(tmp_path / "run.npz")
     loaded = bqvi.integrate(bump, GAUSSIAN, 40, method, resume=tmp_path / "run.npz")
-    assert loaded.mean == whole.mean
+    assert (loaded.mean, loaded.sd) == (whole.mean, whole.sd)
     assert len(loaded.trace) == len(whole.trace)
     more = bqvi.integrate(bump, GAUSSIAN, 50, method, resume=whole)
     np.testing.assert_array_equal(more.nodes[:40], whole.nodes)

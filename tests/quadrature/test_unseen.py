@@ -303,13 +303,6 @@ def test_values_are_kept_when_the_gradient_fails():
     assert caught.value.__cause__.evaluations.points.shape == (0, 2)
 
 
-def test_a_file_that_holds_no_run(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("hello")
-    with pytest.raises(ValueError, match="is no saved run"):
-        bqvi.integrate(pulse, standard(1), 20, resume=path)
-
-
 def test_squares_left_out_count_beyond_their_promise():
     sds = np.array([[3.0], [4.0]])
     none = beyond_promise(sds, sds)
