@@ -38,7 +38,9 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
     if (pictures / f"{name}.png").is_file():
         alt = f"{experiment.title} {shown['caption']}".replace("\n", " ")
         image = [f":img-top: ../images/gallery/{name}.png", f":img-alt: {alt}"]
-    seeds = f"{experiment.seeds} seed{'s' * (experiment.seeds > 1)} by default"
+    seeds = f"{_seeds(experiment.seeds)} by default"
+    if image and not shown["quick"] and shown["seeds"] != experiment.seeds:
+        seeds += f", the picture is of {shown['seeds']}"
     return [
         f":::{{grid-item-card}} {experiment.title}", *image, "",
         question, "", *([QUICK, ""] if shown.get("quick") else claims(shown)),
@@ -46,12 +48,16 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
     ]  # fmt: skip
 
 
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' * (number > 1)}"
+
+
 def claims(shown: dict[str, Any]) -> list[str]:
     """The verdicts of an experiment's claims, as a list; nothing where it claims nothing."""
     found = shown.get("claims", ())
     if not found:
         return []
-    lines = [f"Claims, over {shown['seeds']} seed{'s' * (shown['seeds'] > 1)}:", ""]
+    lines = [f"Claims, over {_seeds(shown['seeds'])}:", ""]
     for claim in found:
         conditions = f": {'; '.join(claim['conditions'])}" if claim["conditions"] else ""
         lines.append(f"- {claim['statement']} **{claim['verdict']}{conditions}**")
