@@ -21,7 +21,7 @@ import numpy as np
 
 from gp.arrays import Array, describe, is_torch, namespace
 from gp.checks import as_points
-from gp.kernels.base import Differentiable, DifferentiableKernel, Kernel
+from gp.kernels.base import Differentiable, Kernel, differentiable
 
 
 @runtime_checkable
@@ -122,7 +122,7 @@ class Gradients:
     def variance(self, kernel: Kernel) -> Array:
         """Return the variances of the partial derivatives, (n d,)."""
         xp = namespace(self.x)
-        k_xy = _smooth(kernel).diagonal_derivatives(self.x).k_xy
+        k_xy = differentiable(kernel).diagonal_derivatives(self.x).k_xy
         return self.take(xp.linalg.diagonal(k_xy), 1).reshape(-1)
 
 
@@ -232,26 +232,17 @@ def _concatenated(parts: Sequence[Array], axis: int) -> Array:
     return parts[0] if len(parts) == 1 else namespace(*parts).concat(list(parts), axis=axis)
 
 
-def _smooth(kernel: Kernel) -> DifferentiableKernel:
-    if not isinstance(kernel, DifferentiableKernel):
-        raise TypeError(
-            f"{type(kernel).__name__} has no derivatives: use a kernel that does, such as "
-            "SquaredExponential or Matern52"
-        )
-    return kernel
-
-
 def _values_values(kernel: Kernel, a: Values, b: Values) -> Array:
     return kernel(a.x, b.x)
 
 
 def _values_gradients(kernel: Kernel, a: Values, b: Gradients) -> Array:
-    k_y = b.take(_smooth(kernel).derivatives(a.x, b.x).k_y, 2)
+    k_y = b.take(differentiable(kernel).derivatives(a.x, b.x).k_y, 2)
     return k_y.reshape((len(a), len(b)))
 
 
 def _gradients_gradients(kernel: Kernel, a: Gradients, b: Gradients) -> Array:
-    k_xy = a.take(b.take(_smooth(kernel).derivatives(a.x, b.x).k_xy, 3), 1)
+    k_xy = a.take(b.take(differentiable(kernel).derivatives(a.x, b.x).k_xy, 3), 1)
     return k_xy.reshape((len(a), len(b)))
 
 

@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gp.arrays import Array, as_like, to_numpy
-from gp.kernels.base import Differentiable, DifferentiableKernel, Kernel
+from gp.kernels.base import Differentiable, Kernel, differentiable
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.periodic import Periodic
@@ -77,8 +77,7 @@ class Path:
 
     def gradient(self, x: Array) -> Array:
         """Return the path's gradient, (m, D). TypeError if the kernel has no derivatives."""
-        if not isinstance(self.kernel, DifferentiableKernel):
-            raise TypeError(f"{type(self.kernel).__name__} has no derivatives")
+        differentiable(self.kernel)
         parts = (part.gradient(x) for part in self.components)
         value = sum(parts, self.mean_function.gradient(x))
         update = self._update(Gradients(x))

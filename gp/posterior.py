@@ -26,7 +26,7 @@ from gp.checks import as_noise, as_values
 from gp.expectation.closed_form import kernel_sum
 from gp.expectation.kernel_sum import KernelSum
 from gp.integrals import Integral, JointIntegral, joint_integral
-from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.kernels.base import Kernel, differentiable
 from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend
 from gp.means import Mean
 from gp.measures import Measure
@@ -158,7 +158,7 @@ class Posterior:
         m, dimension = at.x.shape
         mean = self.mean(at).reshape((m, dimension))
         half = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
-        prior = self._smooth().diagonal_derivatives(at.x).k_xy
+        prior = differentiable(self.kernel).diagonal_derivatives(at.x).k_xy
         explained = namespace(half).einsum("nmd,nme->mde", half, half)
         return GradientMoments(mean, prior - explained)
 
@@ -172,7 +172,7 @@ class Posterior:
         xp = namespace(at.x)
         half = self.factor.solve(self._cross(Values(at.x)).T)  # (n, m)
         half_x = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
-        prior = self._smooth().diagonal_derivatives(at.x)
+        prior = differentiable(self.kernel).diagonal_derivatives(at.x)
         return prior.k_x + prior.k_y - 2 * xp.sum(half[:, :, None] * half_x, axis=0)
 
     @overload
@@ -292,11 +292,6 @@ class Posterior:
     def _cross(self, at: Functional) -> Array:
         """Prior covariance of what is predicted with what was observed, (m, n)."""
         return covariance(self.kernel, at, self.observations)
-
-    def _smooth(self) -> DifferentiableKernel:
-        if not isinstance(self.kernel, DifferentiableKernel):
-            raise TypeError(f"{type(self.kernel).__name__} has no derivatives")
-        return self.kernel
 
 
 def condition(

@@ -148,6 +148,16 @@ class DifferentiableKernel(Kernel, Protocol):
         ...
 
 
+def differentiable(kernel: Kernel) -> DifferentiableKernel:
+    """Return ``kernel``, or raise a TypeError if its functions have no derivatives."""
+    if not isinstance(kernel, DifferentiableKernel):
+        raise TypeError(
+            f"{type(kernel).__name__} has no derivatives: use a kernel that does, such as "
+            "SquaredExponential or Matern52"
+        )
+    return kernel
+
+
 class Algebra:
     """``k1 + k2`` and ``k1 * k2`` for every kernel that inherits it; nothing else."""
 

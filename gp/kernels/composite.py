@@ -25,10 +25,10 @@ from gp.kernels.base import (
     Algebra,
     Derivatives,
     DiagonalDerivatives,
-    DifferentiableKernel,
     Kernel,
     Parameter,
     Pullback,
+    differentiable,
 )
 
 
@@ -66,11 +66,11 @@ class Sum(Algebra):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         """Return the sums of the terms' derivatives."""
-        return reduce(_sum, (_differentiable(term).derivatives(x, y) for term in self.terms))
+        return reduce(_sum, (differentiable(term).derivatives(x, y) for term in self.terms))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         """Return the sums of the terms' derivatives at equal points."""
-        return reduce(_diagonal_sum, (_differentiable(term).diagonal_derivatives(x) for term in self.terms))
+        return reduce(_diagonal_sum, (differentiable(term).diagonal_derivatives(x) for term in self.terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,13 +127,13 @@ class Product(Algebra):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         """Return the factors' derivatives, by the product rule."""
-        return reduce(_product, (_differentiable(factor).derivatives(x, y) for factor in self.factors))
+        return reduce(_product, (differentiable(factor).derivatives(x, y) for factor in self.factors))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         """Return the factors' derivatives at equal points, by the product rule."""
         return reduce(
             _diagonal_product,
-            (_differentiable(factor).diagonal_derivatives(x) for factor in self.factors),
+            (differentiable(factor).diagonal_derivatives(x) for factor in self.factors),
         )
 
 
@@ -180,13 +180,13 @@ class Columns(Algebra):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         """Return the kernel's derivatives; those in unseen columns are zero."""
-        d = _differentiable(self.kernel).derivatives(self._seen(x), self._seen(y))
+        d = differentiable(self.kernel).derivatives(self._seen(x), self._seen(y))
         spread = self._spread(x.shape[1])
         return Derivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 2), spread(spread(d.k_xy, 1), 3))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
         """Return the kernel's derivatives at equal points; those in unseen columns are zero."""
-        d = _differentiable(self.kernel).diagonal_derivatives(self._seen(x))
+        d = differentiable(self.kernel).diagonal_derivatives(self._seen(x))
         spread = self._spread(x.shape[1])
         return DiagonalDerivatives(d.k, spread(d.k_x, 1), spread(d.k_y, 1), spread(spread(d.k_xy, 1), 2))
 
@@ -226,12 +226,6 @@ def _distributed(kernels: Sequence[Kernel], values: Sequence[Array]) -> tuple[Ke
         changed.append(kernel.with_parameters(values[start:stop]))
         start = stop
     return tuple(changed)
-
-
-def _differentiable(kernel: Kernel) -> DifferentiableKernel:
-    if not isinstance(kernel, DifferentiableKernel):
-        raise TypeError(f"{type(kernel).__name__} has no derivatives")
-    return kernel
 
 
 def _sum(a: Derivatives, b: Derivatives) -> Derivatives:

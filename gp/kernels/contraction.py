@@ -19,7 +19,7 @@ from functools import reduce, singledispatch
 from operator import mul
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.kernels.base import Kernel, differentiable
 from gp.kernels.by_column import ByColumn
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.stationary import Stationary
@@ -36,14 +36,14 @@ def contracted_gradient(kernel: Kernel, x: Array, y: Array, weights: Array) -> A
     x : (n, D), y : (m, D)
     weights : (n, m)
     """
-    k_x = _differentiable(kernel).derivatives(x, y).k_x
+    k_x = differentiable(kernel).derivatives(x, y).k_x
     return namespace(x).sum(weights[:, None, :] * k_x, axis=2)
 
 
 @singledispatch
 def diagonal_gradient(kernel: Kernel, x: Array) -> Array:
     """Return the gradient of k(x_i, x_i) in x_i, (n, D)."""
-    prior = _differentiable(kernel).diagonal_derivatives(x)
+    prior = differentiable(kernel).diagonal_derivatives(x)
     return prior.k_x + prior.k_y
 
 
@@ -128,9 +128,3 @@ def _spread(inner: Array, columns: tuple[int, ...], x: Array) -> Array:
 
 def _without(values: list[Array], index: int) -> list[Array]:
     return [*values[:index], *values[index + 1 :]]
-
-
-def _differentiable(kernel: Kernel) -> DifferentiableKernel:
-    if not isinstance(kernel, DifferentiableKernel):
-        raise TypeError(f"{type(kernel).__name__} has no derivatives")
-    return kernel

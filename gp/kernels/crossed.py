@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gp.kernels.anova import Anova
-from gp.kernels.base import DifferentiableKernel, Kernel
+from gp.kernels.base import Kernel, differentiable
 from gp.kernels.composite import Sum
 from gp.kernels.multiple import Multiple
 from gp.kernels.polynomial import Constant
@@ -44,9 +44,7 @@ def crossed(kernel: Kernel, x: Any, y: Any, slopes: bool = False) -> Any:
 @singledispatch
 def value_slopes(kernel: Kernel, x: Any, y: Any) -> tuple[Any, Any]:
     """Return k(x_i, y_j), (m, n), and its derivatives in y, (D, m, n). NumPy only."""
-    if not isinstance(kernel, DifferentiableKernel):
-        raise TypeError(f"{type(kernel).__name__} has no derivatives")
-    found = kernel.derivatives(x, y)
+    found = differentiable(kernel).derivatives(x, y)
     return found.k, np.moveaxis(found.k_y, -1, 0)
 
 
