@@ -52,6 +52,7 @@ class EvidenceBounds:
     acceptance : (T - 1,), mean rate of the moves at the temperatures between.
     n_evaluations : of the log joint, the pilot run's among them.
     method : "smc", "ais" or "importance".
+    stopped : "complete", as the particles have arrived at temperature 1.
     credible : whether nothing that is seen speaks against the bounds; reason : a sentence on it.
     draws : (R L, P) or (M, R L, P), particles at temperature 1, in the user's parameters.
     log_weights : (R L,) or (M, R L), theirs, of sum 1 once exponentiated.
@@ -73,6 +74,7 @@ class EvidenceBounds:
     acceptance: np.ndarray
     n_evaluations: int
     method: str
+    stopped: str
     credible: bool
     reason: str
     draws: np.ndarray
@@ -194,6 +196,7 @@ def bounds_of(
         n_evaluations=checkpoint.n_evaluations,
         method=choices.method,
         credible=credible,
+        stopped=stopped,
         reason=reason,
         draws=told(draws),
         log_weights=told(log_weights),

@@ -35,17 +35,18 @@ class Case:
     Attributes
     ----------
     function : of one point. run, steps : the door for a function and further options.
-    known : state -> the points (n, D) that it holds.
+    known : state -> the points (n, D) that it holds; None where a step that is over keeps none of its own.
     numbers : result -> what has to be the same to the digit.
-    budget : of the runs.
+    budget : of the runs. least : of the runs of this door that are to be short.
     """
 
     function: Callable[[Any], Any]
     run: Callable[..., Any]
     steps: Callable[..., Any]
-    known: Callable[[Any], np.ndarray]
+    known: Callable[[Any], np.ndarray] | None
     numbers: Callable[[Any], Any]
     budget: int
+    least: int = 16
 
 
 MEASURE = Gaussian(np.array([0.2, -0.1]), np.array([[1.0, 0.3], [0.3, 0.5]]))
@@ -141,3 +142,23 @@ CASES |= {
     "vbmc": _vbmc(),
     "vbmc with gradients": _vbmc(gradient=_slope),
 }
+
+PROPOSAL = Gaussian(np.zeros(2), 2.0 * np.eye(2))
+
+
+def _bounds() -> Case:
+    given = {"budget": 60, "replicates": 2, "vectorised": False, "seed": 1}
+
+    def run(f, **options):
+        return bqvi.evidence_bounds(f, PROPOSAL, **given | options)
+
+    def steps(f, **options):
+        return bqvi.evidence_bounds.steps(f, PROPOSAL, **given | options)
+
+    def numbers(found):
+        return (found.lower, found.lower_se, found.log_evidence, found.n_evaluations, found.stopped)
+
+    return Case(_log_joint, run, steps, None, numbers, 60, least=40)
+
+
+CASES["evidence_bounds"] = _bounds()

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ import numpy as np
 
 from tests.runs.doors import CASES
 
-DOORS = ("integrate bq", "fit bq with gradients", "vbmc")
 _SECONDS = 0.01
 """Of an evaluation, so that kills fall into evaluations, into writing and into the rest alike."""
 
@@ -37,23 +37,24 @@ def main() -> int:
     parser.add_argument("study", choices=("kills", "files"))
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--doors", nargs="+", choices=CASES, default=tuple(CASES))
     chosen = parser.parse_args()
     rng = np.random.default_rng(chosen.seed)
     with tempfile.TemporaryDirectory() as folder:
         study = kills if chosen.study == "kills" else files
-        return 0 if study(chosen.times, rng, Path(folder)) else 1
+        return 0 if study(chosen.doors, chosen.times, rng, Path(folder)) else 1
 
 
-def kills(times: int, rng: np.random.Generator, folder: Path) -> bool:
-    """``times`` kills over the doors, each at a moment drawn from the whole of the run."""
+def kills(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Path) -> bool:
+    """``times`` kills over the ``doors``, each at a moment drawn from the whole of the run."""
     lost: Counter[int] = Counter()
     whole = {}
-    for door in DOORS:
+    for door in doors:
         began = time.monotonic()
         _run(door, folder / "first.npz", folder / "first.txt")
         whole[door] = time.monotonic() - began
     for i in range(times):
-        door, path, log = DOORS[i % len(DOORS)], folder / f"{i}.npz", folder / f"{i}.txt"
+        door, path, log = doors[i % len(doors)], folder / f"{i}.npz", folder / f"{i}.txt"
         process = multiprocessing.get_context("fork").Process(target=_run, args=(door, path, log))
         process.start()
         time.sleep(float(rng.uniform(0.0, whole[door])))
@@ -84,10 +85,10 @@ def _run(door: str, path: Path, log: Path) -> None:
     CASES[door].run(function, checkpoint=path)
 
 
-def files(times: int, rng: np.random.Generator, folder: Path) -> bool:
+def files(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Path) -> bool:
     """``times`` damaged files of each door."""
     fine = True
-    for door in DOORS:
+    for door in doors:
         path = folder / "run.npz"
         found = CASES[door].run(CASES[door].function)
         found.save(path)

@@ -47,6 +47,8 @@ def whole():
     return {name: case.numbers(case.run(case.function)) for name, case in CASES.items()}
 
 
+WHOLE = ("integrate qmc", "evidence_bounds")
+"""Doors that give no result before their last evaluation: replicates, particles that have yet to arrive."""
 LAST = None
 EXIT_AT = [(LAST, error) for error in EXITS] + list(zip((1, 5, 11, 17), EXITS, strict=True))
 """Every exit at the last call, and one of them at others: in the first design and after it."""
@@ -64,10 +66,11 @@ def test_no_evaluation_is_lost_at_any_call(name, error, at, whole, tmp_path):
     assert isinstance(ended.__cause__, Exception if error is NameError else error)
     paid = list(calls.returned)
     assert len(paid) == at - 1 == ended.n_evaluations
-    same_points(case.known(ended.state), paid)
+    if case.known is not None:
+        same_points(case.known(ended.state), paid)
     ended.save(tmp_path / "run.npz")
     resume = (ended, tmp_path / "run.npz", pickle.loads(pickle.dumps(ended)))[at % 3]
-    if at == case.budget and name != "integrate qmc":  # of the replicates of qmc all are needed
+    if at == case.budget and name not in WHOLE:
         assert ended.result().stopped == ("failed" if error is NameError else "interrupted")
         assert ended.result().n_evaluations == len(paid)
     calls = Calls(case.function)
@@ -129,7 +132,7 @@ def test_a_callback_that_fails_loses_nothing(name, whole):
 @pytest.mark.parametrize("name", CASES)
 def test_no_call_beyond_the_budget_and_all_are_counted(name):
     case = CASES[name]
-    for budget in (16, 19, 21):
+    for budget in (case.least, case.least + 3, case.least + 5):
         calls = Calls(case.function)
         found = case.run(calls, budget=budget)
         assert calls.count == found.n_evaluations <= budget
@@ -199,7 +202,7 @@ def test_the_progress_line_counts_and_says_how_it_ended(name, capfd):
 
 
 def test_doors_are_functions_with_their_own_signature_and_help():
-    for function in (bqvi.fit, bqvi.integrate, bqvi.vbmc):
+    for function in (bqvi.fit, bqvi.integrate, bqvi.vbmc, bqvi.evidence_bounds):
         assert inspect.isfunction(function)
         signature = inspect.signature(function)
         assert signature == inspect.signature(function.steps).replace(

@@ -59,7 +59,7 @@ DOORS = {name.split()[0]: case for name, case in CASES.items()}
 @pytest.fixture(params=DOORS)
 def saved(request, tmp_path):
     case = DOORS[request.param]
-    case.run(case.function, budget=16).save(tmp_path / "run.npz")
+    case.run(case.function, budget=case.least).save(tmp_path / "run.npz")
     return case, request.param, (tmp_path / "run.npz").read_bytes()
 
 
@@ -67,7 +67,7 @@ def opened(case, path):
     def never(x):
         raise AssertionError("evaluated")
 
-    return case.steps(never, budget=16, resume=path)
+    return case.steps(never, budget=case.least, resume=path)
 
 
 def test_files_that_are_no_runs(saved, tmp_path):
