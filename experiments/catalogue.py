@@ -20,6 +20,8 @@ EXPERIMENTS: dict[str, str] = {
     "real-data": "experiments.models.real_data",
     "multinomial-digits": "experiments.models.multinomial_digits",
     "models-kl-directions": "experiments.models.kl_directions",
+    "models-direct-ascent": "experiments.models.direct_ascent",
+    "models-experts": "experiments.models.experts",
     "models-em-relatives": "experiments.models.em_relatives",
     "models-components-by-bound": "experiments.models.components_by_bound",
     "models-embeddings": "experiments.models.embeddings",

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import integrate
 
+import bqvi
 from experiments.harness import registry
-from experiments.models import em_relatives, kl_directions, sequences, topics
+from experiments.models import direct_ascent, em_relatives, kl_directions, sequences, topics
 
 NAMES = [name for name in registry.EXPERIMENTS if name.startswith("models-")]
 
@@ -44,6 +46,19 @@ def test_a_fixed_point_of_k_means_is_not_moved():
     means, _ = em_relatives._kmeans(x, start)
     assert em_relatives._moved(x, means) == pytest.approx(0.0, abs=1e-12)
     assert em_relatives._moved(x, means + 1.0) > 0.1
+
+
+def test_the_bound_of_direct_ascent_is_the_models_and_stationary_at_its_optimum():
+    x, start = direct_ascent.problem(0)
+    fit = bqvi.fit(direct_ascent.model(), x, start_from=start, steps=300, tolerance=1e-13)
+    means = fit.q["means"]
+    shares = np.asarray(fit.problem.model.responsibilities(fit.q, x))
+    at = [np.asarray(part) for part in (means.mean[:, 0], np.log(means.covariance[:, 0, 0]), np.log(shares))]
+    parts = [torch.tensor(part, requires_grad=True) for part in at]
+    bound = direct_ascent.direct_elbo(torch.tensor(x[:, 0]), *parts)
+    assert bound.item() == pytest.approx(fit.elbo, rel=1e-10)
+    bound.backward()
+    assert max(float(part.grad.abs().max()) for part in parts) < 1e-4
 
 
 def test_the_series_are_what_they_are_called():

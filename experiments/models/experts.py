@@ -1,0 +1,150 @@
+"""A mixture of experts: lines and small networks that a softmax gate hands its inputs to.
+
+    y | x, z = k ~ N(f_k(x), v_k),   p(z = k | x) = softmax(G x)_k
+
+The data follow one line on the left and another on the right, with noise and an overlap between. Lines are
+fitted by variational Bayes and by generalised EM, in which the gate's step is an ascent; networks by
+generalised EM, in which the experts' step is one too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bqvi
+from bqvi.models import MixtureOfExperts, NetworkExperts
+from experiments.harness import drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.summaries import quartiles
+
+N, HELD_OUT, NOISE, STEEPNESS = 200, 500, 0.3, 4.0
+CASES: dict[str, dict[str, Any]] = {
+    "2 lines, Bayes": {"experts": "linear", "k": 2, "family": "full"},
+    "2 lines, generalised EM": {"experts": "linear", "k": 2, "family": "point"},
+    "4 lines, Bayes": {"experts": "linear", "k": 4, "family": "full"},
+    "2 networks, generalised EM": {"experts": "network", "k": 2, "family": "point"},
+}
+STEPS, NETWORK_STEPS, QUICK_STEPS = 500, 100, 3
+GRID = np.linspace(-2.0, 2.0, 81)
+SHOWN_SEED = 0
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return lines and networks."""
+    del resources
+    return [
+        Case(
+            name,
+            {**chosen, "steps": QUICK_STEPS if quick else (NETWORK_STEPS if "net" in name else STEPS)},
+        )
+        for name, chosen in CASES.items()
+    ]
+
+
+def sample(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs with a column of ones (n, 2), and outputs (n,)."""
+    t = rng.uniform(-2.0, 2.0, n)
+    right = rng.random(n) < 1.0 / (1.0 + np.exp(-STEEPNESS * t))
+    return with_ones(t), np.where(right, 2.0 - t, -1.0 + 2.0 * t) + NOISE * rng.normal(size=n)
+
+
+def with_ones(t: np.ndarray) -> np.ndarray:
+    """(n, 2)."""
+    return np.column_stack([t, np.ones(len(t))])
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return a row for each input of a grid, with the prediction and the experts' shares."""
+    chosen = case.settings
+    rng = np.random.default_rng(seed)
+    data, held = sample(N, rng), sample(HELD_OUT, rng)
+    made = MixtureOfExperts(chosen["k"], 2, _network() if chosen["experts"] == "network" else "linear")
+    fit = bqvi.fit(
+        made, data, family=chosen["family"], starts=3, steps=chosen["steps"], tolerance=1e-3, seed=seed
+    )
+    model: MixtureOfExperts = fit.problem.model
+    gate, theta = model.gate(fit.q, with_ones(GRID)), model.parameters(fit.q)
+    means = model.experts.means(theta, with_ones(GRID))
+    shown = {
+        f"{name}_{k}": values[:, k] if k < chosen["k"] else np.nan
+        for name, values in (("share", gate), ("mean", means))
+        for k in range(4)
+    }
+    return pd.DataFrame(
+        {
+            "iteration": fit.state.iteration, "input": GRID,
+            "prediction": model.predict(fit.q, with_ones(GRID)), **shown, "elbo": fit.elbo,
+            "held_out": model.log_likelihood(held, theta) / HELD_OUT, "seconds": fit.state.seconds,
+        }
+    )  # fmt: skip
+
+
+def _network() -> NetworkExperts:
+    from torch import nn
+
+    return NetworkExperts(nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1)))
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw the data, the experts where the gate takes them, and the prediction."""
+    x, y = sample(N, np.random.default_rng(SHOWN_SEED))
+    made, axes, filled = drawing.panels(results[results["seed"] == SHOWN_SEED], "case", columns=2)
+    for ax, rows in filled:
+        ax.plot(x[:, 0], y, ".", color="0.7", ms=3)
+        for k in range(int(rows["k"].iloc[0])):
+            used = rows[f"mean_{k}"].where(rows[f"share_{k}"] > 0.05)
+            ax.plot(rows["input"], used, color=drawing.COLOURS[k], lw=2.0, label=f"expert {k + 1}")
+        ax.plot(rows["input"], rows["prediction"], color="black", lw=0.8, ls="--", label="mean of y")
+        ax.set(xlabel="x", ylabel="y")
+    drawing.legend_below(made, axes)
+    caption = (
+        f"Seed {SHOWN_SEED}. An expert's mean is drawn where the gate gives it a share of more than 5 %; "
+        "dashed: the mean of y given x, over the experts."
+    )
+    return [Drawing("experts", made, caption)]
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return bounds and held-out densities."""
+    columns = {
+        "elbo": "ELBO (nats)", "held_out": "held-out log density (nats a row)", "iteration": "iterations",
+        "seconds": "seconds",
+    }  # fmt: skip
+    first = results.groupby(["case", "seed"], sort=False).head(1)
+    caption = (
+        "The best of three starts; median [lower quartile, upper quartile]. At the parameters' means. Of a "
+        "point the ELBO is the log posterior density, and compares with no other."
+    )
+    return [Table("experts", quartiles(first, columns, digits=4), caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check that two lines are enough, and near the true density."""
+    first = results.groupby(["case", "seed"], sort=False).head(1)
+    by = first.set_index(["case", "seed"])["elbo"].unstack(0)
+    fewer = float((by["2 lines, Bayes"] > by["4 lines, Bayes"]).mean())
+    return [
+        Claim(
+            "002",
+            "A gate divides the inputs among experts.",
+            "the bound prefers the two lines that made the data to four, in at least 9 of 10 seeds",
+            [Check("2 against 4 lines", fewer >= 0.9, f"{fewer:.0%} of the seeds")],
+        )
+    ]
+
+
+experiment = Experiment(
+    name="models-experts",
+    title="A mixture of experts",
+    summary="""Lines and small networks that a softmax gate hands its inputs to, by variational Bayes and by
+    generalised EM: who takes which inputs, and the held-out density.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+)
