@@ -68,8 +68,13 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         trace, m, sd = _direct(x[:, 0], start["means"].mean[:, 0], chosen["steps"])
     else:
         last: list[Any] = []
+
+        def kept(q: Any) -> float:
+            last[:] = [q]
+            return 0.0
+
         trace = fitting.frame(
-            model(), x, chosen["method"], metrics={"seen": lambda q: float(bool(last.append(q)))},
+            model(), x, chosen["method"], metrics={"kept": kept},
             steps=chosen["steps"], record=fitting.spread_records(chosen["steps"], 40), start_from=start,
             tolerance=1e-12, seed=seed,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from bqvi.families import Dirichlet, MatrixNormalInverseWishart, Product
 from bqvi.models import GaussianMixture, Marginal, elbo
 from bqvi.models.conjugate import settled
 from bqvi.models.gaussian_mixture import component_estimates
+from gp.arrays import is_torch
 
 SHAPES = ("full", "diagonal", "spherical", "tied")
 PEER = {"full": "full", "diagonal": "diag", "spherical": "spherical", "tied": "tied"}
@@ -241,7 +242,11 @@ def test_impossible_sums_are_brought_back(shape):
 
 
 @each_shape
-def test_every_kind_of_array_gives_the_same(shape):
+@pytest.mark.parametrize("on_device", [False, True])
+def test_every_kind_of_array_gives_the_same(shape, on_device, monkeypatch):
+    """A tensor on the CPU is swept as an array is, or in one piece, as one on a device."""
+    if on_device:
+        monkeypatch.setattr("bqvi.models.mixture._is_for_torch", is_torch)
     x = clusters(7, n=50)
     found = fitted(shape, x, steps=2)
     model, q = found.problem.model, found.q
@@ -249,6 +254,7 @@ def test_every_kind_of_array_gives_the_same(shape):
     for other, rtol in (
         (torch.tensor(x), 1e-11),
         (x.astype(np.float32), 1e-4),
+        (torch.tensor(x, dtype=torch.bfloat16), 0.1),
         (np.asfortranarray(x), 1e-12),
     ):
         same = model.local_step(q, other)

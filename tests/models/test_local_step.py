@@ -13,6 +13,7 @@ from test_elbo import gaussian_case, multinomial_case, spd
 import bqvi
 from bqvi.models import GaussianMixture, MultinomialMixture, elbo
 from bqvi.models import mixture as mixture_module
+from gp.arrays import is_torch
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 few = settings(deadline=None, derandomize=True, max_examples=25)
@@ -52,8 +53,11 @@ def test_gaussian_mixture_pass_is_the_loop(seed, n, k, d, weighted):
     assert local.bound == pytest.approx(bound, rel=1e-10, abs=1e-8)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_cuda)])
-def test_tensors_are_weighted_as_arrays_are(device):
+@pytest.mark.parametrize("device", ["cpu", "cpu, as of a device", pytest.param("cuda", marks=on_cuda)])
+def test_tensors_are_weighted_as_arrays_are(device, monkeypatch):
+    if "," in device:
+        monkeypatch.setattr(mixture_module, "_is_for_torch", is_torch)
+        device = "cpu"
     rng = np.random.default_rng(7)
     weights = rng.uniform(0.0, 5.0, 30)
     for x, model, q in (gaussian_case(rng, 30, 3, 2), multinomial_case(rng, 30, 3, 4)):
