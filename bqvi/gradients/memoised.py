@@ -7,9 +7,9 @@ coordinate ascent on the local variables of one batch and theta: with H_b the en
     ELBO(q, all q(z)) = sum_b (<S_b, E t> + H_b) + sum ln h - KL(q || p)
 
 never falls, there is no step size, and q moves after each batch. What a model adds to S and to the bound
-whatever the data (a learnt concentration) is what its local step gives for rows of weight 0; it is taken anew
-at each step. A batch whose local step ends lower than its old one (an ascent that found another optimum)
-keeps the old one.
+whatever the data (a learnt concentration) is what its local step gives for rows of weight 0, or its
+`shared_step` where that depends on S (`Sharing`); it is taken anew at each step. A batch whose local step
+ends lower than its old one (an ascent that found another optimum) keeps the old one.
 
 With ``moves`` components of a mixture are born and merged on the way (`memoised_moves`).
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,12 +29,24 @@ from bqvi.checks import require_integer
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memoised_moves import Moves, born_memory, losses, merged_memory, require_movable
 from bqvi.models.conjugate import LocalStep, update_target
-from bqvi.models.data import n_rows, take
+from bqvi.models.data import Data, n_rows, take
+from gp.arrays import Array
 
 ORDER = 0
 """Seed of the shuffle that makes the batches, so that a resumed run has the same."""
 LEAST = -1e30
 """What an expected statistic of minus infinity counts as: 0 times it is 0."""
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A model that adds to the statistics what is no sum over rows, such as of a learnt hyperparameter."""
+
+    def own_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """The local step of ``rows`` under ``q`` without it; rows count ``weights`` (S,), default 1."""
+
+    def shared_step(self, q: Any, statistics: Values) -> LocalStep:
+        """What it adds to ``statistics``, the sum of the rows' under ``q``, and to the bound."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +121,10 @@ class Memoised:
         ValueError
             A model whose statistics are no sum over batches, or that has no components to move.
         """
-        if getattr(model, "full_batch", False) or getattr(model, "learn_word_concentration", False):
+        if getattr(model, "full_batch", False):
             raise ValueError(
-                f"method is 'memoised', but the statistics of this {type(model).__name__} are no sum over "
-                "batches (parameters for each datum, or learn_word_concentration); use 'cavi'"
+                f"method is 'memoised', but this {type(model).__name__} has parameters for each datum, whose "
+                "statistics are no sum over batches; use 'cavi'"
             )
         if self.moves is not None:
             require_movable(model, q)
@@ -129,8 +141,9 @@ class Memoised:
         index = self.rows(n, b)
         rows = take(batch.rows, index)
         expected = tuple(np.maximum(part, LEAST) for part in q.expected_statistics)
-        nothing = model.local_step(q, take(batch.rows, slice(0, 1)), np.zeros(1))
-        local = model.local_step(q, rows)
+        step = model.own_step if isinstance(model, Sharing) else model.local_step
+        nothing = step(q, take(batch.rows, slice(0, 1)), np.zeros(1))
+        local = step(q, rows)
         found = subtract(local.statistics, nothing.statistics)
         entropy = local.bound - nothing.bound - float(inner(found, expected))
         kept = _replaced(known, b, found, entropy, expected)
@@ -139,6 +152,8 @@ class Memoised:
         if not complete:
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
             total = tuple((n / seen) * part for part in total)
+        if isinstance(model, Sharing):
+            nothing = model.shared_step(q, total)
         held = _held(model.prior.natural, total, expected)
         bound = nothing.bound + float(inner(held, expected)) + float(kept.entropies.sum())
         everything = LocalStep(add(total, nothing.statistics), bound)

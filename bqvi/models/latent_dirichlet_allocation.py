@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
-from bqvi.arrays import Seed, Values
+from bqvi.arrays import Seed, Values, add
 from bqvi.checks import positive_vector, require_integer, require_one_of
 from bqvi.families import Dirichlet, PointMass, Product
 from bqvi.families.concentration import Concentration
@@ -139,7 +139,7 @@ class LatentDirichletAllocation:
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
         """Proportions of topics of ``rows`` (S, V), and their statistics."""
-        return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), weights))
+        return self._with_shared(q, self.own_step(q, rows, weights))
 
     def refined_step(
         self, q: Product, rows: Data, local: np.ndarray, weights: Array | None = None
@@ -148,29 +148,38 @@ class LatentDirichletAllocation:
 
         Documents count ``weights`` (S,), default 1.
         """
-        return self._step(q, document_step(rows, _log_topics(q), self._alpha(q), weights, local))
+        sums = document_step(rows, _log_topics(q), self._alpha(q), weights, local)
+        return self._with_shared(q, self._own(sums))
 
-    def _step(self, q: Product, sums: DocumentSums) -> LocalStep:
-        statistics: list[Values] = [(sums.words,)]
-        bound = sums.bound
+    def own_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
+        """What is a sum over the documents: `local_step` less `shared_step`."""
+        return self._own(document_step(rows, _log_topics(q), self._alpha(q), weights))
+
+    def _own(self, sums: DocumentSums) -> LocalStep:
+        statistics: list[Array] = [sums.words]
         if self.learn_concentration is not None:
-            statistics.append((sums.log_proportions, np.asarray(sums.count)))
+            statistics += [sums.log_proportions, np.asarray(sums.count)]
         if self.learn_word_concentration:
-            shared = self._shared(q, sums.words)
-            statistics[0] = (sums.words + shared.statistics[0],)
-            statistics.append(shared.statistics[1:])
-            bound += shared.bound
-        return LocalStep(tuple(x for part in statistics for x in part), bound, sums.proportions)
+            statistics += [np.zeros(self.n_words), np.zeros(())]
+        return LocalStep(tuple(statistics), sums.bound, sums.proportions)
 
-    def _shared(self, q: Product, words: np.ndarray) -> LocalStep:
-        """What a learnt eta changes: of the topics, of itself, and of the bound."""
+    def _with_shared(self, q: Product, own: LocalStep) -> LocalStep:
+        shared = self.shared_step(q, own.statistics)
+        return LocalStep(add(own.statistics, shared.statistics), own.bound + shared.bound, own.local)
+
+    def shared_step(self, q: Product, statistics: Values) -> LocalStep:
+        """What a learnt eta adds to ``statistics`` of `own_step` under ``q``, and to the bound: no sum."""
+        nothing = tuple(np.zeros(np.shape(part)) for part in statistics)
+        if not self.learn_word_concentration:
+            return LocalStep(nothing, 0.0)
         eta, eta_0 = q["word_concentration"].mode, self.word_concentration
         here, before = Dirichlet(eta), Dirichlet(eta_0)
         gain = self.n_topics * float(before.log_normaliser - here.log_normaliser)
         gain += float(((eta - eta_0) * _log_topics(q)).sum())
-        next_topics = q["topics"].from_natural((words + eta,))
+        next_topics = q["topics"].from_natural((statistics[0] + eta,))
         log_topics = np.maximum(next_topics.expected_statistics[0], -1e30).sum(axis=0)
-        return LocalStep((eta - eta_0, log_topics, np.asarray(float(self.n_topics))), gain)
+        topics = np.broadcast_to(eta - eta_0, nothing[0].shape)
+        return LocalStep((topics, *nothing[1:-2], log_topics, np.asarray(float(self.n_topics))), gain)
 
     def _alpha(self, q: Product) -> np.ndarray:
         """(K,)."""

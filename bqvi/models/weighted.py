@@ -126,6 +126,17 @@ class WeightedRefinable(Weighted):
         step: LocalStep = self.model.refined_step(q, x, local, own)
         return step
 
+    def own_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:
+        """The model's, with both weights."""
+        x, own = rows
+        step: LocalStep = self.model.own_step(q, x, own if weights is None else own * weights)
+        return step
+
+    def shared_step(self, q: Any, statistics: Any) -> LocalStep:
+        """The model's."""
+        step: LocalStep = self.model.shared_step(q, statistics)
+        return step
+
 
 def weighted(model: Any, name: str = "weights") -> Weighted:
     """``model`` of weighted rows; messages call the weights ``name``."""

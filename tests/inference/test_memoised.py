@@ -15,6 +15,7 @@ from bqvi.models import (
     LatentDirichletAllocation,
     LinearRegression,
     Mixture,
+    ProbabilisticLatentSemanticAnalysis,
     categorical,
     elbo,
 )
@@ -29,6 +30,10 @@ MODELS = {
     "tied tail": (DirichletProcessMixture("diagonal", 5, tail="tied"), X),
     "factors": (FactorAnalysis(1), X),
     "topics": (LatentDirichletAllocation(3, 20, learn_concentration="symmetric"), COUNTS),
+    "topics with a learnt eta": (
+        LatentDirichletAllocation(3, 20, learn_concentration="asymmetric", learn_word_concentration=True),
+        COUNTS,
+    ),
 }
 
 
@@ -129,8 +134,8 @@ def test_bad_input():
         Memoised(0)
     with pytest.raises(ValueError, match="minibatch"):
         bqvi.fit(GaussianMixture(2, "full"), X, "memoised", minibatch=bqvi_strategy())
-    with pytest.raises(ValueError, match="learn_word_concentration"):
-        bqvi.fit(LatentDirichletAllocation(3, 20, learn_word_concentration=True), COUNTS, "memoised")
+    with pytest.raises(ValueError, match="parameters for each datum"):
+        bqvi.fit(ProbabilisticLatentSemanticAnalysis(3, 20), COUNTS, "memoised", family="point")
 
 
 def bqvi_strategy():
