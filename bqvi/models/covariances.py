@@ -27,6 +27,7 @@ and the statistics are E[T] (Ghahramani and Jordan 1994, whose EM this is at a p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -160,9 +161,15 @@ class _Length:
         out[self.dimension] = (columns * columns).sum(0)
 
 
+@cache
+def _triangle(dimension: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of an upper triangle, which each iteration asks for."""
+    return np.triu_indices(dimension)
+
+
 def _upper(precision: Array) -> Array:
     """The slope of y_i y_j, i <= j, in -y^T L y / 2: (..., K, D (D + 1) / 2)."""
-    rows, columns = np.triu_indices(precision.shape[-1])
+    rows, columns = _triangle(precision.shape[-1])
     halved = np.where(rows == columns, -0.5, -1.0)
     scale = precision.new_tensor(halved) if hasattr(precision, "new_tensor") else halved
     return precision[..., rows, columns] * scale
@@ -170,7 +177,7 @@ def _upper(precision: Array) -> Array:
 
 def _matrices(upper: np.ndarray, dimension: int) -> np.ndarray:
     """(K, D, D) of upper triangles (K, D (D + 1) / 2)."""
-    rows, columns = np.triu_indices(dimension)
+    rows, columns = _triangle(dimension)
     full = np.empty((len(upper), dimension, dimension))
     full[:, rows, columns] = upper
     full[:, columns, rows] = upper
@@ -210,7 +217,7 @@ def _matrix_sums(
     o, m = np.flatnonzero(shown), np.flatnonzero(~shown)
     full[:, o[:, None], o], full[:, m[:, None], m] = seconds, rest
     full[:, m[:, None], o], full[:, o[:, None], m] = across, transpose(across)
-    rows, columns = np.triu_indices(d)
+    rows, columns = _triangle(d)
     return np.column_stack([linear, full[:, rows, columns]])
 
 

@@ -34,7 +34,7 @@ BLOCK_ENTRIES = 1 << 16
 """Responsibilities held at once (half a MiB in float64): within a core's second-level cache."""
 _THREADED_ROWS = 1000
 """From here on BLAS would take several threads for the products of a block, which gain nothing by them."""
-SMALLEST = {"float32": -80.0, "float64": -700.0}
+SMALLEST = {np.dtype(np.float32): -80.0, np.dtype(np.float64): -700.0}
 """Floor of rho - max rho, nats: below it exp is subnormal, on which processors are tens of times slower,
 and a responsibility that small changes no sum."""
 
@@ -201,7 +201,7 @@ class _RowBlock:
         self.slope = np.column_stack([affine.slope, affine.offset]).astype(dtype, copy=False)
         self.shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
         self.lift = affine.lift
-        self.floor = dtype.type(SMALLEST[dtype.name])
+        self.floor = dtype.type(SMALLEST[dtype])
         self.exp = _exp_in_place if n * n_components >= LARGE_PASS else _numpy_exp_in_place
         size = min(n, max(256, BLOCK_ENTRIES // max(n_components, width)))
         self.columns = np.empty((width + 1, size), dtype)
