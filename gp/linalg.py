@@ -271,6 +271,16 @@ def least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
     return coefficients, targets - columns @ coefficients
 
 
+def complement(rows: np.ndarray, least: float) -> np.ndarray:
+    """Return orthonormal directions (D - r, D) that rows (n, D) leave out.
+
+    r is the number of singular values of the rows above ``least``.
+    """
+    _, lengths, directions = np.linalg.svd(rows)
+    left: np.ndarray = directions[int((lengths > least).sum()) :]
+    return left
+
+
 def _lower(matrix: Array) -> Array | None:
     """Return the Cholesky factor, or None where there is none."""
     if is_torch(matrix):

@@ -12,10 +12,10 @@ would otherwise have converged therefore explores first:
    the climb enters a known mode or gains no more.
 
 A climb that ends elsewhere has found a mode. Its evaluations lead q there, and the run goes on. Otherwise a
-point leads to a known mode, one that is explained to the nearest, or, where a climb from it ends low and
-outside of the modes, nowhere; points from which no climb was begun are taken to do so as often as those
-from which one was. Let n points lead to known modes, to f of these modes no more than one point each, and s
-points nowhere. The odds that the next point leads to a mode unseen are then about
+point leads to a known mode, one that is explained to the nearest, or, where a climb from it hardly rises,
+nowhere; points from which no climb was begun are taken to do so as often as those from which one was. Let n
+points lead to known modes, to f of these modes no more than one point each, and s points nowhere. The odds
+that the next point leads to a mode unseen are then about
 
     (f + s / 2 + 1) / (n + 2 - f):
 
@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bqvi.calls import Evaluations
 from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import EXPLORATION
@@ -83,47 +84,57 @@ def explore(
     noise_sd : of values, nats.
     """
     sequence = sequence[: EXPLORATION.count(sequence.shape[1], len(modes))]
-    ended: dict[int, int] = {}
+    climbs: dict[int, ClimbResult] = {}
     most = EXPLORATION.in_vain + len(modes) - 1  # a climb to each mode but the first is only done again
     while True:
         rows = rows_of(run.made.points, sequence)
         seen = rows[rows >= 0]
         unexplained = _unexplained(run, modes, seen, noise_sd)
-        starts = [i for i in unexplained if i not in ended]
-        if starts and len(ended) < most:
+        starts = [i for i in unexplained if i not in climbs]
+        if starts and len(climbs) < most:
             found, climbed = _climbed(run, modes, starts[0], noise_sd)
             if found or climbed.ended == "room":
                 return UNEXPLORED
-            ended[starts[0]] = climbed.rows[-1] if climbed.ended == "within" else NOWHERE
+            climbs[starts[0]] = climbed
         elif len(seen) < len(sequence):
             missing = sequence[np.flatnonzero(rows < 0)[:4]]
             if not run.evaluate(missing):
                 return UNEXPLORED
         else:
             explained = [i for i in map(int, seen) if i not in unexplained]
-            return _complete(run, modes, explained, list(ended.values()), len(starts))
+            return _complete(run, modes, explained, list(climbs.values()), len(starts))
 
 
-NOWHERE = -1
-"""The row of no evaluation: where a climb ends that comes to no mode."""
-
-
-def _complete(run: Evaluating, modes: Modes, explained: list[int], ended: list[int], others: int) -> Explored:
+def _complete(
+    run: Evaluating, modes: Modes, explained: list[int], climbs: list[ClimbResult], others: int
+) -> Explored:
     """An exploration without a new mode.
 
     Parameters
     ----------
-    explained : rows of points that the known modes explain. ended : rows where climbs ended.
-    others : unexplained points from which no climb was begun.
+    explained : rows of points that the known modes explain. climbs : those that were begun.
+    others : unexplained points from which none was begun.
     """
-    rows = explained + [i for i in ended if i != NOWHERE]
+    ends = [one.rows[-1] for one in climbs if one.ended == "within"]
+    stuck = sum(_stuck(run.made, one) for one in climbs)
     led = np.zeros(len(modes), int)
-    if rows:
+    if rows := explained + ends:
         nearest = modes.squares(run.made.points[rows]).argmin(1)
         led = np.bincount(nearest, minlength=len(modes))
-    nowhere = ended.count(NOWHERE) * (1.0 + others / max(len(ended), 1))
-    count = len(explained) + len(ended) + others - nowhere
-    return Explored(True, left_open(count, int((led < 2).sum()), nowhere))
+    each = others / max(len(ends) + stuck, 1)
+    count = len(explained) + len(ends) * (1.0 + each)
+    return Explored(True, left_open(count, int((led < 2).sum()), stuck * (1.0 + each)))
+
+
+def _stuck(made: Evaluations, climbed: ClimbResult) -> bool:
+    """Whether a climb ended outside of the modes without a way on.
+
+    From values alone it ends after D + 2 points that gain little; with gradients after one, which may be too
+    long a step of a climb that has come far.
+    """
+    start, best = made.values[climbed.rows[0]], made.values[list(climbed.rows)].max()
+    far = made.gradients is not None and best - start > EXPLORATION.risen * (made.values.max() - start)
+    return climbed.ended != "within" and not far
 
 
 def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> list[int]:
