@@ -120,8 +120,8 @@ def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[V
 
 def fitting(mean: Vector, covariance: Vector, last: Frame) -> Frame:
     """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was."""
-    condition = _condition(covariance)
-    along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)
+    correlations = _Correlations.of(covariance)
+    along = correlations.few or (last.diagonal and not correlations.thin)
     found = axes(mean, covariance) if along else turned(mean, covariance)
     return replace(found, scaling=last.scaling)
 
@@ -132,16 +132,37 @@ def alternative(mean: Vector, covariance: Vector, frame: Frame) -> Frame | None:
     Log densities are more often sums of functions of few *given* coordinates than of turned ones, but a
     mixture with axes of its own needs many components for a thin posterior that has none.
     """
-    if not FRAMES.correlated < _condition(covariance) < FRAMES.thin:
+    correlations = _Correlations.of(covariance)
+    if correlations.few or correlations.thin:
         return None
     other = turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
     return replace(other, scaling=frame.scaling)
 
 
-def _condition(covariance: Vector) -> float:
-    """Condition number of the correlations."""
-    sd = np.sqrt(np.diag(covariance))
-    return float(np.linalg.cond(covariance / np.outer(sd, sd)))
+@dataclass(frozen=True)
+class _Correlations:
+    """Those of a covariance.
+
+    Attributes
+    ----------
+    few : whether the axes do for them.
+    thin : whether they leave no choice but to turn the axes.
+
+    Both by the condition number, and by the nats by which a Gaussian without them differs,
+    -log det C / 2: of twenty coordinates each correlation may be small.
+    """
+
+    few: bool
+    thin: bool
+
+    @classmethod
+    def of(cls, covariance: Vector) -> _Correlations:
+        sd = np.sqrt(np.diag(covariance))
+        values = np.linalg.eigvalsh(covariance / np.outer(sd, sd))
+        condition = float(values[-1] / max(values[0], 1e-300))
+        lost = -0.5 * float(np.log(np.maximum(values, 1e-300)).sum())
+        few = condition < FRAMES.correlated and lost < FRAMES.lost
+        return cls(few, condition >= FRAMES.thin or lost >= FRAMES.much_lost)
 
 
 def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:

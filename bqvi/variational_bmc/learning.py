@@ -104,13 +104,18 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
 
 def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[State, Estimate]:
     state, estimate = _learn(state, settings, seed, final)
-    if estimate.found.effective > RESTARTS.least_effective:
+    # from gradients in all directions Laplace's approximation is the better frame to begin in
+    begins = not state.rows and state.usable.gradients is not None
+    found = estimate.found.effective
+    if found > RESTARTS.least_effective and not begins:
         return state, estimate
     again = _restarted(state, estimate)
     if again is not None:
-        state, estimate = _learn(again, settings, seed, final, restarted=True)
-        if estimate.found.effective > RESTARTS.least_effective:
-            return state, estimate
+        other, other_estimate = _learn(again, settings, seed, final, restarted=True)
+        if other_estimate.found.effective > max(RESTARTS.least_effective, found):
+            return other, other_estimate
+    if found > RESTARTS.least_effective:
+        return state, estimate
     mean, covariance = _spread(state, estimate.surrogate, seed)
     again = replace(state, mean=mean, covariance=covariance, q=None)
     state, estimate = _learn(again, settings, seed, final, climbing=False, restarted=True)
