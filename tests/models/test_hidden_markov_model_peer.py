@@ -71,3 +71,21 @@ def test_a_point_estimate_has_the_peers_values_and_takes_its_step(kind):
         expected = getattr(other, name)
         expected = expected[:: len(expected) // K]  # after its step a spherical variance is there D times
         np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def test_a_step_of_variational_bayes_is_the_peers():
+    """Dirichlet posteriors after one step from the same ones, and their priors."""
+    peers = pytest.importorskip("hmmlearn.vhmm")
+    model, data, _ = case("categorical")
+    x = data.values[:, None]
+    start = bqvi.fit(model, data, start_from="random", steps=2).q
+    names = {"startprob": "initial", "transmat": "transitions", "emissionprob": "symbols"}
+    other = peers.VariationalCategoricalHMM(K, n_features=SYMBOLS, n_iter=1, init_params="", tol=-np.inf)
+    for peer_name, name in names.items():
+        setattr(other, f"{peer_name}_prior_", np.array(model.prior[name].concentration))
+        setattr(other, f"{peer_name}_posterior_", np.array(start[name].concentration))
+    other.fit(x, LENGTHS)
+    stepped = bqvi.fit(model, data, start_from=start, steps=1).q
+    for peer_name, name in names.items():
+        found = getattr(other, f"{peer_name}_posterior_")
+        np.testing.assert_allclose(stepped[name].concentration, found, rtol=1e-7, err_msg=name)
