@@ -246,20 +246,20 @@ def fit(
     _check_choices(method, noise, copies, n_starts, max_iterations, seed)
     _check_kinds(mean, priors)
     observed, y = _checked_data(x, y)
-    if copies == "merge":
-        observed, y, noise = _merged(observed, y, noise)
-    n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
-    units = _checked_units(observed, y)
-    problem = _problem(observed, y, kernel, mean, noise, units=units)
-    if _without_noise(problem):
-        _refuse_contradictions(problem, FIT.same * units.output)
-    coordinates = SearchCoordinates.of(problem, units, priors or Priors())
-    limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
     with single_threaded() if len(observed) <= FIT.small else nullcontext():
+        if copies == "merge":
+            observed, y, noise = _merged(observed, y, noise)
+        n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
+        units = _checked_units(observed, y)
+        problem = _problem(observed, y, kernel, mean, noise, units=units)
+        if _without_noise(problem):
+            _refuse_contradictions(problem, FIT.same * units.output)
+        coordinates = SearchCoordinates.of(problem, units, priors or Priors())
+        limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
         hyperparameters = _searched(problem, coordinates, limits)
-    for warning in _doubts(hyperparameters):
-        warnings.warn(warning, RuntimeWarning, stacklevel=2)
-    return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
+        for warning in _doubts(hyperparameters):
+            warnings.warn(warning, RuntimeWarning, stacklevel=2)
+        return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
 
 
 def _checked_units(observed: Functional, y: Array) -> DataUnits:

@@ -8,6 +8,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import bqvi
 import gp
+from gp import hyperparameters
 
 MANY = 3
 SEEN: list[int] = []
@@ -72,3 +73,20 @@ def test_user_functions_see_the_users_threads(door):
     torch.set_num_threads(before)
     assert len(SEEN) > 20
     assert set(SEEN) == {MANY}
+
+
+def test_a_process_on_few_rows_is_fitted_with_one_thread_from_the_first_matrix_to_the_last(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    for name in ("_problem", "_searched", "posterior_at"):
+        whole = getattr(hyperparameters, name)
+        seen = lambda *given, whole=whole, **named: look() or whole(*given, **named)  # noqa: E731
+        monkeypatch.setattr(hyperparameters, name, seen)
+    before = torch.get_num_threads()
+    SEEN.clear()
+    with threadpool_limits(MANY):
+        torch.set_num_threads(MANY)
+        gp.fit(x, np.sin(x[:, 0]), n_starts=1)
+        assert set(counts()) == {MANY}
+    torch.set_num_threads(before)
+    assert len(SEEN) == 3 * len(counts())
+    assert set(SEEN) == {1}

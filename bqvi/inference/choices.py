@@ -32,10 +32,18 @@ from gp.arrays import shown
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
 
+def _is_model(given: Any) -> bool:
+    """Whether it keeps one of the contracts, also where its prior is to be taken from data."""
+    try:
+        return isinstance(given, _MODELS)
+    except ValueError:  # of the prior: before Python 3.12 the check of a protocol asks for it
+        return True
+
+
 def check_model(model: Any, data: Any, method: str | Estimator, family: str) -> None:
     """TypeError where ``model`` keeps neither contract; ValueError where the method needs more of it."""
     if isinstance(model, type) or not isinstance(model, _MODELS):
-        if isinstance(data, _MODELS):
+        if _is_model(data):
             raise TypeError(
                 f"model is a {type(model).__name__} and data a {type(data).__name__}, which is a model: give "
                 "them in the order fit(model, data)"

@@ -7,6 +7,7 @@ import torch
 import bqvi
 import bqvi.sklearn
 import gp
+from bqvi.models import GaussianMixture, LogisticRegression
 from gp.measures import Uniform
 
 RAGGED = [[1, 2], [3]]
@@ -135,3 +136,14 @@ def test_what_is_no_log_density_stops_a_run_of_several_starts():
         bqvi.fit(model, method="bq", budget=20, starts=2, start_from="random")
     assert len(calls) == 7
     assert caught.value.n_evaluations == 6
+
+
+@pytest.mark.parametrize(
+    "model", [GaussianMixture(2, "full"), GaussianMixture(2, np.eye(2)), LogisticRegression(2)]
+)
+def test_swapped_model_and_data_are_told_in_a_line(model):
+    with pytest.raises(
+        TypeError, match=r"which is a model: give them in the order fit\(model, data\)"
+    ) as told:
+        bqvi.fit(np.zeros((500, 2)), model)
+    assert len(str(told.value)) < 200
