@@ -10,7 +10,7 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.gp import benchmarks as gp_benchmarks
-from experiments.harness.experiment import Case, Experiment, Resources
+from experiments.harness.experiment import Case, Experiment, Resources, looked_for
 from experiments.problems import regression_sets
 from experiments.problems.array_files import checksum
 
@@ -21,7 +21,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     """Return one case for each set of the folder and package."""
     assert resources.data is not None  # `needs` sees to it
     made: list[Case] = []
-    for path in regression_sets.find(resources.data):
+    for path in looked_for(regression_sets.find, resources.data):
         settings = {
             "file": path.name,
             "sha256": checksum(path),

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from experiments.harness import provenance, registry
-from experiments.harness.experiment import Experiment, Resources
+from experiments.harness.experiment import Experiment, Resources, UnfitFolderError
 
 # What imports pandas, matplotlib or torch is imported by the command that needs it, so that
 # `bqvi list` answers at once.
@@ -111,19 +111,22 @@ def run(
     console = Console(highlight=False, soft_wrap=True)
     resources = Resources(data, posteriors)
     own = _add(module)
-    plans = [
-        runner.plan(
-            experiment,
-            results,
-            seeds=seeds,
-            quick=quick,
-            resources=resources,
-            force=force,
-            refresh=refresh,
-            options=[f"--module {own[experiment.name]}"] if experiment.name in own else (),
-        )
-        for experiment in _runnable(names, resources, console)
-    ]
+    try:
+        plans = [
+            runner.plan(
+                experiment,
+                results,
+                seeds=seeds,
+                quick=quick,
+                resources=resources,
+                force=force,
+                refresh=refresh,
+                options=[f"--module {own[experiment.name]}"] if experiment.name in own else (),
+            )
+            for experiment in _runnable(names, resources, console)
+        ]
+    except UnfitFolderError as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from None
     for made in plans:
         path = store.manifest_path(results, made.manifest.experiment)
         store.write_text(path, made.manifest.to_json())

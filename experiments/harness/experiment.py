@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:  # kept out of `bqvi list`, which must answer at once
     import pandas as pd
@@ -33,6 +33,27 @@ RESERVED_COLUMNS = frozenset({"case", "seed"})
 
 class MissingResourceError(ValueError):
     """An experiment needs a folder that was not given."""
+
+
+class UnfitFolderError(ValueError):
+    """A folder that was given lacks what an experiment reads, or holds it in another layout."""
+
+
+Found = TypeVar("Found")
+
+
+def looked_for(find: Callable[[Path], Found], folder: Path) -> Found:
+    """Return what `find` finds in a folder that the user named.
+
+    Raises
+    ------
+    UnfitFolderError
+        Where `find` raises ValueError, in its words: the command line says them, without a traceback.
+    """
+    try:
+        return find(folder)
+    except ValueError as error:
+        raise UnfitFolderError(str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bqvi.models import CategoricalEmissions, PoissonEmissions, Sequences, gaussian_emissions
 from experiments.harness import drawing
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
 from experiments.harness.summaries import quartiles
 from experiments.models import sequences
 from experiments.problems.array_files import checksum
@@ -39,7 +39,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
             },
             path.parent,
         )
-        for path in find_sequences(resources.data)
+        for path in looked_for(find_sequences, resources.data)
         for k in (QUICK_STATES if quick else STATES)
     ]  # fmt: skip
 

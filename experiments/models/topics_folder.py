@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.harness import drawing
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
 from experiments.harness.summaries import quartiles
 from experiments.models import topics
 from experiments.problems.array_files import checksum
@@ -34,7 +34,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     assert resources.data is not None  # `needs` sees to it
     k, passes = (QUICK_TOPICS, QUICK_PASSES) if quick else (TOPICS, PASSES)
     made = []
-    for path in find_texts(resources.data):
+    for path in looked_for(find_texts, resources.data):
         texts = {"texts": path.stem, "file": path.name, "sha256": checksum(path)}
         for name, chosen in {**topics.CASES, FREQUENCIES: {"method": None}}.items():
             settings = {**texts, "way": name, "topics": k, "passes": passes, "learnt": False, **chosen}

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from typer.testing import CliRunner
 
 from experiments.harness import drawing, registry
-from experiments.harness.experiment import Case, MissingResourceError, Resources
+from experiments.harness.cli import app
+from experiments.harness.experiment import Case, MissingResourceError, Resources, UnfitFolderError
 from experiments.models import sequences, sequences_folder, topics_folder
 from experiments.problems.array_files import DataFolderError
 from experiments.problems.texts_and_series import (
@@ -71,8 +73,13 @@ def test_what_a_folder_lacks_is_said(name, tmp_path):
     with pytest.raises(MissingResourceError, match="--data DIR"):
         registry.load(name).checked_cases(False, Resources())
     np.savez(tmp_path / "pictures.npz", images=np.zeros((3, 8, 8)))
-    with pytest.raises(DataFolderError, match=r"no \.npz file with .*neither in itself nor one level below"):
+    with pytest.raises(UnfitFolderError, match=r"no \.npz file with .*neither in itself nor one level below"):
         registry.load(name).checked_cases(False, Resources(data=tmp_path))
+    done = CliRunner().invoke(app, ["run", name, "--data", str(tmp_path), "--results", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert "Invalid value for --data" in done.output
+    assert "Traceback" not in done.output
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
