@@ -73,6 +73,13 @@ class Posterior:
                 f"q has dimension {self.q.dimension}; the coordinates have {self.coordinates.dimension}"
             )
 
+    def __repr__(self) -> str:
+        parts = f"{len(self.q.weights)} components" + (
+            f", {len(self.draws.points)} draws" if self.draws is not None else ""
+        )
+        shown = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
+        return f"Posterior({len(self.names)} parameters: {shown}; {parts})"
+
     @classmethod
     def of(
         cls,

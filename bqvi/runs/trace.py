@@ -26,6 +26,9 @@ class Trace(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        return f"Trace({len(self.rows)} rows: {', '.join(self.columns)})"
+
     def __getitem__(self, key: Any) -> Any:
         """A row, rows, or a column (R, ...) by name; KeyError if there is none of that name."""
         if not isinstance(key, str):

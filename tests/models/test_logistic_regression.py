@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models import LogisticRegression
-from bqvi.models.log_sigmoid import expected_log_sigmoid
+from bqvi.models.log_sigmoid import expected_derivatives, expected_log_sigmoid
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
@@ -97,3 +97,31 @@ def test_inputs_are_left_as_they_were_and_may_be_read_only():
     x.flags.writeable = y.flags.writeable = False
     model = LogisticRegression(3)
     assert np.isfinite(model.elbo(q, model.check((x, y))))
+
+
+@pytest.mark.parametrize("scale", [0.5, 7.9, 8.1, 50.0, 1e4, 1e7])
+def test_expected_derivatives_are_those_of_adaptive_quadrature_at_any_width(scale):
+    """Around zero in the variable itself, beyond it in units of the scale."""
+    means = scale * np.array([-3.0, 0.0, 0.1, 2.0])
+    found = np.array(expected_derivatives(means, np.full(4, scale)))
+    functions = (
+        lambda x: -np.logaddexp(0.0, -x),
+        lambda x: scipy.special.expit(-x),
+        lambda x: -scipy.special.expit(x) * scipy.special.expit(-x),
+    )
+    for j, mean in enumerate(means):
+        edges = np.unique(np.clip([mean - 12 * scale, mean, -40.0, 0.0, 40.0, mean + 12 * scale],
+                                  mean - 12 * scale, mean + 12 * scale))  # fmt: skip
+        for i, function in enumerate(functions):
+            parts = [
+                scipy.integrate.quad(
+                    lambda x, function=function, mean=mean: (
+                        function(x) * scipy.stats.norm.pdf(x, mean, scale)
+                    ),
+                    *ends,
+                    epsabs=1e-15,
+                    limit=200,
+                )[0]
+                for ends in itertools.pairwise(edges)
+            ]
+            np.testing.assert_allclose(found[i, j], np.sum(parts), rtol=1e-8)

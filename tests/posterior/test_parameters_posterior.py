@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
+import bqvi
 from bqvi import families
 from bqvi.adapters import TargetModel
 from bqvi.calls.coordinates import make_coordinates
@@ -293,3 +294,13 @@ def test_a_fitted_q_is_a_posterior_in_its_own_coordinates(kind):
     assert found.names == ("a", "b", "c")
     with pytest.raises(TypeError, match="q is a list"):
         Posterior.of([1.0])
+
+
+def test_the_repr_of_a_posterior_and_of_a_trace_is_a_line():
+    box = {"plausible_lower": [-2.0] * 6, "plausible_upper": [2.0] * 6}
+    found = bqvi.vbmc(lambda x: -0.5 * float(x @ x), **box, budget=20, seed=0)
+    for shown, start in ((repr(found.posterior), "Posterior(6 parameters: x0, x1, x2, x3, ...; "),
+                         (repr(found.trace), f"Trace({len(found.trace)} rows: n_evaluations, ")):  # fmt: skip
+        assert shown.startswith(start)
+        assert len(shown) < 300
+        assert "\n" not in shown
