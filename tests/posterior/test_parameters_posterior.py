@@ -241,6 +241,29 @@ def test_other_files_are_refused(tmp_path):
             Posterior.load(tmp_path / name)
 
 
+def test_files_that_were_cut_off_or_changed_are_refused_or_hold_the_same(tmp_path):
+    path, rng = tmp_path / "p.npz", np.random.default_rng(5)
+    posterior = tilted()[1]  # without draws: a small file, of which each byte matters
+    posterior.save(path)
+    content, right = path.read_bytes(), {name: part.tobytes() for name, part in posterior.to_arrays().items()}
+    for i in range(400):
+        at = int(rng.integers(len(content)))
+        changed = bytearray(content if i % 2 else content[:at])
+        if i % 2:
+            changed[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(changed))
+        found, told = attempt(path)
+        assert found == right or f"{path} is not a saved posterior, or was cut off or changed" in told
+
+
+def attempt(path):
+    """The arrays of a file as bytes, or None and what was said."""
+    try:
+        return {name: part.tobytes() for name, part in Posterior.load(path).to_arrays().items()}, ""
+    except ValueError as error:
+        return None, str(error)
+
+
 def test_table_of_parameters():
     lines = str(every_kind()).splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(every_kind().names)
