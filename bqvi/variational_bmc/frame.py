@@ -120,8 +120,8 @@ def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[V
 
 def fitting(mean: Vector, covariance: Vector, last: Frame) -> Frame:
     """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was."""
-    correlations = _Correlations.of(covariance)
-    along = correlations.few or (last.diagonal and not correlations.thin)
+    condition = _condition(covariance)
+    along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)
     found = axes(mean, covariance) if along else turned(mean, covariance)
     return replace(found, scaling=last.scaling)
 
@@ -132,37 +132,32 @@ def alternative(mean: Vector, covariance: Vector, frame: Frame) -> Frame | None:
     Log densities are more often sums of functions of few *given* coordinates than of turned ones, but a
     mixture with axes of its own needs many components for a thin posterior that has none.
     """
-    correlations = _Correlations.of(covariance)
-    if correlations.few or correlations.thin:
+    if not FRAMES.correlated < _condition(covariance) < FRAMES.thin:
         return None
     other = turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
     return replace(other, scaling=frame.scaling)
 
 
-@dataclass(frozen=True)
-class _Correlations:
-    """Those of a covariance.
+def _condition(covariance: Vector) -> float:
+    """Condition number of the correlations."""
+    return float(np.linalg.cond(_correlations(covariance)))
 
-    Attributes
-    ----------
-    few : whether the axes do for them.
-    thin : whether they leave no choice but to turn the axes.
 
-    Both by the condition number, and by the nats by which a Gaussian without them differs,
-    -log det C / 2: of twenty coordinates each correlation may be small.
+def _correlations(covariance: Vector) -> Vector:
+    sd = np.sqrt(np.diag(covariance))
+    found: Vector = covariance / np.outer(sd, sd)
+    return found
+
+
+def turns(covariance: Vector) -> bool:
+    """Whether the axes are to be turned for a covariance that is known without noise.
+
+    -log det C / 2 is the Kullback-Leibler divergence of a Gaussian from the one without its correlations C:
+    of twenty coordinates each may be small. From draws it comes out too large, by about D^2 / 4 over their
+    number.
     """
-
-    few: bool
-    thin: bool
-
-    @classmethod
-    def of(cls, covariance: Vector) -> _Correlations:
-        sd = np.sqrt(np.diag(covariance))
-        values = np.linalg.eigvalsh(covariance / np.outer(sd, sd))
-        condition = float(values[-1] / max(values[0], 1e-300))
-        lost = -0.5 * float(np.log(np.maximum(values, 1e-300)).sum())
-        few = condition < FRAMES.correlated and lost < FRAMES.lost
-        return cls(few, condition >= FRAMES.thin or lost >= FRAMES.much_lost)
+    values = np.linalg.eigvalsh(_correlations(covariance))
+    return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.lost)
 
 
 def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:

@@ -28,6 +28,8 @@ def lost(state: State) -> bool:
     """Whether gradients have led the run astray."""
     if state.values_from or state.evaluations.gradients is None:
         return False
+    if len(state) < FRESH_START.each * state.evaluations.points.shape[1]:
+        return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
     if told >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
         return missed(state) > FRESH_START.missed

@@ -23,7 +23,7 @@ from bqvi.variational_bmc.correction import (
     weighed,
 )
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.frame import Frame, elite, fitting
+from bqvi.variational_bmc.frame import Frame, elite, fitting, turned, turns
 from bqvi.variational_bmc.frame_selection import evaluated_box, rescaled, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
@@ -151,7 +151,11 @@ def _restarted(state: State, estimate: Estimate) -> State | None:
         return None
     mean = state.frame.straight(found[0][None])[0]
     covariance = state.frame.scale @ found[1] @ state.frame.scale.T
-    return replace(state, mean=mean, covariance=0.5 * (covariance + covariance.T), q=None)
+    covariance = 0.5 * (covariance + covariance.T)
+    again = replace(state, mean=mean, covariance=covariance, q=None)
+    if state.rows or not (state.frame.diagonal and turns(covariance)):
+        return again
+    return replace(again, frame=replace(turned(mean, covariance), scaling=state.frame.scaling), psi=None)
 
 
 def _learn(
