@@ -1,15 +1,16 @@
 """``python -m benchmarks [NAME ...]``: the figures, and whether each bar is held, as a table in Markdown.
 
+``--default-threads``: in wall seconds with the threads that a user's machine has, not with one.
+
 ``python -m benchmarks acceptance``: every front door on known problems, beside a stored run.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 
-from benchmarks.setting import heading
+from benchmarks.setting import DEFAULT_THREADS, heading, limit_threads
 
 NAMES = (
     "adapters", "cavi", "mixtures", "topics", "stream", "hidden_markov", "sngd", "bq", "memory", "minibatch",
@@ -37,6 +38,6 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")  # before anything loads a linear algebra library
-    sys.exit(main(sys.argv[1:]))
+    if DEFAULT_THREADS not in sys.argv[1:]:
+        limit_threads()
+    sys.exit(main([name for name in sys.argv[1:] if name != DEFAULT_THREADS]))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks.paired import Line
+from benchmarks.setting import clock
 from bqvi.adapters import TargetModel, from_numpyro, from_pymc
 from bqvi.calls import Caller
 
@@ -51,10 +51,10 @@ def _each(call: Callable[[], object]) -> float:
     call()
     rounds = []
     for _ in range(5):
-        began = time.process_time()
+        began = clock()
         for _ in range(CALLS // 5):
             call()
-        rounds.append((time.process_time() - began) / (CALLS // 5))
+        rounds.append((clock() - began) / (CALLS // 5))
     return 1e6 * min(rounds)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -26,6 +25,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import bqvi
 from acquisition.minibatch import Reshuffled
 from benchmarks.paired import Line
+from benchmarks.setting import clock, limit_torch
 from bqvi.models import VariationalAutoencoder
 from experiments.problems import images
 
@@ -108,7 +108,7 @@ def ours(x: np.ndarray, seed: int = 0) -> Iterator[Any]:
 def run() -> Iterator[Line]:
     """N = 5,000, 784 columns, latent 128, hidden 256, S = 128, Adam 1e-3."""
     x = data()
-    torch.set_num_threads(1)
+    limit_torch()
     a = np.array(list(islice(plain(x), CURVE)))
     b = np.array([state.estimates[-1] for state in islice(ours(x), CURVE)]) / len(x)
     gap = float(np.abs(a - b).max())
@@ -124,7 +124,7 @@ def run() -> Iterator[Line]:
 def curves(folder: Path, steps: int) -> Iterator[str]:
     """Rows of a table: bounds over the steps since the last row, held-out ln p(x), processor time a step."""
     x, held = images.split("mnist", folder)
-    torch.set_num_threads(1)
+    limit_torch()
     pair = networks()
     model = VariationalAutoencoder(*networks(), latent=LATENT)
     loops = (plain(x, pair=pair), ours(x))
@@ -149,9 +149,9 @@ def curves(folder: Path, steps: int) -> Iterator[str]:
 
 def _timed(loop: Iterator[Any]) -> tuple[Any, float]:
     """What the next step yields, and its seconds of the processor: the steps of both loops take turns."""
-    began = time.process_time()
+    began = clock()
     found = next(loop)
-    return found, time.process_time() - began
+    return found, clock() - began
 
 
 if __name__ == "__main__":

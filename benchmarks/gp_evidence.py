@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks import gp_peers
 from benchmarks.paired import Line
+from benchmarks.setting import limit_torch
 from experiments.problems import regression_sets
 from experiments.problems.simulated_regression import simulated
 
@@ -31,9 +32,7 @@ PEERS: dict[str, Callable[[Any, Any], gp_peers.Fitted]] = {
 
 def run() -> Iterator[Line]:
     """One line for each set: ours less the best of the peers."""
-    import torch
-
-    torch.set_num_threads(1)
+    limit_torch()
     for name, x, y in _sets():
         reached, seconds = {}, {}
         for method, fit in {"ours": gp_peers.ours, **PEERS}.items():

@@ -10,6 +10,7 @@ import numpy as np
 import gp
 from benchmarks import gp_peers
 from benchmarks.paired import Line, paired
+from benchmarks.setting import limit_torch
 from experiments.problems.simulated_regression import simulated
 
 _POSTERIORS = 200
@@ -18,9 +19,7 @@ _POSTERIORS = 200
 
 def run() -> Iterator[Line]:
     """The fit against BoTorch's default, the extension against conditioning again."""
-    import torch
-
-    torch.set_num_threads(1)
+    limit_torch()
     yield fit()
     yield from extend()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import gp
 from benchmarks.paired import Line, paired
+from benchmarks.setting import limit_torch
 
 DIMENSION, POINTS = 5, 1000
 LENGTHSCALE, VARIANCE, NOISE = np.full(DIMENSION, 1.5), 2.0, 0.01
@@ -16,9 +17,7 @@ LENGTHSCALE, VARIANCE, NOISE = np.full(DIMENSION, 1.5), 2.0, 0.01
 
 def run() -> Iterator[Line]:
     """Against GPyTorch's exact GP, in the faster of its ways, and scikit-learn's."""
-    import torch
-
-    torch.set_num_threads(1)
+    limit_torch()
     for n in (50, 200, 1000, 2000):
         candidates = _candidates(n)
         times = paired(candidates, rounds=9 if n < 1000 else 5, calls=10 if n < 1000 else 1)

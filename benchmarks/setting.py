@@ -5,16 +5,42 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+DEFAULT_THREADS = "--default-threads"
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PACKAGES = ("numpy", "scipy", "torch", "scikit-learn")
 _PEERS = ("gpytorch", "botorch", "pyvbmc", "emukit", "GPy", "gensim", "hmmlearn", "numba")
 _LIBRARIES = ("gp", "acquisition", "bqvi")
 _ROOT = Path(__file__).parents[1]
+
+
+def one_thread() -> bool:
+    """Whether one thread is measured; otherwise the machine's defaults, which are what a user has."""
+    return os.environ.get(_VARIABLES[0]) == "1"
+
+
+def limit_threads() -> None:
+    """One thread for the libraries of linear algebra, before anything loads them."""
+    for variable in _VARIABLES:
+        os.environ.setdefault(variable, "1")
+
+
+def limit_torch() -> None:
+    """One thread for torch, where one is measured."""
+    import torch
+
+    if one_thread():
+        torch.set_num_threads(1)
+
+
+def clock() -> float:
+    """Seconds of the processor where one thread is measured, of the wall otherwise."""
+    return time.process_time() if one_thread() else time.perf_counter()
 
 
 def processor() -> str:
@@ -46,9 +72,10 @@ def heading(names: list[str]) -> str:
     """One sentence over a table: the command, commit, day, processor, and versions of what takes part."""
     installed = {name: found for name in (*_PACKAGES, *_PEERS) if (found := _version(name))}
     versions = ", ".join(f"{name} {found}" for name, found in installed.items())
-    command = " ".join(["python -m benchmarks", *names])
+    command = " ".join(["python -m benchmarks", *([] if one_thread() else [DEFAULT_THREADS]), *names])
+    threads = "one thread" if one_thread() else f"default threads on {os.cpu_count()} cores"
     return (
-        f"`{command}` at {commit()}, {datetime.now(UTC).date()}, one thread of {processor()}, "
+        f"`{command}` at {commit()}, {datetime.now(UTC).date()}, {threads} of {processor()}, "
         f"Python {platform.python_version()}; {versions}."
     )
 

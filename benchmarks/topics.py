@@ -6,7 +6,6 @@ perplexity is by document completion on 500 other documents, for all with the sa
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 
@@ -15,6 +14,7 @@ import scipy.sparse
 
 import bqvi
 from benchmarks.paired import Line
+from benchmarks.setting import clock
 from bqvi.families import Dirichlet, Product
 from bqvi.models import LatentDirichletAllocation
 
@@ -103,9 +103,9 @@ def _compared(
 def _timed(
     fit: Callable[[int, bool, int], Product], passes: int, online: bool, seed: int
 ) -> tuple[float, Product]:
-    began = time.process_time()
+    began = clock()
     q = fit(passes, online, seed)
-    return time.process_time() - began, q
+    return clock() - began, q
 
 
 def _corpus(n: int, seed: int) -> scipy.sparse.csr_array:

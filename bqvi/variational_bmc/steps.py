@@ -130,7 +130,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         n_evaluations=len(state),
         seconds=state.seconds,
         elbo=found.elbo + volume,
-        elbo_sd=sd,
+        elbo_sd=float(np.hypot(sd, found.monte_carlo_sd)),
         log_evidence=found.log_evidence + volume,
         log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), beside)),
         effective=found.effective / len(found.u),
