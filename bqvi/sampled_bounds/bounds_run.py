@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
+from bqvi.calls.gradient_check import require_consistent
 from bqvi.runs import Checkpoint, Standing
 from bqvi.sampled_bounds import passes, pilot
 from bqvi.sampled_bounds.particles import AnnealedTarget
@@ -102,6 +103,18 @@ class BoundsRun:
         step = {PILOT: self._piloted, BACKWARDS: self._backwards, FORWARDS: self._forwards}[state.phase]
         reached = step(state, target)
         return replace(reached, n_evaluations=state.n_evaluations + target.n_evaluations, unfinished=None)
+
+    def require_consistent(self, before: State, after: State) -> None:
+        """EvaluationError where the gradient is not that of the values, at the first points of the pilot run.
+
+        Of several problems the first is asked.
+        """
+        if before.pilot is not None or after.pilot is None or after.pilot.particles.joint_slopes is None:
+            return
+        points, values, _, slopes, _ = (part[0] for part in after.pilot.particles.parts())
+        failed = ~np.isfinite(values)
+        made = Evaluations(points, values, slopes, None, failed, ("",) * len(points))
+        require_consistent(self.caller.function, 0, made)
 
     def _piloted(self, state: State, target: AnnealedTarget) -> State:
         assert self.transition is not None  # there is no pilot run without

@@ -111,7 +111,8 @@ def evidence_bounds(
     ValueError, TypeError
         Bad input, before any evaluation.
     RunError
-        log_joint failed or is noisy, or is -inf at each draw of the proposal or at one of ``posterior``.
+        log_joint failed or is noisy, or is -inf at each draw of the proposal or at one of ``posterior``, or
+        the gradient is not that of the values.
         RunInterrupted : Ctrl-C. RunExit : SystemExit. Each holds every evaluation that returned.
 
     What is adapted: temperatures, units and step sizes of the moves, in a pilot run whose particles no
