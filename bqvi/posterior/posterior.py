@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.optimize import minimize
 
+from bqvi import notebook
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.target_model import TargetModel
 from bqvi.checks import require_integer, require_seed
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = 1
+_SHOWN = 20
+"""Parameters that a notebook shows."""
 _REACH = 8.0
 """Standard deviations around a component within which a mode is searched for."""
 
@@ -79,6 +82,13 @@ class Posterior:
         )
         shown = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
         return f"Posterior({len(self.names)} parameters: {shown}; {parts})"
+
+    def _repr_html_(self) -> str:
+        """Mean and standard deviation of each parameter as a table, for notebooks; of the first twenty."""
+        sds = np.sqrt(np.diag(self.covariance))
+        told = list(zip(self.names, self.mean, sds, strict=True))
+        rows = {name: f"{mean:.4g} ± {sd:.2g}" for name, mean, sd in told[:_SHOWN]}
+        return notebook.table(rows | ({"...": f"{len(told)} parameters"} if len(told) > _SHOWN else {}))
 
     @classmethod
     def of(

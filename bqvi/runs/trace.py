@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bqvi import notebook
+
 __all__ = ["Trace"]
 
 
@@ -28,6 +30,17 @@ class Trace(Sequence[Any]):
 
     def __repr__(self) -> str:
         return f"Trace({len(self.rows)} rows: {', '.join(self.columns)})"
+
+    def _repr_html_(self) -> str:
+        """The last record as a table, for notebooks."""
+        rows = {"records": str(len(self.rows))}
+        return notebook.table(rows | {column: f"{float(self[column][-1]):.4g}" for column in self._numbers()})
+
+    def _numbers(self) -> list[str]:
+        """Columns of one number a record."""
+        return [
+            column for column in self.columns if self[column].ndim == 1 and self[column].dtype.kind in "fiub"
+        ]
 
     def __getitem__(self, key: Any) -> Any:
         """A row, rows, or a column (R, ...) by name; KeyError if there is none of that name."""

@@ -50,11 +50,16 @@ class HeldOut:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.residuals)} evaluations that were given and not taken contradict the surrogate: its "
-            f"predictions are off by {np.median(np.abs(self.residuals)):.2g} nats (median), "
-            f"{np.median(np.abs(self.standardised)):.2g} of its sds. Look whether they are of the same log "
-            "joint; if so, raise the budget."
+            f"{len(self.residuals)} evaluations that were given and not taken: the surrogate's predictions "
+            f"are off by {np.median(np.abs(self.residuals)):.2g} nats (median), "
+            f"{np.median(np.abs(self.standardised)):.2g} of its sds"
         )
+
+
+CONTRADICTED = (
+    "They contradict the surrogate. Look whether they are of the same log joint; if so, raise the budget."
+)
+"""What is said beside residuals that contradict the surrogate."""
 
 
 def predicted(state: State, estimate: Estimate, frame: Frame, coordinates: Coordinates) -> HeldOut | None:

@@ -67,8 +67,10 @@ class Row:
     """Mean squared standardised error of the last batch's predictions."""
     divergence_floor: float = 0.0
     """What it would be, were both posteriors the same: they are known from draws."""
-    explored: Explored = UNEXPLORED
-    """What exploration found."""
+    explored: bool = False
+    """Whether exploration is complete."""
+    unseen: float = UNEXPLORED.unseen
+    """What an unseen mode would add to the log evidence on average, nats."""
     misplaced: float = nan
     """Share of the mass in which the surrogate and the log joint differed at draws (:mod:`comparison`)."""
     covered: bool = True
@@ -77,7 +79,7 @@ class Row:
     @property
     def known_sd(self) -> float:
         """The sd of the log evidence by the surrogate alone: without unseen modes and ``misplaced``, nats."""
-        rest = self.explored.unseen**2 + float(np.nan_to_num(self.misplaced)) ** 2
+        rest = self.unseen**2 + float(np.nan_to_num(self.misplaced)) ** 2
         return math.sqrt(max(self.log_evidence_sd**2 - rest, 0.0))
 
 

@@ -139,7 +139,8 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         divergence=_divergence(before, state),
         prediction_error=prediction_error(state),
         divergence_floor=0.5 * (before.floor + state.floor),
-        explored=state.explored,
+        explored=state.explored.complete,
+        unseen=state.explored.unseen,
         misplaced=wrong,
         covered=found.covered,
     )

@@ -89,7 +89,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
         reasons.append(UNCOMPARED)
     elif not now.misplaced < max(tolerance, COMPARISON.misplaced):
         reasons.append(f"{MISPLACED} ({now.misplaced:.0%} of it)")
-    if not now.explored.complete:
+    if not now.explored:
         reasons.append(UNEXPLORED)
     return Verdict(not reasons, tuple(reasons))
 

@@ -20,7 +20,7 @@ from bqvi.variational_bmc.diagnostics import advice, returns_density, runs_away
 from bqvi.variational_bmc.exploration import Explored, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
-from bqvi.variational_bmc.held_out import HeldOut, predicted
+from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
@@ -338,7 +338,7 @@ class VBMCRun:
             noise = undeclared_noise(estimate.surrogate)
             doubts = () if noise is None else (looks_noisy(noise),)
         if apart is not None and apart.contradicts(self.tolerance):
-            doubts = (*doubts, str(apart))
+            doubts = (*doubts, f"{apart}. {CONTRADICTED}")
         return doubts
 
     def _of_the_run(self, state: State) -> tuple[str, ...]:

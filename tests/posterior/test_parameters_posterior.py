@@ -327,3 +327,14 @@ def test_the_repr_of_a_posterior_and_of_a_trace_is_a_line():
         assert shown.startswith(start)
         assert len(shown) < 300
         assert "\n" not in shown
+
+
+def test_notebooks_show_a_posterior_and_a_trace_as_tables():
+    box = {"plausible_lower": [-2.0] * 2, "plausible_upper": [2.0] * 2}
+    found = bqvi.vbmc(lambda x: -0.5 * float(x @ x), **box, budget=20, seed=0)
+    sds = np.sqrt(np.diag(found.posterior.covariance))
+    page = found.posterior._repr_html_()
+    assert page.count("<tr>") == 2
+    assert f"{found.posterior.mean[1]:.4g} ± {sds[1]:.2g}" in page
+    assert f"{found.trace.rows[-1].log_evidence:.4g}" in found.trace._repr_html_()
+    assert type(found.trace)(())._repr_html_().count("<tr>") == 1

@@ -79,6 +79,7 @@ def test_rows_that_contradict_the_surrogate_are_told_and_nothing_converges(monke
 def test_residuals_below_the_tolerance_or_their_sds_contradict_nothing(residual, sd, contradicts):
     held = HeldOut(np.zeros((5, 1)), np.full(5, residual), np.full(5, sd))
     assert held.contradicts(0.05) == contradicts
+    assert "contradict" not in str(held)  # that is said by the run, which knows the tolerance
 
 
 def test_without_old_evaluations_there_is_nothing_held_out():
