@@ -402,9 +402,8 @@ class Posterior:
             with stored:
                 arrays = {name: stored[name] for name in stored.files}
             header = json.loads(str(arrays["header"]))
-        except (
-            Exception
-        ) as error:  # zipfile and zlib raise a dozen kinds for bytes that were cut off or changed
+        # zipfile and zlib raise a dozen kinds of errors for bytes that were cut off or changed
+        except Exception as error:
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise  # of the disk
             raise ValueError(f"{path} is not a saved posterior, or was cut off or changed") from None

@@ -4,13 +4,7 @@ A surrogate that starts far from the posterior needs as many evaluations to get 
 the way; a quasi-Newton method takes a handful. Its evaluations are the surrogate's first data. The first step
 is as long as half the plausible box.
 
-A climb in many dimensions ends before it has moved in all directions, and in the others the surrogate knows
-no curvature: a positive one there makes its density grow without end. So one gradient more is evaluated in
-each direction e in which no evaluation so far differs from the best point x,
-
-    x + s e,      s^-2 the median curvature along the steps that were made, s at most half the plausible box.
-
-The D + 1 gradients determine a quadratic log joint.
+In directions that the climb left out, one point each follows (:mod:`new_directions`).
 """
 
 from __future__ import annotations
@@ -19,8 +13,8 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import Asking, AsksError, Ends, climb
+from bqvi.variational_bmc.new_directions import in_a_new_direction
 from bqvi.variational_bmc.settings import CLIMBING
-from gp.linalg import complement
 
 
 def next_step(made: Evaluations, most: int) -> np.ndarray | None:
@@ -39,28 +33,4 @@ def next_step(made: Evaluations, most: int) -> np.ndarray | None:
     except AsksError as asks:
         point: np.ndarray = asks.points[0]
         return point
-    return _in_a_new_direction(made)
-
-
-def _in_a_new_direction(made: Evaluations) -> np.ndarray | None:
-    """A point (D,) that differs from the best one in a direction that no other does; None where all do."""
-    best = int(np.argmax(made.values))
-    steps = np.delete(made.points - made.points[best], best, axis=0)
-    sizes = np.linalg.norm(steps, axis=1)
-    new = complement(steps[sizes > 0.0] / sizes[sizes > 0.0, None], CLIMBING.same)
-    if not len(new):
-        return None
-    away = new[0] * (-1.0 if new[0] @ made.points[best] > 0.0 else 1.0)  # towards the middle of the box
-    point: np.ndarray = made.points[best] + _length(made, best, steps, sizes) * away
-    return point
-
-
-def _length(made: Evaluations, best: int, steps: np.ndarray, sizes: np.ndarray) -> float:
-    """One over the root of the median curvature along the steps (m, D) from the best point."""
-    assert made.gradients is not None
-    slopes = np.delete(made.gradients[best] - made.gradients, best, axis=0)
-    curvatures = np.einsum("nd,nd->n", slopes, steps) / np.maximum(sizes, 1e-300) ** 2
-    curvatures = curvatures[np.isfinite(curvatures) & (curvatures > 0.0)]
-    if not len(curvatures):
-        return CLIMBING.longest
-    return float(min(np.median(curvatures) ** -0.5, CLIMBING.longest))
+    return in_a_new_direction(made)

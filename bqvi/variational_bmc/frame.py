@@ -152,9 +152,9 @@ def _correlations(covariance: Vector) -> Vector:
 def turns(covariance: Vector) -> bool:
     """Whether the axes are to be turned for a covariance that is known without noise.
 
-    -log det C / 2 is the Kullback-Leibler divergence of a Gaussian from the one without its correlations C:
-    of twenty coordinates each may be small. From draws it comes out too large, by about D^2 / 4 over their
-    number.
+    -log det C / 2 is the Kullback-Leibler divergence of a Gaussian from the one without its correlations C.
+    In twenty dimensions it may be large although each correlation is small. A covariance that is estimated
+    from M draws makes the divergence too large, by about D^2 / (4 M).
     """
     values = np.linalg.eigvalsh(_correlations(covariance))
     return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.lost)
