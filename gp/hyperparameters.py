@@ -242,6 +242,19 @@ def fit(
     ValueError, TypeError
         For entries that are not finite, no data, a point with two values where there is no noise, or
         arguments that are not among those above.
+
+    Examples
+    --------
+    A sine from fifteen noisy values; the noise has standard deviation .1:
+
+    >>> import gp
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.linspace(0, 6, 15)[:, None]
+    >>> posterior = gp.fit(x, np.sin(x[:, 0]) + 0.1 * rng.standard_normal(15))
+    >>> mean, variance = posterior.mean_and_variance(np.array([[1.5]]))
+    >>> bool(abs(mean[0] - np.sin(1.5)) < 3 * np.sqrt(variance[0]))
+    True
     """
     _check_choices(method, noise, copies, n_starts, max_iterations, seed)
     _check_kinds(mean, priors)

@@ -6,10 +6,15 @@ leave it to its class, or to the protocol of its package that asks for it.
 """
 
 import ast
+import doctest
 import functools
 import re
 
+import pytest
 from source_index import Function, Module, modules
+
+import bqvi
+import gp
 
 NOT_YET: tuple[str, ...] = (
     "bqvi.calls.evaluations",
@@ -154,3 +159,14 @@ def test_the_list_of_modules_to_be_done_only_shrinks():
 def test_the_check_sees_an_argument_without_a_word():
     node = ast.parse("def f(x, scale):\n    'At x.'").body[0]
     assert undocumented("gp", node) == ["scale"]
+
+
+DOORS = (bqvi.fit, bqvi.integrate, bqvi.vbmc, bqvi.evidence_bounds, gp.fit)
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: f"{door.__module__}.{door.__name__}")
+def test_a_front_door_has_an_example_that_prints_what_it_says(door):
+    example = doctest.DocTestParser().get_doctest(door.__doc__, {}, door.__name__, None, 0)
+    found = doctest.DocTestRunner(verbose=False).run(example)
+    assert found.attempted
+    assert not found.failed

@@ -161,6 +161,18 @@ def integrate(
         SystemExit. Each holds every evaluation that returned.
 
     ``integrate.steps``, with the same arguments, gives the run itself: iterate over its states.
+
+    Examples
+    --------
+    The mean of exp(x) under a standard normal distribution, exactly exp(1 / 2) = 1.6487:
+
+    >>> import bqvi
+    >>> import gp
+    >>> import numpy as np
+    >>> measure = gp.measures.Gaussian(np.zeros(1), np.eye(1))
+    >>> integral = bqvi.integrate(lambda x: np.exp(x[:, 0]), measure, budget=30, seed=0)
+    >>> print(f"{integral.mean:.3f}", integral.credible)
+    1.649 True
     """
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, log_density=log_density)
