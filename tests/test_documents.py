@@ -91,3 +91,22 @@ def test_every_public_package_has_a_page_of_the_api():
     }
     packages = {".".join(path.relative_to(ROOT).parts) for path in below} - NOT_FOR_USERS
     assert not {name for name in packages if f'"{name}"' not in listed}
+
+
+def test_the_overheads_are_those_of_the_last_acceptance_run():
+    rows = [line.split("|") for line in (DOCS / "acceptance.md").read_text().splitlines() if "| full" in line]
+    head = next(line for line in (DOCS / "acceptance.md").read_text().splitlines() if "| date" in line)
+    stored = dict(zip((cell.strip() for cell in head.split("|")), rows[-1], strict=True))
+    overhead = {door: re.search(r"([\d.]+) ms", cell)[1] for door, cell in stored.items() if " ms" in cell}
+    page = (DOCS / "which-method.md").read_text()
+    told = {
+        "pathwise": r'"pathwise"` \| ([\d.]+) ms',
+        "bq": r'"bq"` \| ([\d.]+) ms',
+        "integrate": r"integrate` \| ([\d.]+) ms",
+        "vbmc": r"vbmc` \| ([\d.]+) ms",
+        "vbmc gradients": r"with gradients ([\d.]+) ms",
+    }
+    for door, pattern in told.items():
+        found = re.search(pattern, page)
+        assert found, door
+        assert float(found[1]) == pytest.approx(float(overhead[door]), rel=0.05), door
