@@ -311,22 +311,22 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         ),
         (
             "7.3.4",
-            "Choosing mini-batches is never much worse than chance.",
+            "Balanced mini-batches never need many more evaluations than random reshuffling.",
             "a balanced partition stays within the gap after less than 1.1 times the evaluations of random "
             "reshuffling",
             compared(measured, goals, rivals[:1], "evaluations", "evaluations", 1.1),
         ),
         (
             "7.3.4",
-            "Choosing mini-batches saves time, what was done before the first step counted.",
+            "Choosing mini-batches saves time, with the set-up before the first step counted.",
             "it stays within the gap in fewer seconds than random reshuffling",
             compared(measured, goals, rivals, "with_setup", "seconds"),
         ),
         (
             "7.3.2",
-            "What earlier updates taught of the gradients makes later ones cheaper.",
+            "Gradients of earlier steps lower the number of evaluations that later steps need.",
             "a process as running control variate stays within the gap after fewer evaluations than a "
-            "balanced partition that remembers nothing",
+            "balanced partition, which keeps no gradients",
             compared(measured, goals, against_balanced, "evaluations", "evaluations"),
         ),
     )

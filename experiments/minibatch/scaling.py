@@ -135,7 +135,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     proposed = (
         (
             "7.3.4",
-            "What a balanced partition gains over chance does not wear off with more data.",
+            "The advantage of a balanced partition over uniform sampling does not shrink with more data.",
             f"its relative error is less than 1.25 times that at N = {BASE}",
             [
                 evidence.less(

@@ -1,4 +1,4 @@
-"""A mixture of experts: lines and small networks that a softmax gate hands its inputs to.
+"""A mixture of experts: lines and small networks, weighted by a softmax gate of the input.
 
     y | x, z = k ~ N(f_k(x), v_k),   p(z = k | x) = softmax(G x)_k
 

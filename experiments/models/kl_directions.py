@@ -1,4 +1,4 @@
-"""Forward against reverse KL: the Gaussian that covers a density, and the one that seeks a mode of it.
+"""Forward against reverse KL: the direction decides whether a Gaussian covers a density or one of its modes.
 
     forward   argmin KL(p || q): q has the moments of p                    (mass covering)
     reverse   argmin KL(q || p), which raises the ELBO: `bqvi.fit`         (mode seeking)

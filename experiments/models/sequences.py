@@ -1,4 +1,4 @@
-"""States of sequences by a hidden Markov model: a river, the sun, and the letters of a text.
+"""States of sequences by a hidden Markov model: flow of the Nile, sunspots, and the letters of a text.
 
     Nile        yearly flow, Gaussian emissions: the change around 1898
     sunspots    yearly numbers, Gaussian emissions with variances of their own: quiet and active years

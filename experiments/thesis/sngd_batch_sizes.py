@@ -76,7 +76,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
         ),
         Claim(
             "6.3",
-            "That is likely due to the untuned step size.",
+            "SNGD is poor compared with SGD because its step size is not tuned.",
             "with Robbins-Monro steps SNGD ends at most 10 nats above SGD, with exp(-0.01 t) not",
             [_step_size(table, s) for s in SIZES],
         ),
