@@ -29,7 +29,7 @@ from bqvi.checks import require_above, require_at_least, require_integer
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
-from bqvi.gradients.settings import DESIGN, FEASIBILITY
+from bqvi.gradients.settings import DESIGN, FEASIBILITY, SEARCH
 from gp.low_discrepancy import normal_sobol
 
 
@@ -157,7 +157,7 @@ class Optimised:
         standard errors that need not cover
     """
 
-    lengthscale: float = 2.0
+    lengthscale: float = SEARCH.length
     blur: float = DESIGN.blur
 
     def __post_init__(self) -> None:
@@ -189,8 +189,8 @@ class IntegralVarianceReduction:
     spread : their standard deviation, in units of q's
     """
 
-    candidates: int = 64
-    spread: float = 1.5
+    candidates: int = DESIGN.candidates
+    spread: float = DESIGN.spread
 
     def __post_init__(self) -> None:
         _require_pool(self.candidates, self.spread)
@@ -214,8 +214,8 @@ class UncertaintySampling:
     candidates, spread : as of `IntegralVarianceReduction`
     """
 
-    candidates: int = 64
-    spread: float = 1.5
+    candidates: int = DESIGN.candidates
+    spread: float = DESIGN.spread
 
     def __post_init__(self) -> None:
         _require_pool(self.candidates, self.spread)
@@ -260,14 +260,15 @@ def _pool(
 @lru_cache(maxsize=64)
 def _minimum_variance(n: int, dimension: int, lengthscale: float) -> np.ndarray:
     """Nodes at a local minimum of the functionals' variance under the prior process, (n, D)."""
-    kernel = SeparableKernel(lengthscale, 0.1, 0.1)
+    kernel = SeparableKernel(lengthscale, SEARCH.part, SEARCH.part)
     first = normal_frames(n, dimension, np.random.default_rng(n * 1000 + dimension))
 
     def objective(flat: np.ndarray) -> float:
         known = GradientProcess.of(flat.reshape(n, dimension), np.ones((n, 1)), kernel).whitened
         return -float(np.square(known).sum() + (dimension - 1.0) * np.square(known[:, 0]).sum())
 
-    found = scipy.optimize.minimize(objective, first.ravel(), method="L-BFGS-B", options={"maxiter": 60})
+    asked = {"maxiter": DESIGN.iterations}
+    found = scipy.optimize.minimize(objective, first.ravel(), method="L-BFGS-B", options=asked)
     nodes: np.ndarray = found.x.reshape(n, dimension)
     nodes.flags.writeable = False
     return nodes

@@ -23,7 +23,7 @@ from bqvi.families import GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.mixture_draws import log_density
-from bqvi.gradients.settings import MIXTURE
+from bqvi.gradients.settings import MIXTURE, SEARCH
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import Frame, within_reach
 
@@ -82,7 +82,7 @@ def most_likely(
     numpy.linalg.LinAlgError
         No fit has a Gram matrix that is positive definite in floating point.
     """
-    short = np.log([MIXTURE.short * np.sqrt(used.points.shape[1]), 0.1, 0.1])
+    short = np.log([MIXTURE.short * np.sqrt(used.points.shape[1]), SEARCH.part, SEARCH.part])
     found = list[Fitted]()
     for relative in (False, True):
         given = used.targets(kind, q if relative else None)

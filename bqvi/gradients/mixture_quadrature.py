@@ -38,7 +38,7 @@ from bqvi.gradients.mixture_draws import drawn_divergence, drawn_entropy
 from bqvi.gradients.mixture_evidence import Used, most_likely
 from bqvi.gradients.mixture_expectation import moment_matched
 from bqvi.gradients.mixture_gradient import MixtureGradient
-from bqvi.gradients.settings import MIXTURE
+from bqvi.gradients.settings import DESIGN, MIXTURE
 from bqvi.gradients.stratified import require_still, together
 from bqvi.gradients.surrogates import OnFunction
 from bqvi.gradients.whitened import JITTER, Frame
@@ -92,7 +92,7 @@ class MixtureQuadrature:
     reach: float = 0.25
     every: int = 50
     process: str = "joint"
-    candidates: int = 64
+    candidates: int = DESIGN.candidates
     entropy_pairs: int = 256
     errors: bool = False
 

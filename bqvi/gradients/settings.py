@@ -35,6 +35,8 @@ class NoiseSettings:
     """Most that the logarithm of the noise by residuals rises with |u|^2 / D beyond ``least``."""
     most: float = 60.0
     """Largest logarithm of the noise by distance and residual over the jitter."""
+    farthest: float = 25.0
+    """Largest logarithm of the noise by distance alone over the jitter."""
     ridge: float = 1.0
     """Of the linear fit whose residuals these are: a slope is a priori about as large as y (`linear_fit`)."""
     large: float = 4.0
@@ -58,8 +60,14 @@ class SearchSettings:
     iterations: int = 8
     """Most Newton steps. Fits are repeated as data come in, each from where the last one ended; even so,
     with 3 steps four runs in forty on a hierarchical model diverge."""
+    length: float = 2.0
+    """Lengthscale, over sqrt(D), at the centre of the prior."""
+    part: float = 0.1
+    """The same of each b, but for the quadratic part of a separable process: D times that one."""
     sds: tuple[float, ...] = (0.7, 3.0, 2.0, 2.0)
     """Prior standard deviations of ln l and of ln b for each b."""
+    ends: tuple[float, float] = (5.0, 4.0)
+    """Of the search, in these standard deviations below and above the centre."""
     simple: tuple[float, ...] = (3.0, 3.5, 3.5, -4.0)
     """Hyperparameters, in these from the centre, with which little but a quadratic log joint is likely: one
     is found exactly."""
@@ -155,6 +163,12 @@ class DesignSettings:
 
     blur: float = 0.35
     """Standard deviation of what is added to nodes u, -u, on which every odd function is linear."""
+    iterations: int = 60
+    """Of the search of a minimum-variance design."""
+    candidates: int = 64
+    """Of which a design that follows the process chooses its nodes, where the caller says nothing."""
+    spread: float = 1.5
+    """Their standard deviation, in units of q's."""
 
 
 @dataclass(frozen=True)

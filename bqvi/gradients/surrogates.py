@@ -233,14 +233,15 @@ def over_scale(noise: np.ndarray | None, logs: np.ndarray) -> np.ndarray | None:
 
 def _prior(dimension: int, parameters: int) -> JointPrior:
     """The prior of ln (l, b0, b1, b2) or of ln (l, b1, b2)."""
-    centre = np.log([2.0 * np.sqrt(dimension), 0.1, 0.1, 0.1 / dimension])[:parameters]
-    return JointPrior.normal(centre, np.array(SEARCH.sds[:parameters]), (5.0, 4.0))
+    parts = [SEARCH.part, SEARCH.part, SEARCH.part / dimension]
+    centre = np.log([SEARCH.length * np.sqrt(dimension), *parts])[:parameters]
+    return JointPrior.normal(centre, np.array(SEARCH.sds[:parameters]), SEARCH.ends)
 
 
 def _with_scale(prior: JointPrior, points: np.ndarray, squares: np.ndarray) -> JointPrior:
     """The same with ln s^2, around that of what is typical of ``squares`` (m,) near q."""
     typical = weighted_median(squares, 1.0 / jitter_multiple(points))
-    of_scale = JointPrior.normal(np.log([typical + 1e-300]), np.array([SEARCH.scale_sd]), (5.0, 4.0))
+    of_scale = JointPrior.normal(np.log([typical + 1e-300]), np.array([SEARCH.scale_sd]), SEARCH.ends)
     return JointPrior(
         *(np.append(getattr(prior, part.name), getattr(of_scale, part.name)) for part in fields(prior))
     )

@@ -164,7 +164,7 @@ def jitter_multiple(points: np.ndarray) -> np.ndarray:
     """
     squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
     grown = np.maximum((squares - NOISE.near) / NOISE.fading, 0.0)
-    multiple: np.ndarray = np.exp(np.minimum(grown, 25.0))
+    multiple: np.ndarray = np.exp(np.minimum(grown, NOISE.farthest))
     return multiple
 
 

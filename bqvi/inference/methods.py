@@ -26,6 +26,7 @@ from bqvi.checks import require_integer, require_one_of
 from bqvi.gradients import Conjugate, Estimator, Memoised, RememberingEstimator
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
+from bqvi.inference.settings import DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -77,17 +78,19 @@ def _quadrature(nodes: int | None) -> Estimator:
     return BayesianQuadrature(nodes=require_integer("samples", nodes, 1))
 
 
+_STEADY, _FALLING = Adam(DEFAULTS.rate), Adam(DEFAULTS.rate, decay=DEFAULTS.decay)
+
 METHODS: dict[str, Method] = {
     "cavi": Method(_exact, Natural(), Constant(1.0), "all", 1000, 1e-6),
     "memoised": Method(_memoised, Natural(), Constant(1.0), "all", 1000, 1e-6),
     "ngd": Method(_exact, Natural(), Constant(0.5), "all", 1000, 1e-6),
-    "gd": Method(_exact, Euclidean(), Adam(0.05), "all", 1000, 1e-6),
+    "gd": Method(_exact, Euclidean(), _STEADY, "all", 1000, 1e-6),
     "sngd": Method(_exact, Natural(), RobbinsMonro(0.7, tau=10.0), "mini-batch", 1000),
-    "sgd": Method(_exact, Euclidean(), Adam(0.05, decay=0.01), "mini-batch", 1000),
-    "score": Method(_sampling("Score"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
-    "pathwise": Method(_sampling("Pathwise"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
-    "iwae": Method(_sampling("IWAE"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
-    "dreg": Method(_sampling("DReG"), Euclidean(), Adam(0.05, decay=0.01), "either", 1000),
+    "sgd": Method(_exact, Euclidean(), _FALLING, "mini-batch", 1000),
+    "score": Method(_sampling("Score"), Euclidean(), _FALLING, "either", 1000),
+    "pathwise": Method(_sampling("Pathwise"), Euclidean(), _FALLING, "either", 1000),
+    "iwae": Method(_sampling("IWAE"), Euclidean(), _FALLING, "either", 1000),
+    "dreg": Method(_sampling("DReG"), Euclidean(), _FALLING, "either", 1000),
     "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50),
 }
 
@@ -102,7 +105,7 @@ def method_named(name: str) -> Method:
 
 def for_networks(choices: Method) -> Method:
     """The defaults where parameters are those of networks: smaller steps, and a mini-batch in any case."""
-    return replace(choices, schedule=Adam(1e-3), batch="mini-batch", geometry=Euclidean())
+    return replace(choices, schedule=Adam(DEFAULTS.network_rate), batch="mini-batch", geometry=Euclidean())
 
 
 def gives_surrogate(estimator: object) -> bool:
@@ -118,6 +121,6 @@ def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
     if isinstance(estimator, Memoised):
         return METHODS["memoised"]
     if not getattr(estimator, "noisy", True):
-        return replace(METHODS["pathwise"], schedule=Adam(0.05))
+        return replace(METHODS["pathwise"], schedule=_STEADY)
     trusting = geometry is None or isinstance(geometry, TrustRegion)
     return METHODS["bq" if trusting and gives_surrogate(estimator) else "pathwise"]

@@ -18,6 +18,12 @@ class DefaultSettings:
 
     minibatch: int = 100
     """Data in a mini-batch."""
+    rate: float = 0.05
+    """Of Adam."""
+    decay: float = 0.01
+    """Of Adam's rate where gradients are noisy (`Adam`)."""
+    network_rate: float = 1e-3
+    """Of Adam where parameters are those of networks."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,14 @@ class AscentSettings:
     """At most."""
     rate: float = 0.7
     """The first rho; while steps gain it goes to 1, where a quadratic is solved in one step, else down."""
+    least_rate: float = 0.1
+    """The smallest rho."""
+    slow: float = 0.5
+    """Share of the squared natural gradient that a step leaves, above which rho is halved."""
+    fast: float = 0.1
+    """The same below which rho grows by ``faster``."""
+    faster: float = 1.5
+    """Factor of rho after such a step."""
     settled: float = 1e-7
     """Squared Fisher norm of the natural gradient that counts as none: twice the nats still to be won."""
     reach: float = 0.6
@@ -40,6 +54,8 @@ class AscentSettings:
     """Where none of those is inside: a log joint that much narrower than q has a very short step."""
     close: float = 0.9
     """Share of the radius that counts as its boundary."""
+    aimed: float = 0.98
+    """Share of the way to the boundary, were the divergence quadratic, that is tried next."""
 
 
 @dataclass(frozen=True)

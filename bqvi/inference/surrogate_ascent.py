@@ -85,9 +85,9 @@ def _reach(surrogate: Surrogate, radius: float, squared_norm: float, diagonal: b
 
 def _adapted(rate: float, ratio: float) -> float:
     """The next rho, from how much the last step left of the squared natural gradient."""
-    if ratio > 0.5:
-        return max(0.5 * rate, 0.1)
-    return min(1.5 * rate, 1.0) if ratio < 0.1 else rate
+    if ratio > ASCENT.slow:
+        return max(0.5 * rate, ASCENT.least_rate)
+    return min(ASCENT.faster * rate, 1.0) if ratio < ASCENT.fast else rate
 
 
 def _squared_norm(place: Place, pull: np.ndarray, change: np.ndarray) -> float:
@@ -128,7 +128,7 @@ def _at_the_boundary(place: Place, pull: np.ndarray, change: np.ndarray, rate: f
             high = middle
         # the divergence from q is about quadratic in the way from q
         ratio = radius / max(tried.divergence, 1e-300)
-        aim = 0.98 * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
+        aim = ASCENT.aimed * middle * np.sqrt(ratio) if place.divergence == 0.0 else 0.0
         middle = float(aim) if low < aim < high else 0.5 * (low + high)
     return best if low > 0.0 else _halved(place, pull, change, high, radius)
 

@@ -93,7 +93,7 @@ __all__ = [
 
 def predicts(dimension: int) -> float:
     """Return the share explained from which a surrogate chooses the nodes."""
-    return max(0.7, 1 - 1 / dimension)
+    return max(CREDIBILITY.chooses, 1 - 1 / dimension)
 
 
 @dataclass(frozen=True, eq=False)

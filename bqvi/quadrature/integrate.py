@@ -29,6 +29,7 @@ from bqvi.quadrature.known_nodes import with_known
 from bqvi.quadrature.lebesgue import integrated_against
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
+from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import Problem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Run, Watch, door, resumed
@@ -247,7 +248,8 @@ def _log_ratio(log_density: Callable[[Array], Array], measure: Measure) -> Calla
 
 def _initial(initial: int | None, budget: int, measure: Measure) -> int:
     if initial is None:
-        return min(budget, max(8, 2 * measure.dimension + 4))
+        least, beyond = DESIGN.first
+        return min(budget, max(least, 2 * measure.dimension + beyond))
     initial = require_integer("initial", initial, 2)
     if initial > budget:
         raise ValueError(

@@ -33,6 +33,8 @@ class DesignSettings:
     show whether a surrogate that chooses the other nodes overlooks something."""
     growth: float = 1.3
     """Nodes are added, and hyperparameters refitted, when there are 30 % more."""
+    first: tuple[int, int] = (8, 4)
+    """Nodes before the first fit: so many, or 2 D and so many more if that is more."""
     least: int = 4
     """Nodes that a surrogate can be fitted to."""
     explore: int = 4
@@ -70,6 +72,12 @@ class SearchSettings:
     """Of tau, for values with noise."""
     known_sd: float = 0.02
     """Of the logarithm of s tau about a noise that is known."""
+    starting_lengthscales: tuple[float, ...] = (0.7, 1.5, 4.0)
+    """Over D^(1/4), of starting points: from below to above the spread of the measure."""
+    starting_noises: tuple[float, ...] = (1e-10, 1e-3)
+    """Of tau, of starting points."""
+    starting_noises_of_noisy: tuple[float, ...] = (1e-3, 1e-1)
+    """The same for values with noise."""
     apart: float = 0.3
     """Two starting points are others if a log lengthscale differs by more."""
     gradient: float = 1e-2
@@ -130,6 +138,8 @@ class CredibilitySettings:
 
     explained: float = 0.5
     """Share of the variance at the Sobol nodes that has to be predicted from the other nodes."""
+    chooses: float = 0.7
+    """The same from which a surrogate chooses the nodes; 1 - 1 / D if that is more."""
     least_gain: float = 2.0
     """Nats of evidence over independent values."""
     growth_nats: float = 0.9

@@ -308,10 +308,11 @@ def _prior(data: Data) -> JointPrior:
 
 def starting_points(dimension: int, noisy: bool) -> list[Any]:
     """Lengthscales from below to above the spread of the measure, without and with much noise."""
+    noises = SEARCH.starting_noises_of_noisy if noisy else SEARCH.starting_noises
     return [
         np.append(np.full(dimension, np.log(length * dimension**0.25)), np.log(tau))
-        for length in (0.7, 1.5, 4.0)
-        for tau in ((1e-3, 1e-1) if noisy else (1e-10, 1e-3))
+        for length in SEARCH.starting_lengthscales
+        for tau in noises
     ]
 
 
