@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gp._assertions import require, require_close
 from gp.kernels.base import DifferentiableKernel, Kernel
 from gp.kernels.parameters import pack, unpack
 
@@ -41,14 +42,14 @@ def check_kernel(kernel: Kernel, dimension: int = 2, *, differentiable: bool = T
 
 def _check_values(kernel: Kernel, x: Any, y: Any) -> None:
     gram, cross = kernel(x, x), kernel(x, y)
-    _require(gram.shape == (9, 9) and cross.shape == (9, 6), "k(x, y) has to have shape (n, m)")
-    _close(gram, gram.T, 1e-14, "k(x, x) has to be symmetric")
-    _close(cross, kernel(y, x).T, 1e-14, "k(x, y) has to be k(y, x) transposed")
-    _close(kernel.diagonal(x), np.diag(gram), 1e-14, "diagonal(x) has to be that of k(x, x)")
+    require(gram.shape == (9, 9) and cross.shape == (9, 6), "k(x, y) has to have shape (n, m)")
+    require_close(gram, gram.T, 1e-14, "k(x, x) has to be symmetric")
+    require_close(cross, kernel(y, x).T, 1e-14, "k(x, y) has to be k(y, x) transposed")
+    require_close(kernel.diagonal(x), np.diag(gram), 1e-14, "diagonal(x) has to be that of k(x, x)")
     both = np.concatenate([x, y, x[:2]])
     eigenvalues = np.linalg.eigvalsh(kernel(both, both))
     # rounding moves an eigenvalue by at most n * eps times the largest
-    _require(
+    require(
         eigenvalues[0] >= -len(both) * 2e-16 * eigenvalues[-1] * 10,
         f"k(x, x) has to be positive semi-definite: smallest eigenvalue {eigenvalues[0]:.3g}, "
         f"largest {eigenvalues[-1]:.3g}",
@@ -58,24 +59,24 @@ def _check_values(kernel: Kernel, x: Any, y: Any) -> None:
 def _check_parameters(kernel: Kernel, x: Any) -> None:
     vector = pack(kernel)
     names = [parameter.name for parameter in kernel.parameters()]
-    _require(len(set(names)) == len(names), f"parameter names have to be distinct: {names}")
-    _close(pack(unpack(kernel, vector)), vector, 1e-14, "parameters have to survive a round trip")
-    _close(unpack(kernel, vector)(x, x), kernel(x, x), 1e-12, "with_parameters has to keep values")
+    require(len(set(names)) == len(names), f"parameter names have to be distinct: {names}")
+    require_close(pack(unpack(kernel, vector)), vector, 1e-14, "parameters have to survive a round trip")
+    require_close(unpack(kernel, vector)(x, x), kernel(x, x), 1e-12, "with_parameters has to keep values")
 
 
 def _check_pullback(kernel: Kernel, x: Any, rng: np.random.Generator) -> None:
     root = rng.normal(size=(len(x), len(x)))
     weights = root + root.T
     gram, pullback = kernel.with_pullback(x)
-    _close(gram, kernel(x, x), 1e-13, "with_pullback has to return k(x, x)")
+    require_close(gram, kernel(x, x), 1e-13, "with_pullback has to return k(x, x)")
     gradient = pullback(weights)
     vector = pack(kernel)
-    _require(gradient.shape == vector.shape, "the pull-back has to have one entry per parameter")
+    require(gradient.shape == vector.shape, "the pull-back has to have one entry per parameter")
     numeric = [
         _central(lambda v: np.sum(weights * unpack(kernel, v)(x, x)), vector, index)
         for index in range(len(vector))
     ]
-    _close(gradient, np.array(numeric), 1e-7, "the pull-back has to be the gradient of sum W k")
+    require_close(gradient, np.array(numeric), 1e-7, "the pull-back has to be the gradient of sum W k")
 
 
 def _check_derivatives(kernel: Kernel, x: Any, y: Any) -> None:
@@ -88,11 +89,11 @@ def _check_derivatives(kernel: Kernel, x: Any, y: Any) -> None:
     k_xy = np.stack(
         [_partials(lambda p, d=d: kernel.derivatives(x, p).k_x[:, d, :], y) for d in range(dimension)]
     )
-    _close(derivatives.k, kernel(x, y), 1e-13, "derivatives().k has to be k(x, y)")
-    _require(derivatives.k_xy.shape == (n, dimension, m, dimension), "k_xy has to be (n, D, m, D)")
-    _close(derivatives.k_x, k_x.transpose(1, 0, 2), 1e-7, "k_x has to be dk/dx, (n, D, m)")
-    _close(derivatives.k_y, k_y.transpose(1, 2, 0), 1e-7, "k_y has to be dk/dy, (n, m, D)")
-    _close(derivatives.k_xy, k_xy.transpose(2, 0, 3, 1), 1e-7, "k_xy has to be d2k/dxdy")
+    require_close(derivatives.k, kernel(x, y), 1e-13, "derivatives().k has to be k(x, y)")
+    require(derivatives.k_xy.shape == (n, dimension, m, dimension), "k_xy has to be (n, D, m, D)")
+    require_close(derivatives.k_x, k_x.transpose(1, 0, 2), 1e-7, "k_x has to be dk/dx, (n, D, m)")
+    require_close(derivatives.k_y, k_y.transpose(1, 2, 0), 1e-7, "k_y has to be dk/dy, (n, m, D)")
+    require_close(derivatives.k_xy, k_xy.transpose(2, 0, 3, 1), 1e-7, "k_xy has to be d2k/dxdy")
 
 
 def _check_diagonal_derivatives(kernel: Kernel, x: Any) -> None:
@@ -101,10 +102,10 @@ def _check_diagonal_derivatives(kernel: Kernel, x: Any) -> None:
     diagonal, full = kernel.diagonal_derivatives(x), kernel.derivatives(x, x)
     index = np.arange(len(x))
     message = "diagonal_derivatives has to be the diagonal of derivatives(x, x)"
-    _close(diagonal.k, full.k[index, index], 1e-13, message)
-    _close(diagonal.k_x, full.k_x[index, :, index], 1e-13, message)
-    _close(diagonal.k_y, full.k_y[index, index], 1e-13, message)
-    _close(diagonal.k_xy, full.k_xy[index, :, index, :], 1e-13, message)
+    require_close(diagonal.k, full.k[index, index], 1e-13, message)
+    require_close(diagonal.k_x, full.k_x[index, :, index], 1e-13, message)
+    require_close(diagonal.k_y, full.k_y[index, index], 1e-13, message)
+    require_close(diagonal.k_xy, full.k_xy[index, :, index, :], 1e-13, message)
 
 
 def _partials(function: Any, points: Any) -> Any:
@@ -120,19 +121,3 @@ def _central(function: Any, at: Any, index: Any) -> Any:
     near = function(at + move) - function(at - move)
     far = function(at + 2 * move) - function(at - 2 * move)
     return (8 * near - far) / (12 * step)
-
-
-def _close(actual: Any, expected: Any, tolerance: float, message: str) -> None:
-    actual, expected = np.asarray(actual), np.asarray(expected)
-    _require(
-        actual.shape == expected.shape,
-        f"{message}: shape {actual.shape}, expected {expected.shape}",
-    )
-    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
-    worst = float(np.max(np.abs(actual - expected), initial=0.0))
-    _require(worst <= tolerance * scale, f"{message}: off by {worst:.3g}")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise AssertionError(message)

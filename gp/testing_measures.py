@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gp._assertions import require, require_close
 from gp.embeddings import KernelEmbedding, embed
 from gp.kernels import Kernel
 from gp.low_discrepancy import sobol
@@ -41,7 +42,7 @@ def check_measure(measure: Measure, *, has_density: bool = True, seed: int = 0) 
     has_density : whether ``measure.log_density`` is checked; else it has to raise TypeError.
     seed : of the points it is tried with.
     """
-    _require(isinstance(measure, Measure), "it has to have all methods of gp.measures.Measure")
+    require(isinstance(measure, Measure), "it has to have all methods of gp.measures.Measure")
     _check_shapes(measure, seed)
     _check_moments(measure, seed)
     if has_density:
@@ -65,20 +66,20 @@ def check_embedding(kernel: Kernel, measure: Measure, *, seed: int = 0) -> None:
     x = measure.sample(3, seed) + np.random.default_rng(seed).normal(size=(3, measure.dimension))
     _check_integrals(pair, x, seed)
     numeric = _partials(pair.mean, x)
-    _close(pair.mean_gradient(x), numeric, 1e-7, "mean_gradient has to be the derivative of mean")
+    require_close(pair.mean_gradient(x), numeric, 1e-7, "mean_gradient has to be the derivative of mean")
     _check_parameter_gradients(pair, x, np.random.default_rng(seed))
 
 
 def _check_shapes(measure: Measure, seed: int) -> None:
     d, u = measure.dimension, np.random.default_rng(seed).random((7, measure.dimension))
-    _require(measure.mean.shape == (d,), "mean has to have shape (D,)")
-    _require(measure.covariance.shape == (d, d), "covariance has to have shape (D, D)")
-    _require(measure.sample(7, seed).shape == (7, d), "sample has to return (n, D)")
-    _require(measure.from_unit_cube(u).shape == (7, d), "from_unit_cube has to return (n, D)")
+    require(measure.mean.shape == (d,), "mean has to have shape (D,)")
+    require(measure.covariance.shape == (d, d), "covariance has to have shape (D, D)")
+    require(measure.sample(7, seed).shape == (7, d), "sample has to return (n, D)")
+    require(measure.from_unit_cube(u).shape == (7, d), "from_unit_cube has to return (n, D)")
     first, again = measure.sample(7, seed), measure.sample(7, seed)
-    _close(first, again, 0.0, "the same seed has to give the same sample")
+    require_close(first, again, 0.0, "the same seed has to give the same sample")
     copy = measure.with_parameters(measure.parameters())
-    _close(copy.sample(7, seed), first, 0.0, "with_parameters has to keep the measure")
+    require_close(copy.sample(7, seed), first, 0.0, "with_parameters has to keep the measure")
 
 
 def _check_moments(measure: Measure, seed: int) -> None:
@@ -111,7 +112,7 @@ def _check_density(measure: Measure, seed: int) -> None:
     for _ in range(_REPLICATIONS):
         x, log_q = _student(measure, rng)
         values = measure.log_density(x)
-        _require(values.shape == (len(x),), "log_density has to return (n,)")
+        require(values.shape == (len(x),), "log_density has to return (n,)")
         weighted.append((waves(x) * np.exp(values - log_q)).mean(1))
     _agree(np.array(weighted) - own, np.zeros(3), "log_density has to be that of the points")
 
@@ -139,9 +140,9 @@ def _check_marginals(measure: Measure, seed: int) -> None:
     columns = list(range(measure.dimension))[::-1][:2]
     marginal = measure.marginal(columns)
     message = f"marginal({columns}) has to have the moments of those columns"
-    _require(marginal.dimension == len(columns), message)
-    _close(marginal.mean, measure.mean[columns], 1e-12, message)
-    _close(marginal.covariance, measure.covariance[np.ix_(columns, columns)], 1e-12, message)
+    require(marginal.dimension == len(columns), message)
+    require_close(marginal.mean, measure.mean[columns], 1e-12, message)
+    require_close(marginal.covariance, measure.covariance[np.ix_(columns, columns)], 1e-12, message)
 
     def wave(x: Any) -> Any:
         return np.cos((x - marginal.mean) / np.sqrt(np.diag(marginal.covariance))).mean(0)
@@ -155,17 +156,17 @@ def _check_standard(measure: Measure, seed: int) -> None:
     standard = measure.standardise()
     d, x = measure.dimension, measure.sample(5, seed)
     back = standard.map.from_standard(standard.map.to_standard(x))
-    _close(back, x, 1e-12, "to_standard and from_standard have to be inverse to each other")
-    _close(standard.measure.mean, np.zeros(d), 1e-12, "standardise has to give a mean of zero")
-    _close(standard.measure.covariance, np.eye(d), 1e-12, "standardise has to give the covariance I")
+    require_close(back, x, 1e-12, "to_standard and from_standard have to be inverse to each other")
+    require_close(standard.measure.mean, np.zeros(d), 1e-12, "standardise has to give a mean of zero")
+    require_close(standard.measure.covariance, np.eye(d), 1e-12, "standardise has to give the covariance I")
     _, log_determinant = np.linalg.slogdet(standard.map.scale)
-    _close(standard.map.log_determinant, log_determinant, 1e-12, "log_determinant of the map")
+    require_close(standard.map.log_determinant, log_determinant, 1e-12, "log_determinant of the map")
 
 
 def _check_integrals(pair: KernelEmbedding, x: Any, seed: int) -> None:
     z = pair.mean(x)
-    _require(z.shape == (len(x),), "mean has to return (n,)")
-    _require(np.shape(pair.double()) == (), "double has to return a number")
+    require(z.shape == (len(x),), "mean has to return (n,)")
+    require(np.shape(pair.double()) == (), "double has to return a number")
     sets = list(_carried(pair.measure, seed))
     averages = [pair.kernel(x, points).mean(1) for points in sets]
     _agree(averages, z, "mean has to be the average of the kernel over the measure")
@@ -202,7 +203,7 @@ def _check_parameter_gradients(pair: KernelEmbedding, x: Any, rng: np.random.Gen
         ):
             inner = np.sum(gradient * direction, axis=tuple(range(-direction.ndim, 0)))
             numeric = _central(function, np.zeros(()), ())
-            _close(inner, numeric, 1e-7, f"{what} in {name} has to be the derivative")
+            require_close(inner, numeric, 1e-7, f"{what} in {name} has to be the derivative")
 
 
 def _direction(measure: Measure, index: int, rng: np.random.Generator) -> Any:
@@ -239,7 +240,7 @@ def _agree(replications: Any, wanted: Any, message: str) -> None:
     # rounding is what is left where a rule is exact
     allowed = _SIGMAS * error + 1e-12 * np.maximum(1.0, np.abs(wanted))
     gap = np.abs(values.mean(0) - wanted)
-    _require(bool(np.all(gap <= allowed)), f"{message}: off by {np.max(gap):.3g}")
+    require(bool(np.all(gap <= allowed)), f"{message}: off by {np.max(gap):.3g}")
 
 
 def _partials(function: Callable[[Any], Any], points: Any) -> Any:
@@ -254,16 +255,3 @@ def _central(function: Callable[[Any], Any], at: Any, index: Any) -> Any:
     near = np.asarray(function(at + move)) - np.asarray(function(at - move))
     far = np.asarray(function(at + 2 * move)) - np.asarray(function(at - 2 * move))
     return (8 * near - far) / (12 * step)
-
-
-def _close(actual: Any, expected: Any, tolerance: float, message: str) -> None:
-    actual, expected = np.asarray(actual), np.asarray(expected)
-    _require(actual.shape == expected.shape, f"{message}: shape {actual.shape}")
-    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
-    worst = float(np.max(np.abs(actual - expected), initial=0.0))
-    _require(worst <= tolerance * scale, f"{message}: off by {worst:.3g}")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise AssertionError(message)

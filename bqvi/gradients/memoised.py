@@ -27,7 +27,7 @@ import numpy as np
 from bqvi.arrays import Values, add, inner, subtract
 from bqvi.checks import require_integer
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.memoised_moves import Moves, born_memory, losses, merged_memory, require_movable
+from bqvi.gradients.memoised_moves import Moves, born_memory, losses, merged_memory, require_movable, unpacked
 from bqvi.models.conjugate import LocalStep, update_target
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array
@@ -148,7 +148,7 @@ class Memoised:
         entropy = local.bound - nothing.bound - float(inner(found, expected))
         kept = _replaced(known, b, found, entropy, expected)
         complete = self.visited_all(kept, n)
-        total = _unpacked(kept.statistics.sum(axis=0), q.natural)
+        total = unpacked(kept.statistics.sum(axis=0), q.natural)
         if not complete:
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
             total = tuple((n / seen) * part for part in total)
@@ -161,7 +161,7 @@ class Memoised:
         if complete and self.moves is not None:
             kept, further = self._moved(model, q, batch.rows, b, kept, rng)
             looked += further
-            moved = _unpacked(kept.statistics.sum(axis=0), q.natural)
+            moved = unpacked(kept.statistics.sum(axis=0), q.natural)
             target = LocalStep(add(moved, nothing.statistics), bound)
         return Gradient(
             subtract(update_target(model, target), q.natural),
@@ -224,13 +224,3 @@ def _replaced(
     if row @ weights + entropy >= statistics[b] @ weights + entropies[b]:
         statistics[b], entropies[b] = row, entropy
     return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
-
-
-def _unpacked(row: np.ndarray, like: Values) -> Values:
-    """A row of ``_replaced`` as arrays of the shapes of ``like``."""
-    parts, start = [], 0
-    for part in like:
-        stop = start + int(np.size(part))
-        parts.append(row[start:stop].reshape(np.shape(part)))
-        start = stop
-    return tuple(parts)

@@ -147,8 +147,8 @@ def _spread(model: Mixture, q: Any, total: np.ndarray, row: np.ndarray, members:
     counts, own = _counts(total, q).copy(), _counts(row, q)
     times = counts[members[0]] / own[members].sum()
     counts[members] = times * own[members]
-    parts = [part.copy() for part in _unpacked(total, q.natural)[1:]]
-    for part, of_batch in zip(parts, _unpacked(row, q.natural)[1:], strict=True):
+    parts = [part.copy() for part in unpacked(total, q.natural)[1:]]
+    for part, of_batch in zip(parts, unpacked(row, q.natural)[1:], strict=True):
         part[members] = times * of_batch[members]
     return _flat((*_of_counts(model, q, counts), *parts))
 
@@ -167,13 +167,14 @@ def _flat(values: Values) -> np.ndarray:
     return np.concatenate([np.ravel(part) for part in values])
 
 
-def _unpacked(row: np.ndarray, like: Values) -> list[np.ndarray]:
+def unpacked(row: np.ndarray, like: Values) -> tuple[np.ndarray, ...]:
+    """The parts of a row of statistics, as arrays of the shapes of ``like``."""
     parts, start = [], 0
     for part in like:
         stop = start + int(np.size(part))
         parts.append(row[start:stop].reshape(np.shape(part)))
         start = stop
-    return parts
+    return tuple(parts)
 
 
 def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
@@ -184,7 +185,7 @@ def _of_counts(model: Mixture, q: Any, counts: np.ndarray) -> Values:
 
 def _counts(row: np.ndarray, q: Any) -> np.ndarray:
     """N_k of statistics, (K,), or (K + 1,) with a tied tail."""
-    weights = _unpacked(row, q.natural)[0]
+    weights = unpacked(row, q.natural)[0]
     return weights if weights.ndim == 1 else np.append(weights[:, 0], weights[-1:, 1])
 
 
@@ -193,7 +194,7 @@ def _joined(model: Mixture, q: Any, row: np.ndarray, j: int, k: int) -> np.ndarr
     counts = _counts(row, q).copy()
     counts[j] += counts[k]
     counts[k] = 0.0
-    parts = [part.copy() for part in _unpacked(row, q.natural)[1:]]
+    parts = [part.copy() for part in unpacked(row, q.natural)[1:]]
     for part in parts:
         part[j] += part[k]
         part[k] = 0.0
@@ -204,22 +205,22 @@ def _permuted(model: Mixture, q: Any, row: np.ndarray, order: np.ndarray) -> np.
     """Statistics with the components in another order; a tied tail stays behind them."""
     counts = _counts(row, q)
     counts = np.concatenate([counts[order], counts[len(order) :]])
-    return _flat((*_of_counts(model, q, counts), *(part[order] for part in _unpacked(row, q.natural)[1:])))
+    return _flat((*_of_counts(model, q, counts), *(part[order] for part in unpacked(row, q.natural)[1:])))
 
 
 def _settled(model: Mixture, q: Any, row: np.ndarray) -> Any:
     """q(theta) at eta_0 + S."""
     weights = model.mixing.statistics(q[model.mixing.name], np.zeros(model.n_components + model.mixing.tied))
-    parts = _unpacked(row.copy(), q.natural)
+    parts = unpacked(row.copy(), q.natural)
     for part, more in zip(parts, weights, strict=False):
         part += more
-    return q.from_natural(add(model.prior.natural, tuple(parts)))
+    return q.from_natural(add(model.prior.natural, parts))
 
 
 def _bound(model: Mixture, q: Any, row: np.ndarray, entropy: float) -> float:
     """F(S, H), less ln h of data; ``q`` gives the structure, and the concentration where it is learnt."""
     best = _settled(model, q, row)
-    statistics = tuple(_unpacked(row, q.natural))
+    statistics = unpacked(row, q.natural)
     level = model.mixing.bound(best[model.mixing.name]) + float(inner(statistics, best.expected_statistics))
     return level + entropy - float(best.kl(model.prior))
 
