@@ -24,6 +24,7 @@ from gp.kernels.parameters import pack, scaled, unpack
 from gp.linalg import cholesky
 from gp.means import Mean
 from gp.observations import Functional, Observations, Values, as_functional, covariance
+from gp.settings import FIT
 
 __all__ = ["EvidenceProblem", "Solution", "fitted", "solve", "solve_with_gradient"]
 
@@ -57,11 +58,11 @@ class EvidenceProblem:
     def pack(self) -> Any:
         """Return the vector of the model's own parameters; the logarithm of the noise is last.
 
-        A noise to be learnt has no value yet: a hundredth of the kernel's largest variance.
+        A noise to be learnt has no value yet: `FIT.first_noise` of the kernel's largest variance.
         """
         parts = [pack(self.kernel), pack(self.mean)]
         if self.noise is None:
-            parts.append(np.array([log(0.01 * np.max(self.kernel.diagonal(self.points)))]))
+            parts.append(np.array([log(FIT.first_noise * np.max(self.kernel.diagonal(self.points)))]))
         return np.concatenate(parts)
 
     @cached_property

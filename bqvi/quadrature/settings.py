@@ -34,7 +34,9 @@ class DesignSettings:
     growth: float = 1.3
     """Nodes are added, and hyperparameters refitted, when there are 30 % more."""
     first: tuple[int, int] = (8, 4)
-    """Nodes before the first fit: so many, or 2 D and so many more if that is more."""
+    """Nodes before the first fit: so many, or 2 D and so many more if that is more. On eleven integrands with
+    seeds 20 to 23, (4, 2) has errors 1.8 (1.4 to 2.3) times as large at n = 20 and .8 (.6 to 1.0) at n = 60,
+    (12, 8) 1.2 (.9 to 1.5) and 1.3 (1.0 to 1.5)."""
     least: int = 4
     """Nodes that a surrogate can be fitted to."""
     explore: int = 4
@@ -73,9 +75,12 @@ class SearchSettings:
     known_sd: float = 0.02
     """Of the logarithm of s tau about a noise that is known."""
     starting_lengthscales: tuple[float, ...] = (0.7, 1.5, 4.0)
-    """Over D^(1/4), of starting points: from below to above the spread of the measure."""
+    """Over D^(1/4), of starting points: from below to above the spread of the measure. On eleven integrands
+    with seeds 20 to 23 errors at n = 20 are 1.4 (1.2 to 1.7) times as large with 1.5 alone, and 1.1 (1.0 to
+    1.3) with five from .35 to 8."""
     starting_noises: tuple[float, ...] = (1e-10, 1e-3)
-    """Of tau, of starting points."""
+    """Of tau, of starting points. On the same, either alone does as well: 1.1 (1.0 to 1.3) and 1.0 (.9 to
+    1.1) at n = 20, 1.1 (1.0 to 1.2) and .8 (.6 to .9) at n = 60."""
     starting_noises_of_noisy: tuple[float, ...] = (1e-3, 1e-1)
     """The same for values with noise."""
     apart: float = 0.3
@@ -139,7 +144,9 @@ class CredibilitySettings:
     explained: float = 0.5
     """Share of the variance at the Sobol nodes that has to be predicted from the other nodes."""
     chooses: float = 0.7
-    """The same from which a surrogate chooses the nodes; 1 - 1 / D if that is more."""
+    """The same from which a surrogate chooses the nodes; 1 - 1 / D if that is more. On eleven integrands with
+    seeds 20 to 23, .5 and .9 have errors 1.1 (1.0 to 1.2) and 1.2 (1.1 to 1.4) times as large at n = 20, and
+    the same at n = 60."""
     least_gain: float = 2.0
     """Nats of evidence over independent values."""
     growth_nats: float = 0.9
