@@ -54,7 +54,7 @@ class Evaluations:
 
     @classmethod
     def none(cls, dimension: int) -> Self:
-        """No evaluations yet, of points (0, D)."""
+        """No evaluations yet, of points (0, D), D = ``dimension``."""
         return cls(np.zeros((0, dimension)), np.zeros(0), None, None, np.zeros(0, bool), ())
 
     @cached_property

@@ -56,7 +56,7 @@ class Ledger:
         return found
 
     def enter(self, made: Evaluations) -> None:
-        """A whole batch that has returned."""
+        """Enter a whole batch that has returned, ``made``."""
         self._whole.append(made)
 
     def count(self, evaluations: int) -> None:
@@ -73,6 +73,6 @@ class Ledger:
             self.on_return()
 
     def end(self, made: Evaluations) -> None:
-        """The batch under way is whole."""
+        """End the batch under way, whose evaluations ``made`` are."""
         self._whole.append(made)
         self._under_way = None

@@ -87,7 +87,7 @@ class BayesianQuadrature:
         return self.nodes
 
     def start(self, model: Any, q: Any) -> Memory | None:
-        """An empty memory, or None where nothing is to be kept."""
+        """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         self._require_suited(model)
         dimension = len(Frame.of(q).mean)
         return Memory.empty(dimension, differentiable(model)) if self.memory else None

@@ -105,7 +105,7 @@ class RememberingEstimator(Estimator, Protocol):
     """An estimator whose evaluations outlive the step."""
 
     def start(self, model: Any, q: Any) -> Any:
-        """The memory before the first step: arrays and numbers in a `Rescuing` record, or None for none."""
+        """The memory before a run of ``model`` from ``q``: a `Rescuing` record of arrays, or None."""
 
     def __call__(
         self, model: Any, q: Any, batch: Batch, rng: np.random.Generator, memory: Any = None

@@ -120,7 +120,7 @@ class MixtureQuadrature:
         return self.nodes
 
     def start(self, model: Any, q: Any) -> MixtureMemory | None:
-        """An empty memory, or None where nothing is to be kept."""
+        """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         _require_mixture(model, q)
         q_before = tuple(np.asarray(u, dtype=float) for u in q.unconstrained)
         return (

@@ -47,7 +47,7 @@ class RefinedConjugate:
     gives_surrogate = False
 
     def start(self, model: Any, q: Any) -> LocalMemory:
-        """Nothing to refine yet."""
+        """The state before a run of ``model`` from ``q``: nothing to refine yet."""
         return LocalMemory(np.empty((0, model.local_size)), -np.inf)
 
     def __call__(

@@ -184,7 +184,7 @@ class Mixture:
         return LocalStep((*statistics, *found), bound)
 
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:
-        """r, (N, K), or (N, K + 1) with a tied tail (thesis Eq. 3.23, with the softmax it needs)."""
+        """r of ``data`` under ``q``, (N, K), or (N, K + 1) with a tied tail (thesis Eq. 3.23, corrected)."""
         rows = data if is_sparse(data) else to_numpy(data)
         missing = isinstance(self.components, MarginalComponents) and has_missing(rows)
         rho = self._incomplete_pass(q).rho(rows) if missing else self.expected_affine(q).rho(rows)
@@ -199,7 +199,7 @@ class Mixture:
         return self.components.log_base_measure(data)
 
     def expected_weights(self, q: Product) -> np.ndarray:
-        """E pi, (K,), or (K + 1,) with a tied tail."""
+        """E pi under ``q``, (K,), or (K + 1,) with a tied tail."""
         return expected_weights(self.mixing, self._weights(q))
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
@@ -219,7 +219,10 @@ class Mixture:
         return mixture_pass(data, affine).log_normaliser + self.log_base_measure(data)
 
     def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
-        """ln p(x_n, z_n = k | theta) - ln h(x_n) for draws of theta, whose weights are ln pi: (L, S, K)."""
+        """ln p(x_n, z_n = k | theta) - ln h(x_n), (L, S, K), of L draws of theta and S ``rows``.
+
+        The weights of ``theta`` are ln pi.
+        """
         components = self.components.log_joint(
             self.prior[self.components.name], theta[self.components.name], rows
         )

@@ -48,15 +48,15 @@ class ConjugateComponents:
 
     Parameters
     ----------
-    prior : of one component's parameters, a family; or a function of the data (N, D) that returns one
-    statistics : T, a function of rows (N, D): a tuple of arrays (N, ...), each beside a natural parameter of
-    the prior
-    log_base_measure : ln h, a function of rows (N, D): (N,)
+    component_prior : of one component's parameters, a family; or a function of the data (N, D) to one
+    statistics_of : T, a function of rows (N, D) to a tuple of arrays (N, ...), each beside a natural
+        parameter of the prior
+    log_base_measure_of : ln h, a function of rows (N, D): (N,)
     validate : a function of the data that raises a ValueError where there can be no such data; default none
     name : of the factor of theta
     by_column : whether the columns are independent, and each array of T has an axis of columns behind that of
-        rows. NaN is then a missing value: T of it is 0, and ``log_base_measure`` must leave it out; the other
-        functions see 0 in its place, but a prior that is a function of the data sees NaN
+        rows. NaN is then a missing value: T of it is 0, and ``log_base_measure_of`` must leave it out; the
+        other functions see 0 in its place, but a prior that is a function of the data sees NaN
     """
 
     component_prior: Any
@@ -90,7 +90,7 @@ class ConjugateComponents:
         return x
 
     def prior(self, n_components: int) -> Any:
-        """Of K components."""
+        """Prior of K = ``n_components`` components."""
         one = self._prior
         return one.from_natural(
             tuple(np.tile(eta, (n_components, *(1,) * np.ndim(eta))) for eta in one.natural)
@@ -134,11 +134,11 @@ class ConjugateComponents:
         return np.zeros(1)
 
     def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
-        """<T(x), E t>."""
+        """The parts of <T(x), E t> under ``q``; ``log_weights`` (K,) are added."""
         return self._affine(q.expected_statistics, log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """<T(x), t(theta)>."""
+        """The parts of <T(x), t(theta)> at ``theta``; ``log_weights`` (K,) are added."""
         return self._affine(self._prior.statistics(theta), log_weights)
 
     def _affine(self, statistics: Values, log_weights: np.ndarray) -> AffineLogJoint:
@@ -156,7 +156,7 @@ class ConjugateComponents:
         return tuple(found)
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Any sums in range will do."""
+        """Whether components of these ``counts`` and ``sums`` exist: any sums in range do."""
         del counts
         return sums
 
@@ -192,7 +192,7 @@ class ConjugateComponents:
         rng: np.random.Generator,
         weights: np.ndarray | None = None,
     ) -> Any:
-        """From clusters of T."""
+        """A start with ``n_components`` components from clusters of T."""
         return start_from_clusters(self, data, n_components, how, rng, weights)
 
 

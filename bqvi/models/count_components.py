@@ -60,7 +60,7 @@ class Multinomial:
         return x
 
     def prior(self, n_components: int) -> Dirichlet:
-        """prod_k Dir(gamma_0)."""
+        """prod_k Dir(gamma_0), k = 1 to ``n_components``."""
         return Dirichlet(np.tile(self.concentration, (n_components, 1)))
 
     def lift(self) -> None:
@@ -72,12 +72,12 @@ class Multinomial:
         return np.zeros(self.n_words)
 
     def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
-        """<x, E ln beta_k>."""
+        """The parts of <x, E ln beta_k> under ``q``; ``log_weights`` (K,) are added."""
         # at a point mass with a flat prior an unseen word has ln beta = -inf, and 0 of it must count 0
         return AffineLogJoint(np.maximum(q.expected_statistics[0], -1e30), log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """Of beta (K, V); a word of probability zero counts as 1e-300 of one: impossible enough."""
+        """At ``theta``, beta (K, V), with ``log_weights`` (K,); a probability of zero counts as 1e-300."""
         return AffineLogJoint(np.log(np.maximum(theta, _TINY)), log_weights)
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
@@ -100,7 +100,7 @@ class Multinomial:
         return np.asarray(totals - logs.sum(1))
 
     def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
-        """(L, S, K), of ln beta (L, K, V)."""
+        """<x_n, ln beta_k>, (L, S, K), of ``theta``, ln beta (L, K, V), and ``rows`` (S, V)."""
         del prior
         return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)
 
@@ -117,7 +117,7 @@ class Multinomial:
         rng: np.random.Generator,
         weights: np.ndarray | None = None,
     ) -> Dirichlet:
-        """Centred on the smoothed word frequencies of K documents."""
+        """A start at the smoothed word frequencies of ``n_components`` documents."""
         chosen = sample_rows(n_rows(data), rng)
         sampled, part = take(data, chosen), np.ones(len(chosen)) if weights is None else weights[chosen]
         counts = to_numpy(sampled.toarray() if is_sparse(sampled) else sampled).astype(float)

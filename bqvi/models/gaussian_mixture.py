@@ -113,7 +113,7 @@ class GaussianMixture(Mixture):
 
 
 def component_estimates(model: Mixture, q: Product) -> tuple[np.ndarray, np.ndarray]:
-    """Means (K, D) and covariances (K, D, D) of Gaussian components under q.
+    """Means (K, D) and covariances (K, D, D) of the Gaussian components of ``model`` under q.
 
     Of an unknown covariance what is returned is E[Sigma_k^-1]^-1; of a point mass, the point.
     """

@@ -101,7 +101,7 @@ class DirichletWeights:
         return np.asarray(q.expected_statistics[0])
 
     def log_weights_at(self, theta: Array) -> Array:
-        """Points are ln pi."""
+        """Log weights at ``theta``, which is ln pi."""
         return theta
 
     def statistics(self, q: Any, counts: np.ndarray) -> Values:
@@ -110,7 +110,7 @@ class DirichletWeights:
         return (counts,)
 
     def bound(self, q: Any) -> float:
-        """Nothing."""
+        """0: no term of the bound is left to add for ``q``."""
         del q
         return 0.0
 
@@ -143,7 +143,7 @@ class UniformWeights:
         return np.full(self.n_components, -np.log(self.n_components))
 
     def log_weights_at(self, theta: Array) -> Array:
-        """-ln K, (K,)."""
+        """-ln K, (K,), whatever ``theta`` is."""
         return self.log_weights(theta)
 
     def statistics(self, q: Any, counts: np.ndarray) -> Values:
@@ -152,7 +152,7 @@ class UniformWeights:
         return ()
 
     def bound(self, q: Any) -> float:
-        """Nothing."""
+        """0: no term of the bound is left to add for ``q``."""
         del q
         return 0.0
 
@@ -224,7 +224,7 @@ class Sticks:
         return np.asarray(self.log_weights_at(q.expected_statistics[0]))
 
     def log_weights_at(self, theta: Array) -> Array:
-        """ln pi, (..., T) or, tied, (..., T + 1), of (ln v, ln(1 - v)) (..., sticks, 2)."""
+        """ln pi, (..., T) or, tied, (..., T + 1), at ``theta``: (ln v, ln(1 - v)), (..., sticks, 2)."""
         left = theta[..., 1].cumsum(-1)
         if is_torch(theta):
             none = left.new_zeros((*left.shape[:-1], 1))

@@ -47,7 +47,7 @@ class Checkpoint:
     records: Callable[[Any], Any] = field(default=_as_it_is, repr=False)
 
     def save(self, path: str | Path, compressed: bool = True) -> None:
-        """Write the run to an .npz file that ``resume`` takes."""
+        """Write the run to an .npz file at ``path`` that ``resume`` takes, ``compressed`` or not."""
         arrays: list[np.ndarray] = []
         skeleton = flattened(self.records(self.state), arrays)
         header = {

@@ -67,7 +67,7 @@ class Engine(Protocol[S, R_co]):
         ...
 
     def result(self, state: S, reason: str) -> R_co:
-        """What a run that ends at ``state`` returns; ValueError where too little was evaluated."""
+        """What a run returns that ends at ``state`` for a ``reason``; ValueError on too few evaluations."""
         ...
 
     def with_evaluations(self, state: S, evaluations: Any) -> S:

@@ -40,7 +40,7 @@ class Ended:
         return self.checkpoint.n_evaluations
 
     def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file that ``resume`` takes."""
+        """Write the run to an .npz file at ``path`` that ``resume`` takes."""
         self.checkpoint.save(path)
 
     def result(self) -> Any:

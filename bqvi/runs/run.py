@@ -159,7 +159,7 @@ class Run(Generic[S, R]):
             return self._engine.result(self.state, self.stopped or UNFINISHED)
 
     def save(self, path: str | Path) -> None:
-        """Write the run to an .npz file that ``resume`` takes."""
+        """Write the run to an .npz file at ``path`` that ``resume`` takes."""
         self._engine.checkpoint(self.state).save(path)
 
     def __iter__(self) -> Iterator[S]:

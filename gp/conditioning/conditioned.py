@@ -70,7 +70,14 @@ class BlockKernel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Conditioned:
-    """The process given m points."""
+    """The process given m points.
+
+    Attributes
+    ----------
+    kernel : K_0, of the numbers that points show.
+    noise : a function of points (m, D) and targets, to the diagonal of N.
+    places : what the kernel needs of the m points.
+    """
 
     kernel: BlockKernel
     noise: Noise
@@ -97,9 +104,9 @@ class Conditioned:
         noise: Noise,
         measured: np.ndarray | None = None,
     ) -> Conditioned:
-        """From (m, D) points and what is observed there, O(n^3).
+        """The process of a ``kernel`` from (m, D) points and the ``targets`` observed there, O(n^3).
 
-        ``measured`` is added to the diagonal of N, (m,) or (m B,).
+        ``noise`` is N, as of the class; ``measured`` is added to the diagonal of N, (m,) or (m B,).
 
         Raises
         ------
@@ -132,7 +139,7 @@ class Conditioned:
     def extended(
         self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
     ) -> Conditioned:
-        """With (l, D) more points, O(n^2 l B). ``measured`` and LinAlgError as of `of`."""
+        """With (l, D) more points and ``targets``, O(n^2 l B). ``measured`` and LinAlgError as of `of`."""
         new, basis = self.kernel.at(points), self.kernel.constant(points)
         n, numbers = len(self.whitening), self.numbers
         cross = self.whitened_covariance(new)
@@ -220,7 +227,7 @@ class Conditioned:
         return float(outputs * volume - 0.5 * self.targets.size * np.log(self.scale + 1e-300))
 
     def whitened_covariance(self, places: Places) -> np.ndarray:
-        """W k of further points, (n, l B): inner products of its columns are what is known of them."""
+        """W k of further ``places``, (n, l B): inner products of its columns are what is known of them."""
         return lower_product(self.whitening, self.kernel.covariance(self.places, places))
 
     def left_out(self) -> np.ndarray:
@@ -262,7 +269,7 @@ class Conditioned:
         return self.rules(self.whitening @ right)
 
     def changes(self, whitened: np.ndarray, level: np.ndarray | float = 0.0) -> np.ndarray:
-        """delta_i of F integrals of one function by each node, (m, F); arguments as of `rules`."""
+        """delta_i of F integrals of one function by node, (m, F); ``whitened``, ``level`` as of `rules`."""
         left = self.left_out()
         rules = self.rules(whitened, level).reshape(*left.shape, -1)
         return np.asarray(np.einsum("nbf,nb->nf", rules, left))
@@ -270,7 +277,10 @@ class Conditioned:
     def changes_without(
         self, sets: np.ndarray, whitened: np.ndarray, level: np.ndarray | float = 0.0
     ) -> np.ndarray:
-        """The same where sets (k, R) of the rows are left out in place of nodes, (k, F); O = 1."""
+        """`changes` where ``sets`` (k, R) of rows are left out in place of nodes, (k, F); O = 1.
+
+        ``whitened`` and ``level`` are as of `rules`.
+        """
         columns = self.whitening[:, sets].transpose(1, 2, 0)
         precisions = columns @ columns.mT
         if self.basis is not None:
@@ -299,7 +309,10 @@ class Conditioned:
     def variances(
         self, prior: np.ndarray, whitened: np.ndarray, level: np.ndarray | float | None = None
     ) -> np.ndarray:
-        """The diagonal of `covariance` (F,), never negative, from that of the prior (F,); O(n F)."""
+        """The diagonal of `covariance` (F,), never negative, from that of the ``prior`` (F,); O(n F).
+
+        ``whitened`` and ``level`` are as of `covariance`.
+        """
         found = prior - np.einsum("nf,nf->f", whitened, whitened)
         if self.basis is not None and level is not None:
             found += np.square(level - self.whitened[:, 1] @ whitened) / self._constant[1]

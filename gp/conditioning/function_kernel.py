@@ -50,7 +50,7 @@ class Shown:
         return slice(int(not self.values), None if self.gradients else 1)
 
     def width(self, dimension: int) -> int:
-        """B, how many they are."""
+        """B, how many they are in this ``dimension`` D."""
         return int(self.values) + dimension * int(self.gradients)
 
 
@@ -88,7 +88,7 @@ class FunctionKernel:
         return basis.reshape(-1)
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
-        """Return the covariances over s^2 between what m and n points show, (m B, n B)."""
+        """Return the covariances (m B, n B) over s^2 between what points ``left`` and ``right`` show."""
         if self.shown.gradients:
             r, e = _bumps(left.points, right.points, self.lengthscale)
             return _filled(left.points, right.points, r, e, self)
@@ -98,7 +98,7 @@ class FunctionKernel:
         return kernel
 
     def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """`covariance` between (m, D) and (n, D) points."""
+        """`covariance` between points ``left`` (m, D) and ``right`` (n, D)."""
         return self.covariance(self.at(left), self.at(right))
 
 

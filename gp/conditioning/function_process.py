@@ -22,7 +22,13 @@ from gp.expectation import KernelSum, Quadratic
 
 @dataclass(frozen=True, eq=False)
 class FunctionProcess:
-    """The process on phi given m points."""
+    """The process on phi given m points.
+
+    Attributes
+    ----------
+    kernel : of phi and its derivatives.
+    given : the process of the numbers that the points show.
+    """
 
     kernel: FunctionKernel
     given: Conditioned
@@ -36,7 +42,7 @@ class FunctionProcess:
         noise: Noise,
         measured: np.ndarray | None = None,
     ) -> FunctionProcess:
-        """From (m, D) points and the B numbers that they show, (m, B): O((m B)^3).
+        """The process of a ``kernel`` from (m, D) points and the ``targets`` (m, B) shown: O((m B)^3).
 
         ``measured`` is added to the noise, (m,) or (m B,).
 
@@ -50,7 +56,10 @@ class FunctionProcess:
     def extended(
         self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
     ) -> FunctionProcess:
-        """Return the process given (l, D) more points, O((m B)^2 l B)."""
+        """Return the process given (l, D) more points and their ``targets`` (l, B), O((m B)^2 l B).
+
+        ``measured`` is as of `of`.
+        """
         return FunctionProcess(self.kernel, self.given.extended(points, targets, measured))
 
     @cached_property
@@ -59,7 +68,7 @@ class FunctionProcess:
         return self.function(self.given.weights, self.given.constant)
 
     def function(self, weights: np.ndarray, constant: float = 0.0) -> KernelSum:
-        """The function that weights (m, B) of the observations make."""
+        """The function that ``weights`` (m, B) of the observations and a ``constant`` make."""
         shown = self.kernel.shown
         alpha = weights[:, 0] if shown.values else None
         b = weights[:, int(shown.values) :] if shown.gradients else None

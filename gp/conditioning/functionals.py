@@ -67,11 +67,11 @@ class Functionals:
         return cls(points, np.zeros((n, d, d)))
 
     def prior(self, kernel: FunctionKernel) -> np.ndarray:
-        """Covariance / s^2, (K F, K F)."""
+        """Covariance / s^2 under a ``kernel``, (K F, K F)."""
         return self._with(self, kernel, 2)
 
     def observed(self, points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
-        """Covariance / s^2 with what (m, D) points show, (m B, K F)."""
+        """Covariance / s^2 under a ``kernel`` with what (m, D) points show, (m B, K F)."""
         whole = self._with(Functionals.at(points), kernel, 1)
         chosen = whole.reshape(len(whole), len(points), -1)[:, :, kernel.shown.numbers]
         return np.ascontiguousarray(chosen.reshape(len(whole), -1).T)

@@ -70,7 +70,7 @@ class AnovaSum:
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients of phi at (M, D) points, (M, D)."""
+        """Gradients of phi at points ``u`` (M, D), (M, D)."""
         kernel = self.kernel
         gap = u.T[:, :, None] - self.points.T[:, None, :]
         precision = (kernel.lengthscale**-2.0)[:, None, None]
@@ -89,7 +89,7 @@ class AnovaSum:
         return found
 
     def integrate(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
-        """Against N(means_k, diag variances_k), (K, D) each."""
+        """Against K Gaussians with ``means`` (K, D) and diagonal covariances, ``variances`` (K, D)."""
         bowed = means @ self.trend.curvature
         diagonal = self.trend.curvature.diagonal()
         values = self.trend.constant + means @ self.trend.linear + 0.5 * variances @ diagonal
@@ -146,12 +146,12 @@ class AnovaSums:
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients at (M, D) points, (M, D)."""
+        """Gradients at points ``u`` (M, D), (M, D)."""
         found: np.ndarray = self.first.gradient(u) + self.second.gradient(u)
         return found
 
     def integrate(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
-        """Against N(means_k, diag variances_k), (K, D) each."""
+        """Against K Gaussians with ``means`` (K, D) and diagonal covariances, ``variances`` (K, D)."""
         one, other = self.first.integrate(means, variances), self.second.integrate(means, variances)
         return DiagonalIntegrals(
             one.values + other.values, one.means + other.means, one.variances + other.variances

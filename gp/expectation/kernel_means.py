@@ -36,7 +36,10 @@ class KernelMeans:
     def of(
         cls, points: np.ndarray, lengthscale: float | np.ndarray, mean: np.ndarray, covariance: np.ndarray
     ) -> KernelMeans:
-        """At (n, D) points, for one lengthscale or (D,); LinAlgError unless S is a covariance."""
+        """At (n, D) points, for one lengthscale or (D,), against N(``mean``, ``covariance``).
+
+        LinAlgError if ``covariance`` is not positive definite.
+        """
         gap = points - mean
         spread = covariance.copy()
         spread.flat[:: len(mean) + 1] += lengthscale**2
@@ -49,7 +52,10 @@ class KernelMeans:
     def of_several(
         cls, points: np.ndarray, lengthscale: float | np.ndarray, means: np.ndarray, covariances: np.ndarray
     ) -> KernelMeans:
-        """Against K Gaussians, (K, D) and (K, D, D): every array with a leading dimension K."""
+        """Against K Gaussians of ``means`` (K, D) and ``covariances`` (K, D, D); arrays have a leading K.
+
+        ``points`` (n, D) and ``lengthscale`` are as of `of`.
+        """
         spread = covariances.copy()
         np.einsum("kii->ki", spread)[:] += np.square(lengthscale)
         factor = np.linalg.cholesky(spread)
@@ -64,6 +70,8 @@ class KernelMeans:
 def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
     """Under N(0, I), of squared exponentials of height 1: dz/dm (n, D), 2 dz/dS (n, D (D + 1) / 2).
 
+    ``points`` (n, D) are those of the kernels, ``lengthscale`` is theirs.
+
     The second has the lower triangle, row by row. They are the prior covariances of phi(u_n) with
     E[grad phi] and E[Hessian of phi].
     """
@@ -73,7 +81,10 @@ def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, 
 
 
 def slope_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
-    """The derivatives of `value_jacobian` in the points: (n, D, D) and (n, D, D (D + 1) / 2)."""
+    """The derivatives of `value_jacobian` in the points: (n, D, D) and (n, D, D (D + 1) / 2).
+
+    ``lengthscale`` is the kernel's.
+    """
     z, a, p = _standard(points, lengthscale)
     rows, columns = np.tril_indices(points.shape[1])
     eye, z = np.eye(points.shape[1]), z[:, :, None]
@@ -86,6 +97,8 @@ def slope_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, 
 
 def jacobian_variance(dimension: int, lengthscale: float) -> tuple[float, float]:
     """Prior variances under N(0, I), for a height of 1: of each E[d_i phi], of each E[d_i d_j phi], i != j.
+
+    ``dimension`` is D, ``lengthscale`` the kernel's.
 
     Those with i = j have three times the second.
     """

@@ -68,7 +68,7 @@ class KernelSum:
         return found
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
-        """Gradients of phi at (M, D) points, (M, D)."""
+        """Gradients of phi at points ``u`` (M, D), (M, D)."""
         terms, kernel = self._terms(u)
         found: np.ndarray = terms @ self.points - terms.sum(1)[:, None] * u
         if self.slopes is not None:
@@ -109,7 +109,7 @@ class KernelSum:
         return Integrated(float(value), slope + weight @ a, 0.5 * hessian)
 
     def integrate_mixture(self, q: GaussianMixture | MixtureParameters) -> tuple[float, MixtureParameters]:
-        """E against a mixture, and its gradients in weights (K,), means (K, D) and covariances (K, D, D).
+        """E against a mixture ``q``, and gradients in weights (K,), means (K, D), covariances (K, D, D).
 
         Weights are free: their sum is not held at one.
         """

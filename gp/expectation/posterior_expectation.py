@@ -104,12 +104,12 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
 
 
 def covariances(posterior: Posterior, measures: Sequence[Measure]) -> JointIntegral:
-    """Return the means (m,) and the covariance (m, m) of the expectations under several measures."""
+    """Return means (m,) and covariance (m, m) of expectations of a ``posterior`` under several measures."""
     return posterior.integral(tuple(measures))
 
 
 def variance_gradient(posterior: Posterior, q: Measure) -> Any:
-    """Return the gradient of the variance of E_q[f] in the parameters of q.
+    """Return the gradient of the variance of E_q[f], f of a ``posterior``, in the parameters of q.
 
     K^-1 z_q takes the place of the weights of the mean, so it is a gradient of the same kind.
     """

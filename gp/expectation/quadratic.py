@@ -27,7 +27,7 @@ class Quadratic:
 
     @classmethod
     def of_mean(cls, mean: Mean, dimension: int) -> Quadratic:
-        """A prior mean of D variables as a polynomial: by its expectation and the gradients of that, at 0."""
+        """A prior ``mean`` of D = ``dimension`` variables as a polynomial, by its expectation at 0."""
         zero, none = np.zeros(dimension), np.zeros((dimension, dimension))
         linear, half = mean.expectation_gradient(zero, none)
         return cls(float(mean.expectation(zero, none)), linear, 2.0 * half)
@@ -61,7 +61,7 @@ class Quadratic:
         return cls(0.0, kernel.linear * linear, kernel.quadratic * curvature)
 
     def times(self, factor: float) -> Quadratic:
-        """Return a multiple of the polynomial."""
+        """Return the polynomial times a ``factor``."""
         return Quadratic(factor * self.constant, factor * self.linear, factor * self.curvature)
 
     def __add__(self, other: Quadratic) -> Quadratic:

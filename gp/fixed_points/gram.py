@@ -46,7 +46,7 @@ class Changes:
 
     @classmethod
     def of(cls, changes: np.ndarray) -> Changes:
-        """Make the record of derivatives (P, N, N) that are there already."""
+        """Make the record of ``changes``, derivatives (P, N, N) that are there already."""
         return cls(
             lambda weights: np.array([np.vdot(weights, change) for change in changes]),
             lambda vectors: changes @ vectors,
@@ -132,7 +132,7 @@ def gram_of(kernel: Kernel, observed: Functional) -> Gram:
 
 
 def slopes_at(observed: Functional) -> tuple[Any, int] | None:
-    """Return the points (n, D) of values, and the number m of them whose derivatives follow the values.
+    """Return the points (n, D) of values ``observed``, and the number m of them with derivatives too.
 
     ``None`` for any other layout: derivatives have to be all D of them, at the first m points.
     """

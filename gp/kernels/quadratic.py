@@ -41,7 +41,7 @@ class QuadraticTrend(Algebra):
         return t * (as_like(self.linear, t) + 0.5 * as_like(self.quadratic, t) * t)
 
     def slope(self, t: Array) -> Array:
-        """Return dk/dt."""
+        """Return dk/dt at inner products ``t``."""
         return as_like(self.linear, t) + as_like(self.quadratic, t) * t
 
     def __call__(self, x: Array, y: Array) -> Array:
