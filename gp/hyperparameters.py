@@ -215,15 +215,15 @@ def fit(
     method : ``"map"`` maximises evidence times prior, ``"evidence"`` the evidence within the same
         bounds. They differ only outside the plateaus of the priors.
     priors : :class:`gp.priors.Priors`; weak by default.
-    copies : what becomes of rows that repeat another, targets and noise and all: ``"count"`` takes them
-        for observations of their own, as the evidence does, which then asks for a noise that explains
-        why they agree to the last digit: none. ``"merge"`` keeps one of each; the posterior has been
-        conditioned on those. Give it where such rows are copies of one record, or where targets are
-        rounded; squared errors are smaller then (the densities at further copies are, too).
-    n_starts : how many starting points are tried by a short climb, of which the best goes on. By
+    copies : how rows that equal another in x, targets and noise are treated. ``"count"`` treats each as an
+        observation of its own; such rows agree to the last digit, so the evidence is then highest where
+        the noise is zero. ``"merge"`` keeps one of each, and the posterior is conditioned on those: for
+        rows that are copies of one record, and for rounded targets. Squared errors are then smaller, and
+        so are the predictive densities at further copies.
+    n_starts : number of starting points from each of which a short climb is made; the best is continued. By
         default 3 up to five dimensions and 3 more for each further one, and at least 6 beyond 200
-        points: optima of the evidence multiply with the inputs that may or may not matter, and
-        stand further apart the more data there are.
+        points: the evidence has more optima with more inputs, and they lie further apart with more
+        data.
     max_iterations : of each search.
     seed : of the random starting points.
 

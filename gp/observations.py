@@ -1,13 +1,13 @@
-"""What a Gaussian process is observed through, and predicted at: linear functionals of f.
+"""Linear functionals of f, which are what a Gaussian process is conditioned on and what it predicts.
 
     Values(x)                  f(x_i)
     Gradients(x, dimensions)   df/dx_d at x_i, for all dimensions or some
 
 A linear functional of a Gaussian process is a Gaussian variable, and the covariance of two is the
-kernel with one applied to each argument. That is all conditioning needs, so observations and
-predictions are of the same kind, and a posterior never asks which functional it has before it.
-:class:`Observations` puts several blocks one after the other. A further kind of functional is a
-class with these methods and its covariances, registered with :func:`register_covariance`.
+kernel with one applied to each argument. Conditioning uses these covariances only, so the code of a
+posterior is the same for all functionals. :class:`Observations` puts several blocks one after the
+other. A further kind of functional is a class with these methods and its covariances, registered with
+:func:`register_covariance`.
 """
 
 from __future__ import annotations

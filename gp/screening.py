@@ -72,12 +72,12 @@ def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Sc
 def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any) -> Any:
     """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients.
 
-    Where a covariance is nearly singular, rounding makes the gradient rough: what looks like
-    curvature over a short step is noise, of either sign. Half-way between those ahead and behind the
-    gradient should be their average, but for a third derivative times the step, and the Hessian
-    should be symmetric. Where they are not, longer steps are tried, and the one with the least of
-    that is taken. The jitter stays as it is at psi; where no step will do, since others than psi
-    need more, they all get the next.
+    Where a covariance is nearly singular, rounding makes the gradient rough, and its difference over a
+    short step is mostly noise, of either sign. The noise is measured in two ways: the gradient at psi
+    should be the average of those a step to either side, up to a third derivative times the step, and
+    the Hessian should be symmetric. Where the noise is large, longer steps are tried, and the step with
+    the least noise is used. The jitter is that of psi; where the differences fail at every step, because
+    the points beside psi require a larger jitter, all are repeated with the next larger one.
     """
     if not len(psi):
         return np.zeros((0, 0))

@@ -217,7 +217,7 @@ def differentiable(values: torch.Tensor) -> torch.Tensor:
 def cost(model: Any, batch: Batch, samples: int) -> int:
     """Evaluations of one step: per datum, or of the log joint for a model without data.
 
-    A conjugate model looks at each datum once, however many draws of theta follow.
+    For a conjugate model each datum counts once, however many draws of theta follow.
     """
     if batch.size == 0:
         return samples

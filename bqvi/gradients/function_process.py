@@ -3,11 +3,11 @@
 What is modelled is phi(u) = f(theta) + |u|^2 / 2, theta = mu + L u in units whitened by q, so that the log
 density of q itself is the prior mean, up to a constant, which is profiled out where values are observed
 (`gp.conditioning.function_process`). Its posterior mean is integrated in closed form: E[grad phi] = dE/dm
-and E[Hessian of phi] = 2 dE/dS are the moments of y = grad phi that `whitened` asks for (variational
+and E[Hessian of phi] = 2 dE/dS are the moments of y = grad phi that `whitened` defines (variational
 Bayesian Monte Carlo integrates the same process, Acerbi 2018).
 
-Better per node than the separable process of `gradient_process`, at O((m B)^3) with B = D + 1 numbers a point
-where values and gradients are observed: worth it where evaluations cost more.
+Its errors at a given number of nodes are smaller than those of the separable process of `gradient_process`,
+and its cost is O((m B)^3), B = D + 1 where values and gradients are observed: it suits expensive evaluations.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """E_q[f] and its gradients for q a mixture of Gaussians, from a process on the log joint f.
 
-A process speaks in units whitened by one Gaussian, theta = mu + L u, of phi(u) = f(theta) + |u|^2 / 2. So
+The process is on phi(u) = f(theta) + |u|^2 / 2, in units whitened by one Gaussian, theta = mu + L u. So
 
     E_q[f] = E_q[phi] - E_q[|u|^2] / 2
 
 with q in those units, both closed (`gp.expectation`); gradients in the means and
 covariances come back by the chain rule, dE/dm_k = L^-T dE/dm'_k and dE/dS_k = L^-T dE/dS'_k L^-1. A process
-given derivatives only knows phi up to a constant: E_q[f] then lacks it, and dE/dw_k lacks it alike for
-all k, which no step along weights that sum to one notices. The entropy of a mixture has no closed form and is
-the caller's.
+given derivatives alone determines phi up to a constant: E_q[f] then lacks the constant, and so does dE/dw_k,
+by the same amount for all k, which changes no step of weights that sum to one. The entropy of a mixture has
+no closed form and is computed by the caller.
 
-For the frame take the Gaussian with the mixture's moments (`moment_matched`), or any q the evaluations
-were made for.
+The Gaussian of the units is the one with the mixture's moments (`moment_matched`), or any other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""From per-datum gradients to an estimate of their sum, where a mini-batch strategy asks for them.
+"""From per-datum gradients to an estimate of their sum, where a mini-batch strategy uses them.
 
-An estimator sums its mini-batch with weights, which costs nothing per datum. Where a batch has a
-`Combination`, it makes the terms of each row instead and lets the strategy combine them; the loop then
-gives them back to the strategy. What the terms are is the model's choice, as long as their sum makes the
-gradient:
+An estimator usually sums its mini-batch with weights, without an array of each datum's gradient. Where a
+batch has a `Combination`, the estimator computes the terms of each row, the strategy combines them, and the
+loop then passes them to the strategy's ``observe``. A model chooses the terms, whose sum has to determine
+the gradient:
 
     exact expectations     statistics of the local step; combined sums are projected onto what data can give
     pathwise               d ln p(x_n | theta) / du, averaged over the draws of theta of this step
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Combination:
-    """How the terms of one mini-batch are combined; lives for one step and remembers what it was given.
+    """How the terms of one mini-batch are combined; used for one step, and keeps the terms it was given.
 
     Parameters
     ----------

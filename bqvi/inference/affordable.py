@@ -19,7 +19,7 @@ def affordable(problem: Problem, state: State, left: int | None) -> Problem | No
     if left is None:
         return problem
     rows = max(_rows(problem, state), 1)
-    if is_conjugate(problem.model):  # looks at each datum once, however many draws of theta follow
+    if is_conjugate(problem.model):  # each datum counts once, however many draws of theta follow
         return problem if rows <= left else None
     fixed, each, samples = _points(problem.estimator, state)
     if (fixed + each * samples) * rows <= left:
@@ -30,7 +30,7 @@ def affordable(problem: Problem, state: State, left: int | None) -> Problem | No
 
 
 def _rows(problem: Problem, state: State) -> int:
-    """Data at which the next step looks."""
+    """Number of data in the next step."""
     if problem.minibatch is None:
         return n_rows(problem.data)
     varying = getattr(problem.minibatch, "next_size", None)

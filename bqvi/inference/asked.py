@@ -54,7 +54,10 @@ def due(problem: Problem, state: State) -> bool:
 
 
 def account_of(state: State) -> Account:
-    """Of a step that learns from what was told; where it makes a record alone, they are left for the next."""
+    """The account of a step that uses the evaluations given by the user.
+
+    A step that makes a record alone leaves these evaluations for the next one.
+    """
     assert state.unfinished is not None  # it is due
     ledger = Ledger(state.q.dimension)
     ledger.enter(state.unfinished)

@@ -103,7 +103,7 @@ class Drawn:
 
 
 def gives_none(problem: Problem) -> str:
-    """What is wrong with a strategy that learns from gradients datum by datum, without them."""
+    """The message of an error: the strategy needs per-datum gradients, and the estimator gives none."""
     return (
         f"minibatch is a {type(problem.minibatch).__name__}, which needs per-datum gradients, but "
         f"{type(problem.estimator).__name__} gives none for a {type(problem.model).__name__}; use "
@@ -150,8 +150,9 @@ def advance(
 ) -> State:
     """The state after a step along ``gradient``.
 
-    The strategy learns last, when nothing can fail any more: a table that it writes to stays in step.
-    ``began``, a time of `time.perf_counter`, is when the step did; None leaves it out of ``seconds``.
+    The strategy is given the gradients last, when nothing can fail any more: the table of gradients that it
+    keeps then belongs to the same step as the state. ``began`` is the time of `time.perf_counter` at which
+    the step began; None leaves the step out of ``seconds``.
     """
     direction = problem.geometry.direction(state.q, gradient)
     # moments could hide an infinity that a multiple cannot, unless the schedule says that they do not

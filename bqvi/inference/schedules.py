@@ -201,7 +201,7 @@ class Adam:
 
     def _in_numpy(self, m: Array, v: Array, g: Array, rate: float, correction: float) -> Values:
         a, b = self.first, self.second
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite, the loop tells of
+        with np.errstate(over="ignore", invalid="ignore"):  # the loop reports what is not finite
             m, v = a * m + (1.0 - a) * g, b * v + (1.0 - b) * g * g
             step = rate * m / (np.sqrt(v / correction) + self.epsilon)
         return np.where(np.isinf(v), np.nan, step), m, v  # of a g whose square is infinite: 0, and for ever

@@ -29,10 +29,10 @@ class Problem:
     ----------
     model : whose posterior q approximates.
     data : N rows, an array or several.
-    estimator : where q's parameters should go.
-    geometry : of q's parameters, in which they move.
-    schedule : how far they move at each step.
-    minibatch : which data a step sees, with what weights; ``None`` for all of them.
+    estimator : estimates the gradient of the ELBO in q's parameters.
+    geometry : turns a gradient into a direction, and moves q along it.
+    schedule : the step size at each step.
+    minibatch : chooses the data of a step, and their weights; ``None`` for all data.
     """
 
     model: Any
@@ -44,15 +44,15 @@ class Problem:
 
     @cached_property
     def learning(self) -> bool:
-        """Whether the strategy learns from the rows' gradients."""
+        """Whether the strategy uses the gradients of single rows."""
         return isinstance(self.minibatch, Learning)
 
     @cached_property
     def per_datum(self) -> bool:
         """Whether gradients are made row by row.
 
-        For a strategy that learns from them, or where weights can be negative and their sum has to be
-        brought back to what data can give.
+        They are for a strategy that uses them, and where weights can be negative: the weighted sum of
+        statistics is then projected onto sums that data can have.
         """
         signed = getattr(self.minibatch, "signed", False)
         return self.learning or (signed and isinstance(self.model, PerDatumModel))

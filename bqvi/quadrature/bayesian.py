@@ -10,12 +10,12 @@
 What is modelled by a Gaussian process, and how its integral follows, is the `Model` (:mod:`state`): the
 integrand itself (:mod:`direct`) or its square root (:mod:`warped`). Everything is done in standard
 coordinates, where the measure has mean 0 and covariance I, and on values in units in which they vary by 1:
-the result does not depend on anybody's units.
+the result does not depend on the user's units.
 
 A `State` is all that the future of a run depends on, and is made of arrays and numbers. `initial_state` makes
 one, `step` maps one to the next, `final` reads the integral from one, so that a run can be driven from
 outside, stopped, saved and resumed with the same numbers. The nodes to be evaluated next are part of it.
-Random numbers come from the seed and the number of nodes: no generator is carried along.
+Random numbers are determined by the seed and the number of nodes: the state has no generator.
 """
 
 from __future__ import annotations

@@ -119,9 +119,9 @@ def cube(dimension: int) -> Cube:
 
 
 def pushed(measure: Measure, shift: Any, linear: Any) -> Measure:
-    """Return the measure of A (x - shift) for a matrix A (D, D); raises TypeError for boxes.
+    """Return the measure of A (x - shift) for a matrix A (D, D).
 
-    A box is carried where A is diagonal. The measure's kind of array is kept.
+    Raises TypeError for a box unless A is diagonal. Arrays are of the kind of the measure's parameters.
     """
     like = measure.parameters()[0]
     transposed = namespace(like).matrix_transpose

@@ -1,4 +1,4 @@
-"""Scrambled Sobol points carried through a measure, with an error bar from replicates.
+"""Scrambled Sobol points mapped to a measure, with a standard deviation from replicates.
 
 Owen's scrambling makes every point uniform and keeps the net, so the average of f is unbiased; the
 spread of the averages over R independent scramblings measures its error (Owen 1997):
@@ -6,7 +6,7 @@ spread of the averages over R independent scramblings measures its error (Owen 1
     Z = (1/R) sum_r Z_r,   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
 
 With few replicates that is an estimate with R - 1 degrees of freedom: the variance is multiplied by
-that of Student's t, (R - 1)/(R - 3), so that two standard deviations mean what they say.
+that of Student's t, (R - 1)/(R - 3), so that two standard deviations are about a 95 % interval.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A posterior at batches of points, and conditioned further on batches of fantasies.
 
-BoTorch evaluates many sets of q points at once, X (..., q, D), and looks ahead by conditioning on
-imagined observations at points F (..., p, D), a different set in every batch. Both need only what
-the posterior has already, the Cholesky factor C of its data and z = C^-1 (y - m). With the whitened
-covariances of the data and f at X,
+BoTorch evaluates many sets of q points at once, X (..., q, D). Acquisition functions of several steps
+condition on simulated observations (fantasies) at points F (..., p, D), a different set in every batch.
+Both follow from the Cholesky factor C of the covariance of the data and from z = C^-1 (y - m). With the
+whitened covariances of the data and f at X,
 
     H_0(X) = C^-1 k(data, X)                         (..., n, q),
 
@@ -12,7 +12,7 @@ and, for fantasies at F with covariance A A^T = cov(F, F) + noise given all that
     H_1(X) = A^-1 (k(F, X) - H_0(F)^T H_0(X))        (..., p, q),
     z_1    = A^-1 (y_F - mean(F))                    (..., p),
 
-which are the new rows of the extended factor, what is predicted is a sum over the stages:
+the new rows of the extended factor, predictions are sums over the stages:
 
     mean(X)          = m(X) + sum_i H_i(X)^T z_i
     covariance(X, Y) = k(X, Y) - sum_i H_i(X)^T H_i(Y)

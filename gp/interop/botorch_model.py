@@ -1,9 +1,9 @@
 """A posterior as a BoTorch model.
 
-BoTorch asks a model for the joint distribution of its output at points X (batch x q x D), and the
-acquisition functions that look ahead ask it for itself given imagined observations. Most want means
-and variances only, some of thousands of points at once: the joint covariance is computed when
-it is needed.
+BoTorch calls a model for the joint distribution of its output at points X (batch x q x D), and
+acquisition functions of several steps for the model conditioned on simulated observations (fantasies).
+Most use means and variances only, some of thousands of points at once: the joint covariance is
+computed when it is needed.
 """
 
 from __future__ import annotations

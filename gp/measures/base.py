@@ -1,13 +1,13 @@
-"""What a measure is to the rest of the package.
+"""The contract of measures.
 
-A measure pi is what a function f on R^D is integrated against: pi[f] = int f(x) pi(dx), a
-probability measure here. Whoever uses one asks for
+A function f on R^D is integrated against a measure pi, here a probability measure:
+pi[f] = int f(x) pi(dx). A measure has
 
-- its *parameters*, a copy of itself with others, so that integrals can be differentiated in them;
-- its mean and covariance, which is all that linear and quadratic functions need;
-- ways to *carry points through it*: random ones (:meth:`Measure.sample`) or those of the unit cube
-  (:meth:`Measure.from_unit_cube`), so that any quadrature rule on the cube is one for the measure;
-- its density, where it has one;
+- *parameters*, and a copy with others, so that integrals can be differentiated in them;
+- a mean and a covariance, which determine the integrals of linear and quadratic functions;
+- draws (:meth:`Measure.sample`), and a map from the unit cube under which uniform points have this
+  distribution (:meth:`Measure.from_unit_cube`): any quadrature rule on the cube is one for the measure;
+- a density, if it is absolutely continuous;
 - its marginal on some of the columns;
 - an affine map to *standard coordinates*, in which its mean is zero and its covariance is the
   identity, so that nothing above depends on the units of the inputs.

@@ -1,8 +1,8 @@
 """The Gaussian measure N(m, S), with any covariance.
 
-Standard coordinates u = L^-1 (x - m) with S = L L^T, in which the measure is N(0, I); everything
-here goes through them: a sample is m + L e, a point of the unit cube is carried by the normal
-quantile of each coordinate, and the log density is -|u|^2/2 - sum log L_dd - (D/2) log 2 pi.
+In standard coordinates u = L^-1 (x - m), with S = L L^T, the measure is N(0, I). A sample is m + L e with
+e ~ N(0, I), a point of the unit cube is mapped by the normal quantile of each coordinate, and the log
+density is -|u|^2/2 - sum log L_dd - (D/2) log 2 pi.
 """
 
 from __future__ import annotations
