@@ -90,7 +90,7 @@ def _check_moments(measure: Measure, seed: int) -> None:
         return np.concatenate([x.mean(0), (centred.T @ centred / len(x)).ravel()])
 
     wanted = np.concatenate([mean, covariance.ravel()])
-    cube = [moments(points) for points in _carried(measure, seed)]
+    cube = [moments(points) for points in _drawn(measure, seed)]
     rng = np.random.default_rng(seed)
     drawn = [moments(measure.sample(_POINTS, rng)) for r in range(_REPLICATIONS)]
     for values, name in ((cube, "from_unit_cube"), (drawn, "sample")):
@@ -107,7 +107,7 @@ def _check_density(measure: Measure, seed: int) -> None:
         t = (x - measure.mean) @ direction
         return np.stack([np.ones(len(x)), np.cos(t), np.sin(t)])
 
-    own = np.array([waves(points).mean(1) for points in _carried(measure, seed)])
+    own = np.array([waves(points).mean(1) for points in _drawn(measure, seed)])
     weighted = []
     for _ in range(_REPLICATIONS):
         x, log_q = _student(measure, rng)
@@ -147,8 +147,8 @@ def _check_marginals(measure: Measure, seed: int) -> None:
     def wave(x: Any) -> Any:
         return np.cos((x - marginal.mean) / np.sqrt(np.diag(marginal.covariance))).mean(0)
 
-    own = [wave(points) for points in _carried(marginal, seed)]
-    whole = [wave(points[:, columns]) for points in _carried(measure, seed + 1)]
+    own = [wave(points) for points in _drawn(marginal, seed)]
+    whole = [wave(points[:, columns]) for points in _drawn(measure, seed + 1)]
     _agree(np.array(own) - np.array(whole), np.zeros(len(columns)), "marginal is another measure")
 
 
@@ -167,7 +167,7 @@ def _check_integrals(pair: KernelEmbedding, x: Any, seed: int) -> None:
     z = pair.mean(x)
     require(z.shape == (len(x),), "mean has to return (n,)")
     require(np.shape(pair.double()) == (), "double has to return a number")
-    sets = list(_carried(pair.measure, seed))
+    sets = list(_drawn(pair.measure, seed))
     averages = [pair.kernel(x, points).mean(1) for points in sets]
     _agree(averages, z, "mean has to be the average of the kernel over the measure")
     doubles = [pair.mean(points).mean() for points in sets]
@@ -222,7 +222,7 @@ def _direction(measure: Measure, index: int, rng: np.random.Generator) -> Any:
     return direction * 0.05 * np.abs(parameter).max() / max(np.abs(direction).max(), 1e-300)
 
 
-def _carried(measure: Measure, seed: int) -> Any:
+def _drawn(measure: Measure, seed: int) -> Any:
     """Points of the measure from independent random shifts of a Sobol set.
 
     Shifts modulo one rather than digital scramblings: the errors of the latter are zero for most

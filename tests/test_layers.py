@@ -122,10 +122,7 @@ OWN_LINEAR_ALGEBRA = frozenset(
     (
         "bqvi/gradients/directions.py",
         "bqvi/gradients/linear_fit.py",
-        "bqvi/gradients/mixture_evidence.py",
-        "bqvi/gradients/mixture_expectation.py",
         "bqvi/gradients/mixture_gradient.py",
-        "bqvi/gradients/moment_covariance.py",
         "bqvi/gradients/whitened.py",
         "bqvi/quadrature/bayesian_run.py",
         "bqvi/quadrature/ensemble.py",

@@ -25,7 +25,7 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.mixture_draws import log_density
 from bqvi.gradients.settings import MIXTURE, SEARCH
 from bqvi.gradients.surrogates import OnFunction
-from bqvi.gradients.whitened import Frame, within_reach
+from bqvi.gradients.whitened import Frame, near_q
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Used:
     def of(cls, known: Memory, frame: Frame, most: int) -> Used:
         """The last ``most``, less those far from q unless nearly all are."""
         points = known.points[-most:]
-        near = within_reach(frame.whiten(points))
+        near = near_q(frame.whiten(points))
         return cls(frame, points[near], known.values[-most:][near], known.gradients[-most:][near])
 
     def process(self, kind: OnFunction, mean: GaussianMixture | None, logs: np.ndarray) -> FunctionSurrogate:
@@ -58,7 +58,7 @@ class Used:
             logs, slopes = log_density(mean, self.points)
             values = values - logs - 0.5 * np.square(whitened).sum(1)
             if gradients.shape[1]:
-                gradients = gradients - slopes - np.linalg.solve(self.frame.scale.T, whitened.T).T
+                gradients = gradients - slopes - whitened @ self.frame.inverse
         return whitened, kind.targets(self.frame, whitened, values, gradients)
 
 

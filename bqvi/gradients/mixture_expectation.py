@@ -83,7 +83,7 @@ def less_square(found: MixtureExpectation, frame: Frame, q: MixtureLike) -> Mixt
 
 def _in_frame(frame: Frame, q: MixtureLike) -> tuple[np.ndarray, MixtureParameters]:
     """L^-1, and q in the frame's units."""
-    inverse = np.linalg.inv(frame.scale)
+    inverse = frame.inverse
     covariances = inverse @ np.asarray(q.covariances) @ inverse.T
     means = (np.asarray(q.means) - frame.mean) @ inverse.T
     return inverse, MixtureParameters(np.asarray(q.weights), means, 0.5 * (covariances + covariances.mT))

@@ -97,12 +97,8 @@ class MixtureGradient:
         return np.linalg.cholesky(self._functionals.covariances)
 
     @cached_property
-    def _inverse(self) -> np.ndarray:
-        return np.linalg.inv(self.frame.scale)
-
-    @cached_property
     def _functionals(self) -> Functionals:
-        covariances = self._inverse @ np.asarray(self.q.covariances) @ self._inverse.T
+        covariances = self.frame.inverse @ np.asarray(self.q.covariances) @ self.frame.inverse.T
         return Functionals(self.frame.whiten(np.asarray(self.q.means)), 0.5 * (covariances + covariances.mT))
 
     @cached_property
@@ -130,8 +126,8 @@ class MixtureGradient:
         """(n, K F) as n gradients in u, (n, P)."""
         values, slopes, bends = self._parts(functionals)
         weights = np.asarray(self.q.weights)[:, None]
-        slopes = weights * slopes @ self._inverse
-        bends = 0.5 * weights[:, :, None] * (self._inverse.T @ bends @ self._inverse)
+        slopes = weights * slopes @ self.frame.inverse
+        bends = 0.5 * weights[:, :, None] * (self.frame.inverse.T @ bends @ self.frame.inverse)
         gradients = self.q.pulled_back(values, slopes, bends)
         return np.concatenate([g.reshape(len(functionals), -1) for g in gradients], 1)
 

@@ -21,7 +21,6 @@ mu, G), it is A x, and its covariance A C A^T.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from bqvi.arrays import Values
 from bqvi.gradients.whitened import Frame
@@ -65,15 +64,15 @@ def of_gradient(frame: Frame, covariance: np.ndarray) -> np.ndarray:
     (P, P), for the entries of its two arrays one after the other: P = D + D^2, or 2 D for a diagonal q.
     """
     linear = _gradient_map(frame)
-    carried: np.ndarray = linear @ covariance @ linear.T
+    found: np.ndarray = linear @ covariance @ linear.T
     if frame.diagonal:
-        return carried
+        return found
     d = len(frame.mean)
     rows, columns = np.tril_indices(d)
     square = np.empty((d, d), dtype=int)
     square[rows, columns] = square[columns, rows] = d + np.arange(len(rows))
     entries = np.concatenate([np.arange(d), square.reshape(-1)])
-    repeated: np.ndarray = carried[np.ix_(entries, entries)]
+    repeated: np.ndarray = found[np.ix_(entries, entries)]
     return repeated
 
 
@@ -89,7 +88,7 @@ def _gradient_map(frame: Frame) -> np.ndarray:
     d = len(frame.mean)
     rows, columns = np.tril_indices(d)
     share = np.where(rows == columns, 0.25, 0.5)
-    inverse: np.ndarray = scipy.linalg.solve_triangular(frame.scale, np.eye(d), lower=True)
+    inverse = frame.inverse
     ours, theirs = (np.arange(d), np.arange(d)) if frame.diagonal else (rows, columns)
     second = (
         share

@@ -25,7 +25,7 @@ from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Kind, Process, over_scale
-from bqvi.gradients.whitened import Frame, within_reach
+from bqvi.gradients.whitened import Frame, near_q
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class ProcessCache:
         full = len(points) > most
         most = most - most // CACHE.spare if full else len(points)
         first = len(points) - most
-        return np.flatnonzero(within_reach(points[first:])) + first
+        return np.flatnonzero(near_q(points[first:])) + first
 
 
 @dataclass(frozen=True, eq=False)

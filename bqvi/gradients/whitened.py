@@ -16,6 +16,7 @@ and for a diagonal q the same with the diagonal of G.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.settings import NOISE
 from gp.arrays import to_numpy
+from gp.triangular import triangular_inverse
 
 JITTER = NOISE.jitter
 
@@ -104,6 +106,11 @@ class Frame:
         scale: np.ndarray = scipy.linalg.lapack.dtrtrs(other.scale, self.scale, lower=1)[0]
         return Frame(other.whiten(self.mean[None])[0], scale, self.diagonal)
 
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """L^-1, (D, D)."""
+        return triangular_inverse(self.scale)
+
     @property
     def divergence(self) -> float:
         """KL(q || N(0, I)), nats."""
@@ -179,7 +186,7 @@ def typical_noise(measured: np.ndarray | None, jitter: float = JITTER) -> float:
     return jitter if measured is None else jitter + float(np.median(measured))
 
 
-def within_reach(points: np.ndarray) -> np.ndarray:
+def near_q(points: np.ndarray) -> np.ndarray:
     """Which of (m, D) points are near enough to q to be used, (m,); all, if fewer than two are."""
     near: np.ndarray = np.einsum("nd,nd->n", points, points) < NOISE.left_out * points.shape[1]
     return near if near.sum() >= 2 else np.ones_like(near)

@@ -63,7 +63,7 @@ def ascend(
         if not np.isfinite(left):
             break
         if step == 0:
-            radius = _reach(surrogate, radius, left, diagonal)
+            radius = _allowed(surrogate, radius, left, diagonal)
         rate, before = _adapted(rate, left / before), left
         following = _moved(place, pull, change, rate)
         if not following.divergence <= radius:
@@ -74,7 +74,7 @@ def ascend(
     return place
 
 
-def _reach(surrogate: Surrogate, radius: float, squared_norm: float, diagonal: bool) -> float:
+def _allowed(surrogate: Surrogate, radius: float, squared_norm: float, diagonal: bool) -> float:
     """What the gradient at q, and what is known of it, leave of the radius."""
     sd = surrogate.standard_deviations()
     slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian

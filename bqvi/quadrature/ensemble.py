@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
-from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE, Family
+from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED, Family
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
 from gp.laplace import curvature, root
@@ -32,14 +32,24 @@ from gp.linalg import NotPositiveDefiniteError
 from gp.low_discrepancy import normal_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
-__all__ = ["GROWING", "PLAIN", "TURNED", "TURNED_ROUGH", "Ensemble", "Fits", "Moments", "condition", "fit"]
+__all__ = [
+    "PLAIN",
+    "TILTED_AXES",
+    "TURNED",
+    "TURNED_ROUGH",
+    "Ensemble",
+    "Fits",
+    "Moments",
+    "condition",
+    "fit",
+]
 
 
 Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
 
-PLAIN, TURNED, GROWING = "axes", "turned", "axes, growing"
+PLAIN, TURNED, TILTED_AXES = "axes", "turned", "axes, tilted"
 TURNED_ROUGH = "turned, rough"
 
 
@@ -79,7 +89,7 @@ class Ensemble:
     @property
     def growth(self) -> float:
         """By how many nats functions that grow in the tails are ahead of all others; -inf without both."""
-        grows = np.array([member.name == GROWING for member in self.members])
+        grows = np.array([member.name == TILTED_AXES for member in self.members])
         if grows.all() or not grows.any():
             return -np.inf
         return float(self.scores[grows].max() - self.scores[~grows].max())
@@ -94,7 +104,7 @@ class Ensemble:
                 rotation = member.chart.rotation
         behind = self.scores[0] - self.scores
         resting = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
-        if self.best.name == GROWING and PLAIN in resting:
+        if self.best.name == TILTED_AXES and PLAIN in resting:
             resting.remove(PLAIN)  # by how much it is behind is asked each time
         return Fits(hyperparameters, rotation, tuple(resting))
 
@@ -135,7 +145,7 @@ def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[
     if independent and not smooth_only and measure.dimension >= SEARCH.many:
         found["axes, sparse"] = (plain, SPARSE)
     if isinstance(measure, Gaussian | GaussianMixture) and not smooth_only:
-        found[GROWING] = (plain, GROWS)
+        found[TILTED_AXES] = (plain, TILTED)
     if isinstance(measure, Gaussian) and not smooth_only:
         box = cube(measure.dimension)
         found["cube"], found["cube, rough"], found["cube, broken"] = (
@@ -178,7 +188,7 @@ def _premature(known: Mapping[str, tuple[MeasureChart, Family]], name: str, memb
         return False
     scores = dict.fromkeys((True, False), -np.inf)
     for member in members:
-        if member.name != GROWING:
+        if member.name != TILTED_AXES:
             scores[member.family.smooth] = max(scores[member.family.smooth], _score(member))
     return scores[False] <= scores[True]
 

@@ -6,13 +6,13 @@ rough     prod_d (1 + b_d) exp(-b_d)         Matern 3/2 by coordinate, b = sqrt(
 broken    prod_d exp(-|a_d|)                 Matern 1/2 by coordinate: no derivative, so that a jump is
                                              one large increment among others; between nodes of one
                                              dimension nearly linear
-growing   the smooth one times               functions whose variance under N(0, I) is only just infinite
+tilted    the smooth one times               functions whose variance under N(0, I) is only just infinite
           exp((|v|^2 + |v'|^2) / 4)          (:class:`gp.kernels.Tilted`)
 sparse    prod_d (1 + w exp(-a_d^2 / 2))     sums of functions of few coordinates: each of the
                / (1 + w),   w = 0.3/D        (D choose j) interactions of j coordinates has variance w^j
                                              (:class:`gp.kernels.Anova` and a constant)
 
-with a_d = (v_d - v'_d) / length_d. All but the growing one are products over coordinates, and so have closed
+with a_d = (v_d - v'_d) / length_d. All but the tilted one are products over coordinates, and so have closed
 forms wherever coordinates are independent. In ten dimensions no two of a hundred nodes are near each
 other, and all the variance of smooth functions is in interactions of many coordinates: the sparse ones
 (analysis of variance kernels; Durrande et al. 2013) give it to functions of one and of two. Kernels,
@@ -42,7 +42,7 @@ from gp.kernels import (
 )
 from gp.observations import Functional
 
-__all__ = ["BROKEN", "GROWS", "ROUGH", "SMOOTH", "SPARSE", "Family", "Gram", "Pullback"]
+__all__ = ["BROKEN", "ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram", "Pullback"]
 
 
 Pullback: TypeAlias = Callable[[Any], Any]
@@ -107,12 +107,12 @@ def _sparse(lengthscales: Any) -> Sum:
     return Sum((Constant(constant), Anova(lengthscales, w, 1 - constant)))
 
 
-def _growing(lengthscales: Any) -> Tilted:
+def _tilted(lengthscales: Any) -> Tilted:
     return Tilted(_squared_exponential(lengthscales), 0.5)
 
 
 SMOOTH = Family(_squared_exponential, smooth=True)
-GROWS = Family(_growing, smooth=False)
+TILTED = Family(_tilted, smooth=False)
 ROUGH = Family(_rough, smooth=False)
 BROKEN = Family(_broken, smooth=False)
 SPARSE = Family(_sparse, smooth=False, first=1)

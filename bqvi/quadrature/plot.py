@@ -39,12 +39,12 @@ def trace(integral: Integral, ax: Axes | None = None, truth: float | None = None
     ax.set_xlabel("evaluations")
     ax.set_ylabel("integral, with one and two sd")
     doubt = "" if integral.credible else ", not credible"
-    ax.set_title(f"{integral.method}: {_told(integral)}{doubt}", fontsize=10)
+    ax.set_title(f"{integral.method}: {_estimate(integral)}{doubt}", fontsize=10)
     ax.legend(frameon=False, fontsize=9)
     return ax
 
 
-def _told(integral: Integral) -> str:
+def _estimate(integral: Integral) -> str:
     if np.ndim(integral.mean):
         return f"{len(integral.mean)} outputs after {integral.n_evaluations} evaluations"
     return f"{integral.mean:.5g} $\\pm$ {integral.sd:.2g} after {integral.n_evaluations} evaluations"

@@ -121,10 +121,10 @@ class GaussianMixture:
         host = to_numpy(self.weights).astype(np.float64)
         index = rng.choice(len(host), size=n, p=host / host.sum())
         normals = as_like(rng.standard_normal((n, self.dimension)), self.means)
-        return self._carried(index, normals)
+        return self._at(index, normals)
 
-    def _carried(self, index: Array, normals: Array) -> Array:
-        """Carry standard normal points (n, D) into the components ``index`` (n,)."""
+    def _at(self, index: Array, normals: Array) -> Array:
+        """Return points of the components ``index`` (n,), from standard normal ones (n, D)."""
         means, factors = as_like(self.means, normals), as_like(self.factors, normals)
         return means[index] + (factors[index] @ normals[:, :, None])[:, :, 0]
 
@@ -149,7 +149,7 @@ class GaussianMixture:
         inside = (first - (edges - weights)[index]) / weights[index]
         first = as_like(np.clip(inside, 0.0, 1.0), u)
         cube = xp.concat([first[:, None], u[:, 1:]], axis=1)
-        return self._carried(index, special(u).ndtri(checks.open_interval(cube)))
+        return self._at(index, special(u).ndtri(checks.open_interval(cube)))
 
     def marginal(self, columns: Sequence[int]) -> GaussianMixture:
         """Return the mixture of the columns ``columns``."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acquisition.conditioned import variance_reduction
 from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
-from bqvi.quadrature.families import BROKEN, GROWS, ROUGH, SMOOTH, SPARSE
+from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
 from bqvi.quadrature.products import products, square, triple
 from bqvi.quadrature.surrogate import Data, surrogate
@@ -121,7 +121,7 @@ def test_gradient_of_the_evidence(case):
         assert gradient[i] == pytest.approx((ahead - behind) / (2 * step), rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize("family", [SMOOTH, ROUGH, BROKEN, GROWS, SPARSE])
+@pytest.mark.parametrize("family", [SMOOTH, ROUGH, BROKEN, TILTED, SPARSE])
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_gram_and_its_pullback_are_those_of_the_kernel(family, dimension):
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Heavy tails: the growing kernel, Pareto shapes, and what results say when nodes cannot know."""
+"""Heavy tails: the tilted kernel, Pareto shapes, and what results say when nodes cannot know."""
 
 import numpy as np
 import pytest
