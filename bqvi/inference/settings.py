@@ -2,7 +2,9 @@
 
 Those of `AscentSettings` were chosen when the trust region was built, on a banana, logistic regression, a
 mixture and eight schools (`experiments.gradients.references`) at 20 to 200 evaluations, by the gap of the
-ELBO; no study of them was kept.
+ELBO. Other values were tried later on the six targets there at 50 evaluations, seeds 20 to 23. A figure is
+the geometric mean of the ratio of gaps with the other value to gaps with this one over the 24 runs, and one
+standard error to either side.
 """
 
 from __future__ import annotations
@@ -31,31 +33,37 @@ class AscentSettings:
     """The climb of a surrogate's ELBO (`surrogate_ascent`)."""
 
     steps: int = 30
-    """At most."""
+    """At most. With 15 gaps are 1.0 times as large."""
     rate: float = 0.7
-    """The first rho; while steps gain it goes to 1, where a quadratic is solved in one step, else down."""
+    """The first rho; while steps gain it goes to 1, where a quadratic is solved in one step, else down. With
+    .4 and with 1 gaps are 1.0 (.9 to 1.1) times as large."""
     least_rate: float = 0.1
-    """The smallest rho."""
+    """The smallest rho. With .03 gaps are 1.0 times as large, with .3 1.1 (1.0 to 1.3)."""
     slow: float = 0.5
-    """Share of the squared natural gradient that a step leaves, above which rho is halved."""
+    """Share of the squared natural gradient that a step leaves, above which rho is halved. With .3 and with
+    .8 gaps are 1.0 to 1.1 times as large."""
     fast: float = 0.1
-    """The same below which rho grows by ``faster``."""
+    """The same below which rho grows by ``faster``. With .03 and with .3 gaps are the same."""
     faster: float = 1.5
-    """Factor of rho after such a step."""
+    """Factor of rho after such a step. With 1.2 gaps are 1.2 (1.0 to 1.4) times as large, with 2 1.0."""
     settled: float = 1e-7
     """Squared Fisher norm of the natural gradient that counts as none: twice the nats still to be won."""
     reach: float = 0.6
-    """Most KL per squared norm of the natural gradient at q; a step of 1 on a quadratic has about 1/2."""
+    """Most KL per squared norm of the natural gradient at q; a step of 1 on a quadratic has about 1/2. With
+    .3 gaps are 2.1 (1.4 to 3.2) times as large; with 1.2 1.0 (.7 to 1.3), and one run has a gap above 10
+    nats."""
     doubt: float = 0.1
-    """How strongly the reach shrinks where the gradient is within its own error bars; they are wide."""
+    """How strongly the reach shrinks where the gradient is within its own error bars; they are wide. With .03
+    gaps are .8 (.7 to 1.0) times as large, with .3 1.8 (1.4 to 2.3)."""
     tries: int = 12
     """Step sizes that are tried for a place inside the trust region."""
     halvings: int = 100
     """Where none of those is inside: a log joint that much narrower than q has a very short step."""
     close: float = 0.9
-    """Share of the radius that counts as its boundary."""
+    """Share of the radius that counts as its boundary. With .7 gaps are 1.1 (1.0 to 1.3) times as large."""
     aimed: float = 0.98
-    """Share of the way to the boundary, were the divergence quadratic, that is tried next."""
+    """Share of the way to the boundary, were the divergence quadratic, that is tried next. With .93 gaps are
+    1.0 (.9 to 1.0) times as large."""
 
 
 @dataclass(frozen=True)
