@@ -2,48 +2,43 @@
 
 The vocabulary is a square of 5 x 5 pixels; a topic is a row or a column of it, a document a mixture of few
 topics (Griffiths and Steyvers 2004). What is true is therefore seen in a picture. Held-out documents are
-completed: half of the words are seen, the others predicted. (`models-topics-folder` does the same on texts of
-a folder.)
+completed: half of the words are seen, the others predicted. With --data DIR the documents are the folder's
+texts (`experiments.models.topics_folder`).
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
-from bqvi.models import LatentDirichletAllocation, plots
-from experiments import fitting
+from bqvi.models import plots
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
+from experiments.models import topic_fits, topics_folder
 
 SIDE = 5
 TOPICS, WORDS = 2 * SIDE, SIDE * SIDE
 DOCUMENTS, QUICK_DOCUMENTS, HELD_OUT = 1000, 100, 200
 LENGTH = 100
-CASES: dict[str, dict[str, Any]] = {
-    "batch": {"method": "cavi"},
-    "batch, alpha and eta learnt": {"method": "cavi", "learnt": True},
-    "SVI, S = 20": {"method": "sngd", "minibatch": 20},
-    "SVI, S = 100": {"method": "sngd", "minibatch": 100},
-}
 PASSES, QUICK_PASSES = 40, 2
 SHOWN = ("batch", "SVI, S = 100")
 SHOWN_SEED = 0
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return LDA in one batch, with hyperparameters learnt, and on mini-batches."""
-    del resources
+    """Return LDA in one batch, with hyperparameters learnt, and on mini-batches, on what there is to read."""
+    if resources.data is not None:
+        return topics_folder.cases(quick, resources)
     n, passes = (QUICK_DOCUMENTS, QUICK_PASSES) if quick else (DOCUMENTS, PASSES)
     return [
-        Case(name, {"learnt": False, **chosen, "n": n, "passes": passes}) for name, chosen in CASES.items()
+        Case(name, {"learnt": False, **chosen, "n": n, "passes": passes})
+        for name, chosen in topic_fits.CASES.items()
     ]
 
 
@@ -67,8 +62,10 @@ def documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def run(case: Case, seed: int) -> pd.DataFrame:
     """Return the trace, and behind it a row for each word of each topic."""
+    if case.folder is not None:
+        return topics_folder.run(case, seed)
     counts, held = documents(case.settings["n"], seed)
-    trace, last = fitted(case, TOPICS, counts, held, seed)
+    trace, last = topic_fits.fitted(case, TOPICS, counts, held, seed)
     rows, columns = linear_sum_assignment(-true_topics() @ np.log(last.T + 1e-12))
     found = last[columns[np.argsort(rows)]]
     wrong = 0.5 * np.abs(found - true_topics()).sum(axis=1)
@@ -86,40 +83,16 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     return pd.concat([trace, words.assign(elbo=trace["elbo"].iloc[-1])], ignore_index=True)
 
 
-def fitted(case: Case, topics: int, counts: Any, held: Any, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the trace of a fit to counts (N, V), and E[beta], (K, V).
-
-    The trace has the perplexity of `held` (m, V); the case's settings are `method`, `learnt`, `passes` and,
-    on mini-batches, `minibatch`.
-    """
-    chosen = case.settings
-    learnt: dict[str, Any] = {"learn_concentration": "symmetric", "learn_word_concentration": True}
-    model = LatentDirichletAllocation(topics, counts.shape[1], **(learnt if chosen["learnt"] else {}))
-    n = counts.shape[0]
-    size = min(n, chosen["minibatch"]) if "minibatch" in chosen else None
-    steps = chosen["passes"] if size is None else chosen["passes"] * n // size
-    choices = {} if size is None else {"minibatch": size}
-    last: list[np.ndarray] = []
-
-    def perplexity(q: object) -> float:
-        last[:] = [np.asarray(q["topics"].mean)]  # type: ignore[index]
-        return model.perplexity(q, held, seed=seed)  # type: ignore[arg-type]
-
-    trace = fitting.frame(
-        model, counts, chosen["method"], metrics={"perplexity": perplexity}, steps=steps,
-        record=fitting.spread_records(steps, 15), seed=seed, tolerance=1e-12, **choices,
-    )  # fmt: skip
-    return trace, last[0]
-
-
-def _traces(results: pd.DataFrame) -> pd.DataFrame:
-    return results[results["topic"] == -1]
+def _of_a_folder(results: pd.DataFrame) -> bool:
+    return "texts" in results
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw perplexity against what it costs, and the topics of one seed."""
+    if _of_a_folder(results):
+        return topics_folder.draw(results)
     made, axes = drawing.figure(1, 2)
-    rows = _traces(results)
+    rows = topic_fits.traces(results)
     lines = drawing.strokes(rows["case"])
     for ax, x in zip(axes[0], ("evaluations", "seconds"), strict=True):
         after = rows[rows[x] > 0.0]
@@ -160,7 +133,9 @@ def _pictures(results: pd.DataFrame) -> Figure:
 
 def tables(results: pd.DataFrame) -> list[Table]:
     """Return how each run ended."""
-    rows = _traces(results).groupby(["case", "seed"], sort=False).tail(1)
+    if _of_a_folder(results):
+        return topics_folder.tables(results)
+    rows = topic_fits.traces(results).groupby(["case", "seed"], sort=False).tail(1)
     columns = {
         "elbo": "final ELBO (nats)",
         "perplexity": "held-out perplexity",
@@ -176,8 +151,10 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that a pass of SVI does what several passes of the batch do."""
-    rows = _traces(results)
+    """Check that a pass of SVI does what several passes of the batch do, on the simulated documents."""
+    if _of_a_folder(results):
+        return []
+    rows = topic_fits.traces(results)
     ends = rows.groupby(["case", "seed"], sort=False)["perplexity"].last().unstack(0)
     worse = (ends["SVI, S = 100"] / ends["batch"]).median() - 1.0
     n = float(rows["n"].iloc[0])
@@ -203,7 +180,9 @@ experiment = Experiment(
     name="models-topics",
     title="Topics by latent Dirichlet allocation",
     summary="""LDA on simulated documents whose topics are lines of a square of words: coordinate ascent,
-    learnt hyperparameters, and stochastic variational inference, by held-out perplexity.""",
+    learnt hyperparameters, and stochastic variational inference, by held-out perplexity.
+
+    With --data DIR it is LDA on the texts of that folder, as in `models-topics-folder`.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from experiments.harness import drawing
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
 from experiments.harness.summaries import quartiles
-from experiments.models import topics
+from experiments.models import topic_fits
 from experiments.problems.array_files import checksum
 from experiments.problems.texts_and_series import find_texts, read_texts
 
@@ -36,7 +36,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     made = []
     for path in looked_for(find_texts, resources.data):
         texts = {"texts": path.stem, "file": path.name, "sha256": checksum(path)}
-        for name, chosen in {**topics.CASES, FREQUENCIES: {"method": None}}.items():
+        for name, chosen in {**topic_fits.CASES, FREQUENCIES: {"method": None}}.items():
             settings = {**texts, "way": name, "topics": k, "passes": passes, "learnt": False, **chosen}
             made.append(Case(f"{path.stem}: {name}", settings, path.parent))
     return made
@@ -51,7 +51,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     held, train = texts.counts[np.sort(order[:cut])], texts.counts[np.sort(order[cut:])]
     if case.settings["way"] == FREQUENCIES:
         return _frequencies(train, held, seed)
-    trace, found = topics.fitted(case, case.settings["topics"], train, held, seed)
+    trace, found = topic_fits.fitted(case, case.settings["topics"], train, held, seed)
     best = np.argsort(-found, axis=1)[:, :SHOWN_WORDS]
     k = np.arange(len(found))[:, None]
     words = pd.DataFrame(
@@ -77,16 +77,12 @@ def _frequencies(train: object, held: object, seed: int) -> pd.DataFrame:
     return pd.DataFrame([{"perplexity": np.exp(-mean), "topic": -1, "word": ""}])
 
 
-def _traces(results: pd.DataFrame) -> pd.DataFrame:
-    return results[results["topic"] == -1]
-
-
 def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw perplexity against passes, and the likeliest words of topics for each set of texts."""
-    rows = _traces(results)
+    rows = topic_fits.traces(results)
     fits = rows[rows["way"] != FREQUENCIES]
     made, axes, filled = drawing.panels(fits.assign(passed=fits["evaluations"] / fits["documents"]), "texts")
-    lines = drawing.strokes(topics.CASES)
+    lines = drawing.strokes(topic_fits.CASES)
     for ax, own in filled:
         drawing.curves(
             ax, own[own["passed"] > 0.0], "passed", "perplexity", by="way", x_scale="log", lines=lines,
@@ -129,7 +125,7 @@ def _words(rows: pd.DataFrame) -> Figure:
 
 def tables(results: pd.DataFrame) -> list[Table]:
     """Return how each run ended."""
-    rows = _traces(results).groupby(["case", "seed"], sort=False).tail(1)
+    rows = topic_fits.traces(results).groupby(["case", "seed"], sort=False).tail(1)
     columns = {"elbo": "final ELBO (nats)", "perplexity": "held-out perplexity", "seconds": "seconds"}
     caption = (
         "Median [lower quartile, upper quartile] over seeds, each with other documents held out. A model "
