@@ -162,6 +162,7 @@ def polished(
     if beside is not None:
         g, wide = g.joined(beside, 0.1), wide.joined(beside, 0.3)
     local = local_proposal(surrogate, g, weighed(surrogate, q, 512, seed, feasible).log_evidence)
+    without = g
     if local is not None:
         g, wide = g.joined(local, LOCAL.share), wide.joined(local.widened(0.5, 2.0), LOCAL.share)
     for step in range(WEIGHTS.rounds):
@@ -179,7 +180,14 @@ def polished(
         g = g.adapted(u, weights, logs).joined(wide, 0.1)
     found = _weighed(surrogate, q, g, count, seed, feasible)
     sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
-    return replace(found, sd=sd, covered=local is None)
+    return replace(found, sd=sd, covered=local is None or _lacking(found, without) < LOCAL.mass)
+
+
+def _lacking(found: Correction, g: Proposal) -> float:
+    """Share of the mass where a proposal lacks it, of the draws of another."""
+    log_density = found.log_weights + found.log_proposal + np.log(len(found.u))
+    lacks = log_density - g.density.log_density(found.u) > LOCAL.uncovered
+    return float(found.weights[lacks].sum())
 
 
 def _beside(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:

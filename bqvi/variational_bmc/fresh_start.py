@@ -28,21 +28,26 @@ def lost(state: State) -> bool:
     """Whether gradients have led the run astray."""
     if state.values_from or state.evaluations.gradients is None:
         return False
-    if len(state) < FRESH_START.each * state.evaluations.points.shape[1]:
+    dimension = state.evaluations.points.shape[1]
+    if len(state) < FRESH_START.each * dimension:
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
     if told >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
-        return missed(state) > FRESH_START.missed
+        return missed(state) > FRESH_START.missed * dimension
     last = state.rows[-FRESH_START.following :]
     return len(last) == FRESH_START.following and max(row.effective for row in last) < FRESH_START.hardly
 
 
 def begun_anew(state: State, points: np.ndarray) -> State:
-    """The state before the points (m, D) of a design are evaluated, those of them that have not been."""
+    """The state before the points (m, D) of a design are evaluated, those of them that have not been.
+
+    Where exploration has evaluated all of them, nothing is pending. The next step must not go back to the
+    state before the last record, which took the gradients.
+    """
     made = {point.tobytes() for point in state.evaluations.points}
     fresh = np.array([point for point in points if point.tobytes() not in made]).reshape(-1, points.shape[1])
     first = begun(fresh, state.evaluations)
     return replace(
-        first, rows=state.rows, before=state.before, seconds=state.seconds,
+        first, rows=state.rows, before=state.before if len(fresh) else None, seconds=state.seconds,
         coordinates=state.coordinates, values_from=len(state), cheap=state.cheap,
     )  # fmt: skip

@@ -4,9 +4,10 @@ Targets are draws that stand for the integral of the interquantile range (IMIQR,
 :class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights
 times the range itself, so that they carry equal weights. The density is tempered for it, the more the worse
 the surrogate has predicted: where it is wrong about the tails, its own density would never lead to a point
-there. Candidates are draws of q and of q widened. Scores of all candidates need their covariances with all
-targets, one matrix product. After each choice of a batch the variances and covariances are conditioned on it,
-exactly, by a rank-one update: values do not matter.
+there. In many dimensions a tempered density is deeper than any draw of the posterior, so that the power is
+bounded by the depth of its draws (`_tempers`). Candidates are draws of q and of q widened. Scores of all
+candidates need their covariances with all targets, one matrix product. After each choice of a batch the
+variances and covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
 
 With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1 that
 knew the evidence as well after 150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
@@ -71,7 +72,8 @@ def next_points(
     """
     rng = np.random.default_rng(seed)
     spread = _QUANTILE * np.minimum(np.sqrt(found.variance), NODES.most)
-    temper = float(np.clip(NODES.tempers[1] / np.sqrt(prediction_error), *NODES.tempers))
+    least, usual = _tempers(surrogate.dimension)
+    temper = float(np.clip(usual / np.sqrt(prediction_error), least, usual))
     log_density = found.log_q if variational else temper * (found.mean - found.mean.max())
     log_range = log_density - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
     share = np.exp(log_range - log_range.max())
@@ -109,6 +111,17 @@ def next_points(
         state = state.given(best)
     found_points: Vector = u[chosen]
     return found_points
+
+
+def _tempers(dimension: int) -> tuple[float, float]:
+    """Least and usual power t of the density.
+
+    Draws of N(0, I) are (D +- (2 D)^1/2) / 2 nats below its top, those of its power t are D / (2 t) nats
+    below. So t = 1 / (1 + c (2 / D)^1/2) is the power whose draws are c sds deeper.
+    """
+    deeper = 1.0 / (1.0 + np.array(NODES.deeper) * np.sqrt(2.0 / dimension))
+    least, usual = np.maximum(NODES.tempers, deeper)
+    return float(least), float(usual)
 
 
 def _candidates(share: Vector, allowed: Vector, rng: np.random.Generator) -> Vector:

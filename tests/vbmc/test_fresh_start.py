@@ -1,6 +1,6 @@
 """A run that gradients have led astray begins anew from values alone, and no estimate explodes."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.correction import bounded
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
-from bqvi.variational_bmc.state import CheapModel, begun
+from bqvi.variational_bmc.state import CheapModel, Row, begun
 from experiments.problems import hard_posteriors, known_posteriors
 
 
@@ -19,6 +19,11 @@ def made(values, gradients=True):
     failed = ~np.isfinite(values)
     reasons = tuple("x" if bad else "" for bad in failed)
     return Evaluations(points, values, np.zeros_like(points) if gradients else None, None, failed, reasons)
+
+
+def record_of(count):
+    values = dict.fromkeys((one.name for one in fields(Row)), 0.0)
+    return Row(**{**values, "n_evaluations": count})
 
 
 def test_a_fresh_start_leaves_out_what_is_higher_than_anything_since():
@@ -32,6 +37,18 @@ def test_a_fresh_start_leaves_out_what_is_higher_than_anything_since():
     known = CheapModel(made([1.0]), later.frame, None, True)
     assert begun_anew(replace(later, cheap=known), np.zeros((0, 2))).cheap is known
     assert not lost(later)
+
+
+def test_a_fresh_start_whose_design_has_been_evaluated_is_not_taken_back():
+    """Nothing is pending then, and a step goes back to the state before the last record, if it knows one."""
+    state = replace(begun(np.zeros((0, 2)), made([1.0, 9.0, 2.0])), q=object())
+    row = record_of(3)
+    recorded = replace(state, rows=(row,), before=state.known)
+    anew = begun_anew(recorded, state.evaluations.points)
+    assert not len(anew.pending)
+    assert anew.before_last_record().values_from == 3
+    assert anew.before_last_record().q is None
+    assert recorded.before_last_record().q is state.q
 
 
 def test_claims_above_what_was_evaluated_count_as_far_as_they_are_known():

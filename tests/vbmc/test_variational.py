@@ -22,7 +22,8 @@ from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.hyperuncertainty import spread
-from bqvi.variational_bmc.next_points import next_points
+from bqvi.variational_bmc.next_points import _tempers, next_points
+from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior, noise_shaped, prior_of
 from bqvi.variational_bmc.variational import (
     Box,
@@ -340,3 +341,15 @@ def test_what_is_claimed_above_the_highest_value_is_its_mean_excess():
     tilted = replace(found, log_weights=np.where(np.abs(u) > edge, -np.inf, found.log_weights))
     assert tilted.claimed_above(-0.3) == pytest.approx(exact, abs=1e-6)  # of q alone
     assert found.claimed_above(0.0) == 0.0
+
+
+@pytest.mark.parametrize("dimension", [4, 12, 20, 30])
+def test_tempered_draws_are_that_many_sds_deeper(dimension):
+    """Depth below the top is half a chi-squared variable: mean and sd from scipy."""
+    depth = scipy.stats.gamma(dimension / 2)
+    least, usual = _tempers(dimension)
+    for power, usually, deeper in zip((least, usual), NODES.tempers, NODES.deeper, strict=True):
+        tempered = scipy.stats.gamma(dimension / 2, scale=1.0 / power)
+        away = (tempered.mean() - depth.mean()) / depth.std()
+        assert away == pytest.approx(deeper) or (power == usually and away < deeper)
+    assert _tempers(2) == NODES.tempers
