@@ -28,7 +28,7 @@ def lost(state: State) -> bool:
     """Whether gradients have led the run astray."""
     if state.values_from or state.evaluations.gradients is None:
         return False
-    dimension = state.evaluations.points.shape[1]
+    dimension: int = state.evaluations.points.shape[1]
     if len(state) < FRESH_START.each * dimension:
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
