@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bqvi.models.network_experts import NetworkExperts
     from bqvi.models.random_weights import WeightPrior
     from bqvi.models.softmax_mixture import SoftmaxMixture
+    from bqvi.models.weight_network import WeightNetwork
 
 __all__ = [
     "AmortisedModel",
@@ -83,6 +84,7 @@ __all__ = [
     "Sticks",
     "UniformWeights",
     "VariationalAutoencoder",
+    "WeightNetwork",
     "WeightPrior",
     "bernoulli",
     "categorical",
@@ -104,6 +106,7 @@ _ON_TORCH = {
     "NetworkExperts": "network_experts",
     "SoftmaxMixture": "softmax_mixture",
     "VariationalAutoencoder": "autoencoder",
+    "WeightNetwork": "weight_network",
     "WeightPrior": "random_weights",
 }
 

@@ -26,6 +26,7 @@ from bqvi.models.likelihoods import NAMED, Likelihood
 from bqvi.models.log_joint import LogJoint
 from bqvi.models.networks import Network, perceptron
 from bqvi.models.random_weights import RandomNetwork, WeightPrior
+from bqvi.models.weight_network import WEIGHTS, NetworkPosterior
 from gp.arrays import Array, is_torch, to_numpy
 
 Tensor = torch.Tensor
@@ -99,6 +100,8 @@ class VariationalAutoencoder:
         self._encoder = Network(ENCODER, encoder, self.reference.device, dtype)
         self._decoder = Network(DECODER, decoder, self.reference.device, dtype)
         self._random = None if weights is None else RandomNetwork(self._decoder, weights)
+        hyper = None if weights is None else weights.network
+        self._hyper = None if hyper is None else NetworkPosterior(hyper, self._decoder, self.reference)
 
     @property
     def settings(self) -> str:
@@ -144,7 +147,10 @@ class VariationalAutoencoder:
         new = rng if how == "random" else None
         decoder, prior = self._decoder.start(new), self.weights
         factors: dict[str, Any] = {name: Point(p) for name, p in self._encoder.start(new).items()}
-        factors |= {n: Point(p) if prior is None else prior.start(p) for n, p in decoder.items()}
+        if prior is not None and self._hyper is not None:
+            factors |= {n: Point(p) for n, p in self._hyper.start(decoder, prior.start_sd, new).items()}
+        else:
+            factors |= {n: Point(p) if prior is None else prior.start(p) for n, p in decoder.items()}
         own = self.likelihood.start.items()
         return Product(factors | {f"{LIKELIHOOD}.{n}": Point(self.reference.new_tensor([x])) for n, x in own})
 
@@ -174,8 +180,19 @@ class VariationalAutoencoder:
         """KL of the decoder's weights in ``q`` to their prior, nats; 0 without one."""
         if self.weights is None:
             return self.reference.new_zeros(())
-        parts = [self.weights.kl(part) for part in _factors(q, DECODER).values()]
+        parts = [self.weights.kl(part) for part in self.decoder_posterior(q).values()]
         return torch.stack(parts).sum()
+
+    def decoder_posterior(self, q: Product) -> Mapping[str, Any]:
+        """q(theta): a factor for each array of the decoder's weights, by name.
+
+        Parameters
+        ----------
+        q : that of a fit. A factor is a `families.Point` where the bound is maximised over the weights, a
+            `families.DiagonalGaussian` where they have a prior.
+        """
+        found = _factors(q, DECODER)
+        return found if found or self._hyper is None else self._hyper(_places(q, WEIGHTS))
 
     def encode(self, q: Product, x: Data) -> DiagonalGaussian:
         """q(z | x) of rows ``x`` (N, ...), a batch of N, as arrays; ``q`` is that of a fit."""
@@ -227,7 +244,7 @@ class VariationalAutoencoder:
 
     def _bounds(self, q: Product, x: Data, samples: int, rng: np.random.Generator) -> np.ndarray:
         if self._random is not None:  # one draw of theta for all rows and all z
-            q = _drawn(q, rng)
+            q = _drawn(q, self.decoder_posterior(q), rng)
         size = max(1, _DRAWS // samples)
         return np.concatenate([self._bound(q, rows, samples, rng) for rows in self._blocks(x, size)])
 
@@ -256,18 +273,19 @@ class VariationalAutoencoder:
 
     def _given(self, q: Product, z: Tensor, rows: Tensor) -> Tensor:
         """Values ln p(x_n | z_ln) with random weights at their means, (L, S)."""
-        output = _by_draw(self._decoder(_places(q, DECODER), z.flatten(0, 1)), z)
+        places = {name: part.mean for name, part in self.decoder_posterior(q).items()}
+        output = _by_draw(self._decoder(places, z.flatten(0, 1)), z)
         found: Tensor = self.likelihood.log_prob(output, rows, self._own(q)).flatten(2).sum(-1)
         return found
 
     def _decoded(self, q: Product, z: Tensor, rng: np.random.Generator) -> Tensor:
         """The decoder's output (L, S, ...) at z (L, S, latent)."""
         flat = z.flatten(0, 1)
-        random = self._random is not None and not _is_drawn(q)
-        if random:
-            output = self._random(_factors(q, DECODER), flat, rng)  # type: ignore[misc]
+        theta = self.decoder_posterior(q)
+        if self._random is None or _is_drawn(theta):
+            output = self._decoder({name: part.mean for name, part in theta.items()}, flat)
         else:
-            output = self._decoder(_places(q, DECODER), flat)
+            output = self._random(theta, flat, rng)
         return _by_draw(output, z)
 
     def _own(self, q: Product) -> dict[str, Tensor]:
@@ -298,13 +316,13 @@ def _places(q: Product, network: str) -> Mapping[str, Tensor]:
     return {name: part.mean for name, part in _factors(q, network).items()}
 
 
-def _is_drawn(q: Product) -> bool:
-    return all(isinstance(part, Point) for part in q.factors.values())
+def _is_drawn(theta: Mapping[str, Any]) -> bool:
+    return all(isinstance(part, Point) for part in theta.values())
 
 
-def _drawn(q: Product, rng: np.random.Generator) -> Product:
-    """Points at draws of all parameters."""
-    return Product({name: Point(part.rsample(1, rng)[0]) for name, part in q.factors.items()})
+def _drawn(q: Product, theta: Mapping[str, Any], rng: np.random.Generator) -> Product:
+    """Points at draws of all parameters, weights from ``theta``."""
+    return Product({name: Point(part.rsample(1, rng)[0]) for name, part in {**q.factors, **theta}.items()})
 
 
 def _likelihood(given: str | Likelihood) -> Likelihood:

@@ -1,7 +1,8 @@
 """A decoder whose weights have a prior: fully Bayesian autoencoding (source 004, "Fully Bayesian AEVB").
 
-p(theta) = N(0, sd^2) for each weight, and q(theta) a Gaussian with free means and standard deviations, so
-that KL(q(theta) || p(theta)) is closed. The likelihood is reparameterised
+p(theta) = N(0, sd^2) for each weight, and q(theta) a Gaussian whose means and standard deviations are free,
+or given by a network (`weight_network`), so that KL(q(theta) || p(theta)) is closed. The likelihood is
+reparameterised
 
     global   theta = m + s zeta, one draw for all data and all z of a step
     local    a layer's output h W^T + b at inputs h is N(h m^T, h^2 (s^2)^T) + ..., drawn anew for each datum
@@ -26,6 +27,7 @@ from bqvi.arrays import like
 from bqvi.checks import require_above, require_one_of
 from bqvi.families import DiagonalGaussian
 from bqvi.models.networks import Network
+from bqvi.models.weight_network import WeightNetwork
 
 Tensor = torch.Tensor
 _VARIANCE = "_variance"
@@ -42,16 +44,20 @@ class WeightPrior:
     sd : > 0, of each weight and bias
     reparameterisation : 'local' (of `torch.nn.Linear` layers) or 'global' (of any)
     start_sd : > 0, the standard deviation of q at the start
+    network : gives the means and standard deviations of q; None: they are free
     """
 
     sd: float = 1.0
     reparameterisation: str = "local"
     start_sd: float = 0.02
+    network: WeightNetwork | None = None
 
     def __post_init__(self) -> None:
         require_above("sd", self.sd, 0.0)
         require_above("start_sd", self.start_sd, 0.0)
         require_one_of("reparameterisation", self.reparameterisation, ("local", "global"))
+        if self.network is not None and not isinstance(self.network, WeightNetwork):
+            raise TypeError(f"network is {self.network!r:.100}; it must be a WeightNetwork, or None")
 
     def start(self, place: Tensor) -> DiagonalGaussian:
         """The first q of an array of weights, about ``place``."""

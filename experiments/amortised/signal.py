@@ -2,11 +2,18 @@
 
 Rainforth et al. (2018): a tighter bound leaves the encoder's gradient less signal, whose ratio to the noise
 falls like L^-1/2 for IWAE; Tucker et al. (2019): DReG removes the term that does it, and its ratio rises like
-L^1/2. Rates are of bounds with several draws: at L = 1 DReG is sticking the landing, whose variance vanishes
-where q is the posterior, so that its ratio is compared from L = 2 on, and from L = 1 apart. Of one mini-batch
-and networks trained for a while, each gradient is estimated again and again; the ratio of mean and standard
-deviation is taken for each weight, and its median over the weights of a network is shown. Of a weight whose
-mean is not resolved by R repetitions the ratio comes out near R^-1/2, not 0; it is drawn as a dotted line.
+L^1/2. Both measure it close to an optimum of all the bounds. The networks here are trained by a bound of
+five draws, where that of one draw still has a slope: its gradient is three to four times as long as where
+one draw was trained on (81 to 111 against 25 to 29, three seeds). The ratio of DReG is therefore compared
+from L = 2 on, and from L = 1 apart. With networks trained by one draw it rises from L = 1 to 100 on each of
+three seeds, after 50 steps and after 500 (.39 to .63, .38 to .91 and .28 to .79), and in the linear model of
+the papers, .01 from the optimum, from 1.0 and 1.1 to 3.5 and 3.6; with networks trained by 50 draws it fell
+on the one seed that was tried (.87 to .52).
+
+Of one mini-batch and networks trained for a while, each gradient is estimated again and again; the ratio of
+mean and standard deviation is taken for each weight, and its median over the weights of a network is shown.
+Of a weight whose mean is not resolved by R repetitions the ratio comes out near R^-1/2, not 0; it is drawn as
+a dotted line.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from bqvi.models import (
     CategoricalLikelihood,
     GaussianLikelihood,
     VariationalAutoencoder,
+    WeightNetwork,
     WeightPrior,
 )
 from bqvi.models.likelihoods import BernoulliLikelihood
@@ -344,6 +345,47 @@ def test_random_weights_are_fitted_and_importance_weighting_needs_common_draws()
     bqvi.fit(small(weights=WeightPrior(reparameterisation="global")), x, "iwae", steps=2)
 
 
+@pytest.mark.parametrize("way", ["local", "global"])
+def test_a_posterior_of_weights_by_a_network_is_the_gaussian_that_it_gives(way):
+    """With free parameters at the network's output: the same bound, and the gradient of its last biases."""
+    x, network = images(), WeightNetwork(images().mean(0), 3)
+    by_network, free = (
+        small(weights=WeightPrior(0.5, way, 0.1, given), dtype=torch.float64) for given in (network, None)
+    )
+    q = by_network.initial(x, "random", np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    q = q.from_unconstrained(
+        tuple(u + 0.1 * torch.tensor(rng.standard_normal(u.shape)) for u in q.unconstrained)
+    )
+    theta = by_network.decoder_posterior(q)
+    normals = [torch.distributions.Normal(part.mean, part.variance.sqrt()) for part in theta.values()]
+    prior = torch.distributions.Normal(0.0, 0.5)
+    kl = sum(torch.distributions.kl_divergence(normal, prior).sum() for normal in normals)
+    assert_allclose(float(by_network.global_kl(q)), float(kl), rtol=1e-12)
+    same = Product({name: part for name, part in q.factors.items() if "weights." not in name} | dict(theta))
+    found, known = (
+        Pathwise(2)(model, at, Batch(x, len(x)), np.random.default_rng(2))
+        for model, at in ((by_network, q), (free, same))
+    )
+    assert_allclose(found.bound, known.bound, rtol=1e-12)
+    slopes = dict(zip(q.factors, found.values, strict=True))["weights.2.bias"]
+    leaves = [g for name, g in zip(same.leaf_names, known.values, strict=True) if name.startswith("decoder")]
+    means, log_scales = flat(leaves[::2]), flat(leaves[1::2])
+    assert_allclose(slopes, np.append(means, log_scales), rtol=1e-9, atol=1e-9)
+
+
+def test_a_posterior_of_weights_by_a_network_is_fitted_and_resumed():
+    x = images()
+    model = small(weights=WeightPrior(network=WeightNetwork(x.mean(0))))
+    whole = bqvi.fit(model, x, "pathwise", steps=6, seed=1)
+    half = bqvi.fit(model, x, "pathwise", steps=3, seed=1)
+    resumed = bqvi.fit(model, x, "pathwise", steps=6, seed=1, resume=half)
+    assert all(torch.equal(a, b) for a, b in zip(whole.q.unconstrained, resumed.q.unconstrained, strict=True))
+    assert np.abs(whole.q["weights.2.weight"].mean.numpy()).max() > 0.0
+    assert model.log_evidence(whole.q, x, samples=3, weight_draws=2).shape == (60,)
+    assert model.sample(whole.q, 2).shape == (2, 9)
+
+
 def test_the_log_joint_of_one_datum_integrates_to_its_evidence():
     model = small(latent=1)
     x = images()
@@ -408,6 +450,10 @@ def two(**kwargs):
             lambda: two(decoder=nn.Sequential(nn.Linear(2, 9), nn.LayerNorm(9)), weights=WeightPrior()),
             "parameters outside of Linear layers",
         ),
+        (lambda: WeightNetwork(np.ones((2, 3))), r"summary has shape \(2, 3\).*\(C,\)"),
+        (lambda: WeightNetwork(np.array([np.nan])), "summary"),
+        (lambda: WeightNetwork(np.ones(3), 0), "hidden is 0"),
+        (lambda: WeightPrior(network=nn.Linear(1, 1)), "network is Linear.*WeightNetwork"),
         (lambda: WeightPrior(reparameterisation="flipout"), "reparameterisation is 'flipout'"),
         (lambda: trained(two(encoder=nn.Linear(9, 3)), images()), r"encoder gives shape \(2, 3\).*\(2, 4\)"),
         (lambda: trained(two(encoder=nn.Linear(8, 4)), images()), r"encoder fails for rows.*\(2, 9\)"),
