@@ -215,8 +215,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="amortised-bracket",
     title="Brackets of ln p(x) under a trained decoder",
-    summary="""Lower and upper bounds on ln p(x) of images that a trained decoder simulated, by sequential
-    Monte Carlo forwards and backwards from the prior or from the encoder, beside importance sampling.""",
+    summary="""How narrow are lower and upper bounds on ln p(x) of images that a trained decoder
+        simulated? By sequential Monte Carlo forwards and backwards, from the prior or from the encoder,
+        beside importance sampling.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -140,8 +140,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="amortised-few-data",
     title="A decoder with random weights on few data",
-    summary="""Autoencoders of 200 digits: the decoder's weights maximised over, or with a prior and a
-    Gaussian posterior, by local and by global reparameterisation; held-out evidence over steps.""",
+    summary="""Does a prior on the decoder's weights raise the held-out evidence of autoencoders of 200
+        digits? The weights are maximised over, or have a Gaussian posterior, by local and by global
+        reparameterisation.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -232,9 +232,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="amortised-gap",
     title="What an encoder loses on single images",
-    summary="""The amortisation gap of a trained encoder: for single held-out digits the best Gaussian q(z),
-    found by Bayesian quadrature from 100 calls of the decoder, against the encoder's, and against a long run
-    and the evidence.""",
+    summary="""How much does a trained encoder lose on single held-out digits against the best Gaussian
+        q(z)? That is found by Bayesian quadrature from 100 calls of the decoder, and compared with a
+        long run and with the evidence.""",
     cases=cases,
     run=run,
     draw=draw,

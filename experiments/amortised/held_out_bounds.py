@@ -237,9 +237,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="amortised-test-bounds",
     title="Test bounds of an autoencoder: calls of the decoder",
-    summary="""How many calls of a trained decoder the ELBO and the evidence of a held-out digit take for the
-    same standard error: plain draws from the encoder's Gaussian, Sobol points, Bayesian quadrature and
-    WSABI, with 2, 5 and 10 latent dimensions.""",
+    summary="""How many calls of a trained decoder do the ELBO and the evidence of a held-out digit take
+        for the same standard error? By independent draws from the encoder's Gaussian, Sobol points,
+        Bayesian quadrature and WSABI, with 2, 5 and 10 latent dimensions.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -288,9 +288,10 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="amortised-minibatches",
     title="Mini-batches of an autoencoder",
-    summary="""Mini-batches of digits balanced or stratified by pixels or by the encoder's means, which are
-    renewed every ten epochs: evaluations to a held-out bound against random reshuffling, and how much of the
-    gradient's variance the choice of data makes.""",
+    summary="""Do mini-batches of digits that are balanced or stratified train an autoencoder in fewer
+        evaluations than random reshuffling? Features are the pixels, or the encoder's means, computed
+        again every ten epochs. A table has the share of the gradient's variance that the choice of data
+        makes.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -148,8 +148,9 @@ def _change(results: pd.DataFrame, kind: str, start: int, end: int, falls: bool)
 experiment = Experiment(
     name="amortised-signal",
     title="Signal to noise of an encoder's gradient",
-    summary="""The gradients of the importance-weighted bound, IWAE's and DReG's, over the number of draws:
-    the ratio of mean and standard deviation for the weights of encoder and decoder, on digits.""",
+    summary="""How does the ratio of mean and standard deviation of the gradient change with the number
+        of draws of the importance-weighted bound? IWAE's gradient and DReG's, for the weights of
+        encoder and decoder, on digits.""",
     cases=cases,
     run=run,
     draw=draw,

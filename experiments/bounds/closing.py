@@ -206,10 +206,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="bounds",
     title="Bounds on the evidence: particles and temperatures",
-    summary=(
-        "How importance sampling, annealed importance sampling and sequential Monte Carlo close the bracket "
-        "around ln Z of a conjugate regression and of images under a decoder."
-    ),
+    summary="""How narrow is the bracket around ln Z by importance sampling, annealed importance
+        sampling and sequential Monte Carlo, on a conjugate regression and on images under a decoder?""",
     cases=cases,
     run=run,
     draw=draw,

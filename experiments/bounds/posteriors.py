@@ -187,10 +187,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="bounds-posteriors",
     title="Bounds on the evidence: reference posteriors",
-    summary=(
-        "How wide the bracket around ln Z of ten reference posteriors is after 40,000 evaluations (4,000 of "
-        "one with differential equations), and how often it holds ln Z."
-    ),
+    summary="""How wide is the bracket around ln Z of ten reference posteriors after 40,000 evaluations
+        (4,000 of one with differential equations), and how often does it hold ln Z?""",
     cases=cases,
     run=run,
     draw=draw,

@@ -120,10 +120,9 @@ def tables(results: pd.DataFrame) -> Sequence[Table]:
 experiment = Experiment(
     name="gp-benchmarks",
     title="Gaussian process regression beside its peers",
-    summary=(
-        "The diabetes set in ten splits: gp.fit, scikit-learn's GaussianProcessRegressor and BoTorch's "
-        "SingleTaskGP, each with its defaults and the same kernel."
-    ),
+    summary="""How accurate is Gaussian process regression with the defaults of gp.fit, of
+        scikit-learn's GaussianProcessRegressor and of BoTorch's SingleTaskGP, all with the same kernel? On ten
+        splits of the diabetes set.""",
     cases=cases,
     run=run,
     draw=draw,

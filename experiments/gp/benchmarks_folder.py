@@ -42,9 +42,9 @@ experiment = Experiment(
     name="gp-benchmarks-folder",
     title="Gaussian process regression beside its peers, on your own sets",
     summary=(
-        "gp.fit, scikit-learn's GaussianProcessRegressor and BoTorch's SingleTaskGP, each with its defaults "
-        "and the same kernel, on every set of the folder that --data names, with at most "
-        f"{MOST_ROWS} training rows of each split."
+        "How accurate is Gaussian process regression with the defaults of gp.fit, of scikit-learn's "
+        "GaussianProcessRegressor and of BoTorch's SingleTaskGP, all with the same kernel? On every set of "
+        f"the folder that --data names, with at most {MOST_ROWS} training rows of each split."
     ),
     cases=cases,
     run=run,

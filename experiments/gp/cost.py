@@ -141,7 +141,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="gp-cost",
     title="Gaussian processes: cost",
-    summary="What each operation of a posterior costs as observations grow in number.",
+    summary="""How many seconds does each operation of a posterior take as the number of observations
+        grows?""",
     cases=cases,
     run=run,
     draw=draw,

@@ -126,10 +126,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="gp-regression",
     title="Gaussian process regression",
-    summary=(
-        "Thesis Fig. 7.1: ten samples of a Gaussian process prior, and of its posterior given five points "
-        "of a sine."
-    ),
+    summary="""What do draws of a Gaussian process look like before and after five points of a sine are
+        observed? Ten samples of the prior and of the posterior, as in the thesis' Figure 7.1.""",
     cases=cases,
     run=run,
     draw=draw,

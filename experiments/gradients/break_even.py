@@ -170,8 +170,8 @@ def _crossing(ours: pd.Series[float], theirs: pd.Series[float]) -> str:
 experiment = Experiment(
     name="bq-break-even",
     title="When a surrogate pays",
-    summary="""The seconds that Bayesian quadrature and tuned natural gradients take to one accuracy, as a
-    cost is added to each evaluation of the log joint; where both are equal, the surrogate begins to pay.""",
+    summary="""From which cost of an evaluation of the log joint on does Bayesian quadrature take less
+        time than tuned natural gradients to reach one accuracy?""",
     cases=cases,
     run=run,
     draw=draw,

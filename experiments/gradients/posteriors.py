@@ -156,9 +156,9 @@ def tune(folder: Path, names: Sequence[str] = tuple(MODELS)) -> None:
 experiment = Experiment(
     name="bq-posteriors",
     title="Inference with a surrogate: reference posteriors",
-    summary="""The ELBO gap that Bayesian quadrature with memory reaches, untuned, on the posteriors of a
-    folder, beside natural gradients and Adam with the best step size and number of samples for each of them
-    and each budget.""",
+    summary="""Which ELBO gap does Bayesian quadrature with memory reach, untuned, on the posteriors of
+        a folder? Natural gradients and Adam have the best step size and number of samples for each
+        posterior and each budget.""",
     cases=cases,
     run=run,
     draw=draw,

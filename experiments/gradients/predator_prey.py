@@ -207,8 +207,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="bq-predator-prey",
     title="A differential equation: predator and prey",
-    summary="""What a surrogate saves where the log joint is expensive: evaluations and seconds to a
-    tenth of a nat of the best Gaussian, beside natural gradients with a tuned step.""",
+    summary="""How many evaluations and seconds does a surrogate save where the log joint solves a
+        differential equation? Both methods run to a tenth of a nat of the best Gaussian; natural
+        gradients have a tuned step.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -117,8 +117,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="bq-reuse",
     title="Memory of evaluations, on and off",
-    summary="""The log joint stays the same while q moves, so what was evaluated at earlier steps can improve
-    the present estimate. How much it does, along one path from the start of each target to its optimum.""",
+    summary="""How much do evaluations of earlier steps improve the present estimate of the gradient?
+        The log joint stays the same while q moves along one path from the start of each target to its
+        optimum.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -149,8 +149,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-components-by-bound",
     title="The number of components by the bound",
-    summary="""Gaussian mixtures with 1 to 10 components and four shapes of covariance: the ELBO, with all
-    its constants, beside the log posterior predictive density of data kept aside.""",
+    summary="""Does the ELBO tell how many components there are? Gaussian mixtures with 1 to 10
+        components and four shapes of covariance: the ELBO, with all its constants, beside the log
+        posterior predictive density of held-out data.""",
     cases=cases,
     run=run,
     draw=draw,

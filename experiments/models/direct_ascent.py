@@ -178,8 +178,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-direct-ascent",
     title="A univariate mixture by direct and by coordinate ascent",
-    summary="""A mixture of three normal densities with uniform weights and unit variances: the ELBO raised
-    along its gradient in softmax and log parameters, and by coordinate ascent.""",
+    summary="""How does gradient ascent of the ELBO in softmax and log parameters compare with
+        coordinate ascent, on a mixture of three normal densities with uniform weights and unit
+        variances?""",
     cases=cases,
     run=run,
     draw=draw,

@@ -214,8 +214,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-em-relatives",
     title="EM and its relatives",
-    summary="""Soft k-means, its limit k-means, and EM with spherical and full covariances on three
-    elongated clusters: all coordinate ascent on one ELBO.""",
+    summary="""How do soft k-means, its limit k-means, and EM with spherical and full covariances differ
+        on three elongated clusters? All are coordinate ascent on one ELBO.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -146,8 +146,7 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-embeddings",
     title="pLSA against LSA",
-    summary="""Embeddings of the same documents by LSA, the two formulations of pLSA, tempered EM and LDA,
-    in one figure.""",
+    summary="How do LSA, the two formulations of pLSA, tempered EM and LDA embed the same documents?",
     cases=cases,
     run=run,
     draw=draw,

@@ -140,8 +140,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-experts",
     title="A mixture of experts",
-    summary="""Lines and small networks that a softmax gate hands its inputs to, by variational Bayes and by
-    generalised EM: who takes which inputs, and the held-out density.""",
+    summary="""Which inputs does a softmax gate assign to which expert, and how high is the held-out
+        density? Experts are lines or small networks, fitted by variational Bayes or by generalised EM.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -208,8 +208,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-sequences",
     title="States of sequences",
-    summary="""Hidden Markov models by variational Bayes for the flow of the Nile, sunspots and the letters
-    of a text: the bound over the number of states, and the posterior of the states.""",
+    summary="""How many states does a hidden Markov model find in the flow of the Nile, in sunspots and
+        in the letters of a text, and when? The bound is shown over the number of states, and the
+        posterior of the states over time.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -111,8 +111,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="models-sequences-folder",
     title="States of your own sequences",
-    summary="""Hidden Markov models by variational Bayes for every sequence of symbols, counts or measurements
-    of the folder that --data names: the bound over the number of states, and the posterior of the states.""",
+    summary="""How many states does a hidden Markov model find in the sequences of symbols, counts or
+        measurements of the folder that --data names, and when? The bound is shown over the number of
+        states, and the posterior of the states over time.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -157,8 +157,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-sticks",
     title="Dirichlet process mixtures",
-    summary="""Gaussian mixtures under stick-breaking weights, truncated or with a tied tail, and Pitman and
-    Yor's process: weights, their standard deviations, and what merges change.""",
+    summary="""Does a Dirichlet process mixture find the number of clusters? Gaussian mixtures with
+        stick-breaking weights, truncated or with a tied tail, and with Pitman and Yor's process:
+        weights, their standard deviations, and what merges change.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -137,9 +137,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="models-topics-folder",
     title="Topics of your own texts",
-    summary="""LDA on every set of texts of the folder that --data names: coordinate ascent, learnt
-    hyperparameters, and stochastic variational inference, by held-out perplexity, beside the words'
-    frequencies; and the likeliest words of each topic.""",
+    summary="""Which topics does LDA find in the texts of the folder that --data names, and how high is
+        its held-out perplexity beside that of the words' frequencies? By coordinate ascent, with learnt
+        hyperparameters, and by stochastic variational inference.""",
     cases=cases,
     run=run,
     draw=draw,

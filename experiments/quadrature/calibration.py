@@ -152,7 +152,7 @@ def _misses(results: pd.DataFrame) -> Table:
 experiment = Experiment(
     name="quadrature-calibration",
     title="Quadrature: calibration",
-    summary="How often the truth is within the standard deviations that a quadrature states.",
+    summary="How often is the truth within the standard deviations that a quadrature states?",
     cases=cases,
     run=run,
     draw=draw,

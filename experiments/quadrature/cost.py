@@ -74,7 +74,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="quadrature-cost",
     title="Quadrature: cost",
-    summary="What a quadrature takes of the computer beside the evaluations of the integrand.",
+    summary="How much time does a quadrature take besides the evaluations of the integrand?",
     cases=cases,
     run=run,
     draw=draw,

@@ -147,10 +147,8 @@ def _geometric_mean(values: pd.Series[float]) -> float:
 experiment = Experiment(
     name="quadrature-error",
     title="Quadrature: error against evaluations",
-    summary=(
-        "How many evaluations an integral takes, by simple Monte Carlo, scrambled Sobol points, Bayesian "
-        "quadrature and WSABI, on integrands whose integrals are known."
-    ),
+    summary="""How many evaluations does an integral take by simple Monte Carlo, scrambled Sobol points,
+        Bayesian quadrature and WSABI? The integrals are known.""",
     cases=cases,
     run=run,
     draw=draw,

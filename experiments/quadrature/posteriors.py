@@ -75,10 +75,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="quadrature-posteriors",
     title="Quadrature: evidence of reference posteriors",
-    summary=(
-        "The evidence of three posteriors of a reference collection from 20 to 160 evaluations of their log "
-        "joint density, against Laplace proposals."
-    ),
+    summary="""How accurate is the evidence of three reference posteriors from 20 to 160 evaluations of
+        their log joint density? Quadrature is compared with importance sampling from Laplace's
+        approximation.""",
     cases=cases,
     run=run,
     draw=draw,
