@@ -121,8 +121,8 @@ experiment = Experiment(
     name="gp-benchmarks",
     title="Gaussian process regression beside its peers",
     summary="""How accurate is Gaussian process regression with the defaults of gp.fit, of
-        scikit-learn's GaussianProcessRegressor and of BoTorch's SingleTaskGP, all with the same kernel? On ten
-        splits of the diabetes set.""",
+        scikit-learn's GaussianProcessRegressor and of BoTorch's SingleTaskGP, all with the same kernel? On
+        ten splits of the diabetes set.""",
     cases=cases,
     run=run,
     draw=draw,
