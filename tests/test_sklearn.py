@@ -112,7 +112,7 @@ def test_the_dirichlet_process_finds_two():
 COUNTS = RNG.multinomial(40, RNG.dirichlet(np.full(3, 0.2), 80) @ RNG.dirichlet(np.full(15, 0.2), 3))
 WEIGHED = [
     (GaussianMixture(3, random_state=0), X),
-    (GaussianMixture(3, flat=True, init_params="random", random_state=0), X),
+    (GaussianMixture(3, flat=True, init_params="random", random_state=1), X),
     (BayesianGaussianMixture(4, covariance_type="diag", n_init=2, random_state=0), X),
     (BayesianGaussianMixture(3, covariance_type="tied", random_state=0), X),
     (BayesianGaussianMixture(3, random_state=0), np.where(np.arange(240).reshape(120, 2) % 11, X, np.nan)),

@@ -21,6 +21,9 @@ from bqvi.models.sequences import Sequences
 from bqvi.models.starts import MOST_ROWS
 from gp.arrays import Array, to_numpy
 
+SORTED_BY = 8
+"""Values of a row by which rows are ordered for a start; ties beyond are broken by no rule of meaning."""
+
 
 class WeighableModel(Protocol):
     """A conjugate model whose start can weigh rows, and whose ln h is known for each.
@@ -144,10 +147,24 @@ def weighted(model: Any, name: str = "weights") -> Weighted:
 
 
 def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:
-    """Rows of ``x`` that differ, in an order that depends on nothing but them, and their weights."""
+    """Rows of ``x`` that differ, in an order that depends on nothing but them, and their weights.
+
+    The order is that of the first values, which rows keep where all are moved or scaled alike.
+    """
     keys = np.array([hashlib.blake2b(row, digest_size=16).hexdigest() for row in _as_bytes(x)])
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    return take(x, first), np.bincount(which, weights)
+    total = np.bincount(which, weights)
+    if not is_sparse(x):
+        order = np.lexsort(_first_values(x)[first].T[::-1])
+        first, total = first[order], total[order]
+    return take(x, first), total
+
+
+def _first_values(x: Data) -> np.ndarray:
+    """(N, at most `SORTED_BY`) of each row; of a sequence those of its first time."""
+    values = to_numpy(x.values if isinstance(x, Sequences) else x)
+    rows = values.reshape(len(values), -1)[:, :SORTED_BY]
+    return rows[np.cumsum(x.lengths) - x.lengths] if isinstance(x, Sequences) else rows
 
 
 def _as_bytes(x: Data) -> list[bytes]:

@@ -67,10 +67,7 @@ def test_labels_are_the_likeliest_and_found_again(mixture, shape):
 @pytest.mark.parametrize("shape", ["full", "tied", "diagonal", "spherical"])
 @pytest.mark.parametrize("kind", ["maximum likelihood", "Bayes", "sticks"])
 def test_data_moved_elsewhere_move_the_means_alone(kind, shape):
-    """Priors come from the data, so that nothing else is left to change.
-
-    Of the models: estimators draw other starts for other rows, so that whole weights are copies.
-    """
+    """Priors come from the data, so that nothing else is left to change."""
     model = (
         DirichletProcessModel(shape, 6)
         if kind == "sticks"
@@ -83,6 +80,20 @@ def test_data_moved_elsewhere_move_the_means_alone(kind, shape):
     ends = [component_estimates(fit.problem.model, fit.q) for fit in (here, there)]
     np.testing.assert_allclose(ends[1][0] - moved, ends[0][0], atol=1e-5)
     np.testing.assert_allclose(ends[1][1], ends[0][1], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "estimator", [*MIXTURES, HiddenStates(3, random_state=0)], ids=lambda e: type(e).__name__
+)
+@pytest.mark.parametrize(("scale", "by"), [(1.0, [100.0, -250.0]), (4.0, [0.0, 0.0])])
+def test_estimators_predict_the_same_of_data_moved_or_scaled(estimator, scale, by):
+    """Of noise, where another start would end elsewhere."""
+    noise = np.random.default_rng(4).normal(size=(200, 2))
+    lengths = {"lengths": [10] * 20} if isinstance(estimator, HiddenStates) else {}
+    here, there = (clone(estimator).fit(x, **lengths) for x in (noise, scale * noise + by))
+    np.testing.assert_array_equal(
+        there.predict(scale * noise + by, **lengths), here.predict(noise, **lengths)
+    )
 
 
 @pytest.mark.parametrize("covariance_type", SHAPES)
