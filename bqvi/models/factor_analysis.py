@@ -131,7 +131,8 @@ class FactorAnalysis:
             vectors = np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1][:, : self.n_factors]
             scores = scaled @ vectors
             z[:, : scores.shape[1]] *= 0.01
-            z[:, : scores.shape[1]] += scores / spread(scores)
+            most = np.sqrt(len(x))  # of standardised scores; those of copies are quotients of rounding errors
+            z[:, : scores.shape[1]] += np.clip(scores / spread(scores), -most, most)
         return self.sums(x, np.ones(x.shape[1], bool), z, np.eye(self.n_factors), np.ones(len(x)))
 
     def local_step(self, q: Any, rows: Data, weights: Array | None = None) -> LocalStep:

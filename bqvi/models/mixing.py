@@ -221,6 +221,8 @@ class Sticks:
 
     def log_weights(self, q: Any) -> np.ndarray:
         """E ln pi."""
+        if self.learnt:
+            self._left(q)
         return np.asarray(self.log_weights_at(q.expected_statistics[0]))
 
     def log_weights_at(self, theta: Array) -> Array:
@@ -239,8 +241,14 @@ class Sticks:
         if not isinstance(self.concentration, tuple):
             raise ValueError(f"the concentration is known to be {self.concentration}")
         shape, rate = self.concentration
+        return Gamma(np.asarray(shape + self.n_sticks), np.asarray(rate - self._left(q)))
+
+    def _left(self, q: Any) -> float:
+        """sum_t E ln(1 - v_t), on which a learnt concentration depends."""
         left = float(q.expected_statistics[0][..., 1].sum())
-        return Gamma(np.asarray(shape + self.n_sticks), np.asarray(rate - left))
+        if not np.isfinite(left):
+            raise ArithmeticError(_NOTHING_LEFT)
+        return left
 
     def statistics(self, q: Any, counts: np.ndarray) -> Values:
         """(N_t, N_{>t}), and what a learnt concentration adds to the flat prior."""
@@ -261,7 +269,7 @@ class Sticks:
             return 0.0
         shape, rate = self.concentration
         found = self.concentration_given(q)
-        left = float(q.expected_statistics[0][..., 1].sum())
+        left = self._left(q)
         log_alpha = float(found.expected_statistics[0])
         divergence = float(found.kl(Gamma(np.asarray(shape), np.asarray(rate))))
         return self.n_sticks * log_alpha + (float(found.mean) - 1.0) * left - divergence
@@ -282,6 +290,12 @@ class Sticks:
         """Sticks broken by the shares, largest first or not."""
         behind = shares[::-1].cumsum()[::-1] - shares
         return Dirichlet(1.0 + np.column_stack([shares, behind])[: self.n_sticks])
+
+
+_NOTHING_LEFT = (
+    "nothing is left behind a stick at a point estimate, where a learnt concentration has no maximum; give "
+    "the concentration as a number of at least 1, or family 'full'"
+)
 
 
 def expected_weights(mixing: Mixing, q: Any) -> np.ndarray:

@@ -229,6 +229,15 @@ def test_seven_clusters_are_found(tail, covariance):
         np.testing.assert_allclose(covariances[labels[0]], np.eye(2), atol=0.6)
 
 
+def test_a_point_estimate_of_sticks_says_where_a_learnt_concentration_has_no_maximum():
+    """One value throughout: the first stick is all, ln(1 - v) is minus infinity, and alpha falls to 0."""
+    x = np.ones((30, 3))
+    with pytest.raises(bqvi.RunError, match="learnt concentration has no maximum"):
+        bqvi.fit(DirichletProcessMixture("full", 3), x, family="point", steps=20)
+    fixed = bqvi.fit(DirichletProcessMixture("full", 3, concentration=1.0), x, family="point", steps=20)
+    assert np.isfinite(fixed.elbo)
+
+
 def test_draws_of_a_mixture_with_uniform_weights():
     """Components summed out: q ends below the evidence, which enumeration gives."""
     mixture = settled(Mixture(UniformWeights(2), poisson(2.0, 0.7)), COUNTS)
