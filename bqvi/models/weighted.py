@@ -163,8 +163,10 @@ def _distinct(x: Data, weights: np.ndarray) -> tuple[Data, np.ndarray]:
 def _first_values(x: Data) -> np.ndarray:
     """(N, at most `SORTED_BY`) of each row; of a sequence those of its first time."""
     values = to_numpy(x.values if isinstance(x, Sequences) else x)
-    rows = values.reshape(len(values), -1)[:, :SORTED_BY]
-    return rows[np.cumsum(x.lengths) - x.lengths] if isinstance(x, Sequences) else rows
+    rows: np.ndarray = values.reshape(len(values), -1)[:, :SORTED_BY]
+    if isinstance(x, Sequences):
+        rows = rows[np.cumsum(x.lengths) - x.lengths]
+    return rows
 
 
 def _as_bytes(x: Data) -> list[bytes]:
