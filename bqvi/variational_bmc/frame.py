@@ -118,21 +118,25 @@ def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[V
     )
 
 
-def fitting(mean: Vector, covariance: Vector, last: Frame) -> Frame:
-    """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was."""
-    condition = _condition(covariance)
+def fitting(mean: Vector, covariance: Vector, last: Frame, within: Vector | None = None) -> Frame:
+    """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was.
+
+    Of several modes the correlations ``within`` count. Axes turned to the line through two modes suit neither
+    of them, and a mixture loses its components where the axes turn.
+    """
+    condition = _condition(covariance if within is None else within)
     along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)
     found = axes(mean, covariance) if along else turned(mean, covariance)
     return replace(found, scaling=last.scaling)
 
 
-def alternative(mean: Vector, covariance: Vector, frame: Frame) -> Frame | None:
+def alternative(mean: Vector, covariance: Vector, frame: Frame, within: Vector | None = None) -> Frame | None:
     """The frame of the other kind, where the correlations leave the choice to the evidence.
 
     Log densities are more often sums of functions of few *given* coordinates than of turned ones, but a
     mixture with axes of its own needs many components for a thin posterior that has none.
     """
-    if not FRAMES.correlated < _condition(covariance) < FRAMES.thin:
+    if not FRAMES.correlated < _condition(covariance if within is None else within) < FRAMES.thin:
         return None
     other = turned(mean, covariance) if frame.diagonal else axes(mean, covariance)
     return replace(other, scaling=frame.scaling)

@@ -132,7 +132,7 @@ def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Fra
     """All other pairs of a frame that the correlations allow and a threshold."""
     frames, dimension = [frame], len(frame.shift)
     if state.mean is not None and state.covariance is not None:
-        kind = alternative(state.mean, state.covariance, frame)
+        kind = alternative(state.mean, state.covariance, frame, state.within)
         frames += [kind] if kind is not None else []
     thresholds = (SHAPING.shallowest + 0.5 * dimension, SHAPING.deep * dimension, SHAPING.deepest * dimension)
     return [(one, r) for one in frames for r in thresholds if one is not frame or r != threshold]

@@ -4,9 +4,10 @@ With gradients a run begins with a climb of the log joint. The density of a funn
 is highest at the end of a neck that holds hardly any mass, where all scales are orders of magnitude
 smaller. A stationary kernel that is fitted to gradients there predicts the rest of the posterior badly.
 Such a run is recognised by its prediction errors, and by an effective sample size of the draws that stays
-small. The run then begins anew as one without gradients does: from a Sobol design of the plausible box, in
-the box's frame. Earlier evaluations are used again where their values are no higher than those found since
-(`State.usable`), so that the neck is approached from the region of the mass.
+small, unless the posterior stands all the same. The run then begins anew as one without gradients does: from
+a Sobol design of the plausible box, in the box's frame. Earlier evaluations are used again where their values
+are no higher than those found since (`State.usable`), so that the neck is approached from the region of the
+mass.
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ def lost(state: State) -> bool:
     """Whether gradients have led the run astray."""
     if state.values_from or state.evaluations.gradients is None:
         return False
-    dimension: int = state.evaluations.points.shape[1]
-    if len(state) < FRESH_START.each * dimension:
+    if len(state) < FRESH_START.each * state.evaluations.points.shape[1] or _stands(state):
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
     if told >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
-        return missed(state) > FRESH_START.missed * dimension
+        return missed(state) > FRESH_START.missed
     last = state.rows[-FRESH_START.following :]
     return len(last) == FRESH_START.following and max(row.effective for row in last) < FRESH_START.hardly
+
+
+def _stands(state: State) -> bool:
+    """Whether the posterior hardly moves, and the draws cover it."""
+    last, (divergence, effective) = state.rows[-1] if state.rows else None, FRESH_START.standing
+    return last is not None and last.divergence < divergence and last.effective > effective
 
 
 def begun_anew(state: State, points: np.ndarray) -> State:

@@ -27,7 +27,7 @@ from bqvi.variational_bmc.frame import Frame, elite, fitting, turned, turns
 from bqvi.variational_bmc.frame_selection import evaluated_box, rescaled, selected
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
-from bqvi.variational_bmc.modes import connected
+from bqvi.variational_bmc.modes import connected, pooled_within
 from bqvi.variational_bmc.moments import moments_of
 from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
@@ -83,8 +83,8 @@ def _rescaled(state: State, estimate: Estimate, settings: Settings, seed: int) -
         covariance = np.cov(y.T) + 1e-9 * np.diag(y.var(0))
         frame = replace(state.frame, scaling=by)
         return replace(
-            state, frame=frame, mean=y.mean(0), covariance=covariance, q=None, psi=None, threshold=None,
-            scaled_at=0 if unlike(by, now, x) > SCALINGS.unlike else len(state),
+            state, frame=frame, mean=y.mean(0), covariance=covariance, within=None, q=None, psi=None,
+            threshold=None, scaled_at=0 if unlike(by, now, x) > SCALINGS.unlike else len(state),
         )  # fmt: skip
 
     def evidence(one: State) -> float:
@@ -117,9 +117,9 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
     if found > RESTARTS.least_effective:
         return state, estimate
     mean, covariance = _spread(state, estimate.surrogate, seed)
-    again = replace(state, mean=mean, covariance=covariance, q=None)
+    again = replace(state, mean=mean, covariance=covariance, within=None, q=None)
     state, estimate = _learn(again, settings, seed, final, climbing=False, restarted=True)
-    return replace(state, mean=mean, covariance=covariance), estimate
+    return replace(state, mean=mean, covariance=covariance, within=None), estimate
 
 
 def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
@@ -152,7 +152,7 @@ def _restarted(state: State, estimate: Estimate) -> State | None:
     mean = state.frame.straight(found[0][None])[0]
     covariance = state.frame.scale @ found[1] @ state.frame.scale.T
     covariance = 0.5 * (covariance + covariance.T)
-    again = replace(state, mean=mean, covariance=covariance, q=None)
+    again = replace(state, mean=mean, covariance=covariance, within=None, q=None)
     if state.rows or not (state.frame.diagonal and turns(covariance)):
         return again
     return replace(again, frame=replace(turned(mean, covariance), scaling=state.frame.scaling), psi=None)
@@ -193,10 +193,13 @@ def _learn(
     moments = moments_of(found, q)
     mean = frame.straight(moments.mean[None])[0]
     covariance = frame.scale @ moments.covariance @ frame.scale.T
+    within = pooled_within(surrogate, q)
+    if within is not None:
+        within = frame.scale @ within @ frame.scale.T
     estimate = Estimate(surrogate, q, found)
     state = replace(
-        state, frame=frame, psi=psi, q=q, mean=mean, covariance=covariance, floor=moments.floor,
-        threshold=threshold,
+        state, frame=frame, psi=psi, q=q, mean=mean, covariance=covariance, within=within,
+        floor=moments.floor, threshold=threshold,
     )  # fmt: skip
     return (state if psi is known else replace(state, fitted_at=len(state))), estimate
 
@@ -234,7 +237,7 @@ def _next_frame(state: State) -> Frame:
     """The old frame, unless the posterior has moved out of it."""
     if state.mean is None or state.covariance is None:
         return state.frame
-    return fitting(state.mean, state.covariance, state.frame)
+    return fitting(state.mean, state.covariance, state.frame, state.within)
 
 
 def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, DiagonalMixture]:

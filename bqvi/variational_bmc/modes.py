@@ -124,6 +124,18 @@ def connected(surrogate: Surrogate, q: DiagonalMixture) -> list[np.ndarray]:
     return [np.flatnonzero(label == one) for one in np.unique(label)]
 
 
+def pooled_within(surrogate: Surrogate, q: DiagonalMixture) -> np.ndarray | None:
+    """Return the covariance (D, D) within the modes of q, pooled by their masses; None for a single mode."""
+    groups = connected(surrogate, q)
+    if len(groups) == 1:
+        return None
+    found = np.zeros((q.means.shape[1],) * 2)
+    for rows in groups:
+        share = float(q.weights[rows].sum())
+        found += share * DiagonalMixture(q.weights[rows] / share, q.means[rows], q.scales[rows]).covariance
+    return found / float(q.weights.sum())
+
+
 def _gaussian(mode: GaussianMixture) -> GaussianMixture:
     """The Gaussian of a mixture's moments, the covariance lifted above rounding."""
     covariance = mode.covariance

@@ -93,6 +93,7 @@ class Known:
     threshold: float | None
     mean: Vector | None
     covariance: Vector | None
+    within: Vector | None
     floor: float
     fitted_at: int
     values_from: int
@@ -129,6 +130,7 @@ class State:
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
         nats below the best value from which values are given noise.
     mean, covariance : moments of the posterior, in the coordinates that the frame straightens.
+    within : covariance within its modes there, pooled (:func:`modes.pooled_within`), or None.
     floor : see `moments.PosteriorMoments`.
     fitted_at : how many evaluations there were when hyperparameters were last fitted.
     values_from : how many there were when the run began anew from values alone (:mod:`fresh_start`), or 0.
@@ -152,6 +154,7 @@ class State:
     threshold: float | None = None
     mean: Vector | None = None
     covariance: Vector | None = None
+    within: Vector | None = None
     floor: float = 0.0
     fitted_at: int = 0
     values_from: int = 0

@@ -51,6 +51,19 @@ def test_a_fresh_start_whose_design_has_been_evaluated_is_not_taken_back():
     assert recorded.before_last_record().q is state.q
 
 
+@pytest.mark.parametrize(
+    ("divergence", "effective", "anew"), [(0.2, 0.8, False), (3.0, 0.8, True), (0.2, 0.1, True)]
+)
+def test_bad_predictions_end_no_run_whose_posterior_stands(divergence, effective, anew):
+    """Twelve predictions that were five nats off at a stated sd of one."""
+    state = replace(
+        begun(np.zeros((0, 2)), made([5.0] * 12)),
+        predicted=np.array([[0.0, 1.0, np.nan]] * 12),
+        rows=(replace(record_of(12), divergence=divergence, effective=effective),),
+    )
+    assert lost(state) == anew
+
+
 def test_claims_above_what_was_evaluated_count_as_far_as_they_are_known():
     mean, variance = np.array([3.0, 8.0, 8.0, 805.0]), np.array([1e4, 0.5, 10.0, 1e3])
     np.testing.assert_allclose(bounded(mean, variance, 5.0), [3.0, 8.0, 5.3, 5.8])

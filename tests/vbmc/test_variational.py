@@ -22,6 +22,7 @@ from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.hyperuncertainty import spread
+from bqvi.variational_bmc.modes import pooled_within
 from bqvi.variational_bmc.next_points import _tempers, next_points
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior, noise_shaped, prior_of
@@ -35,6 +36,7 @@ from bqvi.variational_bmc.variational import (
     grown,
     pruned,
 )
+from gp.low_discrepancy import scrambled_sobol
 
 MIXTURE = DiagonalMixture(
     np.array([0.3, 0.7]), np.array([[1.0, 0.0], [-1.0, 0.5]]), np.array([[0.5, 0.6], [1.0, 0.4]])
@@ -213,6 +215,35 @@ def test_frames_are_turned_by_thin_posteriors_and_between_as_they_were(correlati
         np.testing.assert_array_equal(other[across].scale, along.scale)
     else:
         assert set(other.values()) == {None}
+
+
+def test_the_covariance_within_modes_is_that_of_draws_about_the_nearest():
+    """A surrogate of two Gaussians 4 apart; q has two components in the first and one in the second."""
+    far, x = np.array([2.0, 0.0]), scrambled_sobol(2, 128, 0) * [7.0, 3.0] - [3.5, 1.5]
+    squares = [np.square((x - at) / 0.4).sum(1) for at in (far, -far)]
+    data = noise_shaped(x, np.logaddexp(-0.5 * squares[0], -0.5 * squares[1]), None, None, 100.0)
+    surrogate = Surrogate.of(data, fit(data, None)[0])
+    means = np.array([[-2.1, 0.0], [-1.9, 0.0], [2.0, 0.0]])
+    q = DiagonalMixture(np.array([0.25, 0.25, 0.5]), means, np.array([[0.4, 0.3], [0.4, 0.3], [0.2, 0.6]]))
+    rng = np.random.default_rng(0)
+    k = rng.choice(3, 200_000, p=q.weights)
+    draws = q.means[k] + q.scales[k] * rng.standard_normal((len(k), 2))
+    centred = draws - np.where(draws[:, :1] > 0.0, far, -far)
+    np.testing.assert_allclose(pooled_within(surrogate, q), np.cov(centred.T), atol=0.01)
+    one = DiagonalMixture(2.0 * q.weights[:2], q.means[:2], q.scales[:2])
+    assert pooled_within(surrogate, one) is None
+
+
+def test_frames_of_several_modes_follow_the_correlations_within_them():
+    """Two modes without correlations, far apart along the diagonal: the whole is thin, neither of them is."""
+    within, mean = np.diag([1.0, 2.0]), np.zeros(2)
+    whole = within + 100.0 * np.ones((2, 2))
+    last = axes(mean, whole)
+    assert not fitting(mean, whole, last).diagonal
+    assert fitting(mean, whole, last, within).diagonal
+    bent = np.array([[1.0, 0.85], [0.85, 1.0]])
+    assert alternative(mean, whole, last) is None
+    assert not alternative(mean, whole, last, bent).diagonal
 
 
 def test_a_gaussian_is_led_to_where_a_surrogate_knows_of_mass_and_no_farther():
