@@ -8,16 +8,18 @@ At draws u of g = (1 - a) q + a q widened, the process has r with mean m and var
 nothing is known of r, and the exponential of a mean that a kernel made up would be mass where nothing was
 evaluated. So r is shrunk there towards its median c,
 
-    r~ = c + t (m - c),        t = 1 / (1 + v^2),      log w = r~ + t^2 v / 2 + ln q - ln g:
+    r~ = c + t (m - c),        t = 1 / (1 + v^2),      log w = r~ + t^2 v / 2 + ln q - ln g + ln p:
 
 where v is less than a squared nat the evidence is that of the process, where it is more that of q,
-whose integral is exp(c). To first order an error e of the process moves ln Z by E_P[t e], with P the
-weighted draws. The standard deviation is the root of the sum of the squares of
+whose integral is exp(c). The probability p that the log joint can be evaluated at u is that of `feasibility`,
+1 where nothing failed. To first order an error e of the process moves ln Z by E_P[t e], with P the weighted
+draws. The standard deviation is the root of the sum of the squares of
 
     the process' posterior standard deviation of E_P[t f], with the constant unknown
     the jackknife's over evaluations of the same, with its bias
     that of the draws, from the spread of the sums of weights of blocks of the Sobol points
     what was shrunk away, E_P[(1 - t) min(|m - c|, sqrt v)]
+    the mass at the edge of what is feasible, E_P[1 - p]
     a share of the correction, ln Z - ELBO: what q lacks in its tails the draws show in part only, the less
     the heavier the weights' tail.
 
@@ -38,6 +40,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.remembered_elbo import NearQ, process_near
@@ -63,6 +66,8 @@ class EvidenceEstimate:
     pareto_k: float
     effective_draws: float
     draws: int
+    infeasible: float
+    """Share of the mass of q where evaluations fail."""
 
 
 def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstimate | None:
@@ -91,7 +96,10 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
     variance = _variances(process, points, whitened)
     trust = 1.0 / (1.0 + np.square(variance))
     centre = weighted_median(residual, trust * np.exp(log_ratio))
-    logs = centre + trust * (residual - centre) + 0.5 * trust**2 * variance + log_ratio
+    possible = LogisticFeasibility(frame.whiten(memory.points), frame.whiten(memory.failed))(points)
+    with np.errstate(divide="ignore"):
+        log_possible = np.log(possible)
+    logs = centre + trust * (residual - centre) + 0.5 * trust**2 * variance + log_ratio + log_possible
     total = float(logsumexp(logs))
     weights = np.exp(logs - total)
     effective, count = float(effective_size(weights)), len(weights)
@@ -104,9 +112,12 @@ def remembered_evidence(q: Any, memory: Memory, seed: int = 0) -> EvidenceEstima
         *_of_process(found, points[first], whitened[:, first], trusted),
         _of_draws(weights),
         shrunk,
+        float(weights @ (1.0 - possible)),
         EVIDENCE.share_at(shape) * (value - elbo),
     )
-    return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, count)
+    of_q = np.exp(log_ratio)
+    infeasible = float(of_q @ (1.0 - possible) / of_q.sum())
+    return EvidenceEstimate(value, float(np.linalg.norm(parts)), shape, effective, count, infeasible)
 
 
 def _of_draws(weights: np.ndarray) -> float:

@@ -238,6 +238,8 @@ class EvidenceSettings:
     blocks: int = 8
     """Of the draws, whose spread is their standard deviation. That of independent draws, 1 / effective draws
     less 1 / draws, is 2 to 6 times as large, and on posteriors near a Gaussian most of the whole."""
+    infeasible: float = 0.02
+    """Share of q where evaluations fail, from which that is told."""
     share: float = 0.25
     """Of the correction of the ELBO, that is standard deviation. On the ten posteriors that it was chosen
     on errors are up to a third of it, half where it is small. On fifteen others, at 50 to 200 evaluations,

@@ -12,6 +12,7 @@ from bqvi import notebook
 from bqvi.calls import Evaluations
 from bqvi.calls.gradient_check import said
 from bqvi.families import DiagonalGaussian, Gaussian
+from bqvi.gradients.settings import EVIDENCE
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import Problem, State
@@ -22,6 +23,7 @@ from gp.threads import single_threaded
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from bqvi.gradients.memory import Memory
     from bqvi.gradients.remembered_evidence import EvidenceEstimate
 
 
@@ -66,14 +68,25 @@ class Fit:
         function = getattr(self.problem.model, "function", None)
         if not hasattr(memory, "gradients"):
             return () if self.converged else _runs_away(self.q, self.state.looked_at)
-        found: list[str] = []
+        found = self._of_failures(memory)
         exact = not memory.noise.any()  # else differences of values are no check
         if exact and callable(getattr(function, "gradient", None)):
-            found = said(memory.points, memory.values, memory.gradients)
+            found += said(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):
             gradients = memory.gradients if function is None or function.gradient is not None else None
             found = flat.said(self.q, memory.points, memory.values, gradients)
         return tuple(found)
+
+    def _of_failures(self, memory: Memory) -> list[str]:
+        """Whether q has mass where the log joint cannot be evaluated."""
+        failed = len(memory.failed)
+        if not failed or self._evidence is None or self._evidence.infeasible < EVIDENCE.infeasible:
+            return []
+        return [
+            f"{failed} evaluations failed, in a region that holds about {self._evidence.infeasible:.0%} of "
+            "q. The log evidence is without that region; the ELBO and the posterior are those of q as it is. "
+            "State the feasible region by bounds if it is a box, or use bqvi.vbmc."
+        ]
 
     @property
     def settings(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.stats
 import torch
 from numpy.testing import assert_allclose
 
@@ -76,3 +77,17 @@ def test_runs_beside_an_edge_do_not_end():
         memory = fit.state.memory
         assert len(memory.failed) == memory.faults < 25
         assert_allclose(fit.q.mean, 0.0, atol=0.1)
+
+
+@pytest.mark.parametrize("edge", [-2.0, -1.0, 0.0])
+def test_the_log_evidence_is_that_of_the_half_space_where_evaluations_return(edge):
+    """The normal distribution function; q is the whole normal density, whose evidence is 1.84."""
+
+    def cut(theta):
+        return np.where(theta[:, 0] < edge, -np.inf, -0.5 * np.square(theta).sum(1))
+
+    plausible = {"plausible_lower": [-3.0] * 2, "plausible_upper": [3.0] * 2}
+    with pytest.warns(UserWarning, match="evaluations failed, in a region that holds about"):
+        found = bqvi.fit(LogJoint(cut, 2, gradient=np.negative), method="bq", budget=60, seed=1, **plausible)
+    exact = np.log(2.0 * np.pi) + scipy.stats.norm.logsf(edge)
+    assert abs(found.log_evidence - exact) < 2.0 * found.log_evidence_sd < 0.6
