@@ -22,6 +22,7 @@ from gp.threads import single_threaded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from bqvi.gradients.memory import Memory
     from bqvi.gradients.remembered_evidence import EvidenceEstimate
@@ -135,10 +136,27 @@ class Fit:
     def _base(self) -> float:
         return log_base_measure(self.problem.model, self.problem.data)
 
+    def plot_corner(self, figure: Figure | None = None, **options: Any) -> Figure:
+        """Draw the posterior's marginals and pairs: `bqvi.Posterior.plot`, which says what ``options`` are.
+
+        Parameters
+        ----------
+        figure : of matplotlib, where to draw; by default a new one.
+        options : ``parameters``, ``truth``, ``n`` and ``seed``.
+
+        Returns
+        -------
+        The figure.
+
+        Raises
+        ------
+        ImportError, ValueError
+            As there.
+        """
+        return self.posterior.plot(figure, **options)
+
     def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
         """Draw the ELBO with bands of one and two standard errors against the evaluations.
-
-        The posterior has its own, ``fit.posterior.plot()``.
 
         Parameters
         ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from bqvi.variational_bmc.state import Estimate, State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,10 +107,27 @@ class VBMCResult:
         """
         return self.estimate.surrogate.cheap_scale
 
-    def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
-        """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
+    def plot_corner(self, figure: Figure | None = None, **options: Any) -> Figure:
+        """Draw the posterior's marginals and pairs: `bqvi.Posterior.plot`, which says what ``options`` are.
 
-        The posterior has its own, ``result.posterior.plot()``.
+        Parameters
+        ----------
+        figure : of matplotlib, where to draw; by default a new one.
+        options : ``parameters``, ``truth``, ``n`` and ``seed``.
+
+        Returns
+        -------
+        The figure.
+
+        Raises
+        ------
+        ImportError, ValueError
+            As there.
+        """
+        return self.posterior.plot(figure, **options)
+
+    def plot_trace(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+        """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
 
         Parameters
         ----------
