@@ -164,7 +164,7 @@ class Judgement:
         tail = ""
         if self.inflation > 1.5:
             tail = (
-                "; what was promised of earlier estimates and of nodes left out was too much, so "
+                "; earlier estimates and nodes left out were further off than their standard deviations, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"
             )
         if self.zero.all():
