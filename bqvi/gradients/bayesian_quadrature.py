@@ -201,7 +201,7 @@ def _informed(frame: Frame, process: Informed | None, kept: Memory) -> Informed 
     """The process with what is known of failures, in the units of q."""
     if process is None or not len(kept.failed):
         return process
-    return Guarded(process, _feasibility(frame, kept))
+    return Guarded(process, LogisticFeasibility.near(frame, kept))
 
 
 def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
@@ -210,12 +210,8 @@ def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
         return False
     if not found.good.any():
         return True
-    at_mean = _feasibility(frame, kept)(np.zeros((1, len(frame.mean))))
+    at_mean = LogisticFeasibility.near(frame, kept)(np.zeros((1, len(frame.mean))))
     return float(at_mean[0]) < FEASIBILITY.least
-
-
-def _feasibility(frame: Frame, kept: Memory) -> LogisticFeasibility:
-    return LogisticFeasibility(frame.whiten(kept.points), frame.whiten(kept.failed))
 
 
 def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:

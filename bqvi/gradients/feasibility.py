@@ -20,11 +20,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bqvi.gradients.settings import FEASIBILITY
 from gp.triangular import cholesky_inverse
+
+if TYPE_CHECKING:
+    from bqvi.gradients.memory import Memory
+    from bqvi.gradients.whitened import Frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,11 @@ class LogisticFeasibility:
 
     good: np.ndarray
     failed: np.ndarray
+
+    @classmethod
+    def near(cls, frame: Frame, memory: Memory) -> LogisticFeasibility:
+        """Of the evaluations of a ``memory``, in the units of a ``frame``."""
+        return cls(frame.whiten(memory.points), frame.whiten(memory.failed))
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
         """Return the probabilities (C,) at points (C, D); 1 where nothing has failed."""

@@ -21,6 +21,8 @@ from bqvi.runs import Checkpoint, Trace
 from gp.threads import single_threaded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -136,24 +138,10 @@ class Fit:
     def _base(self) -> float:
         return log_base_measure(self.problem.model, self.problem.data)
 
-    def plot_corner(self, figure: Figure | None = None, **options: Any) -> Figure:
-        """Draw the posterior's marginals and pairs: `bqvi.Posterior.plot`, which says what ``options`` are.
-
-        Parameters
-        ----------
-        figure : of matplotlib, where to draw; by default a new one.
-        options : ``parameters``, ``truth``, ``n`` and ``seed``.
-
-        Returns
-        -------
-        The figure.
-
-        Raises
-        ------
-        ImportError, ValueError
-            As there.
-        """
-        return self.posterior.plot(figure, **options)
+    @property
+    def plot_corner(self) -> Callable[..., Figure]:
+        """Draw the posterior's marginals and pairs: `Posterior.plot`, with its arguments."""
+        return self.posterior.plot
 
     def plot(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
         """Draw the ELBO with bands of one and two standard errors against the evaluations.

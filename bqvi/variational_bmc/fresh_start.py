@@ -2,12 +2,12 @@
 
 With gradients a run begins with a climb of the log joint. The density of a funnel or of a centred hierarchy
 is highest at the end of a neck that holds hardly any mass, where all scales are orders of magnitude
-smaller. A stationary kernel that is fitted to gradients there predicts the rest of the posterior badly.
-Such a run is recognised by its prediction errors, and by an effective sample size of the draws that stays
-small, unless the posterior stands all the same. The run then begins anew as one without gradients does: from
-a Sobol design of the plausible box, in the box's frame. Earlier evaluations are used again where their values
-are no higher than those found since (`State.usable`), so that the neck is approached from the region of the
-mass.
+smaller. A stationary kernel that is fitted to gradients there predicts the rest of the posterior badly. Such
+a run is recognised by its prediction errors, and by an effective sample size of the draws that stays small,
+unless the posterior hardly moves and the draws cover it. The run then begins anew as one without gradients
+does: from a Sobol design of the plausible box, in the box's frame. Earlier evaluations are used again where
+their values are no higher than those found since (`State.usable`), so that the neck is approached from the
+region of the mass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.variational_bmc.settings import FRESH_START
-from bqvi.variational_bmc.state import State, begun, missed, prediction_error
+from bqvi.variational_bmc.state import State, begun, missed, prediction_error, settled
 
 FROM_VALUES = (
     "The surrogate with gradients predicted badly, and the run began anew from values alone: the scale of "
@@ -29,7 +29,7 @@ def lost(state: State) -> bool:
     """Whether gradients have led the run astray."""
     if state.values_from or state.evaluations.gradients is None:
         return False
-    if len(state) < FRESH_START.each * state.evaluations.points.shape[1] or _stands(state):
+    if len(state) < FRESH_START.each * state.evaluations.points.shape[1] or _covered(state):
         return False
     told = int(np.isfinite(state.predicted[:, 0]).sum())
     if told >= FRESH_START.predictions and prediction_error(state) > FRESH_START.wrong:
@@ -38,10 +38,9 @@ def lost(state: State) -> bool:
     return len(last) == FRESH_START.following and max(row.effective for row in last) < FRESH_START.hardly
 
 
-def _stands(state: State) -> bool:
-    """Whether the posterior hardly moves, and the draws cover it."""
-    last, (divergence, effective) = state.rows[-1] if state.rows else None, FRESH_START.standing
-    return last is not None and last.divergence < divergence and last.effective > effective
+def _covered(state: State) -> bool:
+    """Whether the posterior hardly moves, and most draws of q carry weight."""
+    return settled(state) and state.rows[-1].effective > FRESH_START.covered
 
 
 def begun_anew(state: State, points: np.ndarray) -> State:

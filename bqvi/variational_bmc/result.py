@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from bqvi.variational_bmc.held_out import HeldOut
 from bqvi.variational_bmc.state import Estimate, State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -107,24 +109,10 @@ class VBMCResult:
         """
         return self.estimate.surrogate.cheap_scale
 
-    def plot_corner(self, figure: Figure | None = None, **options: Any) -> Figure:
-        """Draw the posterior's marginals and pairs: `bqvi.Posterior.plot`, which says what ``options`` are.
-
-        Parameters
-        ----------
-        figure : of matplotlib, where to draw; by default a new one.
-        options : ``parameters``, ``truth``, ``n`` and ``seed``.
-
-        Returns
-        -------
-        The figure.
-
-        Raises
-        ------
-        ImportError, ValueError
-            As there.
-        """
-        return self.posterior.plot(figure, **options)
+    @property
+    def plot_corner(self) -> Callable[..., Figure]:
+        """Draw the posterior's marginals and pairs: `Posterior.plot`, with its arguments."""
+        return self.posterior.plot
 
     def plot_trace(self, ax: Axes | None = None, *, truth: float | None = None) -> Axes:
         """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
