@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -69,6 +69,7 @@ def fit(
     plausible_upper: Bound = None,
     periodic: Sequence[int] | Sequence[bool] | np.ndarray = (),
     names: Sequence[str] | None = None,
+    errors: Literal["raise", "infeasible"] | None = None,
     executor: Executor | None = None,
     n_jobs: int = 1,
     workers: int | None = None,
@@ -131,6 +132,8 @@ def fit(
         than two bounds; q starts with two standard deviations to either side
     periodic : indices or booleans; the period is upper - lower
     names : of the parameters
+    errors : what becomes of an exception of the log joint, for such an estimator, as in `bqvi.vbmc`; by
+        default what the `LogJoint` says
     executor, n_jobs : the evaluations of a step of such an estimator are made through ``executor.submit``, or
         else ``executor.map``; or by so many processes of joblib
     workers : for 'bq', with an executor that has ``submit``: so many evaluations are kept under way, each
@@ -198,7 +201,7 @@ def fit(
     check_model(model, data, method, family)
     bounds = (lower, upper, plausible_lower, plausible_upper)
     model = with_noise(model, choice, method, noise_sd, gradient_noise_sd)
-    model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations)
+    model = with_calls(model, choice, method, bounds, periodic, names, executor, n_jobs, evaluations, errors)
     require_same_end(model, method, max_seconds)
     data = model.check(data)
     problem = problem_of(model, data, method, choice, minibatch, schedule, geometry, samples)
@@ -254,7 +257,7 @@ def _located(model: TargetModel, said: Mapping[str, Any], choice: Method | None)
         return None
     require_alone(model, **{name: said[name] for name in ("lower", "upper", "periodic", "names")})
     box, start = model.box(None, None), np.asarray(model.start)
-    return located(DOOR, fit.steps, said, model.function(), start, box, classes)
+    return located(DOOR, fit.steps, said, model.function(said["errors"]), start, box, classes)
 
 
 def _check_budget(records: Records) -> None:

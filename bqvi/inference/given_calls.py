@@ -24,6 +24,8 @@ from bqvi.inference.state import State
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import shown
 
+_BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
+
 
 def with_calls(
     model: Any,
@@ -35,14 +37,15 @@ def with_calls(
     executor: Any,
     n_jobs: int,
     evaluations: Any,
+    errors: str | None,
 ) -> Any:
-    """The model with bounds and workers; itself where neither was given.
+    """The model with bounds, workers and a policy for exceptions; itself where neither was given.
 
     Parameters
     ----------
     choice, method : as of `choices.problem_of`.
     bounds : lower, upper, plausible_lower, plausible_upper.
-    periodic, names, executor, n_jobs, evaluations : as of `fit`.
+    periodic, names, executor, n_jobs, evaluations, errors : as of `fit`.
 
     Raises
     ------
@@ -56,8 +59,8 @@ def with_calls(
         require_alone(target, lower=bounds[0], upper=bounds[1], periodic=periodic, names=names)
         if keeps:  # the others begin at N(0, I), as for any log joint
             bounds, names = (None, None, *target.box(*bounds[2:])), target.names
-    given = dict(zip(("lower", "upper", "plausible_lower", "plausible_upper"), bounds, strict=True))
-    given |= {"names": names, "executor": executor, "evaluations": evaluations}
+    given: dict[str, Any] = dict(zip(_BOUNDS, bounds, strict=True))
+    given |= {"names": names, "executor": executor, "evaluations": evaluations, "errors": errors}
     said = [name for name, value in given.items() if value is not None]
     turning = (
         not isinstance(periodic, Sequence | np.ndarray)
@@ -80,7 +83,7 @@ def with_calls(
     coordinates = None
     if names is not None or turning or any(bound is not None for bound in bounds):
         coordinates = make_coordinates(*bounds, periodic=periodic, names=names, dimension=model.dimension)
-    return model.within(coordinates, executor, n_jobs)
+    return model.within(coordinates, executor, n_jobs, errors)
 
 
 def with_noise(

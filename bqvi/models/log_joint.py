@@ -126,19 +126,27 @@ class LogJoint:
         found.function = replace(self.function, noise_sd=noise_sd, gradient_noise_sd=gradient_noise_sd)
         return found
 
-    def within(self, coordinates: Coordinates | None, executor: Executor | None, n_jobs: int) -> LogJoint:
+    def within(
+        self,
+        coordinates: Coordinates | None,
+        executor: Executor | None,
+        n_jobs: int,
+        errors: str | None = None,
+    ) -> LogJoint:
         """The same log joint in other coordinates, with the log Jacobian added, evaluated in parallel.
 
         Parameters
         ----------
         coordinates : from R^D to the P parameters of ``log_prob``; None for none.
         executor, n_jobs : who makes the calls.
+        errors : what becomes of an exception; None for what was said before.
         """
         found = copy.copy(self)
         found.coordinates, found.executor, found.n_jobs = coordinates, executor, n_jobs
+        found.function = replace(found.function, errors=errors or found.function.errors)
         if coordinates is not None:
             found.dimension = coordinates.dimension
-            found.function = replace(self.function, names=coordinates.names)
+            found.function = replace(found.function, names=coordinates.names)
         return found
 
     def check(self, data: Data) -> Data:

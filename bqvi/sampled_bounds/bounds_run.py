@@ -12,7 +12,7 @@ from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.runs import Checkpoint, Standing
 from bqvi.sampled_bounds import passes, pilot
-from bqvi.sampled_bounds.particles import AnnealedTarget
+from bqvi.sampled_bounds.particles import AnnealedTarget, with_numbers
 from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.proposal import Proposals
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
@@ -102,7 +102,43 @@ class BoundsRun:
         target = AnnealedTarget(self.caller, self.proposals, self.ledger, budget, state.unfinished)
         step = {PILOT: self._piloted, BACKWARDS: self._backwards, FORWARDS: self._forwards}[state.phase]
         reached = step(state, target)
-        return replace(reached, n_evaluations=state.n_evaluations + target.n_evaluations, unfinished=None)
+        made, noisy = state.n_evaluations + target.n_evaluations, state.noisy or target.noisy
+        return replace(reached, n_evaluations=made, noisy=noisy, unfinished=None)
+
+    def budget_of(self, state: State) -> Budget:
+        """What may be spent from ``state`` on, beside what the rest of the run needs."""
+        if state.phase == PILOT:
+            return Budget(max(self._pilot_budget, 0), state.spent)
+        return Budget(max(self.choices.budget - self._to_come(state), 0), state.n_evaluations)
+
+    def _to_come(self, state: State) -> int:
+        """Evaluations that the plan has yet to make, at most; those of an unfinished step among them."""
+        assert state.plan is not None  # it ends the pilot run
+        systems, each = self.choices.systems, 0 if self.transition is None else self.transition.cost
+        moves = len(state.plan) - 1
+        chains = systems.problems * systems.conditional
+        particles = systems.problems * systems.each * state.plan.particles - chains
+        backwards = 0 if state.backwards is None else 1 + each * (moves - state.to_go)
+        forwards = 0 if state.forwards is None else 1 + each * min(state.forwards.ess.shape[1], moves)
+        whole = 1 + each * moves
+        return chains * (whole - backwards) + particles * (whole - forwards)
+
+    def kept(self, state: State) -> Evaluations | None:
+        """The latest particles that have values; None where there are none yet, or where values are noisy."""
+        if state.noisy:
+            return None
+        latest = state.forwards or state.pilot
+        particles = state.backwards if latest is None else latest.particles
+        if particles is None:
+            return state.unfinished
+        has_values = np.isfinite(particles.log_joint)
+        rows, values = with_numbers(particles.points, has_values, len(self.proposals)), particles.log_joint
+        fine = np.zeros(len(rows), bool)
+        return Evaluations(rows, values[has_values], None, None, fine, ("",) * len(rows))
+
+    def again(self, state: State, points: np.ndarray) -> Evaluations:
+        """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
+        return self.caller.evaluate(points, None, self.budget_of(state))
 
     def require_consistent(self, before: State, after: State) -> None:
         """EvaluationError where the gradient is not that of the values, at the first points of the pilot run.
@@ -214,9 +250,14 @@ class BoundsRun:
         return bounds_of(self.choices, state, self.coordinates, self.checkpoint(state), reason)
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
-        """The state with the evaluations of a step that was cut short."""
-        before = state.unfinished
-        return replace(state, unfinished=evaluations if before is None else before.joined(evaluations))
+        """The state with the evaluations of a step that was cut short.
+
+        Calls beyond one a point, as of batches that raised, are counted at once.
+        """
+        before, calls = state.unfinished, evaluations.n_evaluations - len(evaluations)
+        found = replace(evaluations, n_evaluations=len(evaluations))
+        found = found if before is None else before.joined(found)
+        return replace(state, n_evaluations=state.n_evaluations + calls, unfinished=found)
 
     def checkpoint(self, state: State) -> Checkpoint:
         """The state, and the choices that it belongs to."""

@@ -43,6 +43,7 @@ def evidence_bounds(
     *,
     posterior: Any = None,
     gradient: Callable[..., Any] | str | None = None,
+    noise_sd: float | Callable[..., Any] | None = None,
     transitions: Literal["hmc", "random-walk"] | None = None,
     particles: int | None = None,
     replicates: int = 10,
@@ -57,6 +58,7 @@ def evidence_bounds(
     checkpoint: str | Path | None = None,
     seed: Seed = 0,
     resume: EvidenceBounds | Ended | str | Path | None = None,
+    verify: int = 0,
 ) -> Run[Any, EvidenceBounds]:
     """Bounds on the log evidence by annealed importance sampling or sequential Monte Carlo.
 
@@ -66,8 +68,8 @@ def evidence_bounds(
 
     Parameters
     ----------
-    log_joint : points theta (n, P) to the logs of prior times likelihood (n,), exact and with all constants;
-        -inf where it vanishes. With M proposals: (theta (n, P), problems (n,)), the second the index 0 to
+    log_joint : points theta (n, P) to the logs of prior times likelihood (n,), with all constants; -inf where
+        it vanishes. With M proposals: (theta (n, P), problems (n,)), the second the index 0 to
         M - 1 of the problem that each row belongs to. Or a `TargetModel` of `bqvi.adapters`, with its
         gradient if it has one.
     proposal : q, where particles begin: a Gaussian or a mixture of Gaussians of `gp.measures` or
@@ -84,7 +86,10 @@ def evidence_bounds(
         random. Or a `bqvi.Posterior`: its draws are approximate, and so is then the upper bound.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function of the arguments of
         log_joint that returns (n, P).
-    transitions : "hmc", by default where there is a gradient, or "random-walk".
+    noise_sd : standard deviation of the noise of log_joint's values: a number, or a function of the arguments
+        of log_joint. None: they are exact, or log_joint returns (value, deviation). Noise is taken to be
+        Gaussian and independent from one evaluation to the next; the bounds then hold for noise of that kind.
+    transitions : "hmc", by default where there is a gradient and values are exact, or "random-walk".
     particles : L of each estimate.
     replicates : R, independent estimates.
     temperatures : T, of which the pilot run says where they lie. By default particles and temperatures
@@ -101,6 +106,9 @@ def evidence_bounds(
     seed : or a generator; the same seed gives the same result.
     resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the same
         arguments; the budget may be larger, which lengthens no run whose pilot run has ended.
+    verify : with ``resume``, and exact values: so many evaluations are made again before the first step, as
+        far as the budget has room beside what the run has yet to make, and it is an error if one differs.
+        0: that the function is the same is not checked.
 
     Returns
     -------
@@ -111,8 +119,8 @@ def evidence_bounds(
     ValueError, TypeError
         Bad input, before any evaluation.
     RunError
-        log_joint failed or is noisy, or is -inf at each draw of the proposal or at one of ``posterior``, or
-        the gradient is not that of the values.
+        log_joint failed, or is noisy and "hmc" moves the particles, or is -inf at each draw of the proposal
+        or at one of ``posterior``, or the gradient is not that of the values.
         RunInterrupted : Ctrl-C. RunExit : SystemExit. Each holds every evaluation that returned.
 
     What is adapted: temperatures, units and step sizes of the moves, in a pilot run whose particles no
@@ -136,6 +144,12 @@ def evidence_bounds(
     True
     """
     _check(log_joint, method, confidence, seed)
+    if isinstance(noise_sd, str):
+        raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
+    if noise_sd is not None and transitions == "hmc":
+        raise ValueError(
+            'noise_sd was given with transitions="hmc", which takes exact values; use "random-walk"'
+        )
     budget = require_integer("budget", budget, 1)
     particles = None if particles is None else require_integer("particles", particles, 1)
     temperatures = None if temperatures is None else require_integer("temperatures", temperatures, 1)
@@ -147,7 +161,7 @@ def evidence_bounds(
         _require_of_model(log_joint, proposals)
         gradient, vectorised = log_joint.function().gradient, log_joint.vectorised
         log_joint = log_joint.log_joint
-    name = _transitions(method, transitions, gradient, temperatures)
+    name = _transitions(method, transitions, None if noise_sd is not None else gradient, temperatures)
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
         like, gradient = _kind_without_gradient(like, gradient), None
@@ -164,6 +178,7 @@ def evidence_bounds(
     function = Function(
         _Numbered(log_joint) if numbered else log_joint,
         _NumberedGradient(gradient) if numbered and callable(gradient) else gradient,
+        noise_sd=_Numbered(noise_sd) if numbered and callable(noise_sd) else noise_sd,
         vectorised=vectorised,
         like=like,
         errors=errors,
@@ -172,9 +187,9 @@ def evidence_bounds(
     caller = Caller(function, coordinates, executor, n_jobs)
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)
     if resume is None:
-        return Run(engine, None, watch)
+        return Run(engine, None, watch, verify=verify)
     before = resumed(resume, DOOR, RECORDS, engine.checkpoint(engine.init()).settings)
-    return Run(engine, engine.resumed(before), watch)
+    return Run(engine, engine.resumed(before), watch, verify=verify)
 
 
 def _check(log_joint: Any, method: str, confidence: float, seed: Any) -> None:

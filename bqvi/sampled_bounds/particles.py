@@ -4,6 +4,15 @@
 
 with q the proposal, normalised, and p the exponential of the log joint. With l = ln p - ln q the weight of a
 particle at x grows by (b' - b) l(x) when the temperature goes from b to b'.
+
+A value may have Gaussian noise e of standard deviation s(x). Then p is estimated without bias by
+
+    p(x) exp(e - s(x)^2 / 2),      e ~ N(0, s(x)^2),
+
+and a particle is the pair (x, e): it keeps the estimate with which it was accepted, so that all that holds of
+x for exact values holds of the pair (pseudo-marginal Metropolis; Andrieu and Roberts 2009). At a draw x of
+the posterior the e that belongs to it is distributed as exp(e) N(e; 0, s^2), which is N(s^2, s^2): a new
+value there is raised by s^2.
 """
 
 from __future__ import annotations
@@ -17,7 +26,7 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger, Unfinished
 from bqvi.sampled_bounds.proposal import Proposals
 
-__all__ = ["AnnealedTarget", "Particles"]
+__all__ = ["AnnealedTarget", "Particles", "with_numbers"]
 
 _FAR = 1e100
 """No coordinate is larger: a trajectory that has left the region of numbers is not evaluated."""
@@ -125,19 +134,31 @@ class AnnealedTarget:
         self._caller, self.proposals = caller, proposals
         self._ledger, self._budget = ledger, budget
         self._unfinished = None if unfinished is None else Unfinished(unfinished)
-        self.n_evaluations = 0
+        self._made = 0
+        self.noisy = False
+
+    @property
+    def n_evaluations(self) -> int:
+        """Evaluations of the step, those that were made before it was cut short among them."""
+        return self._made + (0 if self._unfinished is None else self._unfinished.left().n_evaluations)
 
     @property
     def gradient(self) -> bool:
         """Whether the log joint has a gradient."""
         return self._caller.has_gradient
 
-    def at(self, points: np.ndarray, wanted: np.ndarray | None = None, first: bool = False) -> Particles:
+    def at(
+        self,
+        points: np.ndarray,
+        wanted: np.ndarray | None = None,
+        first: bool = False,
+        of_posterior: bool = False,
+    ) -> Particles:
         """Particles at points (G, L, D); the log joint is -inf where it is not ``wanted`` (G, L).
 
         Parameters
         ----------
-        first : whether nothing has been evaluated before.
+        first : whether nothing has been evaluated before. of_posterior : whether points are its draws.
 
         Raises
         ------
@@ -146,7 +167,7 @@ class AnnealedTarget:
         RuntimeError
             The budget is spent, because batches that raised were evaluated again point by point.
         ValueError
-            The log joint is noisy.
+            The log joint is noisy, and its gradient is wanted.
         """
         log_proposal, proposal_slopes = self.proposals.log_density(points, self.gradient)
         asked = (np.abs(points) < _FAR).all(axis=-1)
@@ -154,24 +175,20 @@ class AnnealedTarget:
             asked &= wanted
         log_joint = np.full(asked.shape, -np.inf)
         slopes = np.full(points.shape, np.nan) if self.gradient else None
-        made = self._evaluated(self._rows(points, asked), first)
-        if made.noise_variance is not None:
-            raise ValueError("log_joint returns a standard deviation; the bounds hold for exact values only")
+        made = self._evaluated(with_numbers(points, asked, len(self.proposals)), first)
         log_joint[asked] = made.values
+        if made.noise_variance is not None:
+            if self.gradient:
+                raise ValueError(
+                    "log_joint returns a standard deviation, and moves by its gradient take exact values; "
+                    'use transitions="random-walk"'
+                )
+            self.noisy = True
+            shift = 0.5 if of_posterior else -0.5
+            log_joint[asked] += np.where(made.failed, 0.0, shift * made.noise_variance)
         if slopes is not None and made.gradients is not None:
             slopes[asked] = made.gradients[:, : points.shape[-1]]
         return Particles(points, log_joint, log_proposal, slopes, proposal_slopes)
-
-    def _rows(self, points: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """The points (n, D) to evaluate; of several problems with the problem's number beside."""
-        count = len(self.proposals)
-        if count == 1:
-            found: np.ndarray = points[asked]
-            return found
-        problems = np.repeat(np.arange(count), len(points) // count)[:, None]
-        numbered = np.concatenate([points, np.broadcast_to(problems[:, None], (*asked.shape, 1))], axis=-1)
-        rows: np.ndarray = numbered[asked]
-        return rows
 
     def _evaluated(self, rows: np.ndarray, first: bool) -> Evaluations:
         def evaluate(points: np.ndarray) -> Evaluations:
@@ -180,10 +197,24 @@ class AnnealedTarget:
         if not len(rows):
             return Evaluations.none(rows.shape[-1])
         made = evaluate(rows) if self._unfinished is None else self._unfinished.completed(rows, evaluate)
-        self.n_evaluations += made.n_evaluations
+        self._made += made.n_evaluations
         if len(made) < len(rows):
             raise RuntimeError(
                 "the budget is spent: batches at which log_joint raised were evaluated again point by point; "
                 "resume with a larger budget"
             )
         return made
+
+
+def with_numbers(points: np.ndarray, chosen: np.ndarray, problems: int) -> np.ndarray:
+    """The ``chosen`` (G, L) of points (G, L, D) as rows, of several problems with the problem's number last.
+
+    Parameters
+    ----------
+    problems : M, with G / M systems each, in order.
+    """
+    if problems > 1:
+        numbers = np.repeat(np.arange(problems), len(points) // problems)[:, None, None]
+        points = np.concatenate([points, np.broadcast_to(numbers, (*chosen.shape, 1))], axis=-1)
+    rows: np.ndarray = points[chosen]
+    return rows

@@ -67,7 +67,7 @@ class Systems:
 
 def backwards_begun(target: AnnealedTarget, draws: np.ndarray, count: int) -> Particles:
     """Chains (R', ``count``, .) of which the last places are ``draws`` (R', D) of the posterior."""
-    at = target.at(draws[:, None], first=True)
+    at = target.at(draws[:, None], first=True, of_posterior=True)
     if not np.isfinite(at.log_joint).all():
         row = int(np.argmin(np.isfinite(at.log_joint[:, 0])))
         raise ValueError(

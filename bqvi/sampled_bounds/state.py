@@ -82,6 +82,7 @@ class State:
         ``to_go`` is 0; None where there are no draws.
     to_go : temperatures that the chains backwards have yet to pass.
     acceptance : (t,), mean rates of the moves forwards.
+    noisy : whether the log joint has returned noisy values.
     unfinished : evaluations of the next step, made before it was cut short.
     """
 
@@ -93,6 +94,7 @@ class State:
     to_go: int = 0
     forwards: Pass | None = None
     acceptance: tuple[float, ...] = ()
+    noisy: bool = False
     unfinished: Evaluations | None = None
 
     @property

@@ -70,6 +70,40 @@ def test_estimates_are_unbiased_both_ways(model, method, transitions):
     assert found.lower - 3 * found.lower_se < model.log_evidence < found.upper + 3 * found.upper_se
 
 
+@pytest.mark.parametrize("said", ["a number", "a function", "beside the value"])
+@pytest.mark.parametrize("method", ["smc", "ais", "importance"])
+def test_estimates_from_noisy_values_are_unbiased_both_ways(model, method, said):
+    """Noise of standard deviations from .4 to 1.2; values as they are would raise the first ratio by .3."""
+    rng = np.random.default_rng(5)
+
+    def sd(theta):
+        return 0.8 * np.ones(len(theta)) if said == "a number" else 0.8 + 0.4 * np.tanh(theta[:, 0])
+
+    def noisy(theta):
+        values = model(theta) + sd(theta) * rng.standard_normal(len(theta))
+        return (values, sd(theta)) if said == "beside the value" else values
+
+    given = {"a number": 0.8, "a function": sd, "beside the value": None}[said]
+    found = bqvi.evidence_bounds(
+        noisy,
+        model.proposal,
+        400_000,
+        method,
+        noise_sd=given,
+        particles=4,
+        replicates=4000,
+        temperatures=None if method == "importance" else 4,
+        posterior=model.draws(4000, 1),
+        seed=3,
+    )
+    for ratios in (
+        np.exp(found.log_estimates - model.log_evidence),
+        np.exp(model.log_evidence - found.upper_log_estimates),
+    ):
+        assert abs(ratios.mean() - 1.0) < ALARM * ratios.std(ddof=1) / np.sqrt(len(ratios))
+        assert ratios.std(ddof=1) / np.sqrt(len(ratios)) < 0.05
+
+
 def test_bounds_close_with_particles_and_temperatures(model):
     draws = model.draws(400, 3)
     by_particles = [
@@ -235,6 +269,51 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(model, tmp_path):
         assert again.upper == pytest.approx(whole.upper, rel=1e-12)
 
 
+@pytest.mark.parametrize("stop", [3, 60, 330, 360, 900, 1400])
+def test_verification_is_within_the_budget_and_tells_of_another_function(model, stop):
+    """In each phase: the pilot run, chains backwards from draws, particles forwards."""
+    choices = {"budget": 1500, "particles": 4, "replicates": 4, "posterior": model.draws(9, 0)}
+
+    def until(theta):
+        if model.calls >= stop:
+            raise KeyboardInterrupt
+        return model(theta[None])[0]
+
+    with pytest.raises(bqvi.RunInterrupted) as ended:
+        bqvi.evidence_bounds(until, model.proposal, vectorised=False, **choices)
+    found = bqvi.evidence_bounds(model, model.proposal, **choices, resume=ended.value, verify=5)
+    assert found.n_evaluations == model.calls <= 1500
+    model.calls = 0
+    with pytest.raises(bqvi.RunError, match=r"of the run to resume: [1-5] of [1-5] evaluations") as told:
+        bqvi.evidence_bounds(
+            lambda theta: model(theta) + 1e-3, model.proposal, **choices, resume=ended.value, verify=5
+        )
+    assert 1 <= model.calls <= 5
+    assert told.value.n_evaluations == stop + model.calls
+
+
+def test_of_several_problems_each_is_verified_with_its_number(tmp_path):
+    def log_joint(theta, problems):
+        return -0.5 * ((theta - 3.0 * problems[:, None]) ** 2).sum(axis=1)
+
+    prior = Gaussian(np.zeros(1), 2 * np.eye(1))
+    for steps in (1, 8):  # of the pilot run, and of the particles forwards
+        run = bqvi.evidence_bounds.steps(log_joint, [prior] * 3, 20_000)
+        for _ in range(steps):
+            next(run)
+        run.save(tmp_path / "run.npz")
+        again = bqvi.evidence_bounds(log_joint, [prior] * 3, 20_000, resume=tmp_path / "run.npz", verify=6)
+        assert again.n_evaluations <= 20_000
+
+
+def test_noisy_values_are_not_verified(model, tmp_path):
+    run = bqvi.evidence_bounds.steps(model, model.proposal, 3000, noise_sd=0.1)
+    next(run)
+    run.save(tmp_path / "run.npz")
+    with pytest.raises(ValueError, match="whose noise, if any, is known"):
+        bqvi.evidence_bounds(model, model.proposal, 3000, noise_sd=0.1, resume=tmp_path / "run.npz", verify=2)
+
+
 def test_systematic_resampling_in_expectation():
     rng, weights = np.random.default_rng(0), np.array([0.45, 0.05, 0.3, 0.2])
     free = np.array([np.bincount(systematic(weights, rng), minlength=4) for _ in range(2000)])
@@ -308,6 +387,10 @@ def test_points_are_handed_over_as_the_proposal_is(model):
         ({"replicates": 1}, "replicates"),
         ({"particles": 0}, "particles"),
         ({"confidence": 1.0}, "confidence"),
+        ({"noise_sd": -1.0}, "noise_sd"),
+        ({"noise_sd": "unknown"}, "noise_sd is 'unknown'"),
+        ({"noise_sd": 0.1, "gradient": Conjugate().gradient, "transitions": "hmc"}, "takes exact values"),
+        ({"verify": 3}, "verify is 3"),
         ({"method": "importance", "temperatures": 4}, "importance"),
     ],
 )
@@ -319,8 +402,8 @@ def test_bad_input_is_named_before_any_evaluation(model, change, told):
 
 
 def test_what_the_log_joint_must_not_do(model):
-    with pytest.raises(bqvi.RunError, match="exact values only"):
-        bqvi.evidence_bounds(lambda theta: (model(theta), 0.1), model.proposal, 2000)
+    with pytest.raises(bqvi.RunError, match='transitions="random-walk"'):
+        bqvi.evidence_bounds(lambda theta: (model(theta), 0.1), model.proposal, 2000, gradient=model.gradient)
     with pytest.raises(bqvi.RunError, match="-inf at each"):
         bqvi.evidence_bounds(lambda theta: np.full(len(theta), -np.inf), model.proposal, 2000, particles=4)
     with pytest.raises(bqvi.RunError, match="posterior has the draw"):
