@@ -8,6 +8,9 @@
 DIGEST is a hash of the experiment's name, the case's name and settings, and the version of bqvi.
 What has the same digest is the same computation, so it is kept whatever else changes; what differs
 is never found under it.
+
+Each file holds the SHA-256 of what it says, so that one that was damaged or changed is refused and not read
+as other numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ from experiments.harness.experiment import Case
 from experiments.harness.provenance import Record
 
 KEY = b"bqvi"
+_OF_ROWS, _OF_RECORD = b"bqvi rows sha256", b"bqvi record sha256"
+_SHA256 = "sha256"
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,14 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the manifest as a JSON object."""
-        return json.dumps(asdict(self), indent=1)
+        said = asdict(self)
+        return json.dumps({**said, _SHA256: _sum(json.dumps(said, sort_keys=True))}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Return the manifest that `to_json` wrote."""
+        """Return the manifest that `to_json` wrote; ValueError where something in it has changed."""
         raw = json.loads(text)
+        _require(raw.pop(_SHA256) == _sum(json.dumps(raw, sort_keys=True)))
         cases = tuple(PlannedCase(**case) for case in raw.pop("cases"))
         return cls(**{**raw, "seeds": tuple(raw["seeds"]), "cases": cases})
 
@@ -118,6 +125,20 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def _sum(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def _sum_of_rows(table: pa.Table) -> str:
+    """Of names and values, which are the same in every version of pandas and Arrow."""
+    return _sum(repr(table.to_pydict()))
+
+
+def _require(same: bool) -> None:
+    if not same:
+        raise ValueError("its check sum is another")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path`, atomically."""
     with replacing(path) as temporary:
@@ -127,7 +148,8 @@ def write_text(path: Path, text: str) -> None:
 def write_frame(path: Path, frame: pd.DataFrame, metadata: str) -> None:
     """Write `frame` as Parquet, atomically, with `metadata` under the key "bqvi"; no index."""
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: metadata.encode()})
+    sums = {_OF_ROWS: _sum_of_rows(table), _OF_RECORD: _sum(metadata)}
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: metadata.encode(), **sums})
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
@@ -147,7 +169,7 @@ def read_record(path: Path) -> Record:
         The file is damaged.
     """
     with _reading(path):
-        return Record.from_json(pq.read_schema(path).metadata[KEY])
+        return _record(pq.read_schema(path).metadata)
 
 
 def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
@@ -160,7 +182,13 @@ def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
     """
     with _reading(path):  # a single file: `read_table` would look for a data set first
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
-        return table.to_pandas(), Record.from_json(table.schema.metadata[KEY])
+        _require(_sum_of_rows(table).encode() == table.schema.metadata[_OF_ROWS])
+        return table.to_pandas(ignore_metadata=True), _record(table.schema.metadata)
+
+
+def _record(metadata: Mapping[bytes, bytes]) -> Record:
+    _require(_sum(metadata[KEY]).encode() == metadata[_OF_RECORD])
+    return Record.from_json(metadata[KEY])
 
 
 @contextmanager
