@@ -30,7 +30,7 @@ class Range:
     ----------
     title : "log joint", "integrand", ...
     density : whether it is a log density: -inf, and what is below -1e100, is an infeasible point, and values
-        above 1e100 are an error.
+        of 1e100 and above are an error, or with ``errors="infeasible"`` such a point too.
     logarithmic : whether values are logarithms, of which -inf is one like others.
     non_negative : why negative values are an error, in words; "" where they are not.
     outputs : whether it may return several numbers a point.

@@ -130,9 +130,7 @@ def _rows(
     how: str = "given",
 ) -> Evaluations:
     values = values.reshape(len(values), -1)
-    largest = LARGEST if function.range.density else np.inf
-    said = reasons_of(function, np.where(values >= largest, np.inf, values))
-    reasons = np.array([reason.replace("returned", f"was {how} as") for reason in said])
+    reasons = np.array([one.replace("returned", f"was {how} as") for one in reasons_of(function, values)])
     failed = reasons != ""
     if slopes is not None:
         slopes = slopes.reshape(len(values), values.shape[1], theta.shape[1])

@@ -118,8 +118,8 @@ def log_weights_of(returned: Any, points: np.ndarray) -> np.ndarray:
 
 def reasons_of(function: Function, values: np.ndarray) -> tuple[str, ...]:
     """For each row of values (m, o) why it is of no use, or ""."""
-    least = -LARGEST if function.range.density else -np.inf
-    fine = (values > least) & (values < np.inf)
+    largest = LARGEST if function.range.density else np.inf
+    fine = np.abs(values) < largest
     if function.range.logarithmic:
         fine |= values == -np.inf
     rows: np.ndarray = np.all(fine, axis=1)
@@ -184,7 +184,7 @@ def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, st
     kind, must = function.range, ""
     bad: np.ndarray = np.zeros(len(values), bool)
     if kind.density and function.errors != "infeasible":
-        bad = np.any(values > LARGEST, axis=1)
+        bad = np.any(values >= LARGEST, axis=1)
         must = "it must be finite, or -inf where the density vanishes"
     if kind.non_negative:
         bad, must = np.any(values < 0.0, axis=1), kind.non_negative

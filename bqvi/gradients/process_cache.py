@@ -27,6 +27,9 @@ from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Kind, Process, over_scale
 from bqvi.gradients.whitened import Frame, near_q
 
+_FARTHEST = 1e60
+"""Whitened points whose fourth powers are numbers; beyond, q has collapsed."""
+
 
 @dataclass(frozen=True)
 class ProcessCache:
@@ -118,6 +121,10 @@ class ProcessCache:
         """The same of those among the first ``count`` that a process is built on."""
         points = units.whiten(memory.points[:count])
         rows = self._chosen(points, self.most if most is None else most)
+        if not (np.abs(points[rows]) < _FARTHEST).all():
+            raise FloatingPointError(
+                f"evaluations lie more than {_FARTHEST:.0e} standard deviations of q from its mean"
+            )
         return self._observed(units, memory, rows, points[rows])
 
     def _chosen(self, points: np.ndarray, most: int) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import bqvi
 from bqvi.calls import (
     Caller,
     EvaluationError,
@@ -82,6 +83,17 @@ def test_failures_are_kept():
         "returned nan",
         "returned -1e+150",
     )
+
+
+@pytest.mark.parametrize("value", [math.inf, 1e308, 1e100])
+def test_a_log_density_beyond_every_size_is_an_error_or_an_infeasible_point(value):
+    with pytest.raises(EvaluationError, match="it must be finite"):
+        target(lambda theta: value, box()).evaluate(POINTS)
+    found = Caller(Function(lambda theta: value, errors="infeasible")).evaluate(POINTS)
+    assert found.failed.all()
+    assert found.reasons[0] == f"returned {value}"
+    with pytest.raises(bqvi.RunError, match="the log joint is finite at 0 of"):
+        bqvi.vbmc(lambda theta: value, plausible_lower=[-1], plausible_upper=[1], errors="infeasible")
 
 
 def test_failed_gradient_keeps_the_value():

@@ -14,6 +14,7 @@ import bqvi
 from bqvi import families
 from bqvi.families import Categorical, DiagonalGaussian, Dirichlet, Gaussian, PointMass, Product
 from bqvi.gradients import Pathwise
+from bqvi.inference import Euclidean
 from bqvi.models import (
     FactorAnalysis,
     GaussianMixture,
@@ -588,3 +589,21 @@ def test_data_whose_squares_overflow_are_named(size):
     for of_pairs in (LinearRegression(far.shape[1]), LogisticRegression(far.shape[1])):
         with pytest.raises(ValueError, match=r"data\[0\]" + said):
             bqvi.fit(of_pairs, (far, labels), "sngd")
+
+
+def test_steps_that_make_q_a_point_are_told_without_a_warning_of_arithmetic():
+    """The squares of whitened evaluations overflowed in seed 91; the suite takes warnings for errors."""
+    model = LogJoint(lambda theta: -0.5 * float(theta @ theta), 2, gradient=None, vectorised=False)
+    rng = np.random.default_rng(91)
+    made = rng.standard_normal((3, 2)), rng.standard_normal(3)
+    with pytest.raises(bqvi.RunError, match="the steps are too large, lower"):
+        bqvi.fit(
+            model,
+            method="bq",
+            budget=9,
+            steps=4,
+            evaluations=made,
+            family="mean-field",
+            geometry=Euclidean(),
+            seed=91,
+        )
