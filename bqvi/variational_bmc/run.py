@@ -217,9 +217,14 @@ def _coordinates(
     if start is not None:
         dimension = start.shape[1]
     lower, upper, low, high = bounds
-    if start is not None and all(np.ndim(bound) == 0 for bound in bounds if bound is not None):
+    if start is not None and all(_is_one(bound) for bound in bounds):
         return make_coordinates(lower, upper, low, high, periodic=periodic, names=names, dimension=dimension)
     return make_coordinates(lower, upper, low, high, periodic=periodic, names=names)
+
+
+def _is_one(bound: Bound) -> bool:
+    """Whether a bound is one for all parameters, or None."""
+    return not isinstance(bound, Sequence) and getattr(bound, "ndim", 0) == 0
 
 
 def _limits(

@@ -164,6 +164,6 @@ experiment = Experiment(
     run=run,
     draw=draw,
     tables=tables,
-    seeds=5,
+    seeds=20,
     quick_seeds=1,
 )

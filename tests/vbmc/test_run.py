@@ -148,6 +148,7 @@ def test_what_was_evaluated_before_counts():
         ({"callback": 3}, TypeError, "callback is 3"),
         ({"noise_sd": "known"}, ValueError, "noise_sd"),
         ({"plausible_lower": [3.0, -2.0]}, ValueError, "plausible_lower"),
+        ({"plausible_lower": [[1, 2], [3]], "start": [0.0, 0.0]}, ValueError, "rows differ in length"),
         ({"start": [[0.0, 0.0, 0.0]]}, ValueError, "theta|start"),
     ],
 )
