@@ -53,6 +53,7 @@ class Caller:
     executor : a batch is evaluated through its ``submit``, or else its ``map``, point by point.
     n_jobs : a batch is evaluated by so many processes of joblib; not with an executor.
     cost : evaluations that one point counts for: 1, or N for a sum over N data.
+    separately : whether a vectorised function gets one point a call: batches at which it raised count twice.
 
     Raises
     ------
@@ -65,6 +66,7 @@ class Caller:
     executor: Executor | None = None
     n_jobs: int = 1
     cost: int = 1
+    separately: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "executor", require_workers(self.executor, self.n_jobs))
@@ -129,7 +131,7 @@ class Caller:
     @as_the_user_has_it()
     def _called(self, batch: CallBatch, budget: Budget) -> None:
         n, workers = len(batch.theta), self.executor is not None or self.n_jobs > 1
-        if self.function.vectorised and not workers:
+        if self.function.vectorised and not (workers or self.separately):
             budget.spend(self.cost * n)
             if batch.enter_whole(Call(self.function)(batch.theta)):
                 return

@@ -99,11 +99,17 @@ class BoundsRun:
     def step(self, state: State) -> State:
         """One temperature of one phase, or its beginning."""
         budget = Budget(self.choices.budget, state.spent)
-        target = AnnealedTarget(self.caller, self.proposals, self.ledger, budget, state.unfinished)
+        caller = replace(self.caller, separately=state.separately)
+        target = AnnealedTarget(caller, self.proposals, self.ledger, budget, state.unfinished)
         step = {PILOT: self._piloted, BACKWARDS: self._backwards, FORWARDS: self._forwards}[state.phase]
         reached = step(state, target)
-        made, noisy = state.n_evaluations + target.n_evaluations, state.noisy or target.noisy
-        return replace(reached, n_evaluations=made, noisy=noisy, unfinished=None)
+        return replace(
+            reached,
+            n_evaluations=state.n_evaluations + target.n_evaluations,
+            noisy=state.noisy or target.noisy,
+            separately=target.separately,
+            unfinished=None,
+        )
 
     def budget_of(self, state: State) -> Budget:
         """What may be spent from ``state`` on, beside what the rest of the run needs."""
@@ -174,11 +180,11 @@ class BoundsRun:
         return self._after_pilot(replace(state, plan=pilot.planned(found, *chosen)))
 
     def _after_pilot(self, state: State) -> State:
-        """The pilot's particles have served; what is next depends on whether there are draws."""
+        """What is next depends on whether there are draws; until then the pilot's particles can be verified."""
         assert state.plan is not None
         if self.choices.draws is None:
-            return replace(state, phase=FORWARDS, pilot=None)
-        return replace(state, phase=BACKWARDS, pilot=None, to_go=len(state.plan) - 1)
+            return replace(state, phase=FORWARDS)
+        return replace(state, phase=BACKWARDS, to_go=len(state.plan) - 1)
 
     def _backwards(self, state: State, target: AnnealedTarget) -> State:
         plan, draws = state.plan, self.choices.draws
@@ -186,7 +192,7 @@ class BoundsRun:
         assert draws is not None
         if state.backwards is None:
             chains = passes.backwards_begun(target, draws.reshape(-1, draws.shape[-1]), len(plan))
-            state = replace(state, backwards=chains)
+            state = replace(state, pilot=None, backwards=chains)
         else:
             assert self.transition is not None  # the plan has more than one temperature
             chains = passes.backwards_stepped(
@@ -199,10 +205,8 @@ class BoundsRun:
         systems, plan, way = self.choices.systems, state.plan, state.forwards
         assert plan is not None
         if way is None:
-            return replace(
-                state,
-                forwards=passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0)),
-            )
+            way = passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0))
+            return replace(state, pilot=None, forwards=way)
         threshold = SETTINGS.resampling if self.choices.method == "smc" else 0.0
         rng = self._rng(2, 1 + way.ess.shape[1])
         transition: Any = self.transition
@@ -257,7 +261,8 @@ class BoundsRun:
         before, calls = state.unfinished, evaluations.n_evaluations - len(evaluations)
         found = replace(evaluations, n_evaluations=len(evaluations))
         found = found if before is None else before.joined(found)
-        return replace(state, n_evaluations=state.n_evaluations + calls, unfinished=found)
+        made, separately = state.n_evaluations + calls, state.separately or calls > 0
+        return replace(state, n_evaluations=made, separately=separately, unfinished=found)
 
     def checkpoint(self, state: State) -> Checkpoint:
         """The state, and the choices that it belongs to."""

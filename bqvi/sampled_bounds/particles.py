@@ -18,7 +18,7 @@ value there is raised by s^2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +121,9 @@ class AnnealedTarget:
     proposals : of the M problems.
     ledger, budget : where evaluations are entered, and how many there may be.
     unfinished : what the step had evaluated when it was cut short before.
+
+    Once a batch has raised, the log joint gets one point a call: a batch that is called again point by point
+    counts twice, and a plan for the whole budget has no room for that.
     """
 
     def __init__(
@@ -141,6 +144,11 @@ class AnnealedTarget:
     def n_evaluations(self) -> int:
         """Evaluations of the step, those that were made before it was cut short among them."""
         return self._made + (0 if self._unfinished is None else self._unfinished.left().n_evaluations)
+
+    @property
+    def separately(self) -> bool:
+        """Whether the log joint gets one point a call, since a batch has raised."""
+        return self._caller.separately
 
     @property
     def gradient(self) -> bool:
@@ -165,7 +173,7 @@ class AnnealedTarget:
         EvaluationError
             As of `Caller.evaluate`.
         RuntimeError
-            The budget is spent, because batches that raised were evaluated again point by point.
+            The budget is spent, because a batch that raised was evaluated again point by point.
         ValueError
             The log joint is noisy, and its gradient is wanted.
         """
@@ -192,7 +200,10 @@ class AnnealedTarget:
 
     def _evaluated(self, rows: np.ndarray, first: bool) -> Evaluations:
         def evaluate(points: np.ndarray) -> Evaluations:
-            return self._caller.evaluate(points, self._ledger, self._budget, first)
+            made = self._caller.evaluate(points, self._ledger, self._budget, first)
+            if made.n_evaluations > len(made):
+                self._caller = replace(self._caller, separately=True)
+            return made
 
         if not len(rows):
             return Evaluations.none(rows.shape[-1])
@@ -200,7 +211,7 @@ class AnnealedTarget:
         self._made += made.n_evaluations
         if len(made) < len(rows):
             raise RuntimeError(
-                "the budget is spent: batches at which log_joint raised were evaluated again point by point; "
+                "the budget is spent: a batch at which log_joint raised was evaluated again point by point; "
                 "resume with a larger budget"
             )
         return made

@@ -82,7 +82,8 @@ class State:
         ``to_go`` is 0; None where there are no draws.
     to_go : temperatures that the chains backwards have yet to pass.
     acceptance : (t,), mean rates of the moves forwards.
-    noisy : whether the log joint has returned noisy values.
+    noisy : whether the log joint has returned noisy values. separately : whether it has raised at a batch,
+        and gets one point a call.
     unfinished : evaluations of the next step, made before it was cut short.
     """
 
@@ -95,6 +96,7 @@ class State:
     forwards: Pass | None = None
     acceptance: tuple[float, ...] = ()
     noisy: bool = False
+    separately: bool = False
     unfinished: Evaluations | None = None
 
     @property

@@ -292,6 +292,42 @@ def test_verification_is_within_the_budget_and_tells_of_another_function(model, 
     assert told.value.n_evaluations == stop + model.calls
 
 
+def test_each_state_of_a_run_can_be_verified(model, tmp_path):
+    choices = {"budget": 700, "particles": 4, "replicates": 4, "posterior": model.draws(9, 0)}
+    for state in bqvi.evidence_bounds.steps(
+        model, model.proposal, **choices, checkpoint=tmp_path / "run.npz"
+    ):
+        model.calls = 0
+        run = bqvi.evidence_bounds.steps(
+            model, model.proposal, **choices, resume=tmp_path / "run.npz", verify=3
+        )
+        assert run.finish().n_evaluations == state.n_evaluations + model.calls <= 700
+
+
+@pytest.mark.parametrize("method", ["smc", "ais"])
+@pytest.mark.parametrize("fails_from", [0, 300])
+def test_batches_that_raise_leave_a_run_within_its_budget(model, method, fails_from):
+    """A truncated Gaussian, whose log joint raises at a batch with a point outside: at each, or at late ones."""
+    calls = 0
+
+    def log_joint(theta):
+        nonlocal calls
+        calls += len(theta)
+        values = model(theta)
+        if (theta[:, 0] > 3.0).any() and calls > fails_from:
+            raise np.linalg.LinAlgError("not positive definite")
+        return values
+
+    choices = {"budget": 2000, "method": method, "replicates": 4, "seed": 0}
+    try:
+        found = bqvi.evidence_bounds(log_joint, model.proposal, **choices)
+    except bqvi.RunError as ended:  # the plan was made before the first batch raised
+        assert fails_from
+        assert "resume with a larger budget" in str(ended)
+        found = bqvi.evidence_bounds(log_joint, model.proposal, **choices | {"budget": 4000}, resume=ended)
+    assert found.n_evaluations == calls <= (4000 if fails_from else 2000)
+
+
 def test_of_several_problems_each_is_verified_with_its_number(tmp_path):
     def log_joint(theta, problems):
         return -0.5 * ((theta - 3.0 * problems[:, None]) ** 2).sum(axis=1)
