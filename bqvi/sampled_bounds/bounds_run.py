@@ -180,7 +180,7 @@ class BoundsRun:
         return self._after_pilot(replace(state, plan=pilot.planned(found, *chosen)))
 
     def _after_pilot(self, state: State) -> State:
-        """What is next depends on whether there are draws; until then the pilot's particles can be verified."""
+        """What is next depends on whether there are draws; until then the pilot's particles are kept."""
         assert state.plan is not None
         if self.choices.draws is None:
             return replace(state, phase=FORWARDS)
