@@ -143,7 +143,8 @@ class LogJoint:
         """
         found = copy.copy(self)
         found.coordinates, found.executor, found.n_jobs = coordinates, executor, n_jobs
-        found.function = replace(found.function, errors=errors or found.function.errors)
+        if errors is not None:
+            found.function = replace(found.function, errors=errors)
         if coordinates is not None:
             found.dimension = coordinates.dimension
             found.function = replace(found.function, names=coordinates.names)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,6 +78,27 @@ class Watch:
             raise ValueError(
                 f"checkpoint is {self.checkpoint}, a folder; it must be the path of a file to write"
             )
+
+
+@dataclass(frozen=True)
+class _HandingOver:
+    """In the ``threads`` of a run, where whatever is raised becomes what ``ended`` makes of it.
+
+    A generator made a context would let a StopIteration pass, which ends a loop over the run without a word.
+    """
+
+    threads: AbstractContextManager[Any]
+    ended: Callable[[BaseException], BaseException]
+
+    def __enter__(self) -> None:
+        self.threads.__enter__()
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        try:
+            if error is not None:
+                raise self.ended(error) from error
+        finally:
+            self.threads.__exit__(None, None, None)
 
 
 class Run(Generic[S, R]):
@@ -369,13 +390,8 @@ class Run(Generic[S, R]):
     def _threads(self) -> AbstractContextManager[Any]:
         return single_threaded() if self._engine.small else nullcontext()
 
-    @contextmanager
-    def _handing_over(self) -> Iterator[None]:
-        with self._threads():
-            try:
-                yield
-            except BaseException as error:
-                raise self._ended(error) from error
+    def _handing_over(self) -> _HandingOver:
+        return _HandingOver(self._threads(), self._ended)
 
     def _ended(self, error: BaseException) -> RunError | RunInterrupted | RunExit | RunStopped:
         """The exception to raise in the place of ``error``, once its evaluations are in the state."""

@@ -146,7 +146,7 @@ def evidence_bounds(
     _check(log_joint, method, confidence, seed)
     if isinstance(noise_sd, str):
         raise ValueError(f"noise_sd is {noise_sd!r}; it must be a number or a function of theta")
-    if noise_sd is not None and transitions == "hmc":
+    if noise_sd is not None and isinstance(transitions, str) and transitions == "hmc":
         raise ValueError(
             'noise_sd was given with transitions="hmc", which takes exact values; use "random-walk"'
         )

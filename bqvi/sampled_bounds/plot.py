@@ -34,8 +34,17 @@ def bracket(found: EvidenceBounds, ax: Axes | None = None, truth: Any = None) ->
         _problems(found, ax, truth)
     else:
         _replicates(found, ax, truth)
+    ax.set_title(f"{found.method}: {_told(found)} after {found.n_evaluations} evaluations", fontsize=10)
     ax.legend(frameon=False, fontsize=9)
     return ax
+
+
+def _told(found: EvidenceBounds) -> str:
+    """The bounds in words, or of how many problems they are."""
+    if np.ndim(found.lower):
+        return f"ln Z of {len(found.lower)} problems"
+    above = "" if found.upper is None else rf" $\leq$ {found.upper:.6g}"
+    return rf"{found.lower:.6g} $\leq$ ln Z{above}"
 
 
 def _replicates(found: EvidenceBounds, ax: Axes, truth: Any) -> None:

@@ -384,7 +384,8 @@ _DOORS = {
             "evaluations": some(
                 (_X[:3], _Y[:3]), (_X[:3], _Y[:2]), (_X[:3, :1], _Y[:3]), (_X[:3], _Y[:3], _X[:3])
             ),
-            **{name: COMMON[name] for name in COMMON if name != "errors"},
+            "workers": some(1, 2),
+            **COMMON,
         },
         function="function",
     ),
@@ -454,8 +455,9 @@ _DOORS = {
             "replicates": some(2, 3),
             "temperatures": COUNT,
             "confidence": some(0.5, 0.99),
+            "noise_sd": some(0.1, "unknown", lambda x: 0.1 * np.ones(len(x)), huge=True),
             "vectorised": some(True, False),
-            **{name: COMMON[name] for name in COMMON if name != "verify"},
+            **COMMON,
         },
         vectorised=True,
         function="log_joint",

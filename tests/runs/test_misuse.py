@@ -82,6 +82,8 @@ def mixture(**given):
         (gp_fit, {"n_starts": "bq"}, "n_starts = 'bq'"),
         (gp_fit, {"method": ARRAY}, "method = array"),
         (gp_fit, {"copies": ARRAY}, "copies = array"),
+        (fit_bq, {"errors": ARRAY}, "errors is array"),
+        (fit_bq, {"errors": ""}, "errors is ''"),
         (gp_fit, {"kernel": gp.kernels.Matern52}, "kernel = <class"),
         (gp_fit, {"x": RAGGED}, "x cannot be read as an array"),
         (gp_fit, {"x": 1e200 * np.arange(8.0)[:, None]}, "x has a spread of"),

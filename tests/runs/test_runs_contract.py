@@ -120,13 +120,21 @@ def test_a_step_that_failed_may_be_tried_again(name, whole):
     assert calls.count == case.budget + 1
 
 
+@pytest.mark.parametrize("error", [OSError("disk full"), StopIteration("disk full")])
 @pytest.mark.parametrize("name", CASES)
-def test_a_callback_that_fails_loses_nothing(name, whole):
+def test_a_callback_that_fails_loses_nothing(name, error, whole):
     case = CASES[name]
     with pytest.raises(bqvi.RunError, match="disk full") as caught:
-        case.run(case.function, callback=lambda state: raising(OSError("disk full"))())
+        case.run(case.function, callback=lambda state: raising(error)())
     assert caught.value.n_evaluations > 0
     assert case.numbers(case.run(case.function, resume=caught.value)) == whole[name]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exhausted_iterator_of_the_user_does_not_look_like_the_end_of_a_run(name):
+    case = CASES[name]
+    with pytest.raises(bqvi.RunError, match="StopIteration"):
+        list(case.steps(case.function, callback=lambda state: next(iter(()))))
 
 
 @pytest.mark.parametrize("name", CASES)

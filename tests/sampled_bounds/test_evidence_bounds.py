@@ -372,6 +372,7 @@ def test_what_is_shown(model):
     assert "temperatures" in found._repr_html_()
     axes = found.plot(truth=model.log_evidence)
     assert len(axes.lines) == 5
+    assert axes.get_title().startswith(f"smc: {found.lower:.6g}")
     lower = bqvi.evidence_bounds(model, model.proposal, 3000)
     assert lower.upper is None
     assert lower.interval[1] == np.inf
@@ -423,6 +424,7 @@ def test_points_are_handed_over_as_the_proposal_is(model):
         ({"method": "annealed"}, "method"),
         ({"budget": 20}, "budget is 20"),
         ({"transitions": "hmc"}, "gradient is None"),
+        ({"transitions": np.zeros(2), "noise_sd": 0.1}, "transitions is"),
         ({"posterior": np.zeros((4, 3))}, "posterior has shape"),
         ({"posterior": np.full((4, 2), np.nan)}, "posterior has NaN"),
         ({"replicates": 1}, "replicates"),
