@@ -31,7 +31,7 @@ from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, combined, explained_by, judge, passes, predicts
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import Row
-from bqvi.quadrature.monte_carlo import in_range, unlogged, with_zeros
+from bqvi.quadrature.monte_carlo import in_range, shifted_back, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.settings import DESIGN, PEAKS, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, Problem, State
@@ -263,9 +263,9 @@ def _with_estimate(problem: Problem, state: State, began: float) -> State:
     state = replace(state, past=(*state.past, past))
     mean, covariance, units, _ = _estimate(problem, state, moments)
     seconds = state.seconds + time.perf_counter() - began
-    scale = np.exp(units.shift + problem.log_volume)
-    sd = scale * np.sqrt(np.diag(covariance))
-    row = Row(state.n_evaluations, seconds, number(scale * mean), number(sd))
+    shift = units.shift + problem.log_volume
+    sd = shifted_back(np.sqrt(np.diag(covariance)), shift)
+    row = Row(state.n_evaluations, seconds, number(shifted_back(mean, shift)), number(sd))
     return replace(state, seconds=seconds, rows=(*state.rows, row))
 
 

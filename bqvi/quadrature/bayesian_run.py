@@ -18,7 +18,13 @@ from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.integral import Integral, Row, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
-from bqvi.quadrature.monte_carlo import effective_sample_size, in_range, unlogged, with_zeros
+from bqvi.quadrature.monte_carlo import (
+    effective_sample_size,
+    in_range,
+    shifted_back,
+    unlogged,
+    with_zeros,
+)
 from bqvi.quadrature.state import IntegrandUnits, Problem, State
 from bqvi.quadrature.tails import verdict
 from bqvi.runs import Checkpoint, Standing, Trace
@@ -220,9 +226,10 @@ def _exact(problem: Problem, state: State, checkpoint: Checkpoint) -> Integral:
 
 def scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
     """Return the fields mean, sd and covariance of a result, from numbers in units of e^shift."""
-    scale = math.exp(min(shift, 700.0))
-    joint = scale**2 * covariance if len(mean) > 1 else None
-    return {"mean": number(scale * mean), "sd": number(scale * sd), "covariance": joint}
+    joint = shifted_back(covariance, 2 * shift) if len(mean) > 1 else None
+    return {
+        "mean": number(shifted_back(mean, shift)), "sd": number(shifted_back(sd, shift)), "covariance": joint
+    }  # fmt: skip
 
 
 def _integrand_process(problem: Problem, state: State, units: IntegrandUnits) -> IntegrandProcess:
@@ -230,6 +237,6 @@ def _integrand_process(problem: Problem, state: State, units: IntegrandUnits) ->
         if isinstance(member.chart, AffineChart) and member.family.smooth:
             to_x = problem.standard.map
             linear = member.chart.rotation.T @ np.linalg.inv(to_x.scale)
-            scale = math.exp(min(units.shift, 700.0))
-            return IntegrandProcess(member, to_x.shift, linear, scale * units.centre, scale * units.unit)
+            centre, unit = (shifted_back(part, units.shift) for part in (units.centre, units.unit))
+            return IntegrandProcess(member, to_x.shift, linear, centre, unit)
     raise AssertionError("the plain surrogate is always among the members")

@@ -18,10 +18,20 @@ import numpy as np
 from bqvi.calls import Evaluations, Function
 from bqvi.importance import effective_size, normalised
 
-__all__ = ["SampleMean", "average", "effective_sample_size", "in_range", "unlogged", "with_zeros"]
+__all__ = [
+    "SampleMean",
+    "average",
+    "effective_sample_size",
+    "in_range",
+    "shifted_back",
+    "unlogged",
+    "with_zeros",
+]
 
 
 _SMALLEST = 1e-120
+_EXPONENT = 300.0
+"""e^x is a number for x of up to twice this size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +64,14 @@ def in_range(values: Any) -> tuple[Any, float]:
     if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
         return values, 0.0
     return values / largest, float(np.log(largest))
+
+
+def shifted_back(values: Any, shift: float) -> Any:
+    """Return values e^shift; infinite where that is beyond the range of numbers, and 0 where it is below."""
+    if abs(shift) <= _EXPONENT:
+        return np.exp(shift) * values
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.sign(values) * np.exp(np.log(np.abs(values)) + shift)
 
 
 def with_zeros(function: Function, made: Evaluations) -> Evaluations:

@@ -78,8 +78,8 @@ NOTHING_SEEN = (
 def largest_share(values: Any) -> float:
     """Return the share of sum |f| that the largest of values (n,) carries."""
     sizes = np.abs(values)
-    total = float(sizes.sum())
-    return float(sizes.max()) / total if total > 0 else 0.0
+    largest = float(sizes.max())
+    return 1.0 / float((sizes / largest).sum()) if largest > 0 else 0.0
 
 
 def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:

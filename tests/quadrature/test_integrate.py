@@ -486,3 +486,31 @@ def test_the_figure_has_the_estimates_and_its_bands():
     assert len(ax.collections) == 2
     assert "bq" in ax.get_title()
     assert found.plot(ax) is ax
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("constant", [-1000.0, -705.0, 3.0, 705.0, 1000.0])
+@pytest.mark.parametrize("method", ["wsabi-l", "qmc", "monte-carlo"])
+def test_an_integral_beyond_the_range_of_numbers_has_its_logarithm(method, constant):
+    """Of e^(c - x.x / 10) against N(0, I) in two dimensions: e^c / 1.2."""
+    found = bqvi.integrate(
+        lambda x: constant - 0.1 * (x**2).sum(axis=1),
+        Gaussian(np.zeros(2), np.eye(2)),
+        16,
+        method=method,
+        log=True,
+    )
+    assert found.log_mean == pytest.approx(constant - np.log(1.2), abs=0.2)
+    with np.errstate(over="ignore", under="ignore"):
+        assert found.mean == pytest.approx(np.exp(found.log_mean), rel=1e-9)
+    inside = 0.0 < found.mean < np.inf
+    assert repr(found).startswith("Integral(" if inside else f"Integral(exp({found.log_mean:.6g} +- ")
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("method", ["bq", "wsabi-l", "qmc", "monte-carlo"])
+def test_the_largest_numbers_are_integrated_as_they_are(method):
+    found = bqvi.integrate(
+        lambda x: np.full(len(x), 1e308), Gaussian(np.zeros(2), np.eye(2)), 9, method=method
+    )
+    assert abs(found.mean - 1e308) <= 3.0 * found.sd + 1e-9 * 1e308
