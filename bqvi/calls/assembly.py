@@ -22,6 +22,9 @@ _NO_GRAPH = (
     "throughout, or give gradient=None to use its values only"
 )
 
+_NOT_CALLED, _KEPT, _DROPPED = range(3)
+"""What is known of a point: no answer yet, an evaluation, or an answer that is none and ends the run."""
+
 
 class CallBatch:
     """What has returned of a batch of points (n, D); theta (n, P) are the same points in the user's units."""
@@ -45,8 +48,11 @@ class CallBatch:
         self._sds: np.ndarray | None = None
         self._reasons = np.full(n, "", dtype=object)
         self._by_products: list[Any] = [None] * n
-        self._kept, self._failed, self._raised, self._no_graph = np.zeros((4, n), bool)
-        self._called, self._dropped, self._cost = 0, 0, cost
+        self._failed, self._raised, self._no_graph = np.zeros((3, n), bool)
+        self._standing = np.full(n, _NOT_CALLED)
+        """Of each point. It is written last of what is known of a point, in one assignment: an interrupt finds
+        the answer with its row and its count, or neither."""
+        self._called_in_vain, self._cost = 0, cost
         self._failure: Exception | None = None
         if ledger is not None:
             ledger.begin(self.returned)
@@ -59,8 +65,8 @@ class CallBatch:
         EvaluationError
         """
         n, error = len(self.points), answers.error
-        self._called += n
         if n > 1 and error is not None and not self._stops(error):
+            self._called_in_vain = n
             return False
         self._store(slice(0, n), answers)
         self._judge(answers, self.theta)
@@ -73,7 +79,6 @@ class CallBatch:
         ------
         EvaluationError
         """
-        self._called += 1
         self._store(slice(index, index + 1), answers)
         self._judge(answers, self.theta[index][None])
 
@@ -83,6 +88,7 @@ class CallBatch:
             if self._values is None:
                 self._values = np.full((n, outputs), np.nan)
             if self._values.shape[1] != outputs:
+                self._standing[at] = _DROPPED
                 raise EvaluationError(
                     f"the {self.function.range.title} returned {outputs} numbers at "
                     f"{self.function.place(self.theta[at.start])}, and {self._values.shape[1]} elsewhere; it "
@@ -103,8 +109,7 @@ class CallBatch:
             self._by_products[i] = products
         self._failed[at], self._raised[at] = answers.failed, answers.raised
         self._no_graph[at], self._reasons[at] = not answers.graph, answers.reasons
-        self._kept[at] = answers.kept & (self._is_kept(answers))
-        self._dropped += int((~self._kept[at]).sum())
+        self._standing[at] = np.where(answers.kept & self._is_kept(answers), _KEPT, _DROPPED)
 
     def _is_kept(self, answers: Answers) -> bool:
         """Whether what raised leaves an evaluation, as a value without gradient is one."""
@@ -175,12 +180,21 @@ class CallBatch:
     def returned(self) -> Evaluations:
         """The same as `rows`, without counting the call that stops the run: it has given no evaluation."""
         found = self.rows()
-        return replace(found, n_evaluations=found.n_evaluations - self._cost * self._dropped)
+        dropped = int((self._standing == _DROPPED).sum())
+        return replace(found, n_evaluations=found.n_evaluations - self._cost * dropped)
+
+    @property
+    def _kept(self) -> np.ndarray:
+        """Points whose answer is an evaluation, good or infeasible, (n,) bool."""
+        found: np.ndarray = self._standing == _KEPT
+        return found
 
     def rows(self) -> Evaluations:
         """What has returned until now, in the order of the points, but for what stops the run."""
-        width, n = self.points.shape[1], int(self._kept.sum())
-        kept = self._kept if n < len(self.points) else slice(None)
+        width, standing = self.points.shape[1], self._standing.copy()
+        at, called = standing == _KEPT, int((standing != _NOT_CALLED).sum()) + self._called_in_vain
+        n = int(at.sum())
+        kept = at if n < len(self.points) else slice(None)
         values = np.full((n, 1), np.nan) if self._values is None else self._values[kept]
         failed = self._failed[kept]
         if failed.any():
@@ -198,7 +212,7 @@ class CallBatch:
             self._noise_of_rows(kept, failed),
             failed,
             tuple(self._reasons[kept]),
-            n_evaluations=self._cost * self._called,
+            n_evaluations=self._cost * called,
             by_products=self._products_of_rows(kept),
             gradient_noise_variance=self._gradient_noise(kept),
         )

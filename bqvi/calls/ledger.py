@@ -35,13 +35,15 @@ class Ledger:
     def __init__(self, dimension: int, on_return: Callable[[], None] | None = None) -> None:
         self.dimension = dimension
         self.on_return = on_return
-        self._whole: list[Evaluations] = []
-        self._under_way: Callable[[], Evaluations] | None = None
+        self._held: tuple[tuple[Evaluations, ...], Callable[[], Evaluations] | None] = ((), None)
+        """Whole batches, and what tells of the one under way: a batch goes from there to here in one
+        assignment, so that an interrupt finds its evaluations once."""
         self._without_rows = 0
 
     def entries(self) -> Evaluations:
         """The evaluations that returned since the last `take`, those of a batch under way among them."""
-        parts = self._whole if self._under_way is None else [*self._whole, self._under_way()]
+        whole, under_way = self._held
+        parts = whole if under_way is None else (*whole, under_way())
         found = parts[0] if parts else Evaluations.none(self.dimension)
         for part in parts[1:]:
             found = found.joined(part)
@@ -52,12 +54,13 @@ class Ledger:
     def take(self) -> Evaluations:
         """Return the evaluations that returned, and empty the ledger."""
         found = self.entries()
-        self._whole, self._under_way, self._without_rows = [], None, 0
+        self._held, self._without_rows = ((), None), 0
         return found
 
     def enter(self, made: Evaluations) -> None:
         """Enter a whole batch that has returned, ``made``."""
-        self._whole.append(made)
+        whole, under_way = self._held
+        self._held = ((*whole, made), under_way)
 
     def count(self, evaluations: int) -> None:
         """So many evaluations are made of which nothing is kept: they count, and have no rows."""
@@ -65,7 +68,7 @@ class Ledger:
 
     def begin(self, so_far: Callable[[], Evaluations]) -> None:
         """A batch is under way; ``so_far`` tells at any time what has returned of it."""
-        self._under_way = so_far
+        self._held = (self._held[0], so_far)
 
     def returned(self) -> None:
         """Another evaluation of the batch under way has returned."""
@@ -74,5 +77,4 @@ class Ledger:
 
     def end(self, made: Evaluations) -> None:
         """End the batch under way, whose evaluations ``made`` are."""
-        self._whole.append(made)
-        self._under_way = None
+        self._held = ((*self._held[0], made), None)

@@ -1,13 +1,17 @@
 """What holds for every kind of function and executor: values, gradients, counts, interrupts."""
 
+import itertools
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import bqvi
 from bqvi.calls import Budget, Caller, EvaluationError, Function, Ledger, Range, make_coordinates
 
 POINTS = np.random.default_rng(1).standard_normal((7, 2))
@@ -146,6 +150,42 @@ def test_an_end_at_any_call_loses_none_before(at, error, vectorised):
     left = ledger.take()
     assert len(left) == (0 if vectorised else at - 1)
     np.testing.assert_array_equal(left.values, value(POINTS[: len(left)]))
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt where ``at`` lines of the room `bqvi.calls` have been run, as a signal can."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def __call__(self, frame, event, _):
+        inside = Path(frame.f_code.co_filename).parent == Path(bqvi.calls.__file__).parent
+        if inside and event == "line":
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self if inside else None
+
+
+@each_way
+def test_an_interrupt_at_any_line_finds_each_evaluation_with_its_count(vectorised):
+    """The one at whose return it comes may be missing; a row without its count, or a count without its row, not."""
+    for at in itertools.count(1):
+        counted, ledger, before = Counted(value), Ledger(2), sys.gettrace()
+        sys.settrace(Interrupting(at))
+        try:
+            Caller(Function(counted, None, vectorised)).evaluate(POINTS[:3], ledger)
+            break
+        except KeyboardInterrupt:
+            left = ledger.take()
+        finally:
+            sys.settrace(before)
+        assert len(left) == left.n_evaluations
+        assert counted.points - (3 if vectorised else 1) <= len(left) <= counted.points
+        np.testing.assert_array_equal(left.points, POINTS[: len(left)])
+        np.testing.assert_array_equal(left.values, value(POINTS[: len(left)]))
+    assert at > 50
 
 
 def test_an_end_keeps_what_workers_have_returned():
