@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations, Ledger
-from bqvi.calls.faults import is_numerical
+from bqvi.calls.faults import stops
 from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.result import Fit
@@ -52,8 +52,8 @@ class StartsRun:
     """The engine of several starts (:class:`bqvi.runs.Engine`).
 
     A start that fails numerically leaves the others, and the run fails where every one did; an error of code
-    or of the system ends the run. Each has an equal share of what
-    those before it have left of the budget.
+    or of the system ends the run, and so does any of the user's function with ``errors="raise"``. Each has an
+    equal share of what those before it have left of the budget.
     """
 
     def __init__(self, runs: tuple[FitRun, ...]) -> None:
@@ -71,6 +71,12 @@ class StartsRun:
     def small(self) -> bool:
         """Whether states are small: as those of each start."""
         return self._runs[0].small
+
+    @property
+    def _errors(self) -> str | None:
+        """What the user chose to become of exceptions of the log joint."""
+        function = getattr(self._runs[0].problem.model, "function", None)
+        return getattr(function, "errors", None)
 
     def init(self) -> Starts:
         """Each before its first step."""
@@ -108,8 +114,9 @@ class StartsRun:
                 inner = run.step(inner)
             reason = run.finished(inner)
         except Exception as error:
-            cause = error.__cause__ if isinstance(error, EvaluationError) else error
-            if isinstance(cause, Exception) and not is_numerical(cause):
+            of_function = isinstance(error, EvaluationError)
+            cause = error.__cause__ if of_function else error
+            if isinstance(cause, Exception) and stops(cause, self._errors if of_function else None):
                 raise
             if isinstance(error, EvaluationError) and cause is None and error.point is not None:
                 raise  # what was returned is no log density, which is no matter of the start

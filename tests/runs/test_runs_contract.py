@@ -78,6 +78,15 @@ def test_no_evaluation_is_lost_at_any_call(name, error, at, whole, tmp_path):
     assert calls.count == case.budget - len(paid)
 
 
+@pytest.mark.parametrize("at", [1, 7])
+@pytest.mark.parametrize("name", CASES)
+def test_a_numerical_error_ends_a_run_at_once_where_the_user_says_so(name, at):
+    calls = Calls(CASES[name].function, at, raising(ZeroDivisionError("at this point")))
+    with pytest.raises(bqvi.RunError, match="ZeroDivisionError: at this point"):
+        CASES[name].run(calls, errors="raise")
+    assert calls.count == at
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_an_exit_keeps_its_code_and_its_cause(name):
     case = CASES[name]
