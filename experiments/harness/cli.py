@@ -6,7 +6,8 @@ interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +70,19 @@ def list_experiments(
         typer.echo(f"{name:<{width}}  {registry.first_line(name)}")
 
 
+@contextmanager
+def _results_as_they_were_written() -> Iterator[None]:
+    """A damaged file of results is a wrong argument, not a traceback."""
+    from experiments.harness import store
+
+    try:
+        yield
+    except store.DamagedFileError as error:
+        raise typer.BadParameter(str(error), param_hint="--results") from None
+
+
 @app.command()
+@_results_as_they_were_written()
 def run(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Experiments, or `all`.")],
     *,
@@ -150,6 +163,7 @@ def run(
 
 
 @app.command()
+@_results_as_they_were_written()
 def report(
     results: ResultsOption = Path("results"),
     out: Annotated[

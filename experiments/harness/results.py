@@ -87,7 +87,7 @@ def _labelled(runs: Mapping[int, pd.DataFrame], case: PlannedCase) -> pd.DataFra
 def _last_line(path: Path) -> str | None:
     if not path.is_file():
         return None
-    lines = path.read_text(encoding="utf-8").strip().splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "no message"
 
 

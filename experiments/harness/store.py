@@ -39,6 +39,10 @@ _OF_ROWS, _OF_RECORD = b"bqvi rows sha256", b"bqvi record sha256"
 _SHA256 = "sha256"
 
 
+class DamagedFileError(ValueError):
+    """A file of results was cut off or changed after it was written."""
+
+
 @dataclass(frozen=True)
 class PlannedCase:
     """A case as the manifest remembers it."""
@@ -165,8 +169,7 @@ def read_record(path: Path) -> Record:
 
     Raises
     ------
-    ValueError
-        The file is damaged.
+    DamagedFileError
     """
     with _reading(path):
         return _record(pq.read_schema(path).metadata)
@@ -177,8 +180,7 @@ def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
 
     Raises
     ------
-    ValueError
-        The file is damaged.
+    DamagedFileError
     """
     with _reading(path):  # a single file: `read_table` would look for a data set first
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
@@ -193,14 +195,14 @@ def _record(metadata: Mapping[bytes, bytes]) -> Record:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """ValueError with the path where a file is damaged: Arrow, JSON and records raise a dozen kinds."""
+    """DamagedFileError with the path where a file is damaged: Arrow, JSON and records raise a dozen kinds."""
     try:
         yield
     except Exception as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         told = f"{path} is damaged, cut off or changed after it was written: remove it, and run it again"
-        raise ValueError(f"{told} ({type(error).__name__}: {error})") from None
+        raise DamagedFileError(f"{told} ({type(error).__name__}: {error})") from None
 
 
 def manifest_path(root: Path, experiment: str) -> Path:
@@ -213,8 +215,7 @@ def read_manifest(root: Path, experiment: str) -> Manifest | None:
 
     Raises
     ------
-    ValueError
-        The file is damaged.
+    DamagedFileError
     """
     path = manifest_path(root, experiment)
     if not path.is_file():

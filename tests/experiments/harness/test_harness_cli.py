@@ -70,6 +70,33 @@ def test_run_then_report(folder):
     assert out.read_text() == (folder / "report.html").read_text()
 
 
+@pytest.mark.parametrize("command", ["report", "run"])
+@pytest.mark.parametrize("file", ["*/*.parquet", "run.json"])
+def test_a_file_that_was_cut_off_is_named_without_a_traceback(folder, command, file):
+    words = ("toy", "--quick", "--seeds", 1, "--jobs", 1)
+    bqvi("run", *words, "--results", folder)
+    path = min((folder / "toy").glob(file))
+    path.write_bytes(path.read_bytes()[:100])
+    done = bqvi(command, *(words if command == "run" else ()), "--results", folder)
+    if command == "run" and file == "run.json":
+        assert done.exit_code == 0  # what was last asked for is written anew
+        return
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit)
+    said = "".join(done.output.replace("│", "").split())
+    assert "Invalidvaluefor--results" in said
+    assert f"{path}isdamaged,cutoff" in said
+
+
+def test_the_error_of_a_run_may_be_damaged(folder):
+    bqvi("run", "toy", "--quick", "--seeds", 1, "--jobs", 1, "--results", folder)
+    path = min((folder / "toy").glob("*/*.parquet"))
+    path.unlink()
+    path.with_suffix(".error").write_bytes(b"Traceback\nValueError: \xff\xfe\x80 of bytes\n")
+    assert bqvi("report", "--results", folder).exit_code == 0
+    assert "of bytes" in (folder / "report.html").read_text()
+
+
 def test_all_quick_runs_every_experiment(folder):
     done = bqvi("run", "all", "--quick", "--jobs", 2, "--results", folder)
     assert done.exit_code == 0, done.output
