@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -43,3 +44,30 @@ def from_zero(title: str) -> str:
     """A title as NumPy counts: "z.1" is "z[0]"."""
     name, *index = title.split(".")
     return f"{name}[{','.join(str(int(i) - 1) for i in index)}]" if index else name
+
+
+def unconstrained_titles(owners: Sequence[str], constrained: Sequence[str]) -> tuple[str, ...]:
+    """Names of unconstrained numbers: those of the constrained ones where a parameter has as many of both.
+
+    Parameters
+    ----------
+    owners : the parameter that each unconstrained number belongs to.
+    constrained : titles of the constrained numbers, as Stan writes them.
+
+    Returns
+    -------
+    tuple of str
+        Counted from 0; the two numbers of a simplex p of three are "p__[0]", "p__[1]".
+    """
+    own: dict[str, list[str]] = {}
+    for title in constrained:
+        own.setdefault(title.split(".")[0], []).append(title)
+    named = {
+        name: iter(map(from_zero, own[name]) if owners.count(name) == len(own[name]) else _counted(name))
+        for name in set(owners)
+    }
+    return tuple(next(named[name]) for name in owners)
+
+
+def _counted(name: str) -> Iterator[str]:
+    return (f"{name}__[{i}]" for i in count())

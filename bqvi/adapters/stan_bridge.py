@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import TitledColumns, from_zero
+from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
 
 
 def is_ready() -> bool:
@@ -66,7 +66,9 @@ class BridgeProgram:
         except RuntimeError as error:
             raise ValueError(f"the Stan program does not take the data: {error}") from None
         self.package = f"Stan by BridgeStan {bridgestan.__version__}"
-        self.names = tuple(map(from_zero, self._model.param_unc_names()))
+        owners = [title.split(".")[0] for title in self._model.param_unc_names()]
+        parameters = self._model.param_names(include_tp=False, include_gq=False)
+        self.names = unconstrained_titles(owners, parameters)
         self.columns = TitledColumns(self._model.param_names(include_tp=True, include_gq=False))
 
     def value(self, theta: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import TitledColumns, from_zero
+from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
 
 _ATTEMPTS = 5
 """httpstan gives its translator a second, which a busy machine may not have."""
@@ -89,30 +89,15 @@ class HttpProgram:
         raise ValueError("the Stan program has no parameters: there is nothing to infer")
 
     def _titles(self, parameters: list[str], zeros: list[float]) -> tuple[str, ...]:
-        """Names of the unconstrained parameters: those of the constrained ones where these are as many.
-
-        Each belongs to the parameter that moves with it; those of a simplex p of three are p__[0], p__[1].
-        """
-        if len(parameters) == len(zeros):
-            return tuple(map(from_zero, parameters))
-        middle = np.array(self._constrained(zeros, False))
-        titles: list[str] = []
-        for i in range(len(zeros)):
-            moved = np.array(self._constrained([0.1 * (i == j) for j in range(len(zeros))], False))
-            name = parameters[int(np.argmax(np.abs(moved - middle)))].split(".")[0]
-            count = sum(title.startswith(f"{name}__[") for title in titles)
-            titles.append(f"{name}__[{count}]")
-        own = {name: [t for t in parameters if t.split(".")[0] == name] for name in _stems(parameters)}
-        for name, given in own.items():
-            at = [i for i, title in enumerate(titles) if title.startswith(f"{name}__[")]
-            if len(at) == len(given):
-                for i, title in zip(at, given, strict=True):
-                    titles[i] = from_zero(title)
-        return tuple(titles)
-
-
-def _stems(titles: list[str]) -> list[str]:
-    return list(dict.fromkeys(title.split(".")[0] for title in titles))
+        """Names of the unconstrained parameters: each belongs to the parameter that moves with it."""
+        owners = [title.split(".")[0] for title in parameters]
+        if len(owners) != len(zeros):
+            middle = np.array(self._constrained(zeros, False))
+            moves = [
+                self._constrained(point, False) - middle for point in (0.1 * np.eye(len(zeros))).tolist()
+            ]
+            owners = [owners[int(np.argmax(np.abs(move)))] for move in moves]
+        return unconstrained_titles(owners, parameters)
 
 
 def _plain(x: np.ndarray) -> Any:

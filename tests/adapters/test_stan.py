@@ -1,6 +1,7 @@
 """Stan's programs: densities against formulas, variables there and back, what does not compile.
 
-httpstan builds a program in a minute or two and keeps it: tests that need one run where BQVI_BUILD_STAN=1.
+A build takes a minute or two, and is kept: tests that need one run where BQVI_BUILD_STAN=1, by each of
+httpstan and BridgeStan that is installed (BridgeStan with its sources).
 """
 
 import os
@@ -23,16 +24,24 @@ from adapter_models import (
     schools,
     shares,
 )
+from scipy import stats
 
 import bqvi
 from bqvi.adapters import stan_bridge, stan_http, stan_model
-from bqvi.adapters.stan_arrays import TitledColumns
+from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
 
-built = pytest.mark.skipif(
-    os.environ.get("BQVI_BUILD_STAN") != "1" or not stan_http.is_ready(),
-    reason="httpstan is not installed, or BQVI_BUILD_STAN=1 is not set: a build takes minutes",
-)
-installed = pytest.mark.skipif(not stan_http.is_ready(), reason="httpstan is not installed")
+
+@pytest.fixture(params=["httpstan", "BridgeStan"])
+def package(request, monkeypatch):
+    """The package that builds, which is then the only one."""
+    if os.environ.get("BQVI_BUILD_STAN") != "1":
+        pytest.skip("BQVI_BUILD_STAN=1 is not set: a build takes minutes")
+    mine, other = (stan_http, stan_bridge) if request.param == "httpstan" else (stan_bridge, stan_http)
+    if not mine.is_ready():
+        pytest.skip(f"{request.param} is not installed with its sources")
+    monkeypatch.setattr(other, "is_ready", lambda: False)
+    return request.param
+
 
 SCHOOLS = """data {
   int<lower=0> J;
@@ -74,8 +83,7 @@ model {
 """
 
 
-@built
-def test_eight_schools():
+def test_eight_schools(package):
     model = bqvi.adapters.from_stan(SCHOOLS, {"J": 8, "y": EFFECTS, "sigma": ERRORS})
     assert model.names[:3] == ("mu", "tau", "z[0]")
     check(model, schools, model.constrain, ["mu", "tau", "z"])
@@ -85,29 +93,38 @@ def test_eight_schools():
     np.testing.assert_allclose(model.unconstrain(drawn), theta, atol=1e-12)
 
 
-@built
-def test_a_regression_and_its_evidence():
+def test_a_regression_and_its_evidence(package):
     model = bqvi.adapters.from_stan(REGRESSION, {"N": 12, "x": X, "y": Y})
     check(model, regression, model.constrain, ["a", "b", "s"])
     fit = bqvi.fit(model, method="bq", budget=40, seed=0)
     assert abs(fit.log_evidence - regression_evidence()) < 2 * fit.log_evidence_sd
 
 
-@built
-def test_a_simplex_and_a_correlation():
+def test_a_simplex_and_a_correlation(package):
     model = bqvi.adapters.from_stan(SHARES, {"N": 6, "counts": COUNTS, "y": POINTS, "eta": ETA})
     assert model.names == ("w__[0]", "w__[1]", "L__[0]", "L__[1]", "L__[2]", "s[0]", "s[1]", "s[2]")
     check(model, shares, model.constrain, ["w", "R", "s"], scale=0.3)
 
 
-@built
-def test_data_that_a_program_does_not_take():
+def test_data_that_a_program_does_not_take(package):
     with pytest.raises(ValueError, match=r"does not take the data.*sigma"):
         bqvi.adapters.from_stan(SCHOOLS, {"J": 8, "y": EFFECTS})
 
 
-@installed
-def test_what_does_not_compile_has_the_message_of_the_compiler():
+def test_bridgestan_keeps_the_constants_of_tildes(package, recwarn):
+    """Where httpstan drops them, and says so."""
+    code = "data { real y; } parameters { real a; } model { a ~ normal(0, 2); y ~ normal(a, 0.5); }"
+    model = bqvi.adapters.from_stan(code, {"y": 0.7})
+    told = [str(one.message) for one in recwarn if "httpstan drops" in str(one.message)]
+    a = np.array([-0.3])
+    whole = stats.norm(0, 2).logpdf(-0.3) + stats.norm(-0.3, 0.5).logpdf(0.7)
+    dropped = np.log(2 * np.pi) + np.log(2.0) + np.log(0.5)
+    assert len(told) == (package == "httpstan")
+    np.testing.assert_allclose(model.value(a), whole + dropped * (package == "httpstan"), rtol=1e-12)
+    assert package in model.package
+
+
+def test_what_does_not_compile_has_the_message_of_the_compiler(package):
     with pytest.raises(ValueError, match=r"does not compile(.|\n)*Identifier 'm' not in scope"):
         bqvi.adapters.from_stan("parameters { real mu; } model { target += normal_lpdf(m | 0, 1); }")
 
@@ -145,6 +162,12 @@ def test_columns_are_arrays_with_the_last_index_slowest():
     found = columns.parted(np.array([[0.0, 11.0, 21.0, 12.0, 22.0]]))
     np.testing.assert_array_equal(found["L"][0], [[11.0, 12.0], [21.0, 22.0]])
     assert found["mu"].shape == (1,)
+
+
+def test_unconstrained_numbers_have_their_parameter_and_a_count_of_their_own_where_they_are_fewer():
+    constrained = ["mu", "w.1", "w.2", "w.3", "z.1.1", "z.2.1", "L.1.1", "L.2.1", "L.1.2", "L.2.2"]
+    found = unconstrained_titles(["mu", "w", "w", "z", "z", "L"], constrained)
+    assert found == ("mu", "w__[0]", "w__[1]", "z[0,0]", "z[1,0]", "L__[0]")
 
 
 def test_bridgestan_is_asked_for_every_constant(monkeypatch, tmp_path):
