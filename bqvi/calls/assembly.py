@@ -50,8 +50,8 @@ class CallBatch:
         self._by_products: list[Any] = [None] * n
         self._failed, self._raised, self._no_graph = np.zeros((3, n), bool)
         self._standing = np.full(n, _NOT_CALLED)
-        """Of each point. It is written last of what is known of a point, in one assignment: an interrupt finds
-        the answer with its row and its count, or neither."""
+        """Of each point, written after all else that is known of it, in one assignment: an interrupt
+        finds the answer with its row and its count, or neither."""
         self._called_in_vain, self._cost = 0, cost
         self._failure: Exception | None = None
         if ledger is not None:

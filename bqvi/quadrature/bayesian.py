@@ -33,9 +33,10 @@ from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import Row
 from bqvi.quadrature.monte_carlo import in_range, shifted_back, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
-from bqvi.quadrature.settings import DESIGN, PEAKS, PRECISE, ROUGHLY
+from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, Problem, State
 from bqvi.quadrature.surrogate import Data
+from bqvi.quadrature.tails import underflowed
 from bqvi.runs.pending import matched
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import AffineMap, Empirical, Measure, Uniform
@@ -225,10 +226,9 @@ def _estimate(
     judgement = judge(
         state.ensemble, state.sobol, list(state.past), values / units.unit, units.shift, weights
     )
-    if not problem.integrand.function.logarithmic:  # where the others may have underflowed
-        tiny = np.abs(state.values).max(axis=0) < PEAKS.lone
-        alone = tiny & (np.count_nonzero(state.values, axis=0) == 1)
-        judgement = replace(judgement, missed=np.where(alone, np.inf, judgement.missed))
+    if not problem.integrand.function.logarithmic:
+        missed = np.where(underflowed(state.values), np.inf, judgement.missed)
+        judgement = replace(judgement, missed=missed)
     owed = problem.model.variance_of_the_prior(state.ensemble.best)
     judgement = replace(judgement, excess=judgement.excess + owed)
     in_units = (values - units.centre) / units.unit

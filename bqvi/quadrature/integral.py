@@ -43,7 +43,8 @@ class Integral:
     Attributes
     ----------
     mean : the estimate: a number, or (o,) for a vector-valued integrand.
-    sd : its standard deviation, likewise; hyperparameter uncertainty is in it.
+    sd : its standard deviation, likewise; hyperparameter uncertainty is in it, and what a peak that the nodes
+        missed could hold.
     n_evaluations : n, of the integrand.
     nodes : (n, D), of the measure's kind of array. values : (n,) or (n, o), as returned by f.
     trace : the estimate along the way.

@@ -14,7 +14,7 @@ from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import Integral, Row, log_moments
 from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged, with_zeros
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
-from bqvi.quadrature.tails import NOTHING_SEEN, verdict
+from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.pending import matched
 from bqvi.runs.records import named
@@ -148,9 +148,12 @@ class SamplingRun:
         raw, x = state.values[state.known], state.nodes[state.known]
         function = self.integrand.function
         values, shift = unlogged(raw) if function.logarithmic else in_range(raw)
-        numbers = self._numbers(values, shift + self.log_volume)
         weights = None if function.log_weight is None else log_weights(function, x)
         shape, credible, why = verdict(values, weights)
+        missed = 0.0 if credible else self._missed(x, values)
+        if not function.logarithmic:
+            missed = np.where(underflowed(raw), np.inf, missed)
+        numbers = self._numbers(values, shift + self.log_volume, missed)
         if not values.any():
             credible, why = False, NOTHING_SEEN
         returned = raw[:, 0] if raw.shape[1] == 1 else raw
@@ -170,9 +173,14 @@ class SamplingRun:
             **numbers,
         )
 
-    def _numbers(self, values: Any, shift: float) -> dict[str, Any]:
-        """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
+    def _numbers(self, values: Any, shift: float, missed: Any) -> dict[str, Any]:
+        """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift.
+
+        The integral of a peak that the nodes ``missed`` (:mod:`tails`) is in the standard deviation.
+        """
         estimate = self._estimate(values)
+        with np.errstate(over="ignore"):  # of a peak beyond the range of numbers
+            estimate.covariance[np.diag_indices_from(estimate.covariance)] += np.square(missed)
         zero = ~np.any(values, axis=0)  # which says nothing of the size of f elsewhere
         estimate.covariance[zero, zero] = np.inf
         sd = np.sqrt(np.diag(estimate.covariance))
@@ -181,6 +189,14 @@ class SamplingRun:
         if self.integrand.function.logarithmic:
             logs = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
         return {**numbers, "log_mean": logs[0], "log_sd": logs[1]}
+
+    def _missed(self, x: Any, values: Any) -> Any:
+        """The integral (o,) of a peak between the nodes x (n, D)."""
+        try:
+            u = self.measure.standardise().map.to_standard(x)
+        except ValueError:  # of points that span fewer than D dimensions
+            return 0.0
+        return missed_peak(u, values)
 
     def _estimate(self, values: Any) -> Any:
         if self.method != "qmc":

@@ -31,6 +31,10 @@ mean step between the logarithms of the largest six values, ln h is usually 5 s 
 largest, at least s, and no more than ``most_rise`` times that is used. Those exp(-r / .02) are within two
 standard deviations in 99 of 100 runs in D = 2 at n = 60, where a Pareto tail held 85.
 
+The sampling methods add it where the estimate cannot be used; of the same peaks of sd .02 in a square those
+from 60 draws are then within two standard deviations in 20 (quasi-Monte Carlo) and 19 of 20 seeds, 8 and 7
+without.
+
 Fewer values than a Gaussian has parameters, ``steep`` nats apart, with all others zero, say that the others
 have underflowed and nothing of the height: then the standard deviation is infinite, as where all are zero.
 
@@ -64,6 +68,7 @@ __all__ = [
     "largest_share",
     "missed_peak",
     "slows",
+    "underflowed",
     "verdict",
 ]
 
@@ -123,6 +128,12 @@ def beyond(u: Any, values: Any) -> Any:
     size = np.sqrt(np.mean(g**2, axis=0))
     dimension, left = u.shape[1], 1 - TAILS.fastest
     return size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
+
+
+def underflowed(values: Any) -> Any:
+    """Whether one value of f (n, o) is not zero, and tiny, (o,): then the others have underflowed."""
+    tiny: Any = np.abs(values).max(axis=0) < PEAKS.lone
+    return tiny & (np.count_nonzero(values, axis=0) == 1)
 
 
 def missed_peak(u: Any, values: Any, least_rise: float = 0.0) -> Any:

@@ -170,7 +170,7 @@ class Interrupting:
 
 @each_way
 def test_an_interrupt_at_any_line_finds_each_evaluation_with_its_count(vectorised):
-    """The one at whose return it comes may be missing; a row without its count, or a count without its row, not."""
+    """That at whose return it comes may be missing; no row is without its count, no count without its row."""
     for at in itertools.count(1):
         counted, ledger, before = Counted(value), Ledger(2), sys.gettrace()
         sys.settrace(Interrupting(at))
