@@ -1,9 +1,9 @@
 """Several quasi-Newton ascents in a box, climbed together.
 
-Each of M points has its own inverse Hessian (BFGS), its own step length and its own fate; what they
-share is the evaluation of the function, which for a Gaussian process costs little more for M points
-than for one. A trial that does not gain enough is tried again nearer, in the same evaluation as the
-next steps of the others. Coordinates at a bound whose gradient points outwards are held there.
+Each of M points has its own inverse Hessian (BFGS), and its own step length. The function is
+evaluated at all M points in one call, which for a Gaussian process costs little more than at one. A trial
+that does not gain enough is tried again nearer, in the same evaluation as the next steps of the others.
+Coordinates at a bound whose gradient points outwards are held there.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _directions(state: _State, lower: Vector, upper: Vector) -> Vector:
 def _learn(state: _State, gained: Vector, step: Vector, change: Vector) -> None:
     """BFGS: the inverse Hessian nearest to the old one that maps the change to the step.
 
-    ``change`` (M, D) is that of the gradient of -f. Where f was not seen to be concave along the
-    step, or not gained, nothing is learnt.
+    ``change`` (M, D) is that of the gradient of -f. Where f is not concave along the step, or
+    has not risen, the matrix is kept.
     """
     curvature, square = _dot(step, change), _dot(change, change)
     learnt = gained & (curvature > _CURVED * np.sqrt(square * _dot(step, step)))

@@ -1,12 +1,13 @@
 """Several points at once, when evaluations run in parallel.
 
-Sequential conditioning: after each point the posterior takes it as seen with the value it expects
-there, and the next is searched. Variances do not depend on values, so for criteria of variances
+Sequential conditioning: after each point the posterior is conditioned on its own mean there, and
+the next is searched. Variances do not depend on values, so for criteria of variances
 alone the last point is chosen as if all earlier values were known. (In Bayesian optimisation this is
 the "kriging believer".)
 
-Two other ways choose all points together: :func:`acquisition.plan`, for what they tell about
-integrals, and :func:`acquisition.kernel_recombination`, to stand for the measure.
+Two other ways choose all points together: :func:`acquisition.plan`, to reduce the variance
+of integrals, and :func:`acquisition.kernel_recombination`, as a weighted approximation of
+the measure.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def sequential_batch(
 
     Parameters
     ----------
-    acquisition : the function that each point maximises, once those before it have been seen.
+    acquisition : the function that each point maximises, given those before it.
     q : how many points.
     seed : of the searches.
     search : how each is searched.

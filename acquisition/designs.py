@@ -9,8 +9,8 @@ estimate integrals without bias. The last is for weights of Bayesian quadrature 
 it is deterministic given the kernel, but for its candidates.
 
 All go through the unit cube or the standard normal space, so they serve every measure that carries
-points from the cube: mixtures, boxes, correlated Gaussians. For those who work in standard normal
-coordinates themselves, `normal_frames` stops there.
+points from the cube: mixtures, boxes, correlated Gaussians. `normal_frames` returns points in
+standard normal coordinates.
 """
 
 from __future__ import annotations

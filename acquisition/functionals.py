@@ -1,4 +1,4 @@
-"""Candidates that tell most about several linear functionals of a Gaussian process at once.
+"""Candidates that reduce the variances of several linear functionals of a Gaussian process most.
 
 With c_j the covariances of f(x_j) with F functionals given what is known, and v_j the variance of f(x_j),
 observing f(x_j) lowers the sum of the functionals' variances by |c_j|^2 / v_j. Each further candidate is
@@ -24,7 +24,7 @@ __all__ = ["Candidates", "most_informative"]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What is known of the numbers that C candidates would show, B each, one candidate after the other."""
+    """Moments of the numbers that observing C candidates gives, B each, one candidate after the other."""
 
     shared: np.ndarray
     """Their covariances with the functionals, (C B, F)."""

@@ -126,7 +126,7 @@ class Pool:
         return np.where(self.open & ~np.isnan(scores), scores, -np.inf)
 
     def given(self, index: int, y: float | None = None) -> Pool:
-        """Return the pool once f has been seen at point ``index``; without ``y``, as expected."""
+        """Return the pool once f is observed at point ``index``; without ``y``, at its posterior mean."""
         xp = namespace(self.points)
         before, after = self._conditioned, self._conditioned.given(index)
         assert after.rows is not None  # one has just been added

@@ -6,14 +6,15 @@ m + 1 of the points carry weights w_i >= 0 with the same total and the same
     sum_i w_i phi_j(x_i) = sum_i mu_i phi_j(x_i),    j = 1..m.
 
 They are found by walking: a direction v with sum_i v_i = 0 and sum_i v_i phi_j(x_i) = 0 changes
-nothing that counts, and w - t v can be followed until a weight is zero. To do so for N points costs
+none of these sums, and w - t v can be followed until a weight is zero. To do so for N points costs
 little more than for 2 (m + 1): groups of points are eliminated by their barycentres, which halves
 the number of points each time (Litterer & Lyons 2012; Tchernychova 2016).
 
 A batch for quadrature takes as functions the leading eigenfunctions of the *posterior* covariance
 against the measure, by Nystrom's method (Hayakawa, Oberhauser & Lyons 2022, "Positively weighted
 kernel quadrature via subsampling"): f is least known in those directions, and the batch integrates
-each of them exactly. What the eigenfunctions leave out is a cost that the walk goes downhill on.
+each of them exactly. The variance that the eigenfunctions leave out is a cost, which does not rise along the
+walk.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
 Both work in the measure's standard coordinates u, in which its mean is 0 and its covariance I, in a
 box: that of a uniform measure, otherwise ``radius`` standard deviations around what there is. The
 box is what keeps the search out of the tails, where a stationary surrogate has no information and the
-measure needs nothing: in ten dimensions a search ten standard deviations wide has been seen to cost
+measure no mass: in ten dimensions a search ten standard deviations wide has been seen to cost
 two orders of magnitude in accuracy.
 """
 

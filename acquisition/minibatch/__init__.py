@@ -22,8 +22,8 @@
                               or Balanced with         features
                               replacement
 
-Choosing data costs time: it pays where a datum's gradient is expensive, or where the same
-partition serves many epochs.
+Choosing data takes time. A run is faster for it where a datum's gradient is expensive, or
+where the same partition serves many epochs.
 """
 
 from acquisition.minibatch.balanced import Balanced

@@ -3,16 +3,16 @@
 The data are split once into B = N // S batches whose mean features are close to those of all the data
 (`partition`), and the batches are read off in random order, each once an epoch, weights N / S. Two things
 lower the variance: each batch is balanced, and every datum is used once an epoch, which random
-reshuffling has too. Nothing is tuned, weights are equal and positive, and the worst that a useless kernel can
-do is to give back random reshuffling.
+reshuffling has too. Nothing is tuned, and weights are equal and positive. With a kernel that explains nothing
+of the gradient the method is random reshuffling.
 
-Unbiased over the random split: a batch seen alone is a uniformly random set. Within an epoch what one batch
-errs the others make up for. The N mod S rows that a split leaves over change places with random rows at the
-start of each epoch.
+Unbiased over the random split: a batch seen alone is a uniformly random set. Within an epoch, at a fixed q,
+the errors of the batches cancel. The N mod S rows that a split leaves over change places with random rows at
+the start of each epoch.
 
 With ``replacement`` each step takes any batch, whatever came before. Then the estimate is unbiased *given the
-past*, which is what control variates that learn from the past need (`GPControlVariate`); what is lost is that
-errors make up for each other within an epoch. A slot of the batch takes a left-over row with the probability
+past*, which is what control variates that learn from the past need (`GPControlVariate`); in exchange errors
+do not cancel within an epoch. A slot of the batch takes a left-over row with the probability
 that gives every row S / N.
 
 Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 20 microseconds
@@ -36,7 +36,7 @@ __all__ = ["Balanced", "BalancedState", "with_others", "with_rest"]
 
 @dataclass(frozen=True)
 class BalancedState:
-    """A partition, and where the epoch stands."""
+    """A partition, and the position in the epoch."""
 
     rows: np.ndarray
     """(N,): S for each batch, then those left over."""

@@ -1,7 +1,7 @@
 """A Gaussian process of the gradients, kept up from step to step, as control variate.
 
-What earlier mini-batches taught is carried into the current estimate (the last question of the thesis'
-Section 7.3.2). The per-datum gradient is modelled as a linear function of features, B^T f(x), by a Kalman
+Gradients of earlier mini-batches enter the current estimate (the last question of the thesis' Section
+7.3.2). The per-datum gradient is modelled as a linear function of features, B^T f(x), by a Kalman
 filter (`regression`); its integral over the data is known, so
 
     estimate = N mean(f)^T B + sum_i w_i (g_i - B^T f_i),
@@ -12,7 +12,7 @@ Unbiased over the draw, given the past, where the mini-batches below do not depe
 and on `Balanced` with ``replacement=True``, which has both the balance and the memory. On `Reshuffled` and
 `Balanced` by epochs it is *biased* within an epoch: the data still to come are those that B was not fitted
 to, and averages of an epoch do not undo it, since B has moved on. Where the features explain most of the
-gradient that bias is small, and a partition's errors make up for each other (`minibatch-expensive`). Cost
+gradient that bias is small, and the errors of a partition's batches cancel (`minibatch-expensive`). Cost
 O(M^2 S + M P S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever
 N.
 """

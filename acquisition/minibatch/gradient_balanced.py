@@ -1,9 +1,10 @@
 """Mini-batches balanced in the gradients themselves, as far as these are known.
 
-The features on which a per-datum gradient really depends are the gradient itself. The first epoch is random
+The features are the per-datum gradients themselves. The first epoch is random
 reshuffling, and each datum's last gradient is kept on the way; then the data are split into batches whose
 sums of those gradients are alike (`partition`), and split again after 1, 2, 4, 8, ... epochs, as q moves
-ever less. It takes no evaluation beyond those of the steps, no kernel and no representation of the data.
+less from epoch to epoch. It takes no evaluation beyond those of the steps, no kernel and no representation of
+the data.
 
 Unbiased over the random split given the gradients kept. Cost O(S P) a step; O(N P^2 + N M B_block) at a
 split, of which there are log2 of the number of epochs. Memory N x P for gradients, and N x min(P, M) at a

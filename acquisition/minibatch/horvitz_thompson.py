@@ -163,7 +163,7 @@ class GradientNorms:
         return np.asarray(selection.weights @ gradients)
 
     def observe(self, state: NormsState, selection: Selection, gradients: np.ndarray) -> NormsState:
-        """Remember the norms."""
+        """Update the running averages by the norms."""
         norms = np.linalg.norm(gradients, axis=1)
         return replace(
             state,

@@ -1,4 +1,4 @@
-"""Partitions of the data into mini-batches that each look like the whole.
+"""Partitions of the data into mini-batches whose mean features are close to those of all data.
 
 Both functions split random S B of the N rows into B batches of S, so that the mean feature of each batch is
 close to the mean over the data, mean phi. Over their random split each batch is a uniformly random set seen

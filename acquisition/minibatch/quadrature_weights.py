@@ -1,4 +1,4 @@
-"""Weights by which a given mini-batch stands best for all the data: Bayesian quadrature.
+"""Weights of a given mini-batch for the sum over all data, by Bayesian quadrature.
 
 With K the kernel of the S rows and z their kernel means over the data, the mean of a Gaussian process over
 the data has the posterior mean sum_i w_i f(x_i), w = K^-1 z, whatever f: one solve serves all coordinates

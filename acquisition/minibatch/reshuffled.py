@@ -18,7 +18,7 @@ __all__ = ["Reshuffled", "ReshuffledState"]
 
 @dataclass(frozen=True)
 class ReshuffledState:
-    """Where the epoch stands."""
+    """The permutation, and the position in it."""
 
     order: np.ndarray
     """(N,) permutation of this epoch."""

@@ -16,7 +16,7 @@ with a third call between the two,
 
 which is sum_i w_i g_i, or better: a control variate corrects it by a prediction for the other data.
 
-What a table of all N gradients would cost to copy at each step forbids to treat it as immutable. A state with
+A table of all N gradients is too large to be copied at each step, so it is not immutable. A state with
 such a `table` writes into it, but always one step late, so that the last state can be used again; the ones
 before it cannot, and ``fork`` makes a state that shares nothing with this one.
 """

@@ -66,7 +66,7 @@ class Acquisition:
     def given(self, x: Array, y: Array | None = None) -> Acquisition:
         """Return the same function once f has been seen at x (m, D).
 
-        Without ``y`` (m,), what would be seen is taken to be the posterior mean: variances do not
+        Without ``y`` (m,), the values are taken to be the posterior mean: variances do not
         depend on it, so for a criterion of variances alone this is exact.
         """
         posterior = self.posterior

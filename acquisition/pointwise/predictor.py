@@ -7,7 +7,7 @@ with the targets (prior, R-combined), and h = C^-1 k_*^T,
     variance  k(x, x) - h^T h
     signals   z(x) R - h^T C^-1 Z R
 
-Everything hangs on h, so one triangular solve serves all moments and a second one all gradients:
+All three depend on h: one triangular solve serves all moments and a second one all gradients, as
 derivatives a_m, a_v, a_s of a score in the moments give
 
     d score / d k_*  =  C^-T (C^-1 (y - m0) a_m - 2 h a_v - C^-1 Z R a_s),

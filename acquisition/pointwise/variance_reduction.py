@@ -16,8 +16,8 @@ variance, in three metrics R R^T:
 For one target they are increasing functions of each other: the node is the same.
 
 Minimising the expected variance of the integral is due to Osborne et al. 2012 ("Active learning of
-model evidence using Bayesian quadrature"); where hyperparameters are fixed there is nothing to
-expect, because the variance does not depend on what will be seen.
+model evidence using Bayesian quadrature"); where hyperparameters are fixed the variance does
+not depend on the value that will be observed, and no expectation has to be taken.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ fast Bayesian quadrature"); p(x) f(x) is uncertain by p(x)^2 Var[f(x)], and for 
     linearised at m    f ~ offset + m^2/2 + m (g - m)     Var = m^2 v             (WSABI-L)
     moments matched    the exact variance of g^2 / 2      Var = v^2 / 2 + m^2 v   (WSABI-M)
 
-Linearised, nothing is uncertain where m = 0; WSABI-M still looks there.
+The linearised variance vanishes where m = 0, that of WSABI-M does not.
 """
 
 from __future__ import annotations

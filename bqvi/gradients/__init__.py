@@ -1,7 +1,7 @@
-"""Estimators of the ELBO's gradient: one a file; `gradient` says what each must give.
+"""Estimators of the ELBO's gradient, one a file; `gradient` has their contract.
 
-The sampling estimators live on torch, which takes seconds to import: they are loaded when asked for,
-so that exact methods never pay for it.
+The sampling estimators need torch, which takes seconds to import. They are loaded on first use, so
+that exact methods do not import it.
 """
 
 from __future__ import annotations

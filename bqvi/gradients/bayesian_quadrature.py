@@ -198,14 +198,14 @@ class BayesianQuadrature:
 
 
 def _informed(frame: Frame, process: Informed | None, kept: Memory) -> Informed | None:
-    """The process with what is known of failures, in the units of q."""
+    """The process with the model of failed evaluations, in the units of q."""
     if process is None or not len(kept.failed):
         return process
     return Guarded(process, LogisticFeasibility.near(frame, kept))
 
 
 def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
-    """Whether q has come to where evaluations fail: from there it would be moved by extrapolation only."""
+    """Whether q lies where evaluations fail: a step from there would follow extrapolation only."""
     if found.good.all():
         return False
     if not found.good.any():
@@ -215,7 +215,7 @@ def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
 
 
 def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
-    """The memory with the values of a log joint that moves with q: its points are kept, the rest is anew.
+    """The memory with values at q, of a log joint that depends on q: only the points are kept.
 
     Such a log joint is cheap once its local step is made: it does not count as evaluations.
     """

@@ -96,7 +96,7 @@ def log_joint_function(model: Any, q: Any, batch: Batch) -> LogJointFunction:
         return log_joint(theta)
 
     def one_by_one(theta: torch.Tensor) -> torch.Tensor:
-        """What is cut short has made those points that the function was called at."""
+        """A call that is interrupted has evaluated the points at which the function was called."""
         assert batch.account.budget is not None
         batch.account.budget.spend(len(theta))
         return torch.cat([counted(theta[i : i + 1]) for i in range(len(theta))])
@@ -168,7 +168,7 @@ def per_datum_gradient(
     Parameters
     ----------
     theta : (L, ...) reparameterised draws
-    rest : what of the objective is not the data's
+    rest : the part of the objective that is no sum over data
     batch : with a combination
     """
     if batch.combination is None:

@@ -10,7 +10,7 @@ They are drawn by `acquisition.designs`; each node is N(0, I) alone, so a mean o
 Designs for a Gaussian process:
 
     optimised               minimum posterior variance of (E[y], E[y u]) for a given kernel, rotated at random
-    integral variance       the candidate that takes most off the variance of the gradient (thesis 7.17)
+    integral variance       the candidate that lowers the variance of the gradient most (thesis 7.17)
     uncertainty             the candidate with the largest density-weighted variance of y (thesis 7.18)
 """
 
@@ -41,7 +41,7 @@ class Informed(Protocol):
         """The variance over s^2 that the noise of a new observation will have."""
 
     def candidates(self, pool: np.ndarray) -> Candidates:
-        """Posterior covariances of the numbers that (C, D) points would show."""
+        """Posterior covariances of the numbers observed at (C, D) points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +147,9 @@ class Optimised:
 
     The functionals' variance does not depend on what is observed, nor on rotations. The design is found once
     for each n and D. For n = 2 D it is D orthogonal pairs u, -u of equal lengths, and on these *every* odd
-    function is linear: neither the evidence nor a node left out can tell, and where y is odd (a logistic
-    regression at theta = 0) error bars come out a hundred times too short. So nodes are moved a little.
+    function is linear: neither the evidence nor leave-one-out residuals show it, and where y is odd (a
+    logistic regression at theta = 0) error bars come out a hundred times too short. So nodes are moved a
+    little.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Along which directions a gradient bends, and the units in which it bends alike along all of them.
+"""Directions along which a gradient is nonlinear, and units in which it is equally so along all of them.
 
 In units whitened by q, y(u) is a gradient: its Jacobian is symmetric. So where y varies along a direction
 beyond what a linear fit explains, it is its *components* along that direction that vary, and the spread of
@@ -11,8 +11,8 @@ until there are many more points than directions. Where y is noisy the sum of th
 off C's diagonal, and the second term, what C is uncertain by, is larger by the square of the share that is
 left. Lengthscales along M's eigenvectors go with its
 eigenvalues' -1/2, so a kernel of u^T M u' is anisotropic, turned as the log joint is, and has no more
-hyperparameters than before. The root is a compromise, chosen by evidence on five log joints: the power 0 is
-isotropic, 1 trusts C.
+hyperparameters than before. The power 1/2 was chosen by evidence on five log joints, between the power 0,
+which is isotropic, and 1, which is C itself.
 """
 
 from __future__ import annotations

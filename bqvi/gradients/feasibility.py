@@ -1,4 +1,4 @@
-"""Where the log joint can be evaluated, from where it failed: so that nodes do not return to where it does.
+"""The probability that the log joint can be evaluated at a point, from where it failed.
 
 A design for a process prefers candidates about which little is known, and nothing is known where evaluations
 failed. The probability that an evaluation succeeds is estimated beside the process, by logistic regression on
@@ -13,7 +13,8 @@ probability is 0.
 VBMC has another model, `bqvi.variational_bmc.feasibility`, by distances, whose edges bend as the
 evaluations do. With that one here, on a bent log joint cut by a half-space (D = 2, 5 and 10, at 1 and 2.5
 from the mode, 8 seeds each), median gaps are 1.1 to 5 times as large in the five cells where they differ
-from zero (D = 5 at 1: 3.8e-4 against 7.3e-5): few points in many dimensions tell a plane, and no shape.
+from zero (D = 5 at 1: 3.8e-4 against 7.3e-5): few points in many dimensions determine a plane, but no other
+shape.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class FunctionSurrogate:
         targets: np.ndarray,
         measured: np.ndarray | None = None,
     ) -> FunctionSurrogate:
-        """From (m, D) points in q's units and the B numbers that they show, (m, B).
+        """From (m, D) points in q's units and the B numbers observed at each, (m, B).
 
         ``measured`` is the variance of their noise over s^2, (m, B); None where they are exact.
         """
@@ -72,7 +72,7 @@ class FunctionSurrogate:
         return self.moments(np.zeros(d), np.eye(d))
 
     def candidates(self, pool: np.ndarray) -> Candidates:
-        """What is known / s^2 of the numbers that (C, D) points would show, B each."""
+        """Posterior moments / s^2 of the numbers observed at (C, D) points, B each."""
         given, kernel = self.given, self.process.kernel
         places = kernel.at(pool)
         cross = given.whitened_covariance(places)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """The data an estimator may look at."""
+    """The data of one step of an estimator."""
 
     rows: Data
     """S rows of the data; all N of them for a full-batch method."""
@@ -45,7 +45,7 @@ class Batch:
     combination: Combination | None = None
     """Where the strategy takes the rows' gradients one by one, and sums them itself."""
     account: Account = field(default_factory=Account)
-    """What the step may spend, and where it enters what it has paid for."""
+    """The budget of the step, and the ledger of its evaluations."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Estimator(Protocol):
 
 
 class Rescuing(Protocol):
-    """A memory that a failed step need not leave as it was."""
+    """A memory that takes in the evaluations of a failed step."""
 
     def rescued(self, found: Evaluations) -> Any:
         """Return the memory with what the step had evaluated."""
@@ -102,7 +102,7 @@ class Rescuing(Protocol):
 
 @runtime_checkable
 class RememberingEstimator(Estimator, Protocol):
-    """An estimator whose evaluations outlive the step."""
+    """An estimator that keeps its evaluations from step to step."""
 
     def start(self, model: Any, q: Any) -> Any:
         """The memory before a run of ``model`` from ``q``: a `Rescuing` record of arrays, or None."""

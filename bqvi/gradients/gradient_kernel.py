@@ -2,8 +2,9 @@
 
     k(u, u') = s^2 (exp(-|b - b'|^2 / 2) + b0 + b1 u . u' + b2 l^4 (b . b')^2 / 2),        b = B u / l,
 
-B^T B = M (`directions`) says along which directions y bends, l is the lengthscale, and b2 weighs a slow
-bending that the exponential alone does not carry from point to point: the skewness of the posterior.
+B^T B = M (`directions`) has the directions along which y is nonlinear, l is the lengthscale, and b2 is
+the weight of a quadratic term of long range, the skewness of the posterior, over which the exponential
+alone does not extrapolate.
 
 Under q = N(m, R R^T), with e = R^-1 (u - m) standardised, c = B m / l, T = B R / l, A = I + T T^T,
 a_n = A^-1 (b_n - c) and z_n = |A|^(-1/2) exp(-(b_n - c)^T a_n / 2), the covariances / s^2 of y(u_n) with the

@@ -8,8 +8,8 @@ which is zero where q_0 is the posterior: the prior mean zero of y is the estima
 All D outputs share a kernel (`gradient_kernel`) and are independent a priori: the separable process, the
 case of `gp.conditioning.conditioned` in which one m x m matrix serves D outputs.
 
-q itself is N(m, R R^T) in these units: at first m = 0 and R = I, and the process is used on while q is near
-q_0. Integrals are given in the units of q, e = R^-1 (u - m), in which the same gradient is
+q itself is N(m, R R^T) in these units: at first m = 0 and R = I, and the process is used as long as q is
+near q_0. Integrals are given in the units of q, e = R^-1 (u - m), in which the same gradient is
 
     y_q(e) = R^T (y(u) - u) + e.
 

@@ -11,19 +11,19 @@ over groups of L draws of N(0, I); IWAE's gradient has the same mean, so one for
 
 Standard errors are root sums of three squares, entry by entry:
 
-    what the process does not know   root mean square of g[phi_s] - g[phi] over draws phi_s of its posterior
+    the process' uncertainty         root mean square of g[phi_s] - g[phi] over draws phi_s of its posterior
     its nodes                        the jackknife's, g[phi] - g[phi_(-i)]
     groups                           Monte Carlo's, over the groups of L draws
 
-all on the same draws of u (`gp.conditioning.function_draws`). No delta method: g bends with phi, which enters
-weights as an exponential. What is left out: that the hyperparameters are fitted, and tails no node has seen,
-which the weights of a large L look for.
+all on the same draws of u (`gp.conditioning.function_draws`). The delta method is not used, because g is
+nonlinear in phi, which enters weights as an exponential. Not included are the uncertainty of the
+hyperparameters, and tails without nodes, which have much of the weight where L is large.
 
-Where it is worse than draws: weights are exponentials of phi, so an error of a nat in the tails, which the
-ELBO's gradient averages away, decides the weights. Where the process extrapolates badly for the number of
-nodes (heavy tails, funnels: the schools' models in D = 10 with n = 20), plain DReG with the same evaluations
-is better; `experiments/gradients/importance.py` shows by how much. From values alone, L = 5 and n = 10 and
-20, it had the smaller median error on 14 of 24 cases, though DReG is given gradients (six seeds).
+It is worse than draws in some cases: weights are exponentials of phi, so an error of a nat in the tails,
+which the ELBO's gradient averages away, decides the weights. Where the process extrapolates badly for the
+number of nodes (heavy tails, funnels: the schools' models in D = 10 with n = 20), plain DReG with the same
+evaluations is better; `experiments/gradients/importance.py` shows by how much. From values alone, L = 5 and n
+= 10 and 20, it had the smaller median error on 14 of 24 cases, though DReG is given gradients (six seeds).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ImportanceQuadrature:
     errors: bool = False
 
     gives_surrogate = False
-    """Its process is the ELBO's: no trust region may climb that."""
+    """Its process is that of the ELBO, which a trust region must not maximise here."""
 
     def __post_init__(self) -> None:
         require_integer("samples", self.samples, 1)

@@ -1,6 +1,6 @@
 """The linear function a + B u that y follows near q, and the residuals.
 
-By weighted least squares with a ridge, which says that a priori a slope is about as large as y. Weights w,
+It is fitted by weighted least squares with a ridge: a priori a slope is about as large as y. Weights w,
 which fall as points lie beyond q, may fall also as y is large,
 
     w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2:

@@ -1,19 +1,20 @@
 """Memoised mini-batches: the exact natural gradient, a batch at a time (Hughes and Sudderth 2013).
 
 The statistics of all data are a sum over batches, S = sum_b S_b, and each batch's are kept. A step visits one
-batch, replaces its S_b by that of the present q(theta), and goes all the way to eta* = eta_0 + S. That is
+batch, replaces its S_b by that of the present q(theta), and sets eta to eta* = eta_0 + S. That is
 coordinate ascent on the local variables of one batch and theta: with H_b the entropy that batch b had,
 
     ELBO(q, all q(z)) = sum_b (<S_b, E t> + H_b) + sum ln h - KL(q || p)
 
 never falls, there is no step size, and q moves after each batch. What a model adds to S and to the bound
-whatever the data (a learnt concentration) is what its local step gives for rows of weight 0, or its
+independently of the data (for a learnt concentration) is the result of its local step for rows of weight
+0, or its
 `shared_step` where that depends on S (`Sharing`); it is taken anew at each step. A batch whose local step
 ends lower than its old one (an ascent that found another optimum) keeps the old one.
 
 With ``moves`` components of a mixture are born and merged on the way (`memoised_moves`).
 
-Until every batch has been visited, S of those that have been stands for all: scaled up by the rows.
+Until every batch has been visited, S is that of the visited ones times the ratio of the numbers of rows.
 """
 
 from __future__ import annotations
@@ -195,8 +196,8 @@ class Memoised:
 def _held(prior: Values, total: Values, expected: Values) -> Values:
     """``total`` as q has it: what rounding loses beside the prior is 0 where t is minus infinity.
 
-    At a point, what was less than a rounding error of eta_0 + S has made a probability 0: it is no evidence
-    against q.
+    In a point mass, statistics below a rounding error of eta_0 + S have become a probability of 0, and are
+    set to 0.
     """
     return tuple(
         np.where(mean <= LEAST, (eta + part) - eta, part)

@@ -1,7 +1,7 @@
 """Births and merges of a mixture's components inside the memoised loop (after Hughes and Sudderth 2013).
 
 With statistics S = sum_b S_b and entropies H = sum_b H_b of the batches, the bound at the best q(theta) is
-known without a look at data,
+known without a pass over data,
 
     F(S, H) = <S, E_q t> + H - KL(q || p),   q at eta_0 + S,
 
@@ -15,7 +15,7 @@ so a change of the batches' q(z) can be judged exactly, and is made where F rise
             the parts, and the other batches take a local step under the q(theta) that this suggests: with the
             batch itself N rows.
 
-A move changes what is kept and not q, which is that of what is kept one step later: no bound of a run falls.
+A move changes the statistics that are kept; q follows one step later, so that no bound of a run falls.
 A pass without an accepted move changes little, so that a run with births needs a small tolerance.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moves:
-    """How often births and merges are tried; costs, which change no bound's exactness."""
+    """How often births and merges are tried. The bound is exact whatever these are."""
 
     pairs: int = 10
     """Most pairs whose merge is prepared in a pass: those with the largest gain but for the entropy."""

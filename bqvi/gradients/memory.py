@@ -1,7 +1,7 @@
 """Evaluations kept between steps: the log joint stays the same while q moves.
 
-Everything good is kept for the record. A surrogate is built on the most *recent* evaluations, up to its
-cap: keeping the nearest instead drops the tails, and the gap then rises with more data.
+All successful evaluations are kept. A surrogate is built on the most *recent* ones, up to its limit:
+with the nearest ones instead the tails are missing, and the gap rises with more data.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Memory:
     by_products: Products = ()
     """Of each evaluation the dict that was returned with it, or None; () where there is none."""
     process: Any = field(default=None, metadata=_DERIVED)
-    """The one that is kept, which the rest determines."""
+    """The process that is kept, which the other fields determine."""
 
     @classmethod
     def empty(cls, dimension: int, with_gradients: bool) -> Memory:

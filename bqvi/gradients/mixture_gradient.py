@@ -79,7 +79,7 @@ class MixtureGradient:
         return tuple(p.reshape(np.shape(u)) for p, u in zip(parts, self.q.unconstrained, strict=True))
 
     def candidates(self, pool: np.ndarray) -> Candidates:
-        """What is known / s^2 of the numbers that (C, D) points would show.
+        """Posterior moments / s^2 of the numbers observed at (C, D) points.
 
         The functionals are in units of their component, times its weight: nats for a step of
         one standard deviation.

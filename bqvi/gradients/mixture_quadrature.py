@@ -57,12 +57,12 @@ class MixtureMemory:
     relative: bool = False
     """Whether the prior mean is q's of the last round, else the Gaussian with its moments."""
     process: Any = field(default=None, metadata={"derived": True})
-    """The one that is kept, which the rest determines."""
+    """The process that is kept, which the other fields determine."""
     before: Any = field(default=None, metadata={"derived": True})
     """q at the last round."""
 
     def rescued(self, found: Evaluations) -> MixtureMemory:
-        """With the evaluations of a round that came to no end; the next step begins another."""
+        """With the evaluations of a round that was interrupted; the next step begins another round."""
         return replace(self, known=self.known.rescued(found), process=None)
 
 
@@ -79,8 +79,8 @@ class MixtureQuadrature:
     reach : > 0, nats that q may move before the next round
     every : >= 1, steps after which there is a round in any case
     process : of a log joint with gradients, 'joint' (values and gradients, O((m (D + 1))^3)) or 'derivative'
-        (gradients only, O((m D)^3): how high one mode is above another is then guessed along the way); one
-        without gradients has its values
+        (gradients only, O((m D)^3): the difference in height between two modes is then extrapolated along the
+        line between them); one without gradients has its values
     candidates : >= n, among which a round's nodes are chosen
     entropy_pairs : >= 2, antithetic pairs in each component for the entropy
     errors : also give standard errors at each step: the posterior's, jackknife's and entropy's together
@@ -99,9 +99,10 @@ class MixtureQuadrature:
     mixtures = True
     """q is a mixture of Gaussians."""
     gives_surrogate = False
-    """None that a trust region could climb."""
+    """It has no surrogate that a trust region could maximise."""
     noisy = False
-    """Gradients hardly vary, and a mixture has plateaus to cross: by default the rate does not fall."""
+    """Gradients have a small variance, and the ELBO of a mixture has plateaus: by default the rate does not
+    fall."""
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 1)

@@ -6,13 +6,14 @@ Their covariance is that of the model and that of the jackknife together,
     C = Cov(x | observations) + sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T,
 
 with delta_n = x - x_(-n) the change when node n is left out (`gp.conditioning.conditioned`); the diagonal
-is that of `Surrogate.standard_deviations` squared. The posterior covariance answers for what the kernel
-does not determine, under a kernel that is stationary and the same for all outputs. Log joints are neither:
+is that of `Surrogate.standard_deviations` squared. The posterior covariance is that under the model, a
+kernel that is stationary and the same for all outputs. Log joints are neither:
 they are steep where q came from and flat at its mode, and hyperparameters fitted to the bulk of the nodes
-understate the tails. The second term answers for that; the third, the square of the estimate of the bias,
-for tails that nodes have yet to reach: there all nodes move an estimate the same way, and without it
-intervals for a separable process on a banana hold three times in four. Any alone leaves the intervals too
-short, the last two where nodes are few, the first where the log joint is far from stationary.
+understate the tails. The second term is the jackknife's variance, which includes that. The third is the
+square of its estimate of the bias, which is large where tails have no nodes: all nodes then move an
+estimate in the same direction. Without it intervals for a separable process on a banana hold the truth
+three times in four. Each term alone gives intervals that are too short, the last two where nodes are few,
+the first where the log joint is far from stationary.
 
 The natural gradient is linear in the moments: with B = L^-1, G = B^T J B / 2 and dL/dmu = (B^T E[y] - 2 G
 mu, G), it is A x, and its covariance A C A^T.

@@ -1,23 +1,23 @@
-"""The noise of observations of y by distance and residual: what the separable process gives them.
+"""The noise of observations of y under the separable process, by distance from q and by residual.
 
-In exact arithmetic gradients have no noise. What they have is more structure than a stationary kernel can
-hold: where the density of q is negligible, y may be thousands of times what it is under q (the exponential
-of a log scale is that within five standard deviations), and a smooth function through such a point is wrong
-where q has its mass. So the noise is the jitter near q, e^((r - near) / fading) times that beyond,
+Gradients are exact, but have more structure than a stationary kernel can fit: where the density of q is
+negligible, y may be thousands of times what it is under q (the exponential of a log scale is that within five
+standard deviations), and a smooth function through such a point is wrong where q has its mass. So the noise
+is the jitter near q, e^((r - near) / fading) times that beyond,
 
     r = max(|u|^2, |u|_M^2) / D,
 
-with M the `directions` along which y bends: along the others a far point does no harm. Nearer to q harm is
-done by values of y that neither the mass of q nor a linear fit predicts. With e = y - a - B u the residual
-of a linear fit (`linear_fit`, with weights that are less where y is large, so that no large value
-determines its own fit) and typical the median of |e|^2, both over points weighted as they are near q, the
-noise is again larger by
+with M the `directions` along which y bends: along the others a distant point does not disturb the fit.
+Nearer to q the fit is disturbed by values of y that neither the mass of q nor a linear fit predicts. With e =
+y - a - B u the residual of a linear fit (`linear_fit`, with weights that are less where y is large, so that
+no large value determines its own fit) and typical the median of |e|^2, both over points weighted as they are
+near q, the noise is again larger by
 
     (|e|^2 / allowed)^4, at most e^(10 (r - least)),       allowed = 5 e^(0.6 r) typical.
 
-The residual, since what is linear in u is in the linear term of the kernel and bends nothing: on the way to
-a posterior that is nearly Gaussian y is large far out, and right. Points near q get the jitter only. The
-constants are those of `settings.NoiseSettings`.
+The residual is used because the kernel has a linear term: while q moves to a posterior that is nearly
+Gaussian, y is large and linear far from q, and no noise is to be added there. Points near q get the jitter
+only. The constants are those of `settings.NoiseSettings`.
 """
 
 from __future__ import annotations

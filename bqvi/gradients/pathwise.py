@@ -1,6 +1,6 @@
 """Pathwise estimator, the reparameterisation trick (thesis Section 5.2, Eqs 5.6 and 5.15).
 
-theta = g(u, noise), so dL/du = E[d (f(theta) - ln q(theta)) / du] under the sign. Three treatments of
+theta = g(u, noise), so dL/du = E[d (f(theta) - ln q(theta)) / du]. Three treatments of
 the entropy, all unbiased:
 
     sampled               differentiate -ln q_u(g(u, noise)) through the path and through u
@@ -10,12 +10,12 @@ the entropy, all unbiased:
 
 The noise may come from a design instead of independent draws (scrambled Sobol, antithetic-orthogonal): each
 of its points is N(0, I) alone, so the mean stays unbiased, and smooth integrands are averaged with less
-variance. Such points depend on one another: their spread says nothing of the error of their mean. Standard
+variance. Such points depend on one another: their spread does not give the error of their mean. Standard
 errors come from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000): R designs of L / R
 points, each scrambled or rotated by itself, whose means are independent and equally distributed. Their spread
 over sqrt(R) is valid however little is known of the design, on R - 1 degrees of freedom (a 95 % interval at
-R = 4 is +- 3.2 of it). The price: R small designs average smooth integrands less well than one large one.
-Antithetic-orthogonal frames are independent as they are: at L = 2 D R nothing is lost.
+R = 4 is +- 3.2 of it). R small designs average smooth integrands less well than one large one.
+Antithetic-orthogonal frames are independent of one another, so that at L = 2 D R there is no loss.
 
 For q a mixture of Gaussians see `stratified`.
 """
@@ -74,7 +74,7 @@ class Pathwise:
     randomisations: int = 4
 
     per_datum = True
-    """Gradients can be had datum by datum."""
+    """Gradients are available for each datum."""
     mixtures = True
     """q may be a mixture of Gaussians."""
 

@@ -1,12 +1,12 @@
-"""How far from the q that it was made for a process on gradients has predicted new evaluations.
+"""The distance from the q of its base over which a process on gradients has predicted new evaluations.
 
-It was made at some q_0; then q moved, and what is evaluated there had been predicted. If the squared
-errors of the prediction are a small share of what was to be predicted,
+The process was made at some q_0. When q has moved, its predictions at the new evaluations are
+compared with their values. If the squared errors are a small share of the squared values,
 
     sum_n |y(u_n) - prediction|^2 <= CACHE.missed sum_n |y(u_n)|^2,
 
-the process is right over the distance from q_0 to q. The posterior standard deviations are not used: a step
-that is long in their units may be wrong all the same.
+the process is taken as valid over the distance from q_0 to q. The posterior standard deviations are not used:
+a step that is long in their units may be wrong all the same.
 """
 
 from __future__ import annotations

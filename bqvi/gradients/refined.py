@@ -1,9 +1,10 @@
-"""The exact natural gradient of a model whose local step has several optima, kept from falling.
+"""The exact natural gradient of a model whose local step has several optima, such that the ELBO never falls.
 
 For most conjugate models q(z) given q(theta) is closed. Where it is itself the end of an ascent (the
 proportions of a document's topics), that ascent starts anew at each step and may end in a lower optimum
 than the last one; then the ELBO falls, although every update ascends. Here the local parameters of the step
-before are kept: where the ELBO would fall, the model is asked to improve on those instead, which cannot fall:
+before are kept: where the ELBO would fall, the local step continues from those instead, with which it cannot
+fall:
 
     ELBO(q_t, z refined from z_t-1) >= ELBO(q_t, z_t-1) >= ELBO(q_t-1, z_t-1).
 """

@@ -17,7 +17,7 @@ z(u) = h (l^2 P)^(D/2) exp(-P |u|^2 / 2),
     Var E[phi]          = h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2                              all times s^2.
 
 The sd holds the posterior variance, with the constant profiled out, and the jackknife's variance and bias
-over evaluations, which answer for what the kernel does not fit. Failed evaluations are left out: the ELBO is
+over evaluations, which include misfit of the kernel. Failed evaluations are left out: the ELBO is
 that over the region where the log joint is finite.
 """
 

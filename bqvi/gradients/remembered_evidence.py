@@ -5,7 +5,7 @@ In units whitened by q the log joint f is a process (`remembered_elbo`), and
     Z = int exp(f) = E_q[exp(r)],        r = f - ln q,        ELBO = E_q[r].
 
 At draws u of g = (1 - a) q + a q widened, the process has r with mean m and variance v. Where v is large
-nothing is known of r, and the exponential of a mean that a kernel made up would be mass where nothing was
+the mean m is an extrapolation by the kernel, and its exponential would be mass where nothing was
 evaluated. So r is shrunk there towards its median c,
 
     r~ = c + t (m - c),        t = 1 / (1 + v^2),      log w = r~ + t^2 v / 2 + ln q - ln g + ln p:
@@ -18,18 +18,18 @@ draws. The standard deviation is the root of the sum of the squares of
     the process' posterior standard deviation of E_P[t f], with the constant unknown
     the jackknife's over evaluations of the same, with its bias
     that of the draws, from the spread of the sums of weights of blocks of the Sobol points
-    what was shrunk away, E_P[(1 - t) min(|m - c|, sqrt v)]
+    the shrinkage, E_P[(1 - t) min(|m - c|, sqrt v)]
     the mass at the edge of what is feasible, E_P[1 - p]
-    a share of the correction, ln Z - ELBO: what q lacks in its tails the draws show in part only, the less
-    the heavier the weights' tail.
+    a share of the correction, ln Z - ELBO: the draws show only a part of the mass that q lacks in its
+    tails, a smaller part the heavier the weights' tail.
 
-Where q misses mass, the log joint falls more slowly than ln q beyond the evaluations, and a process that has
-seen none of it lies below: on such posteriors errors are mostly negative, by a tenth to a third of the
+Where q misses mass, the log joint falls more slowly than ln q beyond the evaluations, and the process lies
+below it there: on such posteriors errors are mostly negative, by a tenth to a third of the
 correction on a banana, a funnel and Student t's, by twice of it on eight schools with centred effects.
 
-Effective draws and the shape of the weights' tail (Pareto k; Vehtari et al. 2024) tell whether the draws
-stand for the process: with k above .7 they do not. No evaluation is spent. Mass that no evaluation and no
-draw of q comes near is not seen.
+Effective draws and the shape of the weights' tail (Pareto k; Vehtari et al. 2024) show whether the draws
+represent the process: with k above .7 they do not. No further evaluation is made. Mass that is near no
+evaluation and no draw of q is missed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 "The six targets" are those of `experiments.problems.gradient_targets` at 50 evaluations. A figure for them is
 the geometric mean of the ratio of gaps with the other value to gaps with this one, over 96 runs (seeds 20 to
-35), 36 runs (seeds 20 to 25) or 24 runs (seeds 20 to 23), and one standard error to either side. Apart from
-what is said, no figures were kept.
+35), 36 runs (seeds 20 to 25) or 24 runs (seeds 20 to 23), and one standard error to either side. For
+constants without a figure none was kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class NoiseSettings:
     allowed: float = 5.0
     """Squared residuals, in multiples of the typical one, that add no noise at |u| = 0."""
     growth: float = 0.6
-    """Rise of the logarithm of what is allowed with |u|^2 / D: smooth functions bend more farther out."""
+    """Rise of the logarithm of what is allowed with |u|^2 / D: smooth functions are less linear farther
+    out."""
     power: float = 4.0
     """Of a squared residual beyond what is allowed: thirty times that takes the noise from the jitter to the
     process' own variance."""
@@ -194,7 +195,8 @@ class MixtureSettings:
     """Antithetic pairs of each component for an entropy that has no closed form (`stratified`)."""
     short: float = 0.25
     """Lengthscale, over sqrt(D), that a search starts from, shorter than any that is likely: from below it
-    climbs to the waves. On two mixtures with 8 to 25 nodes a dimension .2 and .35 found the highest maximum
+    climbs to the oscillations. On two mixtures with 8 to 25 nodes a dimension .2 and .35 found the highest
+    maximum
     of eight starts; .5 fell short of it by 80 to 250 nats in one fit of four, 2 in nearly all."""
 
 
@@ -239,7 +241,7 @@ class EvidenceSettings:
     """Of the draws, whose spread is their standard deviation. That of independent draws, 1 / effective draws
     less 1 / draws, is 2 to 6 times as large, and on posteriors near a Gaussian most of the whole."""
     infeasible: float = 0.02
-    """Share of q where evaluations fail, from which that is told."""
+    """Share of q where evaluations fail, from which on there is a warning."""
     share: float = 0.25
     """Of the correction of the ELBO, that is standard deviation. On the ten posteriors that it was chosen
     on errors are up to a third of it, half where it is small. On fifteen others, at 50 to 200 evaluations,

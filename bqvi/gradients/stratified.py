@@ -1,12 +1,13 @@
 """The pathwise estimator for q a mixture of Gaussians, stratified over its components.
 
-Which component a draw is of has no path to the weights; but a mixture's expectation is linear in them,
+The index of a draw's component is not differentiable in the weights, but a mixture's expectation is linear in
+them,
 
     L = sum_k w_k E_k[f(theta) - ln q(theta)],        theta = m_k + L_k xi within component k,
 
 so L draws are taken in *every* component: the path gives the means and covariances their gradient, and dw_k
-meets the values themselves (Roeder, Wu and Duvenaud 2017 on mixtures, here with weights that move). The
-treatments of the entropy are those of `pathwise`, with
+has the values themselves as its coefficients (Roeder, Wu and Duvenaud 2017 on mixtures, here with weights
+that move). The treatments of the entropy are those of `pathwise`, with
 
     sticking-the-landing   ln q(theta) with its parameters held, while w_k and theta move; the score that is
                            dropped has mean zero under the whole of q, not within a component. Where q is the

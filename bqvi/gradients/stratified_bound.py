@@ -42,7 +42,7 @@ from bqvi.gradients.stratified import require_still
 from gp.arrays import to_numpy
 
 _ALL = 1.0 - 1e-15
-"""A normalised weight that leaves nothing for the others."""
+"""Normalised weights above this count as all of the weight."""
 
 
 def stratified_iwae(

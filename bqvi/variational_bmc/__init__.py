@@ -1,7 +1,7 @@
 """Variational Bayesian Monte Carlo: evidence and posterior of an expensive model in few evaluations.
 
-`bqvi.vbmc` is the call. Here is what looks at its results: diagnostics and distances between posteriors. The
-posterior itself is a `bqvi.posterior.Posterior`.
+`bqvi.vbmc` is the call. This package exports diagnostics of its results and distances between posteriors.
+The posterior itself is a `bqvi.posterior.Posterior`.
 """
 
 from bqvi.pareto import Smoothed, psis

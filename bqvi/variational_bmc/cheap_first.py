@@ -1,11 +1,12 @@
-"""A run on a cheap model of the log joint, then one on the log joint, which begins with what it said.
+"""A run on a cheap model of the log joint, then one on the log joint, which begins with its posterior.
 
     OnCheap(state) --the steps of a run on the cheap model, until it ends--> CheapModel, q, frame
                    --begun--> the first state on the log joint: that frame, and in the prior mean the cheap
                               model's posterior mean (`surrogate`)
 
-The first points of the log joint are draws of that q, and as many of the plausible box, in case it misleads.
-A cheap model may be improper: where its q runs away, the run goes on without it, and says so.
+The first points of the log joint are draws of that q, and as many of the plausible box, in case the cheap
+model is wrong. A cheap model may be improper: where its q diverges, the run goes on without it, with a
+warning.
 Both are runs of :mod:`bqvi.variational_bmc.vbmc_run`, with a budget for each. Evaluations of the cheap model
 are entered in the same ledger, so that whatever ends the run they are kept, and resumed from.
 """

@@ -1,7 +1,7 @@
 """Draws of the posterior at which the surrogate is compared with the log joint, before convergence.
 
-The acquisition evaluates where the surrogate knows little by its own account. Where its mean is too low and
-its variance small nothing is evaluated: on bent ridges the log evidence was .1 to .3 nats too low at a stated
+The acquisition evaluates where the surrogate's variance is large. Where its mean is too low and its
+variance small nothing is evaluated: on bent ridges the log evidence was .1 to .3 nats too low at a stated
 sd of .04, and the log joint exceeded the surrogate by more than one nat on a tenth to a quarter of the mass.
 A run that is about to converge therefore evaluates draws u_i of the surrogate's posterior p_s, tempered so
 that they reach into its tails. With g_i the log joint less its prediction there,

@@ -1,30 +1,30 @@
-"""What the surrogate says, past q: importance weights, evidence, and how well all of it is known.
+"""The surrogate's posterior beyond q: importance weights, evidence, and their standard deviations.
 
     draws u_s of g = (1 - a) q + a q widened,     log w_s = mean(u_s) - log g(u_s)
     log Z = log mean w_s,     P = normalised weights
 
-No evaluation of the log joint is spent. The effective sample size and the shape of the weights' tail
-(Vehtari et al. 2024, "Pareto smoothed importance sampling") say whether the draws stand for the surrogate.
+No evaluation of the log joint is made. The effective sample size and the shape of the weights' tail
+(Vehtari et al. 2024, "Pareto smoothed importance sampling") show whether the draws represent the surrogate.
 
-What the surrogate does not know moves log Z by E_P[f - mean] to first order: a Gaussian with the variance
+The surrogate's error moves log Z by E_P[f - mean] to first order, which is Gaussian with the variance
 
     var = P^T C P,     C the posterior covariance of f at the draws,
 
-computed at some draws that stand for the rest. The expectation of the density itself is that of a
+computed at a subset of the draws. The expectation of the density itself is that of a
 log-normal, exp(mean + var / 2), and that is what a draw counts with, up to a variance of a nat squared.
 Beyond it the surrogate is at its prior, and the draw counts less the more it varies, exp(mean + 1 - var / 2):
-mass is not invented where nothing was evaluated. Where the variance exceeds a squared nat even at the draws
-that are known best, only the excess over these counts: it compares regions, and is no estimate of the level.
-What the mean claims above the highest value that was evaluated is divided by the variance there, if that is
-above one: a surrogate that knows little can claim hundreds of nats, which the next evaluation refutes.
+no mass is added where nothing was evaluated. Where the variance exceeds a squared nat even at the draws of
+least variance, only the excess over theirs counts: the weights then compare regions. The excess of the mean
+over the highest evaluated value is divided by the variance there, if that is above one: the mean of a
+surrogate with few data can exceed it by hundreds of nats, which the next evaluation contradicts.
 
 The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
 
     ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(mean c_s),     c_s = p_s q(u_s) / g(u_s),
 
 with p_s the probability that u_s is feasible. By Jensen's inequality it is at most the log evidence of the
-mean from these draws, whatever they are; a sample of its own, or the sample that an optimiser has seen, can
-exceed it.
+mean from these draws, whatever they are; an estimate from other draws, or from those that an optimiser has
+used, can exceed it.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Correction:
     u : (M, D), in the frame. whitened : (N, M), W k of f there.
     mean, variance : (M,), of f there. log_proposal : (M,), log g. log_q : (M,).
     log_weights : (M,), of the draws, normalised.
-    log_evidence, elbo : in the frame's units. sd : of what the surrogate leaves open. monte_carlo_sd : of the
+    log_evidence, elbo : in the frame's units. sd : of the surrogate's uncertainty. monte_carlo_sd : of the
         draws.
     effective : effective sample size. shape : Pareto k of the weights.
     feasible : (M,), the probability that the log joint can be evaluated there, were no failure an accident.
-    covered : whether no evaluations tell of mass that q lacks; only a thorough estimate looks for them.
+    covered : whether no evaluations show mass that q lacks; only a thorough estimate checks this.
     """
 
     u: Vector
@@ -82,14 +82,14 @@ class Correction:
 
     @property
     def uncertain_mass(self) -> float:
-        """Share of the mass that hangs on whether it is feasible."""
+        """Share of the mass that depends on the unknown feasibility."""
         return float(self.weights @ (1.0 - self.feasible))
 
     def claimed_above(self, top: float) -> float:
         """Mean excess of the surrogate's mean over ``top``, nats: over the draws or q, the larger of both.
 
-        With ``top`` the highest value that was evaluated, this much of the ELBO and of the log evidence no
-        evaluation supports. It vanishes once the mode has been evaluated.
+        With ``top`` the highest evaluated value, this is the part of the ELBO and of the log evidence that
+        no evaluation supports. It vanishes once the mode has been evaluated.
         """
         above = np.maximum(self.mean - top, 0.0)
         log_c = self.log_q - self.log_proposal
@@ -148,12 +148,12 @@ def weighed(
 def polished(
     surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
 ) -> Correction:
-    """The same with a proposal that was led to cover all of the surrogate's mass.
+    """The same with a proposal that was adapted to cover all of the surrogate's mass.
 
-    The q of highest ELBO lies inside the posterior, a good proposal extends around it. From q and q widened a
+    The q of highest ELBO is narrower than the posterior, a good proposal is wider. From q and q widened a
     few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
-    They begin at evaluated tails too, where q would hardly ever draw, and from `local_proposal` where q lacks
-    much of the mass.
+    They begin at evaluated points in the tails too, where q has hardly any draws, and from `local_proposal`
+    where q lacks much of the mass.
     """
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
     wide = proposal_of(q, 0.5, 2.0).joined(whole, 0.3)

@@ -1,15 +1,17 @@
 """Whether a posterior can be relied on, and what to do if not.
 
 *Importance weights.* With draws v_s of q and log weights l_s = log p(v_s) - log q(v_s), the tail of the
-weights is fitted by a generalised Pareto distribution; its shape k says how many moments they have (Yao et
-al. 2018, "Yes, but did it work?"). Below 1/2 all is well, from .7 on averages are not to be used. Smoothing
+weights is fitted by a generalised Pareto distribution; its shape k tells how many moments they have (Yao
+et al. 2018, "Yes, but did it work?"). Below 1/2 their variance is finite; from .7 on averages are not to
+be used. Smoothing
 replaces the largest weights by the expected order statistics of the fitted tail (Vehtari et al. 2024,
 "Pareto smoothed importance sampling"; `bqvi.pareto`). `check` does it for a posterior, with fresh evaluations
 of the log joint itself.
 
-*Several runs.* Runs from different seeds that agree are worth more than any diagnostic of one: `agreement`.
+*Several runs.* The agreement of runs from different seeds is a stronger check than any diagnostic of a single
+run: `agreement`.
 
-*Advice.* `advice` looks for what goes wrong most often, each in terms of what the user can change.
+*Advice.* `advice` checks for the most frequent faults and names the argument to change for each.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Check:
         the mixture, without the correction by weights that a posterior may have.
     effective_sample_size : of the smoothed weights.
     log_evidence, log_evidence_sd : by importance sampling; valid where the Pareto shape is small.
-    evaluations : what was spent.
+    evaluations : how many were made.
     posterior : the posterior corrected by the weights.
     """
 
@@ -81,7 +83,7 @@ def check(
     """Evaluate the log joint at n fresh draws, and weigh them.
 
     A quarter of the draws is of q with its components 1.7 times as wide, as a mixture that was fitted from
-    inside has tails that are too thin to tell what it misses.
+    inside has tails too thin to show the mass that it misses.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ def check(
     TypeError
         ``posterior`` is no Posterior.
     ValueError
-        n is below 25: a tail cannot be told from so few.
+        n is below 25, too few for the fit of a tail.
     EvaluationError
         See `Caller.evaluate`; or the log joint is finite nowhere.
     """
@@ -172,7 +174,7 @@ class Agreement:
 
     @property
     def agree(self) -> bool:
-        """Whether nothing speaks against the runs telling the same."""
+        """Whether the results of the runs are compatible."""
         return (
             self.sds < DIAGNOSTICS.near_sds
             and self.mmtv < DIAGNOSTICS.near_mmtv
@@ -233,7 +235,7 @@ def advice(
     exact: bool = True,
     located: bool = True,
 ) -> tuple[str, ...]:
-    """What speaks against this posterior, each with what to do; empty if nothing does.
+    """Reasons not to rely on this posterior, each with what to do; empty if there are none.
 
     Parameters
     ----------
@@ -241,8 +243,8 @@ def advice(
     evaluations : what it spent.
     shape : Pareto k of the weights between the surrogate and q, where known.
     exact : whether values are without noise, so that gradients can be compared with their differences.
-    located : whether the posterior has been found. Where it has not, nothing is said of where its bounds and
-        plausible intervals should be.
+    located : whether the posterior has been found. Where it has not, there is no advice on bounds and
+        plausible intervals.
     """
     return (
         *_about_weights(shape),
@@ -254,7 +256,7 @@ def advice(
 
 
 def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
-    """What to tell of a posterior without bounds that is far wider than its plausible box; () if none is.
+    """Warnings of a posterior without bounds that is far wider than its plausible box; () if there is none.
 
     Parameters
     ----------
@@ -272,7 +274,7 @@ def runs_away(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
 
 
 def returns_density(evaluations: Evaluations, coordinates: Coordinates) -> tuple[str, ...]:
-    """What to tell of a log joint that returns the density itself; () if it does not.
+    """Warnings of a log joint that returns the density itself; () if there are none.
 
     Parameters
     ----------

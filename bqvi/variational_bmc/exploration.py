@@ -11,11 +11,11 @@ would otherwise have converged therefore explores first:
 3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
    the climb enters a known mode or gains no more.
 
-A climb that ends elsewhere has found a mode. Its evaluations lead q there, and the run goes on. Otherwise a
-point leads to a known mode, one that is explained to the nearest, or, where a climb from it hardly rises,
-nowhere; points from which no climb was begun are taken to do so as often as those from which one was. Let n
-points lead to known modes, to f of these modes no more than one point each, and s points nowhere. The odds
-that the next point leads to a mode unseen are then about
+A climb that ends elsewhere has found a mode. With its evaluations q extends there, and the run goes on.
+Otherwise a point leads to a known mode, one that is explained to the nearest, or, where a climb from it
+hardly rises, nowhere; points from which no climb was begun are taken to do so as often as those from which
+one was. Let n points lead to known modes, to f of these modes no more than one point each, and s points
+nowhere. The odds that the next point leads to a mode unseen are then about
 
     (f + s / 2 + 1) / (n + 2 - f):
 
@@ -73,7 +73,7 @@ def explore(
     sequence: np.ndarray,
     noise_sd: float = 0.0,
 ) -> Explored:
-    """Explore the plausible box, until a mode is found or the known ones explain all that was seen.
+    """Explore the plausible box, until a mode is found or the known ones explain all evaluations.
 
     Parameters
     ----------

@@ -1,19 +1,19 @@
 """Where the log joint can be evaluated at all, estimated from where it failed.
 
-A log joint that is -inf beyond an edge has no surrogate there: a Gaussian process that has no data beyond the
-edge would put mass behind it. So the probability that a point is feasible is estimated beside it, from the
-distances to the nearest good and the nearest failed evaluation,
+Where a log joint is -inf beyond a boundary, a Gaussian process without data beyond it would put mass there.
+So the probability that a point is feasible is estimated beside it, from the distances to the nearest good and
+the nearest failed evaluation,
 
     logit p(feasible) = -p max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
 
-which is 0 halfway between them and sharpens as evaluations close in on the edge. h is what lies between a
-failed evaluation and the nearest good one. Beyond it the nearest evaluation decides the more the farther it
-is: from afar all of them are equally near, and everything would be as feasible as not. p(feasible)
+which is 0 halfway between them and grows steeper as evaluations lie nearer to the edge. h is what lies
+between a failed evaluation and the nearest good one. Beyond that distance the slope grows with d^2, as at
+large distances the ratio of the two tends to one, and the probability would tend to 1/2. p(feasible)
 multiplies the surrogate's density.
 
 *Accidents.* Not every failure is an edge: a solver that did not converge, a machine that went away. A failed
 evaluation among good ones, inside their convex hull and much nearer to them than to any other failed one, is
-taken for an accident and does not speak against the points around it. It does raise their uncertainty. So the
+taken for an accident and does not lower the probability around it. It does raise their uncertainty. So the
 mass that depends on feasibility, E_P[1 - p(feasible), accidents counted], is part of the evidence's
 standard deviation, and the next evaluation is made where it is large, which decides what the failure was.
 
@@ -21,8 +21,8 @@ The quadrature of gradients has another model, `bqvi.gradients.feasibility`, a l
 probability multiplies a density, whose integral needs the edge itself. With the regression none of 18 runs
 (Gaussians cut by a half-space, D = 2 and 4; a uniform density on a box; a Gaussian less a disc; 3 seeds)
 converged within 40 + 15 D evaluations, where 5 do with this one, the mean error of the log evidence was .27
-against .09 nats, and 1.8 at most against .34 (the box). Half-spaces in D = 4 it told better: errors of .005
-to .05 against .04 to .19.
+against .09 nats, and 1.8 at most against .34 (the box). On half-spaces in D = 4 the regression was better:
+errors of .005 to .05 against .04 to .19.
 """
 
 from __future__ import annotations

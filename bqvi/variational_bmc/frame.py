@@ -121,8 +121,8 @@ def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[V
 def fitting(mean: Vector, covariance: Vector, last: Frame, within: Vector | None = None) -> Frame:
     """Along the axes, or turned where the correlations ask for it; in between as the ``last`` frame was.
 
-    Of several modes the correlations ``within`` count. Axes turned to the line through two modes suit neither
-    of them, and a mixture loses its components where the axes turn.
+    Of several modes the correlations ``within`` count. Axes along the line through two modes are not those of
+    either, and a mixture loses its components where the axes are rotated.
     """
     condition = _condition(covariance if within is None else within)
     along = condition < FRAMES.correlated or (condition < FRAMES.thin and last.diagonal)

@@ -2,9 +2,10 @@
 
     candidates frame x threshold  ->  noise-shaped data  ->  hyperparameters  ->  the largest evidence
 
-Values far below the best say little about the posterior and bend a stationary kernel, so those deeper than a
-threshold are given noise (Acerbi 2020, "noise shaping"). The threshold, and the axes along which the kernel's
-lengthscales lie, are hyperparameters like the others: candidates are fitted, and the evidence decides.
+Values far below the best carry little information on the posterior and are not fitted by a stationary
+kernel, so those deeper than a threshold are given noise (Acerbi 2020, "noise shaping"). The threshold, and
+the axes along which the kernel's lengthscales lie, are hyperparameters like the others: candidates are
+fitted, and the evidence decides.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Vector = np.ndarray
 
 
 def shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
-    """The evaluations that did not fail, as a surrogate takes them, with what a cheap model says."""
+    """The evaluations that did not fail, as data of a surrogate, with the predictions of a cheap model."""
     data = _shaped(state.usable, frame, threshold, settings.noise_unknown)
     if state.cheap is None or not state.cheap.used:
         return data
@@ -141,7 +142,7 @@ def alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Fra
 def evaluated_box(data: Data) -> Box:
     """The box around the evaluations that are not hopelessly deep, or else around the 2 D + 2 best.
 
-    One that went astray must not be what the next may be twice as far away as.
+    An evaluation far outside must not widen the region of the next ones.
     """
     dimension = data.points.shape[1]
     depth = data.top - data.values

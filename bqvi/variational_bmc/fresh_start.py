@@ -1,4 +1,4 @@
-"""A fresh start from values alone, where gradients have led the run astray.
+"""A fresh start from values alone, where the surrogate fitted to gradients fails.
 
 With gradients a run begins with a climb of the log joint. The density of a funnel or of a centred hierarchy
 is highest at the end of a neck that holds hardly any mass, where all scales are orders of magnitude
@@ -26,7 +26,7 @@ FROM_VALUES = (
 
 
 def lost(state: State) -> bool:
-    """Whether gradients have led the run astray."""
+    """Whether the surrogate that was fitted to gradients has failed."""
     if state.values_from or state.evaluations.gradients is None:
         return False
     if len(state) < FRESH_START.each * state.evaluations.points.shape[1] or _covered(state):

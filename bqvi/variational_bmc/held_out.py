@@ -1,4 +1,4 @@
-"""Evaluations that were given and not taken: what the surrogate predicts there, a check without a call.
+"""Evaluations that were given and not used: the surrogate's predictions there, a check without further calls.
 
 Of thousands of evaluations some hundreds are taken (:mod:`bqvi.calls.selection`). At some of the others, none
 far below the highest, with values f_i and predictions N(m_i, v_i) of the surrogate,
@@ -39,7 +39,7 @@ class HeldOut:
 
     @property
     def standardised(self) -> np.ndarray:
-        """Residuals in units of their sds, (m,): of variance 1 where the surrogate knows what it does not."""
+        """Residuals in units of their sds, (m,): of variance 1 where the surrogate is calibrated."""
         found: np.ndarray = self.residuals / self.sds
         return found
 
@@ -59,7 +59,7 @@ class HeldOut:
 CONTRADICTED = (
     "They contradict the surrogate. Look whether they are of the same log joint; if so, raise the budget."
 )
-"""What is said beside residuals that contradict the surrogate."""
+"""The warning on residuals that contradict the surrogate."""
 
 
 def predicted(state: State, estimate: Estimate, frame: Frame, coordinates: Coordinates) -> HeldOut | None:

@@ -1,4 +1,4 @@
-"""What not knowing the hyperparameters does to the evidence.
+"""The standard deviation of the evidence due to unknown hyperparameters.
 
 Hyperparameters psi_j are drawn from Laplace's approximation of their posterior, at scrambled Sobol points,
 and weighted by posterior over approximation (importance sampling, as in :func:`gp.marginalise`). Each has its
@@ -6,9 +6,9 @@ own surrogate, hence its own evidence, to second order in d_s = m_j(u_s) - m(u_s
 
     log Z_j - log Z = log sum_s P_s exp(d_s) = E_P[d] + Var_P[d] / 2 + ...,      u_s draws, P_s their weights,
 
-which is exact where d is Gaussian. The logarithm of the mean itself can hang on one of 512 draws, far out in
-a tail: on a logistic regression it once gave a standard deviation of 9 nats, where d was .01 +- .08. The
-spread of these about zero is a standard deviation, beside the one that each surrogate leaves open.
+which is exact where d is Gaussian. The logarithm of the mean itself can depend on one of 512 draws, far out
+in a tail: on a logistic regression it once gave a standard deviation of 9 nats, where d was .01 +- .08. The
+spread of these about zero is a standard deviation, in addition to that of each surrogate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Laplace's approximation of the surrogate: where its mode is, and how wide.
 
 Newton's method (`gp.search`) on the posterior mean, whose curvature is a difference of its gradients;
-directions in which the mean is not concave count as barely so. It finds at once what a mixture that starts
-far away would climb to in hundreds of steps: the thin ellipsoid of a correlated posterior.
+directions in which the mean is not concave count as barely so. It finds the thin ellipsoid of a correlated
+posterior in a few steps, for which the optimisation of a mixture from far away takes hundreds.
 """
 
 from __future__ import annotations

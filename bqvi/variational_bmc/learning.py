@@ -1,10 +1,11 @@
-"""What a step learns: evaluations -> surrogate -> q -> evidence and draws.
+"""The inference of a step: evaluations -> surrogate -> q -> evidence and draws.
 
-    evaluations --belief--> data, hyperparameters --> surrogate --climb--> q --correct--> evidence, draws
+    evaluations --select--> data, hyperparameters --> surrogate --climb--> q --correct--> evidence, draws
 
-Where hardly a draw of q carries weight, q and the frame start again: from Laplace's approximation of the
-surrogate, then from the best evaluations. Now and then the draws are asked for scales that depend on a
-coordinate (:mod:`scaling`), and the evidence of the values whether the map that follows is used.
+Where the effective sample size of the draws is tiny, q and the frame are initialised anew: from
+Laplace's approximation of the surrogate, then from the best evaluations. As evaluations grow, a map for
+scales that depend on a coordinate is fitted to the draws (:mod:`scaling`), and used where the evidence
+of the values is higher with it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Vector = np.ndarray
 def learn(state: State, settings: Settings, seed: int, final: bool = False) -> tuple[State, Estimate]:
     """Fit, climb and weigh; the state keeps what the next step starts from.
 
-    Where hardly a draw of q carries weight, q and the frame start again from Laplace's approximation.
+    Where the effective sample size is tiny, q and the frame start again from Laplace's approximation.
     """
     state, estimate = _learned(state, settings, seed, final)
     if len(state) < SCALINGS.often * state.scaled_at:
@@ -52,7 +53,7 @@ def learn(state: State, settings: Settings, seed: int, final: bool = False) -> t
 def with_scales(
     state: State, estimate: Estimate, settings: Settings, seed: int, final: bool = False
 ) -> tuple[State, Estimate]:
-    """What is learned once another dependence of scales on a coordinate has been looked for."""
+    """The result of a step after another map of scales that depend on a coordinate was tried."""
     trial = _rescaled(state, estimate, settings, seed)
     if trial is None:
         return replace(state, scaled_at=len(state)), estimate
@@ -123,9 +124,9 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
 
 
 def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[Vector, Vector]:
-    """From the best evaluations, with gradients as far as the surrogate can tell.
+    """From the best evaluations, or with gradients from `annealing`.
 
-    From values alone it can tell little beside a thin ellipsoid, and the best evaluations lead along it.
+    From values alone the surrogate is poor outside a thin ellipsoid, and the best evaluations lie along it.
     """
     good = state.usable
     frame = state.frame
@@ -220,9 +221,9 @@ def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> D
 
 
 def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vector:
-    """Evaluated points (m, D) of high density where the draws would hardly ever come, the best first.
+    """Evaluated points (m, D) of high density where draws of q are improbable, the best first.
 
-    A mode that was evaluated but never drawn from q has no part in any diagnostic of the draws.
+    A mode that was evaluated but has no draws of q enters no diagnostic of the draws.
     """
     data = surrogate.data
     best = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + COMPONENTS.shallow)

@@ -7,7 +7,7 @@
 
 A thin curved posterior, such as a ring, needs tens of them; a mixture of diagonal Gaussians would need
 hundreds. Where the variance of the log joint exceeds a squared nat, the excess counts as a fall: no Gaussian
-is longer than what the surrogate knows.
+extends to where the surrogate is uncertain.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
     ----------
     surrogate : of the log joint.
     g : the proposal, in the surrogate's frame.
-    log_evidence : of the surrogate, as far as draws of ``g`` tell.
+    log_evidence : of the surrogate, from draws of ``g``.
     """
     data = surrogate.data
     near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + LOCAL.shallow)

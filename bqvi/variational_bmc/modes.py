@@ -12,8 +12,8 @@ mode has no mass. Far from Gaussian is a group q_r with KL(q_r || N(m_r, S_r)) a
 
 A log joint of several modes falls as the squared distance from the nearest of them. A point whose value
 exceeds g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks,
-or in a tail that is heavier than a Gaussian's. With a gradient the direction says the same: the gradient of g
-points, in the units of S_j, to the nearest part.
+or in a tail that is heavier than a Gaussian's. A gradient gives the same information by its direction: the
+gradient of g points, in the units of S_j, to the nearest part.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Mean and covariance of the posterior, with q's own as a control variate, and what the draws leave open.
+"""Mean and covariance of the posterior, with those of q as a control variate, and their Monte Carlo error.
 
 Weighted draws alone would make the moments of the very same posterior differ from one sample to the next: by
-a symmetric KL divergence of about D^2 / (2 M), which no threshold for "has settled" may lie below. q's
+a symmetric KL divergence of about D^2 / (2 M), and no threshold for "has settled" could be smaller. q's
 moments are closed, and its weights on the same draws are known. With w_s those of the posterior, c_s those
 of q, both normalised,
 
     E[h] = beta E_q[h] + sum_s (w_s - beta c_s) h(u_s),     beta = sum_s w_s c_s / sum_s c_s^2,
 
-has no error left where q is the posterior. What is left elsewhere is known as well: in units z in which the
+has no error where q is the posterior. Elsewhere its error is known: in units z in which the
 posterior is N(0, I), the moments of two independent samples differ, to second order, by the divergence
 
     sum_s a_s^2 (|z_s|^4 + D) / 2,     a_s = w_s - beta c_s,

@@ -1,21 +1,21 @@
-"""Where to evaluate next: what is left of the posterior's uncertainty, over a sieve of draws.
+"""Where to evaluate next: the remaining uncertainty of the posterior, scored at candidates that are draws.
 
-Targets are draws that stand for the integral of the interquantile range (IMIQR,
+Targets are draws with which the interquantile range is integrated (IMIQR,
 :class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights
-times the range itself, so that they carry equal weights. The density is tempered for it, the more the worse
-the surrogate has predicted: where it is wrong about the tails, its own density would never lead to a point
-there. In many dimensions a tempered density is deeper than any draw of the posterior, so that the power is
-bounded by the depth of its draws (`_tempers`). Candidates are draws of q and of q widened. Scores of all
-candidates need their covariances with all targets, one matrix product. After each choice of a batch the
-variances and covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
+times the range itself, so that they carry equal weights. The density is tempered, the more the larger the
+surrogate's prediction errors: where it is wrong in the tails, its own density has no draws there. In many
+dimensions a tempered density is deeper than any draw of the posterior, so that the power is bounded by the
+depth of its draws (`_tempers`). Candidates are draws of q and of q widened. Scores of all candidates need
+their covariances with all targets, one matrix product. After each choice of a batch the variances and
+covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
 
-With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1 that
-knew the evidence as well after 150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
-worse (gsKL .13, .81, .02; IMIQR .013, .015, .005); both with an ascent from the sieve.
+With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1 its
+evidence was as accurate after 150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
+worse (gsKL .13, .81, .02; IMIQR .013, .015, .005); both with an ascent from the candidates.
 
 An ascent of the criterion from the best three candidates, by its exact gradient, was tried and left out: on
-Rosenbrock 4 at 70 evaluations it had a median gsKL of .040 in eight runs, the sieve .030 (four runs each were
-the better), for 5 to 10 ms more an evaluation.
+Rosenbrock 4 at 70 evaluations it had a median gsKL of .040 in eight runs, the candidates alone .030 (four
+runs each were the better), for 5 to 10 ms more an evaluation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _QUANTILE = 0.6744897501960817
 
 @dataclass(frozen=True, eq=False)
 class SieveMoments:
-    """What criteria may ask of f at candidates."""
+    """The moments of f at candidates, for the criteria."""
 
     mean: Vector
     log_density: Vector

@@ -1,4 +1,4 @@
-"""What `bqvi.vbmc` returns."""
+"""The result of `bqvi.vbmc`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class VBMCResult:
     ----------
     posterior : :class:`bqvi.posterior.Posterior`, in the user's units.
     elbo, elbo_sd : of q under the surrogate, nats; the sd is the surrogate's uncertainty.
-    log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty as
-        its predictions have borne it out, and that of the draws.
-    converged : whether all questions of :mod:`bqvi.variational_bmc.stopping` were answered with yes.
+    log_evidence, log_evidence_sd : of the surrogate, past q: the sd contains the surrogate's uncertainty,
+        scaled by its prediction errors, and that of the draws.
+    converged : whether all conditions of :mod:`bqvi.variational_bmc.stopping` hold.
     stopped : 'converged', 'budget' or 'seconds'.
     reasons : why it has not converged; empty if it has.
     warnings : what to look at, and what to do.
-    n_evaluations : how many the result rests on, those handed in included.
+    n_evaluations : how many the result is made of, those handed in included.
     evaluations : all of them, in the coordinates. theta : (n, P), the same points in the user's units.
     trace : one record a step.
     checkpoint : where the run stands; ``resume`` takes the whole result.

@@ -1,4 +1,4 @@
-"""`vbmc`: a log joint with bounds, and out come its evidence and its posterior.
+"""`vbmc`: the evidence and the posterior of a log joint with bounds.
 
 Everything is checked here, before any work. The rest is the run of :mod:`bqvi.variational_bmc.vbmc_run`.
 """
@@ -80,7 +80,7 @@ def vbmc(
     start : (P,) or (m, P), evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
     noise_sd : of log_joint's values: None (exact), a number, a function of theta (P,), or "unknown". Values
-        that are said to be exact and look noisy are told of in the warnings, and never converge.
+        that were declared exact and look noisy give a warning, and such a run never converges.
     budget : evaluations in all; by default 50 (D + 2).
     periodic : indices or booleans; the period is upper - lower.
     names : of the parameters.
@@ -101,12 +101,12 @@ def vbmc(
         before a climb to the mode.
     acquisition : where to evaluate next, exact or noisy: where it leaves least of the density's interquantile
         range, integrated against the surrogate, tempered ("imiqr"), or against the variational posterior
-        ("viqr"; Acerbi 2020, Eqs 7 and 8). The second looks nowhere that the posterior is not yet.
-    tolerance : of the sd of the log evidence, nats: converged only where what the surrogate leaves open is
-        below it. Stated beside it in the sd is what unseen modes may add, and the share of the mass (below a
-        tenth) in which draws of the posterior contradicted the surrogate. ``None``: spend the budget.
+        ("viqr"; Acerbi 2020, Eqs 7 and 8). The second chooses no points outside the current posterior.
+    tolerance : of the sd of the log evidence, nats: converged only where the part that is the surrogate's is
+        below it. The sd contains further what unseen modes may add, and the share of the mass (below a
+        tenth) in which draws of the posterior contradicted the surrogate. ``None``: use the whole budget.
     max_seconds : of the whole run, calls of log_joint and the last, thorough estimate included: no step is
-        begun that would end later, as far as the latest step tells. The first design is always evaluated.
+        begun that would end later, by the time of the latest step. The first design is always evaluated.
     progress : show evaluations, ELBO and sd.
     callback : told of each state.
     seed : or a generator; the same seed gives the same result.

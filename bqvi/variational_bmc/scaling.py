@@ -12,8 +12,8 @@ logarithm of their standard deviation, b is between 0 and 1, and a_j^T y is thei
 Roberts and Skold 2007 on non-centring). The map is triangular, log |det dx / dy| = sum_j b_j (y_k - o).
 
 The parameters are those of a regression on draws of the posterior as it is known: of x_j on the coordinates
-that are not scaled, with a variance that is log-linear in x_k, by maximum likelihood (`proposed`). Whether
-the map is used is for the evidence of the evaluations to say (:mod:`learning`).
+that are not scaled, with a variance that is log-linear in x_k, by maximum likelihood (`proposed`). The map
+is used where the evidence of the evaluations is higher with it (:mod:`learning`).
 """
 
 from __future__ import annotations

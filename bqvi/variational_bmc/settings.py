@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ShapingSettings:
-    """What a surrogate takes of the evaluations (`surrogate`, `frame_selection`)."""
+    """The data of a surrogate (`surrogate`, `frame_selection`)."""
 
     least_noise: float = 1e-6
     """Variance of an exact value, nats squared."""
@@ -67,7 +67,7 @@ class FittingSettings:
     often: float = 1.08
     """Growth of the evaluations."""
     sets: int = 8
-    """Draws of the hyperparameters that tell what not knowing them does to the evidence."""
+    """Draws of the hyperparameters, for the standard deviation of the evidence due to them."""
     set_draws: int = 512
     """Draws of the posterior on which they are compared."""
     furthest: float = 2.0
@@ -146,7 +146,8 @@ class ScalingSettings:
     effective: float = 0.05
     """Effective share of the draws, at least."""
     further: float = 1.4
-    """Factor of the rates that is tried too: draws of a posterior that lacks its tails tell of less."""
+    """Factor of the rates that is tried too: from draws of a posterior that lacks its tails they are too
+    small."""
     gain: float = 2.0
     """Nats of evidence, for each dimension, from which another map is taken."""
     often: float = 1.4
@@ -237,11 +238,12 @@ class NodeSettings:
     evaluations were 30 to 50 nats deep, draws 10, and runs took 119 to 152 evaluations; with these 102 to
     124."""
     uncertain: float = 0.01
-    """Share of the mass at the edge of what is feasible that is worth an evaluation a step."""
+    """Share of the mass at the edge of the feasible region from which on it gets an evaluation a step."""
     known: float = 0.01
     """Variance of f, nats squared, where another evaluation is of little use."""
     determined: float = 1e-6
-    """Share of its variance below which a value is known once those under way are: the rest is rounding."""
+    """Share of its variance, given the pending points, below which a value counts as determined: the rest is
+    rounding."""
 
 
 @dataclass(frozen=True)
@@ -332,16 +334,16 @@ class ComparisonSettings:
     """Draws of the posterior that are evaluated before convergence (`comparison`).
 
     Chosen on three pharmacokinetic posteriors and two of an epidemic (D = 4, bent ridges in logarithms,
-    errors of the log evidence -.05 to -.29 at stated sds of .04): there five such draws told of .08 to .17
-    by the median, of .04 to .07 by the tenth percentile. On logistic 5, Rosenbrock 6 and lumpy 2, whose
-    errors were below .012, they told of .02 to .026 by the median, of .035 to .055 by the ninetieth
+    errors of the log evidence -.05 to -.29 at stated sds of .04): there the estimate from five such draws
+    was .08 to .17 by the median, of .04 to .07 by the tenth percentile. On logistic 5, Rosenbrock 6 and lumpy
+    2, whose errors were below .012, it was .02 to .026 by the median, of .035 to .055 by the ninetieth
     percentile. Draws of the density itself separate the two less well, the power .4 about as well.
 
     How much is allowed was chosen on lumpy 4 and ten other unimodal targets in boxes 1 and 2; boxes 3 to 5
-    were seen before as well. Lumpy 4, whose errors were below .07, told of .07 to .14 from 108 to 193
-    evaluations on; with half as much allowed it took up to twice the evaluations. Four estimates in D = 4
-    and 10 that were wrong by .16 to .22 told of .13 to .28. Draws do not tell of tails that they do not
-    reach: on a thin ridge in the plane they told of less than .002 where the error was -.11.
+    were seen before as well. On lumpy 4, whose errors were below .07, it was .07 to .14 from 108 to
+    193 evaluations on; with half as much allowed it took up to twice the evaluations. For four evidences in D
+    = 4 and 10 that were wrong by .16 to .22 it was .13 to .28. Draws do not show tails that they do not
+    reach: on a thin ridge in the plane it was below .002 where the error was -.11.
     """
 
     draws: int = 5
@@ -403,7 +405,7 @@ class ExplorationSettings:
     Attributes
     ----------
     least, each : explored points are ``least + each D`` where one mode is known, and twice as many where
-        several are. Over 427 layouts of three Gaussians in D = 4, none of 16 points told of a mode that was
+        several are. Over 427 layouts of three Gaussians in D = 4, none of 16 points showed a mode that was
         left out in 5 %, none of 32 in 1.4 %, about as often as the rule of succession has it.
     share, margin : a value is explained where it exceeds the known modes' density by less than this share of
         its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
@@ -457,7 +459,7 @@ class ClockSettings:
 
 @dataclass(frozen=True)
 class FreshStartSettings:
-    """When gradients have led a run astray (`fresh_start`).
+    """When a run begins anew without gradients (`fresh_start`).
 
     Chosen on the funnel (D = 5) and both parametrisations of the eight schools, one seed each.
     """
@@ -488,7 +490,7 @@ class FreshStartSettings:
 
 @dataclass(frozen=True)
 class DiagnosticSettings:
-    """Whether runs agree, and what is worth a word of advice (`diagnostics`)."""
+    """Whether runs agree, and what gives a warning (`diagnostics`)."""
 
     runaway: float = 100.0
     """Standard deviation of q, in halves of the plausible interval, from which nothing is taken to hold it:
@@ -506,7 +508,7 @@ class DiagnosticSettings:
     of them above a bound of the interval [0, 1] is not at that bound; of a half normal at a bound 12 % of
     the mass is."""
     mass: float = 0.05
-    """Share of the posterior's mass there that is worth a word."""
+    """Share of the posterior's mass there from which on there is a warning."""
     draws: int = 20_000
     """Of each posterior, for the distances."""
 

@@ -1,4 +1,4 @@
-"""What a run is, between steps: evaluations, frame, hyperparameters, mixture, records.
+"""The state of a run between steps: evaluations, frame, hyperparameters, mixture, records.
 
 All arrays and numbers, so that it is saved without pickles and a resumed run draws the same numbers.
 """
@@ -26,7 +26,7 @@ Vector = np.ndarray
 
 @dataclass(frozen=True)
 class Settings:
-    """What the loop may do; defaults were chosen on problems other than those reported.
+    """Settings of the loop; defaults were chosen on problems other than those reported.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Row:
     prediction_error: float
     """Mean squared standardised error of the last batch's predictions."""
     divergence_floor: float = 0.0
-    """What it would be, were both posteriors the same: they are known from draws."""
+    """The divergence that draws alone would give for two equal posteriors."""
     explored: bool = False
     """Whether exploration is complete."""
     unseen: float = UNEXPLORED.unseen
@@ -85,7 +85,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a state knew before its latest evaluations: fields of `State`."""
+    """The fields of `State` as they were before its latest evaluations."""
 
     frame: Frame
     psi: Vector | None
@@ -102,13 +102,13 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class CheapModel:
-    """What is known of a cheap model of the log joint, where its own run ended.
+    """A cheap model of the log joint at the end of its own run.
 
     Attributes
     ----------
     evaluations : in the coordinates.
     frame, psi : of its surrogate, and its hyperparameters, or None.
-    used : whether its posterior is one, so that it says where to begin.
+    used : whether its posterior is proper, so that the run begins with its draws.
     """
 
     evaluations: Evaluations
@@ -119,7 +119,7 @@ class CheapModel:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that a run is, as arrays and numbers.
+    """The state of a run, as arrays and numbers.
 
     Attributes
     ----------
@@ -178,9 +178,9 @@ class State:
 
     @property
     def usable(self) -> Evaluations:
-        """What the surrogate is made of: no failures, and after a fresh start no gradients and no spike.
+        """The evaluations that the surrogate is conditioned on: none that failed.
 
-        The spike is what lies higher than anything that has been found since.
+        After a fresh start they have no gradients, and no value is higher than those found since.
         """
         made, since = self.evaluations, self.values_from
         if not since:
@@ -197,7 +197,7 @@ class State:
 
     @property
     def known(self) -> Known:
-        """What was learned from the evaluations."""
+        """The fields that follow from the evaluations."""
         return Known(**{name: getattr(self, name) for name in _KNOWN})
 
     def before_last_record(self) -> State:

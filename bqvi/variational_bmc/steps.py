@@ -1,4 +1,4 @@
-"""What surrounds learning in a step: the first design, where to evaluate next, and the record.
+"""The parts of a step beside inference: the first design, where to evaluate next, and the record.
 
     evaluations --learn--> surrogate, q, evidence, draws
          ^                                |
@@ -39,7 +39,7 @@ def first_count(dimension: int) -> int:
 
 
 def batch_size(state: State, settings: Settings) -> int:
-    """Few at a time until the posterior has been found: each changes where the next should be."""
+    """Small until the posterior has been found, as each evaluation then changes the next choice."""
     few = settings.few
     if few is None:
         few = min(2 if state.usable.gradients is None else 1, settings.batch)

@@ -1,4 +1,4 @@
-"""When a run has converged, and what is said where it has not.
+"""When a run has converged, and the reasons where it has not.
 
 Eight questions, of the last records, with the thresholds of `settings.ConvergenceSettings`. All have to be
 answered with yes.
@@ -7,11 +7,11 @@ answered with yes.
   same, as both are known from draws (:mod:`moments`).
 - *Does the evidence stand still?* The records of log Z lie within the tolerance, or their own sd, of each
   other.
-- *Is it known?* Its sd, which contains what the surrogate leaves open, is below the tolerance.
-- *Do the draws stand for the surrogate?* By their effective share and Pareto k, or by the share alone where
+- *Is it known?* Its sd, which contains the surrogate's uncertainty, is below the tolerance.
+- *Do the draws represent the surrogate?* By their effective share and Pareto k, or by the share alone where
   it is high: among weights that are nearly the same the largest have no tail.
-- *Does q?* Where evaluations tell of much mass that q lacks, the draws of the thorough estimate are led there
-  (:mod:`local_proposal`), but the modes that exploration knows are those of q.
+- *Does q cover it?* Where evaluations show much mass that q lacks, the thorough estimate has draws there
+  (:mod:`local_proposal`), but exploration only takes the modes of q into account.
 - *Did the surrogate predict the latest evaluations?* By their mean squared standardised error; the sd was
   scaled by it.
 - *Did it predict draws of the posterior?* By the share of the mass in which it and the log joint differ
@@ -105,7 +105,8 @@ def _about_coverage(now: Row) -> list[str]:
 def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:
     """Whether the thorough estimate is due: where the records have converged, and again as evaluations grow.
 
-    The thorough estimate takes as long as some ten steps. One that disagrees will hardly agree a step later.
+    The thorough estimate takes as long as some ten steps. After one that disagrees, the next step is unlikely
+    to agree.
     """
     first = len(rows)
     while first and judge(rows[:first], tolerance).converged:

@@ -7,10 +7,10 @@ a g + what the two differ by, with a ~ N(1, .5^2): the autoregressive model of K
 one scale. The prior mean is then that of the cheap model for a = 1, the same as without it for a = 0, and
 what a adds to the covariance is the term .5^2 g(u) g(v) of the kernel (`gp.kernels.Multiple`).
 
-Three choices make it one, and each is made apart:
+It has three parts, each in a class or function of its own:
 
-- the *data* (`Data`): values, derivatives where they are given, and the noise of each. What lies more than a
-  threshold of r nats below the best is of no use to the posterior but would bend the surrogate: beyond r
+- the *data* (`Data`): values, derivatives where they are given, and the noise of each. Values more than a
+  threshold of r nats below the best hardly matter to the posterior but would distort the surrogate: beyond r
   depths grow with their logarithm only, r (1 + log(depth / r)), and are noisy (Acerbi 2020, "noise shaping"),
   with sd = r log(depth / r) / 10;
 - the *hyperparameters* (`fit`): (l, w, s, b) and, if asked, the noise, by evidence and weak priors. Where
@@ -80,7 +80,7 @@ class Data:
 
     @cached_property
     def residuals(self) -> Vector:
-        """What f is observed to be, less its prior mean, (N,)."""
+        """Observations of f less its prior mean, (N,)."""
         found = self.values - self.top + 0.5 * np.einsum("nd,nd->n", self.points, self.points)
         if self.gradients is not None:
             slopes = self.gradients + self.points[: len(self.gradients)]

@@ -1,4 +1,4 @@
-"""Whether values that were said to be exact look noisy.
+"""Whether values that were declared exact look noisy.
 
 The hyperparameters are fitted once more, with a noise common to all values as one of them. Its prior expects
 noise of some tenths of a nat, so that exact values that a stationary kernel fits well lose evidence by it.
@@ -8,9 +8,9 @@ too few.
 
 Noise explains a misfit as well as short lengthscales that change from place to place do (several modes), and
 a search that ended at a poor maximum. Exact values are therefore fitted again from the lengthscales that were
-found beside the noise. And the values with the closest neighbours are asked: with those lengthscales the
-others determine them to a small part of the noise, so that an interpolation of exact values predicts them,
-and one of noisy values misses them by the noise at least.
+found beside the noise. Further, the values with the closest neighbours are examined: with those lengthscales
+the others determine them to a small part of the noise, so that an interpolation of exact values predicts
+them, and one of noisy values misses them by the noise at least.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MEDIAN = 0.6744897501960817
 
 
 def looks_noisy(sd: float) -> str:
-    """What to tell of undeclared noise of the standard deviation ``sd``."""
+    """The warning on undeclared noise of the standard deviation ``sd``."""
     return (
         f"Values that were said to be exact look noisy, with a standard deviation of {sd:.2g}: give noise_sd "
         '(a number, a function or "unknown"). If they are exact, they vary more finely than was evaluated.'

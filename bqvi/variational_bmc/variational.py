@@ -1,4 +1,4 @@
-"""The variational posterior: a mixture of diagonal Gaussians in the surrogate's frame, climbed by its ELBO.
+"""The variational posterior: a mixture of diagonal Gaussians in the surrogate's frame, fitted by its ELBO.
 
     ELBO(q) = E_q[surrogate mean]  +  H[q],     q = sum_k w_k N(m_k, diag s_k^2)
 
@@ -7,8 +7,8 @@ fixed base points e_ks, a scrambled Sobol set made normal and antithetic, x_ks =
 
     H = -sum_k w_k / S sum_s log q(x_ks),
 
-so the ELBO is a smooth function of (w, m, s), whose exact gradient L-BFGS follows. Which components there are
-is a matter of the correction: `grown` puts new ones where importance weights say that q lacks mass, `pruned`
+so the ELBO is a smooth function of (w, m, s), whose exact gradient L-BFGS follows. The number of components
+follows from the correction: `grown` puts new ones where importance weights say that q lacks mass, `pruned`
 drops those of no weight.
 """
 

@@ -47,7 +47,7 @@ UNUSED = (
     "The cheap model was not used: its posterior runs away from the plausible box, as that of an improper "
     "density does. Give it bounds, or the prior of the log joint."
 )
-"""What to tell of a cheap model that is improper."""
+"""The warning on a cheap model that is improper."""
 RECORDS = named(
     State, Evaluations, Frame, Scaling, DiagonalMixture, Row, Explored, Known, Coordinates, CheapModel
 )
@@ -109,7 +109,7 @@ class VBMCRun:
         self.ledger = Ledger(target.dimension)
         self.clock = Clock(limits.seconds)
         self.learned: tuple[tuple[Row, ...], Estimate] | None = None
-        """The estimate that the last of these rows tells of, where points are asked for."""
+        """The estimate that belongs to the last of these rows, where points are asked for."""
         self._latest: tuple[tuple[Row, ...], Evaluations, VBMCResult] | None = None
 
     def init(self) -> State:
@@ -262,7 +262,7 @@ class VBMCRun:
         return int(np.random.SeedSequence([self.seed, len(state)]).generate_state(1)[0] >> 1)
 
     def finished(self, state: State) -> str | None:
-        """'converged', 'budget' or 'seconds'; converged only if the thorough estimate says so too."""
+        """'converged', 'budget' or 'seconds'; converged only if the thorough estimate has converged too."""
         if state.n_evaluations >= self.limits.budget:
             return "budget"
         if not state.recorded:
@@ -332,7 +332,7 @@ class VBMCRun:
     def _doubts(
         self, state: State, estimate: Estimate, frame: Frame, apart: HeldOut | None
     ) -> tuple[str, ...]:
-        """What speaks against the estimate, and keeps the run from being called converged."""
+        """Reasons for which a run with this estimate has not converged."""
         doubts = runs_away(frame.measure(estimate.q), self.coordinates)
         if not doubts and state.evaluations.noise_variance is None:
             noise = undeclared_noise(estimate.surrogate)

@@ -1,4 +1,4 @@
-"""Where to evaluate next while other points are being evaluated: VBMC with workers that are never idle.
+"""Where to evaluate next while other points are being evaluated: VBMC with asynchronous workers.
 
     told values --learn--> surrogate, q          once as many values as a batch are new, or none is pending
     pending, new --condition--> its variances    (Ginsbourger et al. 2010: by a rank-one update for each)

@@ -1,0 +1,327 @@
+"""``python -m benchmarks.break_even [ROW ...]``: from which cost of an evaluation on a method is faster.
+
+Each method runs with growing budgets until the median error over the seeds is within a level. The evaluations
+n of that budget, and its CPU seconds o without the user's function, are the method's cost. With evaluations
+that take c seconds a run takes o + n c, and two methods take the same time at
+
+    c = (o_1 - o_2) / (n_2 - n_1).
+
+The table has both costs and c. Where one method needs fewer evaluations and less time it is faster at any c.
+For conjugate models, whose evaluations are the model's own, the rows are sizes of the data, and the times
+alone are compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.setting import heading, limit_threads
+
+if __name__ == "__main__":
+    limit_threads()
+
+import bqvi
+import gp
+from benchmarks.acceptance.meter import Meter, Watched
+from bqvi.gradients import MixtureQuadrature, Pathwise, Score
+from bqvi.models import GaussianMixture, LogJoint
+from bqvi.models.gaussian_mixture import simulate
+from experiments.gradients import mixture_q, references
+from experiments.gradients.runs import setting
+from experiments.problems import hard_posteriors, known_posteriors
+from experiments.problems.integrands import integrands
+
+SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run took: its error, evaluations, and CPU seconds without the user's function."""
+
+    error: float
+    evaluations: float
+    seconds: float
+
+
+Run = Callable[[int, int], Cost]
+"""A budget and a seed to what the run took."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and the budgets that are tried, in this order."""
+
+    name: str
+    run: Run
+    budgets: Sequence[int]
+
+    def cost(self, level: float) -> Cost:
+        """Medians over the seeds at the first budget whose median error is within ``level``; or infinite."""
+        self.run(self.budgets[0], 1000)  # what is loaded or compiled at first use is not counted
+        for budget in self.budgets:
+            runs = [self.run(budget, seed) for seed in range(SEEDS)]
+            found = np.median([(run.error, run.evaluations, run.seconds) for run in runs], axis=0)
+            if found[0] <= level:
+                return Cost(*map(float, found))
+        return Cost(float("inf"), float("inf"), float("inf"))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods on a problem, to a level of the error."""
+
+    problem: str
+    level: float
+    unit: str
+    methods: tuple[Method, Method]
+
+
+def break_even(first: Cost, second: Cost) -> str:
+    """Where the lines of the two costs cross, in words."""
+    fewer, less = first.evaluations <= second.evaluations, first.seconds <= second.seconds
+    if fewer and less:
+        return "the first at any cost"
+    if not (fewer or less):
+        return "the second at any cost"
+    crossing = (first.seconds - second.seconds) / (second.evaluations - first.evaluations)
+    return f"the {'first' if fewer else 'second'} above {1e3 * crossing:.2g} ms"
+
+
+# --- q of a log joint --------------------------------------------------------------------------------------
+
+
+def _fitted(posed: references.Problem, model: Any, function: Watched, seed: int, **options: Any) -> Cost:
+    with Meter() as meter:
+        found = bqvi.fit(model, start_from=posed.target.start(), seed=seed, **options)
+    return Cost(posed.gap(found.q), function.points, meter.seconds - function.seconds)
+
+
+def _bq(name: str, gradient: bool, budget: int, seed: int) -> Cost:
+    posed = references.problem(name)
+    function = Watched(posed.target.log_density if gradient else _of_arrays(posed.target.log_density))
+    dimension = posed.target.dimension
+    model = LogJoint(function, dimension) if gradient else LogJoint(function, dimension, gradient=None)
+    return _fitted(posed, model, function, seed, method="bq", budget=budget)
+
+
+def _of_arrays(log_density: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    import torch
+
+    return lambda theta: log_density(torch.from_numpy(theta)).numpy()
+
+
+def _natural(name: str, budget: int, seed: int) -> Cost:
+    posed = references.problem(name)
+    function = Watched(posed.target.log_density)
+    size, samples = setting("natural", name, budget)
+    steps = budget // int(samples)
+    return _fitted(
+        posed, LogJoint(function, posed.target.dimension), function, seed,
+        method=Pathwise(int(samples), "sticking-the-landing"), geometry=bqvi.Riemannian(),
+        schedule=bqvi.Cosine(size, steps), steps=steps, record=[steps], elbo_samples=2,
+    )  # fmt: skip
+
+
+def _score(name: str, size: float, budget: int, seed: int) -> Cost:
+    posed = references.problem(name)
+    function = Watched(posed.target.log_density)
+    steps = budget // 10
+    return _fitted(
+        posed, LogJoint(function, posed.target.dimension), function, seed, method=Score(10),
+        schedule=bqvi.Adam(size, decay=4.0 / steps), steps=steps, record=[steps], elbo_samples=2,
+    )  # fmt: skip
+
+
+def _log_joints() -> Iterator[Comparison]:
+    for name, label in (("logistic", "logistic regression, D = 5"), ("banana", "banana, D = 2")):
+        bq = Method('`"bq"`', partial(_bq, name, True), (20, 40, 60, 80, 100, 150))
+        natural = Method("natural gradient", partial(_natural, name), (50, 100, 200, 500))
+        yield Comparison(label, 0.1, "nats below the best Gaussian", (bq, natural))
+
+
+def _values() -> Iterator[Comparison]:
+    for name, label in (("logistic", "logistic regression, D = 5"), ("banana", "banana, D = 2")):
+        bq = Method('`"bq"`, values', partial(_bq, name, False), (20, 40, 60, 80, 100, 150, 200))
+        score = Method('`"score"`, Adam(0.1)', partial(_score, name, 0.1), (1000, 4000, 16_000, 64_000))
+        yield Comparison(label, 0.1, "nats below the best Gaussian", (bq, score))
+
+
+def _mixture(name: str, method: str, budget: int, seed: int) -> Cost:
+    posed = mixture_q.problem(name)
+    function = Watched(posed.target.log_density)
+    quadrature = method == mixture_q.QUADRATURE
+    steps = 50 * budget if quadrature else budget // posed.components
+    rate = mixture_q.RATE if quadrature else mixture_q.stored()[f"{method}, {name}"]
+    with Meter() as meter:
+        found = bqvi.fit(
+            LogJoint(function, posed.target.dimension),
+            method=MixtureQuadrature() if quadrature else mixture_q.DRAWS[method](),
+            schedule=bqvi.Adam(rate) if quadrature else bqvi.Adam(rate, decay=4.0 / steps),
+            budget=budget if quadrature else None, steps=steps, record=10**6,
+            start_from=posed.start(seed), seed=seed,
+        )  # fmt: skip
+    return Cost(mixture_q.best(name) - posed.elbo(found.q), function.points, meter.seconds - function.seconds)
+
+
+def _mixtures() -> Iterator[Comparison]:
+    for name, label in (("two modes", "two modes, D = 2"), ("three modes", "three modes, D = 4")):
+        ours = Method(
+            "`MixtureQuadrature()`", partial(_mixture, name, mixture_q.QUADRATURE), (40, 60, 80, 120, 160)
+        )
+        drawn = Method("sticking-the-landing", partial(_mixture, name, "STL"), (300, 1000, 3000))
+        yield Comparison(label, 0.1, "nats below ln Z", (ours, drawn))
+
+
+# --- evidences and integrals -------------------------------------------------------------------------------
+
+
+@cache
+def _known(name: str) -> known_posteriors.Problem:
+    made: dict[str, Callable[[], known_posteriors.Problem]] = {
+        "logistic": known_posteriors.logistic,
+        "banana": known_posteriors.bounded_banana,
+        "rosenbrock": partial(known_posteriors.rosenbrock, 2),
+        "funnel": partial(hard_posteriors.funnel, 2),
+    }
+    return made[name]()
+
+
+def _vbmc(name: str, gradients: bool, budget: int, seed: int) -> Cost:
+    known = _known(name)
+    function, slope = Watched(known.log_joint), Watched(known.gradient)
+    with Meter() as meter:
+        found = bqvi.vbmc(
+            function, **known.bounds(), gradient=slope if gradients else None, budget=budget, seed=seed
+        )
+    error = abs(found.log_evidence - known.log_evidence)
+    return Cost(error, function.points, meter.seconds - function.seconds - slope.seconds)
+
+
+def _annealed(name: str, budget: int, seed: int) -> Cost:
+    known = _known(name)
+    function = Watched(known.log_density)
+    middle = 0.5 * (known.plausible_lower + known.plausible_upper)
+    half = 0.5 * (known.plausible_upper - known.plausible_lower)
+    with Meter() as meter:
+        found = bqvi.evidence_bounds(
+            function, gp.measures.Gaussian(middle, half**2), budget=budget, seed=seed
+        )
+    return Cost(
+        abs(found.log_evidence - known.log_evidence), function.points, meter.seconds - function.seconds
+    )
+
+
+_ANNEALED = (1000, 4000, 16_000, 64_000, 256_000)
+
+
+def _evidences() -> Iterator[Comparison]:
+    for name, label in (
+        ("logistic", "logistic regression, D = 5"),
+        ("rosenbrock", "Rosenbrock, D = 2"),
+        ("funnel", "funnel, D = 2"),
+    ):
+        ours = Method("`bqvi.vbmc`", partial(_vbmc, name, False), (40, 60, 80, 120, 200))
+        drawn = Method("`bqvi.evidence_bounds`", partial(_annealed, name), _ANNEALED)
+        yield Comparison(label, 0.1, "nats from ln Z", (ours, drawn))
+
+
+def _gradients() -> Iterator[Comparison]:
+    ours = Method("`bqvi.vbmc` with gradients", partial(_vbmc, "logistic", True), (15, 20, 30, 40, 60))
+    values = Method("`bqvi.vbmc`, values", partial(_vbmc, "logistic", False), (40, 60, 80, 120))
+    yield Comparison("logistic regression, D = 5", 0.1, "nats from ln Z", (ours, values))
+
+
+def _integral(name: str, method: str, budget: int, seed: int) -> Cost:
+    known = {integrand.name: integrand for integrand in integrands()}[name]
+    function = Watched(known.function)
+    with Meter() as meter:
+        found = bqvi.integrate(function, known.measure, method=method, budget=budget, seed=seed)
+    error = abs(float(found.mean) / known.truth - 1.0)
+    return Cost(error, function.points, meter.seconds - function.seconds)
+
+
+def _integrals() -> Iterator[Comparison]:
+    for name in ("probit 5", "bump 10"):
+        ours = Method("`bqvi.integrate`", partial(_integral, name, "bq"), (20, 40, 60, 100, 200))
+        sobol = Method('`method="qmc"`', partial(_integral, name, "qmc"), [2**k for k in range(6, 18, 2)])
+        yield Comparison(name, 1e-3, "relative error", (ours, sobol))
+
+
+# --- data --------------------------------------------------------------------------------------------------
+
+
+@cache
+def _clusters(n: int, seed: int) -> tuple[np.ndarray, GaussianMixture, Any, float]:
+    """Data (n, 2) of eight clusters, the model, a start, and the ELBO of coordinate ascent from it."""
+    rng = np.random.default_rng([20261125, seed])
+    centres = 3.0 * rng.standard_normal((8, 2))
+    x, _ = simulate(n, np.full(8, 0.125), centres, np.eye(2), rng)
+    model = GaussianMixture(8, np.eye(2))
+    start = model.initial(x[:500], "k-means++", np.random.default_rng(seed))
+    return x, model, start, bqvi.fit(model, x, "cavi", start_from=start, steps=300, tolerance=1e-9).elbo
+
+
+def _conjugate(n: int, method: str, batch: int | None, budget: int, seed: int) -> Cost:
+    x, model, start, best = _clusters(n, seed)
+    with Meter() as meter:
+        found = bqvi.fit(
+            model, x, method, minibatch=batch, start_from=start, steps=budget, record=[budget], seed=seed,
+            tolerance=0.0,
+        )  # fmt: skip
+    return Cost((best - found.elbo) / n, found.n_evaluations, meter.seconds)
+
+
+def _data() -> Iterator[Comparison]:
+    for n in (1000, 10_000, 100_000):
+        exact = Method('`"cavi"`', partial(_conjugate, n, "cavi", None), (3, 5, 10, 20, 40, 80))
+        drawn = Method(
+            '`"sngd"`, S = 100', partial(_conjugate, n, "sngd", 100), (50, 100, 200, 400, 800, 3200)
+        )
+        kept = Method(
+            '`"memoised"`, N / 10', partial(_conjugate, n, "memoised", n // 10), (20, 40, 80, 160, 400)
+        )
+        for other in (drawn, kept):
+            yield Comparison(
+                f"eight clusters, N = {n:,}", 1e-3, "nats a datum below coordinate ascent", (other, exact)
+            )
+
+
+ROWS: dict[str, Callable[[], Iterator[Comparison]]] = {
+    "log_joints": _log_joints, "values": _values, "mixtures": _mixtures, "evidences": _evidences,
+    "gradients": _gradients, "integrals": _integrals, "data": _data,
+}  # fmt: skip
+
+
+def line(comparison: Comparison) -> str:
+    """A row of the table."""
+    first, second = (method.cost(comparison.level) for method in comparison.methods)
+    level = f"{comparison.level:g} {comparison.unit}"
+    ours, theirs = (
+        f"{method.name}: {cost.evaluations:.3g}, {cost.seconds:.2g} s"
+        for method, cost in zip(comparison.methods, (first, second), strict=True)
+    )
+    return f"| {comparison.problem} | {level} | {ours} | {theirs} | {break_even(first, second)} |"
+
+
+def main(names: Sequence[str]) -> int:
+    """Print the table of the rows of these names, or of all."""
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        print(f"no row {', '.join(unknown)}; there are {', '.join(ROWS)}", file=sys.stderr)
+        return 2
+    print(f"{heading(['break_even', *names])} Medians over {SEEDS} seeds.\n")
+    print("| problem | level | first: evaluations, own seconds | second | faster |\n|---|---|---|---|---|")
+    for name in names or ROWS:
+        for comparison in ROWS[name]():
+            print(line(comparison), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
