@@ -27,7 +27,7 @@ class ParetoSettings:
     good: float = 0.5
     """Shape below which an average has a variance."""
     unusable: float = 0.7
-    """Shape above which an average says nothing."""
+    """Shape above which an average is not to be used."""
     least_tail: int = 5
     """Values that a tail is fitted to, at least."""
     prior_draws: int = 10

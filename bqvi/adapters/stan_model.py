@@ -60,7 +60,8 @@ def from_stan(
     data : name -> number or array; or the path of a JSON file of them.
     start : (P,), unconstrained; by default zeros.
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default 2 to either side of
-        ``start``, the range in which Stan itself begins. Give what you know: Stan tells nothing of the prior.
+        ``start``, the range in which Stan itself begins. A better one should be given where it is known, as
+        Stan does not report the prior.
     coords : dimension -> labels. dims : variable -> names of its dimensions.
 
     Returns

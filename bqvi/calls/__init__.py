@@ -1,4 +1,4 @@
-"""The user's function: how it is called, what it may do, what was paid for, and how much may be spent."""
+"""The user's function: calls, errors, evaluations that returned, and the budget."""
 
 from bqvi.calls.account import Account, Seen, Unfinished
 from bqvi.calls.budget import Budget, BudgetError

@@ -1,4 +1,4 @@
-"""What a user says of bounds and plausible bounds: checked, and what is left out filled in."""
+"""The user's bounds and plausible bounds, checked, with defaults for those left out."""
 
 from __future__ import annotations
 

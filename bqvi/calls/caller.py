@@ -7,7 +7,7 @@
 What a function may do, and what becomes of it:
 
     a number                     an evaluation; (number, sd) where it is noisy
-    -inf, NaN, a numerical       a *failed* row, with its reason. It was paid for and says where not to look
+    -inf, NaN, a numerical       a *failed* row, with its reason. It counts, and designs keep away from it
     exception                    again; so does a log density below -1e100
     +inf, a complex number,      `EvaluationError`, before more is spent (in a batch that runs in parallel:
     another shape                before the next)

@@ -22,7 +22,7 @@ from bqvi.calls.settings import CLIMB
 
 
 class Evaluating(Protocol):
-    """What can be asked for evaluations of a log joint."""
+    """The source of evaluations of a log joint."""
 
     @property
     def made(self) -> Evaluations:
@@ -44,7 +44,7 @@ class AsksError(Exception):
 
 @dataclass(frozen=True)
 class Asking:
-    """Evaluations that nobody adds to: further points are asked for by an `AsksError`."""
+    """A fixed set of evaluations: further points are requested by an `AsksError`."""
 
     made: Evaluations
 

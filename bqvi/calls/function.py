@@ -1,4 +1,4 @@
-"""What the user says of his function: value, gradient, noise, kind of arrays, and what may be returned."""
+"""The user's function: value, gradient, noise, kind of arrays, and what may be returned."""
 
 from __future__ import annotations
 

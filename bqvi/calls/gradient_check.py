@@ -1,6 +1,6 @@
-"""Whether given gradients are those of the values: asked of evaluations that are made anyway.
+"""Whether given gradients are those of the values, by the evaluations of the run.
 
-Between two evaluations that are near each other the trapezoid rule says by how much the values differ,
+Between two evaluations that are near each other the trapezoid rule gives the difference of the values,
 
     f(y) - f(x)  =  (grad f(x) + grad f(y)) . (y - x) / 2  +  O(|y - x|^3),
 
@@ -115,7 +115,7 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
 
 
 def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
-    """A sentence where gradients disagree with values.
+    """A warning where gradients disagree with values.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Every evaluation that has returned, at once, until somebody takes it.
+"""Every evaluation that has returned, until a step takes it.
 
 A ledger is the one mutable thing that goes down from a driver to where the user's function is called:
 
@@ -23,7 +23,7 @@ from bqvi.calls.evaluations import Evaluations
 
 
 class Ledger:
-    """What has been paid for since the last `take`.
+    """The evaluations that returned since the last `take`.
 
     Parameters
     ----------

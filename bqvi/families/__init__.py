@@ -1,4 +1,4 @@
-"""Exponential families, one a file, of which `family` says what each must give; and mixtures of Gaussians."""
+"""Exponential families, one a file, with the contract in `family`; and mixtures of Gaussians."""
 
 from bqvi.families.categorical import Categorical
 from bqvi.families.concentration import Concentration

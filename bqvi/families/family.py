@@ -1,4 +1,4 @@
-"""What the engine asks of an exponential family.
+"""The contract of an exponential family.
 
 A distribution over theta in an exponential family has density (thesis Eq. 4.5)
 

@@ -1,4 +1,4 @@
-"""A fit that is asked for points: others evaluate them, and tell their values in any order.
+"""A fit that returns points to evaluate (`ask`) and takes their values in any order (`tell`).
 
     told --estimator--> gradient --> q        once as many values as a step takes are new, or none is pending
     q, memory --process | pending, told--> next points
@@ -46,7 +46,7 @@ def require_asked(problem: Problem, monitor: Monitor) -> None:
 
 
 def due(problem: Problem, state: State) -> bool:
-    """Whether it is time for a step along what was told."""
+    """Whether enough values have returned for a step."""
     told = 0 if state.unfinished is None else len(state.unfinished)
     if not told:
         return False

@@ -1,4 +1,4 @@
-"""Whether the log joint bends over the width of q: asked of evaluations that are made anyway.
+"""Whether the log joint has curvature over the width of q, by the evaluations of the run.
 
 At the optimum of a Gaussian q the expected curvature of the log joint is the precision of q. So in whitened
 coordinates u = L^-1 (theta - m), along each axis, the slope of L^T grad f in u is -1 on average. Where it is
@@ -22,7 +22,7 @@ __all__ = ["said"]
 
 
 def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None) -> list[str]:
-    """A sentence where the log joint does not bend along an axis of a Gaussian q.
+    """A warning where the log joint has no curvature along an axis of a Gaussian q.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a user says of the calls of a log joint: its bounds, who calls it, what is known already.
+"""The user's choices for calls of a log joint: its bounds, the executor, and earlier evaluations.
 
 It is for estimators that evaluate at points of their own choice and keep what they find: these ask
 `bqvi.calls` for evaluations, in coordinates without bounds.

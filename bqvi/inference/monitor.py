@@ -23,7 +23,7 @@ from gp.threads import as_the_user_has_it
 
 
 class Value(NamedTuple):
-    """What q is worth, and what it took to know."""
+    """The ELBO of q, and the evaluations for it."""
 
     elbo: float
     """Nats."""

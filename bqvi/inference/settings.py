@@ -16,7 +16,7 @@ __all__ = ["ASCENT", "DEFAULTS", "FLAT"]
 
 @dataclass(frozen=True)
 class DefaultSettings:
-    """What is used where the caller says nothing (`choices`)."""
+    """Defaults where the caller gives no value (`choices`)."""
 
     minibatch: int = 100
     """Data in a mini-batch."""

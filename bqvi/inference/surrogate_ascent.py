@@ -1,4 +1,4 @@
-"""q climbs the ELBO of a surrogate, inside a trust region.
+"""Maximisation of a surrogate's ELBO in q, inside a trust region.
 
 In units whitened by the q of now, which is N(0, I) there, q' = N(m, P^-1) ascends by natural-gradient steps
 of size rho on the surrogate's ELBO: with the moments E[y] and J of `bqvi.gradients.whitened` under q',

@@ -1,7 +1,6 @@
-"""Models: what each states of itself. One a file; `conjugate` and `log_joint` say what is asked.
+"""Models, one a file; `conjugate` and `log_joint` have their contracts.
 
-`SoftmaxMixture` and the autoencoder live on torch, which takes seconds to import: they are loaded when asked
-for.
+`SoftmaxMixture` and the autoencoder need torch, which takes seconds to import: they are loaded on first use.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ and everything else in the package that concerns such a model is one of
     ELBO                 bound + sum ln h(x_n) - KL(q(theta) || p(theta)),
                          bound = <S, E[t(theta)]> + H[q(z)], which the local step returns.
 
-A model states its prior and its local step. It knows nothing of the optimiser.
+A model has a prior and a local step. It does not depend on the optimiser.
 """
 
 from __future__ import annotations

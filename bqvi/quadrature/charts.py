@@ -1,6 +1,6 @@
 """Coordinates in which an integrand may look stationary, and the measure there.
 
-A stationary kernel says that f varies alike everywhere and along the axes. Whether that is plausible
+Under a stationary kernel f varies alike everywhere and along the axes. Whether that is plausible
 depends on the coordinates, and an integral does not: for a bijection v = T(u),
 
     int f(u) pi(du) = int f(T^-1(v)) (T pi)(dv),
@@ -139,4 +139,4 @@ def pushed(measure: Measure, shift: Any, linear: Any) -> Measure:
     if isinstance(measure, Uniform) and np.array_equal(linear, np.diag(scale)):
         factor = as_like(scale, like)
         return Uniform(factor * (measure.lower - shift), factor * (measure.upper - shift))
-    raise TypeError(f"{type(measure).__name__} does not stay what it is under a rotation")
+    raise TypeError(f"{type(measure).__name__} has no rotated form of its class")

@@ -1,50 +1,52 @@
-"""Whether a surrogate is to be believed, and what is returned if it is not.
+"""Whether a surrogate is credible, and the estimate that is returned where it is not.
 
-Four questions are asked, of data that are there anyway.
+Four checks are made with the evaluations of the run.
 
 1. *Does it predict?* The nodes that come from the scrambled Sobol sequence represent the measure. At
    these the surrogate predicts each value from all others; the share explained is
    1 - sum e_i^2 / sum (f_i - mean of the others)^2.
 2. *Is there evidence for it?* Its log evidence has to exceed that of independent values (a constant
    and noise) by ``least_gain`` nats.
-3. *Did it keep its promises?* If the standard deviations were right, the estimate after more nodes
-   would differ from an earlier one that passed the first two questions by increments of variance
+3. *Were its standard deviations right?* If they were, the estimate after more nodes would differ from an
+earlier one that passed the first two checks by increments of variance
    sd_(t-1)^2 - sd_t^2 (a martingale), and the squared errors of leave-one-out predictions at the Sobol
    nodes would add up to what their variances add up to. With z_t^2 the squares of T increments in that
    unit, and r the ratio of the two sums, which counts as m nodes, the final variance is scaled by
 
        kappa^2 = max(1, (4 + sum_t z_t^2 + m r) / (2 + T + m)),
 
-   drawn to 2 as if by two increments before. Nodes that are predicted better than promised (r < 1) count
-   as at most ``most_reassured``: there are always more of them than of increments, and they say less about
-   the integral. A jump is wrong at the two nodes beside it and nowhere else, which no ratio of sums shows;
-   but without node i the integral would be another by w_i e_i, its weight times its error. By how much the
-   sum of these squares exceeds what was promised of it, sum w_i^2 s_i^2 and a standard deviation of that,
-   sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation). While there are
-   fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, a surrogate may be as wrong about
-   its own errors as they may be: of the jackknife the share min(1, 3 (D + 1) / n)^2 is added as well.
+   drawn to 2 as if by two increments before. Nodes that are predicted better than their variances say (r < 1)
+   count as at most ``most_reassured``: there are always more of them than of increments, and they have less
+   information on the integral. At a jump only the predictions of the two nodes beside it are wrong, which no
+   ratio of sums shows. Without node i the integral changes by w_i e_i, its weight times its error. The excess
+   of the sum of these squares over its expectation sum w_i^2 s_i^2 and a standard deviation of it, sqrt(2 sum
+   w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation). While there are
+   fewer than ``well_known`` nodes for each of the D + 1 hyperparameters, the predicted variances s_i^2 are
+   as uncertain as these: of the jackknife the share min(1, 3 (D + 1) / n)^2 is added as well.
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like
-   exp(|u|^2 / 4) (`gp.kernels.Tilted`), nodes say little about what lies beyond them, and averages less: the
-   result is the surrogate's, not credible, and its standard deviation contains what may lie there
+   exp(|u|^2 / 4) (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages
+   less so: the result is the surrogate's, not credible, and its standard deviation contains what may lie
+   there
    (:mod:`tails`). The evidence for true growth is proportional to the number of nodes, that of a polynomial
-   seen at few nodes is not: asked for are ``growth_nats`` for each node over every other candidate; and that,
+   seen at few nodes is not: required are ``growth_nats`` for each node over every other candidate; and that,
    as soon as the share ``resolved`` is explained, the exponent does not fall towards the outermost nodes.
 
 The plain average of f over the Sobol nodes is a second estimate from the same evaluations, a
 randomised quasi-Monte Carlo one. As its standard deviation stands that of simple Monte Carlo, which it
 seldom exceeds, and that of one more node at what lies on average beyond the value farthest from it,
-farthest / (1 - k) for a Pareto tail of shape k (from 0 to ``heaviest``): values drawn say nothing of a peak
-that they missed. A surrogate that explains at least ``explained`` of the variance, with evidence, is
+farthest / (1 - k) for a Pareto tail of shape k (from 0 to ``heaviest``): drawn values have no information
+on a peak between them. A surrogate that explains at least ``explained`` of the variance, with evidence, is
 *credible*: the two are combined by their precisions,
 
     w = b^2 / (a^2 + b^2),   sd = w a + (1 - w) b,     a of the surrogate (after 3. and 4.), b of the average,
 
-as if they erred alike, which changes nothing where a << b. As long as ``unchosen`` of all nodes are of the
-sequence, as in many dimensions, errors of nodes left out are like those at points drawn. Their average plus
-the surrogate's integral (a control variate) is without the bias of a surrogate of nodes far apart, and what
-is explained is no part of its variance; it is combined with the plain average, and both with the surrogate.
+as if their errors were fully correlated, which changes nothing where a << b. As long as ``unchosen`` of all
+nodes are of the sequence, as in many dimensions, errors of nodes left out are like those at points drawn.
+Their average plus the surrogate's integral (a control variate) is without the bias of a surrogate of nodes
+far apart, and what is explained is no part of its variance; it is combined with the plain average, and both
+with the surrogate.
 
-A surrogate that is not credible is said not to be. Then the result is a
+A surrogate that fails a check is not credible. Then the result is a
 mixture with weight w max(0, share explained) / explained for the surrogate (0 without evidence), its
 variance containing the gap between the two, and the square of the integral of a peak that the nodes missed
 (:func:`tails.missed_peak`). A surrogate that predicts the foot of such a peak is not credible either, where
@@ -55,7 +57,8 @@ differs from it, and by how much; by the rule of succession the next of n + 2 no
 |c| / (n + 2) is the standard deviation. Where c = 0 nothing is known of the size of f: it is infinite.
 
 While a surrogate predicts less than a share of max(0.7, 1 - 1/D), new nodes are taken from the Sobol
-sequence: chosen nodes are no better than its guess, and the fallback grows as long as it is needed.
+sequence: nodes chosen by a poor surrogate are no better, and the average over the sequence improves
+meanwhile.
 """
 
 from __future__ import annotations
@@ -100,8 +103,8 @@ def predicts(dimension: int) -> float:
 class Past:
     """An earlier estimate: mean (o,) and variances (o,), in units of e^shift.
 
-    ``promised`` says whether the surrogate had passed the first two questions: otherwise its estimate was not
-    returned, and its standard deviation is no promise.
+    ``promised`` says whether the surrogate had passed the first two checks: otherwise its estimate was not
+    returned, and its standard deviation is not counted.
     """
 
     mean: Any
@@ -139,7 +142,7 @@ class Judgement:
 
     @property
     def predicts(self) -> bool:
-        """Whether the surrogate has passed the first two questions."""
+        """Whether the surrogate has passed the first two checks."""
         return self.explained >= CREDIBILITY.explained and self.gain >= CREDIBILITY.least_gain
 
     @property
@@ -198,7 +201,7 @@ class Judgement:
 def judge(
     ensemble: Ensemble, sobol: Any, past: list[Past], values: Any, shift: float, weights: Any
 ) -> Judgement:
-    """Answer the four questions.
+    """Make the four checks.
 
     Parameters
     ----------
@@ -248,21 +251,21 @@ def _remainder(data: Data, errors: Any, sobol: Any) -> SampleMean | None:
 
 
 def beyond_promise(changes: Any, sds: Any) -> Any:
-    """Return by how much sums of squares of changes (m, o) exceed what was promised of them, (o,)."""
+    """Return the excess of sums of squares of changes (m, o) over their expectation, (o,)."""
     squares = sds**2
     promised = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
     return np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
 
 
 def passes(ensemble: Ensemble, sobol: Any) -> bool:
-    """Whether the surrogate passes the first two questions."""
+    """Whether the surrogate passes the first two checks."""
     return (
         explained_by(ensemble, sobol) >= CREDIBILITY.explained and _gain(ensemble) >= CREDIBILITY.least_gain
     )
 
 
 def explained_by(ensemble: Ensemble, sobol: Any) -> float:
-    """Answer the first question alone."""
+    """Make the first check alone."""
     errors, _ = ensemble.best.process.leave_one_out()
     return share_explained(errors[: len(sobol)][sobol], ensemble.best.data.values[sobol])
 
@@ -302,7 +305,7 @@ def _gain(ensemble: Ensemble) -> float:
 
 
 def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (1.0, 0.0)) -> float:
-    """Return the factor on the standard deviation that earlier promises ask for, at least 1.
+    """Return the factor on the standard deviation that errors of earlier estimates require, at least 1.
 
     ``outside`` are r and the count of :func:`left_out`.
     """
@@ -358,7 +361,7 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
 
 
 def _joined(first: SampleMean, second: SampleMean, varies: Any) -> SampleMean:
-    """Return w first + (1 - w) second, with standard deviations as if they erred alike; see the module.
+    """Return w first + (1 - w) second, with sds as of fully correlated errors; see the module.
 
     ``varies`` are the outputs (o,) to which that applies.
     """

@@ -1,4 +1,4 @@
-"""What a quadrature returns: an integral, how sure it is, and everything that was spent on it."""
+"""The result of a quadrature: an integral, its standard deviation, and the evaluations."""
 
 from __future__ import annotations
 

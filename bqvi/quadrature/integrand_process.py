@@ -1,4 +1,4 @@
-"""What a quadrature has learnt of its integrand, asked for other measures.
+"""The Gaussian process of a quadrature on its integrand, for integrals against other measures.
 
 The evaluations say something about f wherever they are, so the same surrogate integrates f against
 other measures, and differentiates the integral in the parameters of its own. In x it is

@@ -42,7 +42,7 @@ __all__ = ["Data", "Surrogate", "View", "fitted", "starting_points", "surrogate"
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What has been seen, in standard coordinates.
+    """The evaluations, in standard coordinates.
 
     Attributes
     ----------

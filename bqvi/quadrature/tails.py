@@ -1,4 +1,4 @@
-"""What no node has seen: heavy tails of an integrand.
+"""Heavy tails of an integrand beyond its nodes.
 
 *Shape.* Beyond a high threshold t, |f| under the measure is distributed nearly as a generalised Pareto
 variable, P(|f| - t > y) = (1 + k y / sigma)^(-1/k). Moments of order 1/k and above are infinite, so with

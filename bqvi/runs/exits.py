@@ -69,7 +69,7 @@ class RunInterrupted(Ended, KeyboardInterrupt):
 
 
 class RunExit(Ended, SystemExit):
-    """A run that was told to exit; ``code`` is the original's. See `Ended`."""
+    """A run ended by SystemExit; ``code`` is the original's. See `Ended`."""
 
 
 class RunStopped(Ended, BaseException):

@@ -289,10 +289,10 @@ class Run(Generic[S, R]):
         return free
 
     def ask(self, count: int = 1) -> np.ndarray:
-        """Points at which to evaluate next, for whoever evaluates them himself; `tell` takes the values.
+        """Points at which to evaluate next, by the caller; `tell` takes the values.
 
         They are chosen given that all points that were asked for before will be evaluated too. The run learns
-        here, from what it was told.
+        here, from the values that `tell` took.
 
         Parameters
         ----------

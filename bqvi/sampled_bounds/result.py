@@ -53,7 +53,7 @@ class EvidenceBounds:
     n_evaluations : of the log joint, the pilot run's among them.
     method : "smc", "ais" or "importance".
     stopped : "complete", as the particles have arrived at temperature 1.
-    credible : whether nothing that is seen speaks against the bounds; reason : a sentence on it.
+    credible : whether no check speaks against the bounds; reason : the result of the checks, a sentence.
     draws : (R L, P) or (M, R L, P), particles at temperature 1, in the user's parameters.
     log_weights : (R L,) or (M, R L), theirs, of sum 1 once exponentiated.
     checkpoint : where the run stands; ``resume`` takes the whole result.

@@ -113,7 +113,7 @@ class Allotment:
         return 1 + max(self.evaluations - whole, 0) // (whole * self.each)
 
     def _suited(self, distance: float, resampled: bool) -> int:
-        """The number of temperatures that the module's docstring tells of."""
+        """The number of temperatures of the module's docstring."""
         t = np.arange(1.0, 16.0 + 4.0 * distance * (1.0 if resampled else 1.0 + distance))
         with np.errstate(over="ignore"):
             variance = t * np.expm1((distance / t) ** 2) if resampled else np.expm1(distance**2 / t)

@@ -245,7 +245,7 @@ class DirichletProcessMixture(_Mixture):
 
     Parameters
     ----------
-    n_components : the truncation, most components that are told apart
+    n_components : the truncation, the largest number of components
     covariance_type : 'full', 'diag' or 'spherical'; 'tied' without merges
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
     merge : whether components that share one cluster are joined, where that raises the bound
