@@ -1,4 +1,4 @@
-"""From what users type to what the loop takes: every choice checked, every gap filled with a default.
+"""The arguments of `fit`, checked and completed with defaults, as the records that the loop takes.
 
 model, data, method, minibatch, schedule, geometry  ->  Problem
 steps, tolerance, limits                            ->  Stop
@@ -192,7 +192,7 @@ def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -
 
 
 def _made(given: object) -> str:
-    """What a class lacks that was given in the place of one of its objects: a protocol accepts both."""
+    """The end of an error message where a class was given in the place of one of its objects."""
     return f": not the class, but {given.__name__}(...)" if isinstance(given, type) else ""
 
 

@@ -1,4 +1,4 @@
-"""One fit on several processes: each sums over its share of the rows, and all add up their sums.
+"""One fit on several processes: each sums over its share of the rows, and the sums are added up.
 
 Every process calls `bqvi.fit` with the same arguments and the same data, of which a memory map costs nothing:
 a process reads its own rows only, N r / W <= n < N (r + 1) / W for the r-th of W. What depends on no row (q,

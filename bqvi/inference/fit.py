@@ -1,6 +1,6 @@
-"""`fit`: a model, data and a method's name, and out comes q.
+"""`fit`: the variational posterior of a model and data, by the method of a name.
 
-Everything is checked here, before any work; the work is that of a run: :mod:`fit_run`, on :mod:`loop`.
+All arguments are checked here, before any work. The engine is :mod:`fit_run`, on :mod:`loop`.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def fit(
     minibatch : strategy of `acquisition.minibatch`; or S, for uniform without replacement; or 'balanced':
         batches that each look like the data, S = min(100, N). That one is the safest choice on an unknown
         problem: it is unbiased, has positive weights and nothing to tune, and is random reshuffling where
-        its kernel is of no use. It takes about 40 microseconds a datum once (``trace['setup_seconds']``),
-        which pays over many epochs, or where a datum is expensive. The stochastic methods default to
-        random reshuffling with S = min(100, N), which takes none. 'memoised' takes S alone, and visits each
-        batch in turn; default a tenth of the data, at least 100
+        its kernel explains nothing. It takes about 40 microseconds a datum once
+        (``trace['setup_seconds']``), little beside many epochs, or where a datum is expensive. The
+        stochastic methods default to random reshuffling with S = min(100, N), which takes none. 'memoised'
+        takes S alone, and visits each batch in turn; default a tenth of the data, at least 100
     schedule : step sizes; default by method (`methods`)
     geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
     samples : L, draws of theta a step, for the sampling methods; new evaluations a step, for 'bq'
@@ -133,7 +133,7 @@ def fit(
     periodic : indices or booleans; the period is upper - lower
     names : of the parameters
     errors : what becomes of an exception of the log joint, for such an estimator, as in `bqvi.vbmc`; by
-        default what the `LogJoint` says
+        default that of the `LogJoint`
     executor, n_jobs : the evaluations of a step of such an estimator are made through ``executor.submit``, or
         else ``executor.map``; or by so many processes of joblib
     workers : for 'bq', with an executor that has ``submit``: so many evaluations are kept under way, each

@@ -2,8 +2,8 @@
 
 At the optimum of a Gaussian q the expected curvature of the log joint is the precision of q. So in whitened
 coordinates u = L^-1 (theta - m), along each axis, the slope of L^T grad f in u is -1 on average. Where it is
-0 the log joint does not bend over the width that q has reached, and the ELBO still rises as q widens, by the
-logarithm of the width: without end if the posterior is improper. A q across several modes may meet no
+0 the log joint has no curvature over the width that q has reached, and the ELBO still rises as q widens, by
+the logarithm of the width: without end if the posterior is improper. A q across several modes may meet no
 curvature on average either, from the valleys between these; the log joint falls outside of them then, on one
 side at least.
 """
@@ -78,7 +78,7 @@ def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray |
     """Least slope of the log joint outwards on the two sides of q, in the outer half of u, over |u|.
 
     `FLAT.doubt` standard errors are taken off: -1 of a Gaussian posterior under its own q, 0 of a flat one,
-    -inf where too few evaluations say.
+    -inf where there are too few evaluations.
     """
     along = u[:, axis]
     edge = np.median(np.abs(along))

@@ -4,13 +4,14 @@ A geometry factorises a step into the direction it makes of a gradient, and the 
 
     Natural      direction eta* - eta, move eta + rho (eta* - eta): a convex combination for rho <= 1,
                  so it stays in the (convex) domain. For the gradients of conjugate models.
-    Riemannian   the natural gradient of any estimator need not point to a place in the domain: it is
-                 followed by the family's retraction, which agrees with the straight line to first
-                 order and never leaves.
+    Riemannian   the natural gradient of any estimator may leave the domain: the move is the family's
+                 retraction, which agrees with the straight line to first order and stays in the
+                 domain.
     Euclidean    direction dL/du, move u + increment, u without constraints.
     TrustRegion  direction to the optimum of the estimator's surrogate within KL(q' || q) <= radius,
                  move along the straight line in eta: along it the divergence rises, so a step of
-                 rho <= 1 stays in the ball. Its mean goes further where the surrogate was right before.
+                 rho <= 1 stays in the ball. The mean may go further where the surrogate's predictions were
+                 accurate.
 
 No parameter can leave its domain in any of them, and nothing is clipped.
 """
@@ -163,12 +164,12 @@ class TrustRegion(_NaturalParameters):
 
     Parameters
     ----------
-    radius : largest KL(q_new || q_old) of a step of 1, nats; without it the optimiser climbs where the
-        surrogate is wrong, and 5 is fatal for a surrogate of values
+    radius : largest KL(q_new || q_old) of a step of 1, nats; without it the optimum may lie where the
+        surrogate is wrong, and with 5 fits from values fail
     growth : >= 1, most that the mean's part of KL, |m|^2 / 2, is divided by. That may be twice what it was at
         the step before, where what was evaluated after that had been predicted (`Gradient.predicted`): for
-        a q that starts far away. Covariances do not go further: a wide q meets what is steep in the tails.
-        Beyond about 8 points are left behind before the next are there, and nothing is predicted any more
+        a q that starts far away. Covariances do not go further, as a wide q reaches steep tails. Beyond
+        about 8 the evaluations lie too far from the next q for predictions
     """
 
     radius: float = 1.0

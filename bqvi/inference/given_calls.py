@@ -1,7 +1,7 @@
 """The user's choices for calls of a log joint: its bounds, the executor, and earlier evaluations.
 
-It is for estimators that evaluate at points of their own choice and keep what they find: these ask
-`bqvi.calls` for evaluations, in coordinates without bounds.
+These are for estimators that evaluate at points of their own choice and keep the evaluations,
+which `bqvi.calls` makes in coordinates without bounds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one loop.
 
     batch    = minibatch.draw(rng)                    which data, with what weights
-    gradient = estimator(model, q, batch, rng)        where q's parameters should go
-    q        = geometry.step(q, gradient, schedule)   natural or Euclidean, and how far
+    gradient = estimator(model, q, batch, rng)        the gradient in q's parameters
+    q        = geometry.step(q, gradient, schedule)   natural or Euclidean, and its length
 
 Every method of the package is a choice of these four. Coordinate ascent is the exact natural gradient
 of all the data with step 1 (thesis Eq. 4.12); gradient descent is the same gradient pulled back to
@@ -79,7 +79,7 @@ def _started(problem: Problem, rng: np.random.Generator) -> tuple[Any, float]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mini-batch, and what its strategy has yet to learn from it."""
+    """A mini-batch, and the state of its strategy before it has seen the gradients."""
 
     batch: Batch
     selection: Selection | None = None
@@ -199,7 +199,7 @@ def step(problem: Problem, state: State, records: Records, account: Account) -> 
     """The state after a step, or at the same iteration where its record says that the run has settled.
 
     A record is of q *before* the step of its iteration: where the step's gradient needed a local step over
-    all the data, the exact ELBO comes with it for nothing.
+    all the data, it has the exact ELBO as well.
     """
     before = state.rng.bit_generator.state
     try:

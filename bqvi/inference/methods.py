@@ -12,8 +12,8 @@
     bq        Bayesian quadrature, with memory  trust       all           to the surrogate's
               of the evaluations before         region                    optimum
 
-The schedules are defaults that work untuned; the thesis' are one argument away. The weights of networks are
-another matter: there it is Adam with 1e-3 on mini-batches (`for_networks`).
+The schedules are defaults that need no tuning on the problems of the experiments; ``schedule=`` takes the
+thesis' ones. For the weights of networks it is Adam with 1e-3 on mini-batches (`for_networks`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def gives_surrogate(estimator: object) -> bool:
 def defaults_for(estimator: object, geometry: Geometry | None) -> Method:
     """What stands in for choices left out beside an estimator: those of 'bq', or of 'pathwise'.
 
-    The rate does not fall for an estimator that calls itself not ``noisy``: there is nothing to be averaged.
+    The rate does not fall for an estimator that calls itself not ``noisy``: there is no noise to be averaged.
     """
     if isinstance(estimator, Memoised):
         return METHODS["memoised"]

@@ -44,10 +44,10 @@ class Monitor:
     standard error. It is NaN where there is neither.
 
     With ``samples`` it is the mean of so many fresh draws of ln p(X, theta) - ln q(theta), with its standard
-    error; the draws come from the same noise each time, so that differences are sharper than levels. Draws at
-    which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to `FAULTY` of them
-    (minus infinity is none: q has mass where the posterior has not); beyond that the ELBO is what they make
-    of it, and where it raises at every draw of a block, so does the record.
+    error; the draws come from the same noise each time, so that differences have smaller errors than levels.
+    Draws at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to `FAULTY` of
+    them (minus infinity is none: q has mass where the posterior has not); beyond that the ELBO is what they
+    make of it, and where it raises at every draw of a block, so does the record.
     """
 
     model: Any
@@ -130,7 +130,7 @@ class Monitor:
         return found._replace(standard_error=float(np.linalg.norm([values.std(ddof=1), drift, own])))
 
     def _remembered(self, q: Any, memory: Memory) -> Value:
-        """NaN with an infinite error where too little is known near q."""
+        """NaN with an infinite error where there are too few evaluations near q."""
         from bqvi.gradients.remembered_elbo import remembered_elbo
 
         found = remembered_elbo(q, memory)

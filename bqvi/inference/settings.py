@@ -30,7 +30,7 @@ class DefaultSettings:
 
 @dataclass(frozen=True)
 class AscentSettings:
-    """The climb of a surrogate's ELBO (`surrogate_ascent`)."""
+    """The maximisation of a surrogate's ELBO (`surrogate_ascent`)."""
 
     steps: int = 30
     """At most. With 15 gaps are 1.0 times as large."""
@@ -68,10 +68,10 @@ class AscentSettings:
 
 @dataclass(frozen=True)
 class FlatSettings:
-    """Whether the log joint bends over the width of q (`flat`)."""
+    """Whether the log joint has curvature over the width of q (`flat`)."""
 
     near: float = 5.0
-    """Evaluations so far from q, in its standard deviations, say nothing of its width."""
+    """Evaluations so far from q, in its standard deviations, are not used."""
     share: float = 0.05
     """Share of the curvature that q should have met. No q of six proper posteriors was below it (a banana,
     two regressions, a mixture, both forms of eight schools; budgets of 20, 50 and 100, two seeds); nor of
@@ -84,7 +84,7 @@ class FlatSettings:
     falls: float = 0.15
     """Share of the slope outwards that q should have met, -u at u, below which the log joint does not fall.
     Chosen on mixtures of four Gaussians in D = 2 and 3 (6 layouts, 4 distances, 20 to 80 steps of 'pathwise'
-    and 'score'), of which it says nothing false, and on -theta_0^2, whose shares are below .05."""
+    and 'score'), on which there was no false warning, and on -theta_0^2, whose shares are below .05."""
     sides: int = 3
     """Fewest evaluations in the outer half, of each side."""
 

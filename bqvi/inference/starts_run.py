@@ -19,7 +19,7 @@ from bqvi.runs.run import FAILED
 
 @dataclass(frozen=True)
 class Starts:
-    """Where the starts stand, and why those that ended did, in order."""
+    """The states of the starts, and why those that ended did, in order."""
 
     states: tuple[Any, ...]
     ended: tuple[str, ...] = ()

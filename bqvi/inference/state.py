@@ -1,4 +1,4 @@
-"""What is run, where a run stands, and when it ends: the records of the one loop (`bqvi.inference.loop`)."""
+"""The records of the one loop (`bqvi.inference.loop`): the problem, the state of a run, and when it ends."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands: all that its future depends on.
+    """The state of a run: all that its further steps depend on.
 
     Attributes
     ----------

@@ -11,11 +11,11 @@ Schmidt and Khan 2020). It ends where the natural gradient vanishes, or on the b
 
     KL(q' || q) = (tr P^-1 + m^T m - D + ln|P|) / 2 <= radius:
 
-beyond it the surrogate has seen nothing and the optimiser climbs where it is wrong. Where the gradient at q
-is almost zero, a long step of large expected gain is an artefact of the surrogate; and where it is not
-known from zero, its direction is not known. With |g|^2 the squared Fisher norm there and v the variance of
-its error bars (the model's and the jackknife's: the model alone is overconfident where points are few), the
-step ends at
+beyond it there are no evaluations, and the surrogate's optimum may lie where it is wrong. Where the
+gradient at q is almost zero, a long step of large expected gain is an artefact of the surrogate; and where
+the gradient does not differ from zero within its error, its direction is unknown. With |g|^2 the squared
+Fisher norm there and v the variance of its error bars (the model's and the jackknife's: the model alone is
+overconfident where points are few), the step ends at
 
     KL <= min(radius, r |g|^2) (|g|^2 / (|g|^2 + d v))^2,    r = `ASCENT.reach`, d = `ASCENT.doubt`.
 

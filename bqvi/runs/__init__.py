@@ -1,4 +1,4 @@
-"""Runs: what the front doors have in common beside what they compute.
+"""Runs: the parts of the front doors that do not depend on what is computed.
 
 A front door is an `Engine` of ``init``, ``step``, ``finished`` and ``result``; `Run` drives it, hands over
 the state whatever happens, and writes checkpoints; `door` makes the function that users call, with its

@@ -139,7 +139,7 @@ class Locating:
         return self._caller.evaluate(points, None, self.budget_of(state))
 
     def require_consistent(self, before: Searching, after: Searching) -> None:
-        """Nothing is asked before the search has ended."""
+        """There is no check before the search has ended."""
 
     def with_evaluations(self, state: Searching, evaluations: Evaluations) -> Searching:
         """The state with those of a step that was cut short."""

@@ -9,7 +9,7 @@ the evaluations under way.
 
 With workers a step asks the engine for as many further points as workers are free, begins their evaluations,
 and takes what has returned. The points under way are part of the state, so that a run that was killed begins
-with them again. `Run.ask` and `Run.tell` are the same for whoever evaluates himself.
+with them again. `Run.ask` and `Run.tell` are the same for evaluations that the caller makes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNFINISHED, FAILED, INTERRUPTED = "unfinished", "failed", "interrupted"
 
 @dataclass(frozen=True)
 class Watch:
-    """Who looks on: the arguments that every front door has.
+    """The arguments of every front door: callback, progress line, checkpoint.
 
     Attributes
     ----------
