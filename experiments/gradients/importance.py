@@ -136,10 +136,11 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="bq-importance",
     title="Importance-weighted bounds by Bayesian quadrature",
-    summary="""The gradient of the importance-weighted bound with a process in the place of the log joint,
-    against doubly reparameterised gradients with as many evaluations: where it gains, and where it hurts.
-    Weights are exponentials, so a process errs in them where q has mass and no node is near: given gradients
-    it gains, most where few nodes determine the log joint; from values alone it loses while n is about D.""",
+    summary="""How accurate is the gradient of the importance-weighted bound with a process in the place of
+    the log joint, beside doubly reparameterised gradients with as many evaluations? Weights are
+    exponentials, so errors of a process matter where q has mass and no node is near: given gradients it is
+    more accurate, most where few nodes determine the log joint; from values alone it is less accurate while
+    n is about D.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -214,9 +214,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="bq-mixture",
     title="The thesis' mixture: z summed out, or the E step inside",
-    summary="""What the E step inside costs and saves where a surrogate remembers evaluations: they are of a
-    log joint that changes with every step, whose value at old points is known again without a pass over the
-    data. Evaluations to the same ELBO, beside z summed out.""",
+    summary="""How many evaluations does Bayesian quadrature with memory take to the same ELBO of a mixture,
+    with the E step inside the log joint and with z summed out? With the E step the log joint changes at
+    every step, but its value at old points needs no pass over the data.""",
     cases=cases,
     run=run,
     draw=draw,

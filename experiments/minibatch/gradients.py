@@ -292,13 +292,14 @@ experiment = Experiment(
     name="minibatch-gradients",
     title="Mini-batches: the error of the gradient",
     summary="""The measure over the data is known: it is the empirical measure of N points. So the kernel
-    mean, the weights of Bayesian quadrature and the variance they leave are finite sums, and what the thesis
-    could not do without knowing p(X) can be done. Here every strategy is sent along the same path of q, and
-    its estimate is compared with the gradient of all the data.
+    mean, the weights of Bayesian quadrature and the variance they leave are finite sums, and the thesis'
+    method can be applied, for which it lacked p(X). Every strategy is run along the same path of q, and its
+    estimate is compared with the gradient of all the data.
 
-    Whether greatest variance and upper confidence, the thesis' proposals, beat uniform sampling, whether a
-    balanced partition does, and what earlier gradients add, is decided by the claims. A low error may
-    be mostly bias, which later steps do not average away: the table says how much of it is. SVRG's passes
+    The claims decide whether greatest variance and upper confidence, the thesis' proposals, are more
+    accurate than uniform sampling, whether a balanced partition is, and what earlier gradients add. A low
+    error may be mostly bias, which later steps do not average away: the table says how much of it is. SVRG's
+    passes
     over all data, which have no error, count as steps like others.""",
     cases=cases,
     run=run,

@@ -341,11 +341,11 @@ experiment = Experiment(
     gap is to the best end of any run of the seed, so that a run in a poorer local optimum never arrives; a
     crossing counts only if it is kept to the end.
 
-    Mixtures have many local optima, and chance has a say in which of them a run ends; a lower error of the
-    gradient does not. So read first how many seeds arrived, then what it cost those that did. Whether
-    choosing saves evaluations, whether it saves seconds where a datum costs microseconds, and whether it is
-    ever much worse than chance, is decided by the claims, from the runs shown here; a goal that neither
-    of two strategies reaches on half of the seeds decides nothing, and says so.""",
+    Mixtures have many local optima, and in which of them a run ends is random, whatever the error of the
+    gradient. The tables therefore have first how many seeds arrived, then the cost of those that did. The
+    claims decide, from the runs shown here, whether choosing saves evaluations, whether it saves seconds
+    where a datum takes microseconds, and whether it is ever much worse than random sampling. A goal that
+    neither of two strategies reaches on half of the seeds leaves a claim undecided.""",
     cases=cases,
     run=run,
     draw=draw,
