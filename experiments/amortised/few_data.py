@@ -6,6 +6,10 @@ deviations that are free or given by a network that sees the mean of each pixel.
 Of the digits that the other experiments hold out, the first half is a validation set, which tells where the
 plain decoder would have been stopped, and the second half is held out. ln p(x) is estimated by importance
 sampling and, where weights are random, is the mean over ten draws of them.
+
+A network for q(theta) can give whatever free parameters can, and takes another path: with a tenth of the rate
+it came to a higher bound (-30.1 nats an image against -30.4, one seed) with less held-out evidence (-26.5
+against -25.5), as the bound has several optima.
 """
 
 from __future__ import annotations
