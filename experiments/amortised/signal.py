@@ -13,8 +13,8 @@ first order in d,
 which rises with L; in the logarithm of the standard deviation the ratio at L = 1 is 2^-1/2
 (`tests/gradients/test_signal_to_noise.py`). From L = 1 to 2 it thus falls or rises by where q stands.
 Networks trained by a bound of five draws keep a slope of the bound of one draw, and have the lowest ratio at
-L = 5, whose signal vanishes at the optimum; where one draw was trained on, it is lowest at L = 1. The ratio of
-DReG is therefore compared from L = 2 on, and from L = 1 where one draw was trained.
+L = 5, whose signal vanishes at the optimum; where one draw was trained on, it is lowest at L = 1. The ratio
+of DReG is therefore compared from L = 2 on, and from L = 1 where one draw was trained.
 
 Of one mini-batch and networks trained for a while, each gradient is estimated again and again; the ratio of
 mean and standard deviation is taken for each weight, and its median over the weights of a network is shown.
@@ -128,8 +128,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
     return [
         Claim(
             "002",
-            "Tighter bounds leave the encoder's gradient less signal; doubly reparameterised ones, of two draws "
-            "and more, do not.",
+            "Tighter bounds leave the encoder's gradient less signal; doubly reparameterised ones, of two "
+            "draws and more, do not.",
             "the 95 % interval over seeds of the mean change of the encoder's log ratio: below 0 for IWAE, "
             "above 0 for DReG",
             [
