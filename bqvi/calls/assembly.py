@@ -85,17 +85,19 @@ class CallBatch:
     def _store(self, at: slice, answers: Answers) -> None:
         if not answers.raised:
             n, outputs = len(self.points), answers.values.shape[1]
-            if self._values is None:
-                self._values = np.full((n, outputs), np.nan)
-            if self._values.shape[1] != outputs:
+            if (self._outputs or outputs) != outputs:
                 self._standing[at] = _DROPPED
                 raise EvaluationError(
                     f"the {self.function.range.title} returned {outputs} numbers at "
-                    f"{self.function.place(self.theta[at.start])}, and {self._values.shape[1]} elsewhere; it "
+                    f"{self.function.place(self.theta[at.start])}, and {self._outputs} elsewhere; it "
                     "must return as many everywhere",
                     self.theta[at.start],
                     self.rows(),
                 )
+            if self._values is None:
+                self._values = np.full((n, outputs), np.nan)
+            if self.ledger is not None:
+                self.ledger.outputs = outputs
             self._values[at] = answers.values
             if answers.gradients is not None:
                 if self._gradients is None:
@@ -184,6 +186,13 @@ class CallBatch:
         return replace(found, n_evaluations=found.n_evaluations - self._cost * dropped)
 
     @property
+    def _outputs(self) -> int | None:
+        """How many numbers the function gives at a point, here or in the batches before."""
+        if self._values is not None:
+            return int(self._values.shape[1])
+        return None if self.ledger is None else self.ledger.outputs
+
+    @property
     def _kept(self) -> np.ndarray:
         """Points whose answer is an evaluation, good or infeasible, (n,) bool."""
         found: np.ndarray = self._standing == _KEPT
@@ -195,7 +204,7 @@ class CallBatch:
         at, called = standing == _KEPT, int((standing != _NOT_CALLED).sum()) + self._called_in_vain
         n = int(at.sum())
         kept = at if n < len(self.points) else slice(None)
-        values = np.full((n, 1), np.nan) if self._values is None else self._values[kept]
+        values = np.full((n, self._outputs or 1), np.nan) if self._values is None else self._values[kept]
         failed = self._failed[kept]
         if failed.any():
             values = np.where(failed[:, None], self.function.range.missing, values)
@@ -218,7 +227,7 @@ class CallBatch:
         )
 
     def _gradients_of_rows(self, kept: np.ndarray | slice) -> np.ndarray:
-        outputs = 1 if self._values is None else self._values.shape[1]
+        outputs = self._outputs or 1
         found = self._gradients
         if found is None:
             found = np.full((len(self.points), outputs, self.theta.shape[1]), np.nan)

@@ -30,11 +30,16 @@ class Ledger:
     dimension : D, of the points.
     on_return : called each time that an evaluation of a batch has returned and is in the ledger, from the
         thread that drives the run; it may call `entries` (and save them), and what it raises ends the batch.
+
+    Attributes
+    ----------
+    outputs : how many numbers the function gives at a point; None before it has given any.
     """
 
     def __init__(self, dimension: int, on_return: Callable[[], None] | None = None) -> None:
         self.dimension = dimension
         self.on_return = on_return
+        self.outputs: int | None = None
         self._held: tuple[tuple[Evaluations, ...], Callable[[], Evaluations] | None] = ((), None)
         """Whole batches, and what tells of the one under way: a batch goes from there to here in one
         assignment, so that an interrupt finds its evaluations once."""

@@ -31,7 +31,7 @@ from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, combined, explained_by, judge, passes, predicts
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.integral import Row
-from bqvi.quadrature.monte_carlo import in_range, shifted_back, unlogged, with_zeros
+from bqvi.quadrature.monte_carlo import as_wide, in_range, shifted_back, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, Problem, State
@@ -160,12 +160,13 @@ def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State
     rows, left = matched(state.pending, made.points)
     slopes = None if made.gradients is None else np.swapaxes(made.gradients, 1, 2)
     first = len(state) == 0
+    before, values = (made.values[:0], made.values) if first else as_wide(state.values, made.values)
     return replace(
         state,
         u=np.concatenate([state.u, state.pending_u[rows]]),
-        values=made.values if first else np.concatenate([state.values, made.values]),
+        values=np.concatenate([before, values]),
         slopes=slopes if first or slopes is None else np.concatenate([state.slopes, slopes]),
-        noise_variance=_joined(state.noise_variance, made.noise_variance),
+        noise_variance=_joined(state, made),
         without_node=state.without_node + spent - len(made),
         sobol=np.append(state.sobol, state.pending_sobol[rows]),
         pending=state.pending[left],
@@ -175,8 +176,12 @@ def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State
     )
 
 
-def _joined(before: Any, more: Any) -> Any:
-    return more if before is None or more is None else np.concatenate([before, more])
+def _joined(before: State, more: Evaluations) -> Any:
+    """Noise variances of all nodes, NaN where a function that gives them failed, or None."""
+    if before.noise_variance is None and more.noise_variance is None:
+        return None
+    parts = ((before.noise_variance, len(before)), (more.noise_variance, len(more)))
+    return np.concatenate([np.full(n, np.nan) if noise is None else noise for noise, n in parts])
 
 
 def finished(problem: Problem, state: State) -> str | None:

@@ -62,10 +62,15 @@ def _spread(values: Any, shared: bool) -> Any:
 
 
 def _noise(problem: Problem, state: State, unit: float) -> tuple[Any, float | None]:
-    """Relative noise variances (n,) or ``None``, and their mean in ``unit``, if it is known."""
+    """Relative noise variances (n,) or ``None``, and their mean in ``unit``, if it is known.
+
+    Nodes at which f counts as zero because it failed have the least of those known.
+    """
     if state.noise_variance is not None:
-        mean = float(state.noise_variance.mean())
-        return state.noise_variance / mean, (sqrt(mean) / unit) ** 2
+        known = np.isfinite(state.noise_variance)
+        noise = np.where(known, state.noise_variance, state.noise_variance[known].min())
+        mean = float(noise.mean())
+        return noise / mean, (sqrt(mean) / unit) ** 2
     if problem.noise_sd is None or isinstance(problem.noise_sd, str):
         return None, None
     return None, (float(problem.noise_sd) / unit) ** 2

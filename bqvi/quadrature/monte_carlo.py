@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Evaluations, Function
+from bqvi.calls import EvaluationError, Evaluations, Function
 from bqvi.importance import effective_size, normalised
 
 __all__ = [
     "SampleMean",
+    "as_wide",
     "average",
     "effective_sample_size",
     "in_range",
@@ -78,11 +79,31 @@ def with_zeros(function: Function, made: Evaluations) -> Evaluations:
     """Return evaluations in which f counts as zero where it failed, if ``function.errors`` says so."""
     if function.errors != "infeasible" or not made.failed.any():
         return made
-    failed, noise = made.failed, made.noise_variance
-    values = np.where(failed[:, None], -np.inf if function.logarithmic else 0.0, made.values)
-    if noise is not None:
-        noise = np.where(np.isfinite(noise), noise, np.nanmin(noise, initial=np.inf))
-    return replace(made, values=values, noise_variance=noise, failed=np.zeros(len(made), dtype=bool))
+    values = np.where(made.failed[:, None], -np.inf if function.logarithmic else 0.0, made.values)
+    return replace(made, values=values, failed=np.zeros(len(made), dtype=bool))
+
+
+def as_wide(values: Any, more: Any) -> tuple[Any, Any]:
+    """Return values (n, o) of f at some nodes and (m, o) at others, with as many outputs each.
+
+    One column where f counts as zero everywhere, as it failed there, stands for any number of outputs.
+
+    Raises
+    ------
+    EvaluationError
+        f gave another number of outputs than before.
+    """
+    outputs = max(values.shape[1], more.shape[1])
+    found = []
+    for part in (values, more):
+        nothing = part.shape[1] == 1 and not (np.isfinite(part) & (part != 0.0)).any()
+        if part.shape[1] != outputs and not nothing:
+            raise EvaluationError(
+                f"the integrand returned {more.shape[1]} numbers for a point, and {values.shape[1]} before; "
+                "it must return as many everywhere"
+            )
+        found.append(part if part.shape[1] == outputs else np.repeat(part, outputs, axis=1))
+    return found[0], found[1]
 
 
 def effective_sample_size(log_weights: Any) -> float:

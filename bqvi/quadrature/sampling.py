@@ -12,7 +12,14 @@ from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import Integral, Row, log_moments
-from bqvi.quadrature.monte_carlo import average, effective_sample_size, in_range, unlogged, with_zeros
+from bqvi.quadrature.monte_carlo import (
+    as_wide,
+    average,
+    effective_sample_size,
+    in_range,
+    unlogged,
+    with_zeros,
+)
 from bqvi.quadrature.quasi_monte_carlo import over_replicates, replicated
 from bqvi.quadrature.tails import NOTHING_SEEN, missed_peak, underflowed, verdict
 from bqvi.runs import Checkpoint, Standing, Trace
@@ -118,9 +125,9 @@ class SamplingRun:
         """The state with some of its nodes evaluated."""
         evaluations = with_zeros(self.integrand.function, evaluations)
         at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
-        values = np.full((len(state.nodes), evaluations.values.shape[1]), np.nan)
-        values[state.known] = state.values[state.known]
-        values[at] = evaluations.values
+        before, new = as_wide(state.values[state.known], evaluations.values)
+        values = np.full((len(state.nodes), new.shape[1]), np.nan)
+        values[state.known], values[at] = before, new
         known = state.known.copy()
         known[at] = True
         spent = state.without_node + evaluations.n_evaluations - len(evaluations)

@@ -101,7 +101,7 @@ class State:
     ----------
     u : (n, D), nodes in standard coordinates. values : (n, o). slopes : df/dx, (n, D, o), or ``None``.
     sobol : (n,), which nodes come from the Sobol sequence.
-    noise_variance : (n,), of the values, where a function gives it; otherwise ``None``.
+    noise_variance : (n,), of the values, where a function gives it, NaN where it failed; otherwise ``None``.
     without_node : evaluations that gave no node: of batches that failed and were called again point by point.
     pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), the
         same in standard coordinates. pending_sobol : (m,), which of them are of the sequence.

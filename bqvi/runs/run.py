@@ -397,7 +397,10 @@ class Run(Generic[S, R]):
         """The exception to raise in the place of ``error``, once its evaluations are in the state."""
         if self._workers is not None:
             self._workers.end(self._engine.ledger, wait=isinstance(error, Exception))
-        reached = self._collected()
+        try:
+            reached = self._collected()
+        except Exception:  # what the step evaluated is of no use to the engine; what was before it stays
+            reached = self.state
         self._held = (reached, True)
         self._engine.ledger.take()
         self._held = (reached, False)

@@ -69,6 +69,11 @@ def compare(engine: Keeping[Any, Any], state: Any, count: int) -> None:
     found = engine.again(state, chosen.points)
     engine.ledger.count(found.n_evaluations)
     before, now = (np.asarray(part.values).reshape(len(part), -1) for part in (chosen[: len(found)], found))
+    if now.shape[1] != before.shape[1] and not found.failed.all():
+        raise OtherFunctionError(
+            f"the function is not that of the run to resume: it returned {now.shape[1]} numbers for a point, "
+            f"and {before.shape[1]} in that run"
+        )
     every = np.abs(np.asarray(kept.values)[np.isfinite(kept.values)])
     allowed = VERIFY.same * (np.abs(before) + float(np.ptp(every) if every.size else 0.0))
     if chosen.noise_variance is not None:

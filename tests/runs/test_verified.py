@@ -5,7 +5,7 @@ import pytest
 
 import bqvi
 from gp.measures import Uniform
-from tests.runs.doors import CASES, Calls
+from tests.runs.doors import CASES, MEASURE, Calls
 
 KEEPING = ("integrate bq", "integrate wsabi-l", "fit bq with gradients", "vbmc")
 OTHERS = ("integrate qmc", "integrate monte-carlo", "fit bq from several starts")
@@ -72,3 +72,9 @@ def test_a_scale_that_is_tiny_is_compared_as_any_other():
     first = bqvi.integrate(lambda x: 1e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 12)
     with pytest.raises(bqvi.RunError, match="not that of the run"):
         bqvi.integrate(lambda x: 2e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 20, resume=first, verify=2)
+
+
+def test_another_number_of_outputs_is_another_function():
+    first = bqvi.integrate(lambda x: x, MEASURE, budget=12, vectorised=False)
+    with pytest.raises(bqvi.RunError, match="it returned 3 numbers for a point, and 2 in that run"):
+        bqvi.integrate(lambda x: np.ones(3), MEASURE, budget=20, vectorised=False, resume=first, verify=2)
