@@ -53,7 +53,7 @@ class CallBatch:
         """Of each point, written after all else that is known of it, in one assignment: an interrupt
         finds the answer with its row and its count, or neither."""
         self._called_in_vain, self._cost = 0, cost
-        self._failure: Exception | None = None
+        self._failure: Answers | None = None
         if ledger is not None:
             ledger.begin(self.returned)
 
@@ -133,11 +133,12 @@ class CallBatch:
             error.evaluations = self.rows()
             raise error
         if error is not None and self._stops(error):
-            self._stop(error, answers.raised, points)
-        self._failure = self._failure or error
+            self._stop(error, answers, points)
+        if error is not None and self._failure is None:
+            self._failure = answers
 
-    def _stop(self, error: Exception, by_value: bool, points: np.ndarray) -> NoReturn:
-        who = f"the {self.function.range.title}" if by_value else "the gradient"
+    def _stop(self, error: Exception, answers: Answers, points: np.ndarray) -> NoReturn:
+        who = self._who(answers) if answers.raised else "the gradient"
         message = f"{who} {described(error)}, at {self.function.places(points)}"
         message += advice(error, self.function.gradient)
         if self.function.errors is None:
@@ -148,18 +149,24 @@ class CallBatch:
         point = points[0] if len(points) == 1 else None
         raise EvaluationError(message, point, self.rows()) from error
 
+    def _who(self, answers: Answers) -> str:
+        """Whose exception it is that left no value."""
+        return answers.who or f"the {self.function.range.title}"
+
     def finished(self, first: bool) -> Evaluations:
         """All rows, entered in the ledger; see `Caller.evaluate`."""
         made, title = self.rows(), self.function.range.title
         if self._left_torch().any():
             raise EvaluationError(f"the {title} {_NO_GRAPH}", evaluations=made)
         if first and self._failure is not None and self._raised[self._kept].all():
-            told = f"{described(self._failure)}, and raised at each of the {len(made)} first points"
+            error = self._failure.error
+            assert error is not None  # what a failure is
+            told = f"{described(error)}, and raised at each of the {len(made)} first points"
             raise EvaluationError(
-                f"the {title} {told}, of which one is {self.function.place(self.theta[0])}"
-                f"{advice(self._failure, self.function.gradient)}. Start where it is finite, or mend it",
+                f"{self._who(self._failure)} {told}, of which one is {self.function.place(self.theta[0])}"
+                f"{advice(error, self.function.gradient)}. Start where it is finite, or mend it",
                 evaluations=made,
-            ) from self._failure
+            ) from error
         if first and self.function.range.density and self._values is not None:
             warn_of_densities(self._values[self._kept, 0])
         if self.ledger is not None:

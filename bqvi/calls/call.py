@@ -30,7 +30,8 @@ class Answers:
         ``error`` is about.
     error : what the value or the gradient raised, or an EvaluationError about what they returned; or None.
     graph : whether the values depend on theta in torch's graph; False for "autodiff" where it does not.
-    raised : whether the value itself raised, so that there is none.
+    raised : whether the value itself raised, or its noise or factor, so that there is none.
+    who : what raised, where it was neither the value nor the gradient: "noise_sd" or "log_density".
     by_products : of each row what was returned beside its value; () for none.
     """
 
@@ -43,6 +44,7 @@ class Answers:
     error: Exception | None = None
     graph: bool = True
     raised: bool = False
+    who: str = ""
     by_products: Products = ()
 
 
@@ -62,6 +64,8 @@ class Call:
         points = np.atleast_2d(points)
         try:
             answers = _answers(self.function, points)
+        except _BesideError as beside:
+            answers = nothing(points, beside.error, who=beside.who)
         except EvaluationError as error:
             answers = nothing(points, error, kept=False)
         except Exception as error:
@@ -71,10 +75,18 @@ class Call:
         return answers
 
 
-def nothing(points: np.ndarray, error: Exception, kept: bool = True) -> Answers:
+class _BesideError(Exception):
+    """What is asked for beside the value, ``who``, raised ``error``."""
+
+    def __init__(self, who: str, error: Exception) -> None:
+        super().__init__(who, error)
+        self.who, self.error = who, error
+
+
+def nothing(points: np.ndarray, error: Exception, kept: bool = True, who: str = "") -> Answers:
     """Of values at points (m, P) that were not returned, or are no numbers."""
-    values = np.full((len(points), 1), np.nan)
-    return Answers(values, failed=True, reasons=described(error), kept=kept, error=error, raised=True)
+    values, reason = np.full((len(points), 1), np.nan), f"{who} {described(error)}".strip()
+    return Answers(values, failed=True, reasons=reason, kept=kept, error=error, raised=True, who=who)
 
 
 def _answers(function: Function, points: np.ndarray) -> Answers:
@@ -102,7 +114,10 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
     elif _plain(function, answers):
         return answers
     if callable(function.noise_sd) and sds is None:
-        returned = run_user_code(function.noise_sd, _handed(function, points))
+        try:
+            returned = run_user_code(function.noise_sd, _handed(function, points))
+        except Exception as error:
+            raise _BesideError("noise_sd", error) from error
         answers = replace(answers, sds=sds_of(function, returned, points))
     reasons = reasons_of(function, values)
     answers = replace(answers, reasons=reasons, failed=np.array([bool(reason) for reason in reasons]))
@@ -157,7 +172,12 @@ def _with_gradient(function: Function, answers: Answers, points: np.ndarray) -> 
 def _weighted(function: Function, answers: Answers, points: np.ndarray) -> Answers:
     if function.log_weight is None:
         return answers
-    return replace(answers, values=weighted(function, answers.values, points))
+    try:
+        return replace(answers, values=weighted(function, answers.values, points))
+    except EvaluationError:
+        raise
+    except Exception as error:
+        raise _BesideError("log_density", error) from error
 
 
 def weighted(function: Function, values: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from bqvi.calls import Caller, EvaluationError, Evaluations, Function
 from bqvi.calls.faults import is_numerical
 from bqvi.calls.gradient_check import disagreement, require_consistent
 from bqvi.models import LogJoint
-from gp.measures import Uniform
+from gp.measures import Gaussian, Uniform
 
 POINTS = np.linspace(-2.0, 2.5, 10).reshape(5, 2)
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
@@ -224,3 +224,18 @@ def test_integrate_stops_at_a_wrong_gradient_too():
             30,
             gradient=lambda x: x * np.exp(-0.5 * (x**2).sum(1))[:, None],
         )
+
+
+@pytest.mark.parametrize("error", [NameError("nowhere"), ValueError("nowhere")])
+def test_what_is_asked_for_beside_the_value_is_named_where_it_fails(error):
+    def failing(x):
+        raise error
+
+    options = {"budget": 12, "vectorised": False, "seed": 0}
+    measure = Gaussian(np.zeros(2), np.eye(2))
+    for name in ("noise_sd", "log_density"):
+        with pytest.raises(bqvi.RunError, match=rf"EvaluationError: {name} raised .*: nowhere") as caught:
+            bqvi.integrate(lambda x: 1.0, measure, **options, **{name: failing})
+        assert caught.value.__cause__.__cause__ is error
+    with pytest.raises(bqvi.RunError, match=r"EvaluationError: noise_sd raised .*: nowhere"):
+        bqvi.vbmc(lambda x: -float(x @ x), start=[0.0, 0.0], noise_sd=failing, budget=12)
