@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -407,7 +407,7 @@ class Run(Generic[S, R]):
         if self._line is not None:
             self._line.end(self._engine.standing(reached), type(error).__name__)
             self._line = None
-        if not isinstance(error, OSError):  # the checkpoint itself may be what failed
+        with suppress(OSError):  # the exception to be raised has the state, whether or not it can be written
             self._autosave(reached)
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else INTERRUPTED

@@ -7,6 +7,7 @@ import inspect
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
 
@@ -207,6 +208,25 @@ def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
     assert again.count == case.budget - 11
     assert case.numbers(case.run(never, resume=path)) == case.numbers(found)
     assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, NameError, None])
+@pytest.mark.parametrize("name", CASES)
+def test_a_checkpoint_that_cannot_be_written_loses_nothing(name, error, whole, tmp_path):
+    """The folder of the checkpoint goes at the seventh call, which may fail too."""
+    case, folder = CASES[name], tmp_path / "folder"
+    folder.mkdir()
+
+    def gone():
+        shutil.rmtree(folder)
+        if error is not None:
+            raise error
+
+    calls = Calls(case.function, 7, gone)
+    with pytest.raises(bqvi.RunError if error is None else EXITS[error]) as caught:
+        case.run(calls, checkpoint=folder / "run.npz")
+    assert caught.value.n_evaluations == len(calls.returned) == (7 if error is None else 6)
+    assert case.numbers(case.run(case.function, resume=caught.value)) == whole[name]
 
 
 @pytest.mark.parametrize("name", CASES)
