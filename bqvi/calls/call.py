@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.by_products import Products
-from bqvi.calls.errors import EvaluationError
+from bqvi.calls.errors import EvaluationError, message_of
 from bqvi.calls.faults import described
 from bqvi.calls.function import AUTODIFF, LARGEST, Function, GradientWithValue
 from bqvi.calls.returned import gradients_of, log_weights_of, parted, reasons_of, refused, sds_of, values_of
@@ -224,6 +224,6 @@ def _fit_for_travel(error: Exception) -> Exception:
         pickle.loads(pickle.dumps(error))
     except Exception:
         kind = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
-        error = kind(f"{type(error).__name__}: {error}")
+        error = kind(f"{type(error).__name__}: {message_of(error)}")
     error.add_note(told)
     return error

@@ -10,6 +10,14 @@ import numpy as np
 from bqvi.calls.evaluations import Evaluations
 
 
+def message_of(error: BaseException) -> str:
+    """What an exception says of itself, also where the ``__str__`` of its class fails."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its message cannot be told: {type(failure).__name__})"
+
+
 class EvaluationError(RuntimeError):
     """The user's function failed, is not what it should be, or gives nothing to work with.
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bqvi.calls.errors import message_of
+
 ERRORS = ("raise", "infeasible")
 
 _OF_THE_CODE = (
@@ -59,7 +61,7 @@ def is_numerical(error: Exception) -> bool:
         return True
     if isinstance(error, _OF_THE_CODE + _OF_THE_SYSTEM) or type(error).__name__ in _NAMED:
         return False
-    return not any(told in str(error) for told in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
+    return not any(told in message_of(error) for told in (_WITHOUT_TORCH, _WITHOUT_GRAPH))
 
 
 def stops(error: Exception, errors: str | None) -> bool:
@@ -73,12 +75,12 @@ def described(error: Exception) -> str:
     """The reason of a failed row."""
     if isinstance(error, LostError):
         return f"has no answer ({error})"
-    return f"raised {type(error).__name__}: {error}"
+    return f"raised {type(error).__name__}: {message_of(error)}"
 
 
 def advice(error: Exception, gradient: Any) -> str:
     """What to do about an error that comes of torch where NumPy was meant, or the reverse; "" otherwise."""
-    told = str(error)
+    told = message_of(error)
     if gradient == "autodiff":
         of_numpy = "Tensor" in told or "keyword argument 'axis'" in told
         if _WITHOUT_TORCH in told or (of_numpy and isinstance(error, TypeError | AttributeError)):

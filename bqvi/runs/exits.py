@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bqvi.calls.errors import message_of
 from bqvi.runs.checkpoint import Checkpoint
 
 
@@ -89,13 +90,13 @@ def exit_of(
     keeps = "this exception has what was reached: pass it as resume to go on, or save it"
     ended: RunError | RunInterrupted | RunExit | RunStopped
     if isinstance(error, Exception):
-        ended = RunError(f"failed {place}: {type(error).__name__}: {error}; {keeps}")
+        ended = RunError(f"failed {place}: {type(error).__name__}: {message_of(error)}; {keeps}")
     elif isinstance(error, KeyboardInterrupt):
         ended = RunInterrupted(f"interrupted {place}; {keeps}")
     elif isinstance(error, SystemExit):
         ended = RunExit(error.code)
     else:
-        ended = RunStopped(f"stopped {place} by {type(error).__name__}: {error}; {keeps}")
+        ended = RunStopped(f"stopped {place} by {type(error).__name__}: {message_of(error)}; {keeps}")
     ended.checkpoint = checkpoint
     ended._result = result
     return ended

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,6 +12,8 @@ from bqvi.runs.engine import Standing
 
 class ProgressLine:
     """One line on standard error; nothing where it is not wanted. A context, left when the run is.
+
+    Where standard error cannot be written any more, as of a closed terminal, the run goes on without it.
 
     Parameters
     ----------
@@ -21,21 +25,38 @@ class ProgressLine:
         if wanted:
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=standing.total, initial=standing.done, unit=f" {standing.unit}")
+            with self._while_it_can_be_written():
+                self._bar = tqdm(total=standing.total, initial=standing.done, unit=f" {standing.unit}")
             self.show(standing)
 
     def show(self, standing: Standing) -> None:
         """Tell how far the run has come."""
         if self._bar is not None:
-            self._bar.set_postfix_str(standing.told, refresh=False)
-            self._bar.update(standing.done - self._bar.n)
+            with self._while_it_can_be_written():
+                self._bar.set_postfix_str(standing.told, refresh=False)
+                self._bar.update(standing.done - self._bar.n)
 
     def end(self, standing: Standing, why: str) -> None:
         """Tell why it ended, and leave the line as it is."""
         if self._bar is not None:
             self._bar.n = standing.done
-            self._bar.set_postfix_str(f"{standing.told}; {why}" if standing.told else why)
-            self._bar.close()
+            with self._while_it_can_be_written():
+                self._bar.set_postfix_str(f"{standing.told}; {why}" if standing.told else why)
+        self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            with self._while_it_can_be_written():
+                self._bar.close()
+            self._bar = None
+
+    @contextmanager
+    def _while_it_can_be_written(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError):  # ValueError: of a file that was closed
+            if self._bar is not None:
+                self._bar.disable = True  # tqdm writes once more when the bar is collected
             self._bar = None
 
     def __enter__(self) -> Self:
@@ -44,6 +65,4 @@ class ProgressLine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        self._close()

@@ -4,6 +4,7 @@ The oracle is the function itself, which counts its calls and remembers where it
 """
 
 import inspect
+import io
 import multiprocessing
 import os
 import pickle
@@ -236,6 +237,45 @@ def test_the_progress_line_counts_and_says_how_it_ended(name, capfd):
     line = capfd.readouterr().err.split("\r")[-1]
     assert f"{case.budget}/{case.budget}" in line
     assert found.stopped in line
+
+
+class Closing(io.StringIO):
+    """A terminal that is closed."""
+
+    gone = False
+
+    def write(self, text):
+        if self.gone:
+            raise BrokenPipeError(32, "Broken pipe")
+        return super().write(text)
+
+    def flush(self):
+        self.write("")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_goes_on_where_the_progress_line_cannot_be_written(name, whole, monkeypatch):
+    case, terminal = CASES[name], Closing()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    calls = Calls(case.function, 7, lambda: setattr(terminal, "gone", True))
+    assert case.numbers(case.run(calls, progress=True)) == whole[name]
+
+
+class MuteError(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exception_without_a_message_loses_nothing(name):
+    case = CASES[name]
+    calls = Calls(case.function, 7, raising(MuteError))
+    with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be told") as caught:
+        case.run(calls, errors="raise")
+    assert caught.value.n_evaluations == 6
+    with pytest.raises(bqvi.RunError, match=r"MuteError: .its message cannot be told") as caught:
+        case.run(case.function, callback=lambda state: raising(MuteError)())
+    assert caught.value.n_evaluations > 0
 
 
 def test_doors_are_functions_with_their_own_signature_and_help():
