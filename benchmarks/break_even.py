@@ -272,7 +272,7 @@ def _conjugate(n: int, method: str, batch: int | None, budget: int, seed: int) -
     with Meter() as meter:
         found = bqvi.fit(
             model, x, method, minibatch=batch, start_from=start, steps=budget, record=[budget], seed=seed,
-            tolerance=0.0,
+            tolerance=1e-12,
         )  # fmt: skip
     return Cost((best - found.elbo) / n, found.n_evaluations, meter.seconds)
 

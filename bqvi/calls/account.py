@@ -1,4 +1,4 @@
-"""What a step of a run may spend, where it enters what it spent, and what it need not evaluate again.
+"""The budget of a step of a run, the ledger of its evaluations, and those that it need not make again.
 
 A step that was cut short is made again, from the same state and by the same random numbers: it asks for the
 same points. Those that had returned are its `Unfinished` evaluations, and take the place of calls.
@@ -88,7 +88,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """What one step may spend, and what it has spent.
+    """The budget and the evaluations of one step.
 
     Attributes
     ----------

@@ -125,7 +125,7 @@ class CallBatch:
         )
 
     def _judge(self, answers: Answers, points: np.ndarray) -> None:
-        """Tell the ledger, and stop where the policy says so."""
+        """Enter the answer in the ledger, and stop where the policy demands it."""
         if self.ledger is not None:
             self.ledger.returned()
         error = answers.error
@@ -176,7 +176,7 @@ class CallBatch:
     def _left_torch(self) -> np.ndarray:
         """Rows without a graph, (n,), of values that differ: these have come from theta, and should have one.
 
-        Of a constant, whose gradient is zero, nothing is asked.
+        A constant, whose gradient is zero, is allowed.
         """
         if self._values is None or not self._no_graph.any():
             return np.zeros(len(self.points), bool)

@@ -49,7 +49,7 @@ def collect(
 
 
 def executor_failed(failure: Exception) -> EvaluationError:
-    """What to tell of a ``failure`` of the executor."""
+    """The error for a ``failure`` of the executor."""
     told = f"evaluating in parallel failed ({type(failure).__name__}: {failure})"
     if isinstance(failure, concurrent.futures.BrokenExecutor):
         return EvaluationError(f"{told}: a worker died, and the executor with it; resume with a new one")
@@ -121,7 +121,7 @@ def _submitted(call: Callable[..., Answers], rows: Sequence[np.ndarray], executo
 def _swept(futures: dict[Any, int], rows: Sequence[np.ndarray], enter: Enter, wait: bool) -> None:
     """Enter what has returned, or returns if it is under way and there is time to ``wait``.
 
-    What has not begun is cancelled, where the futures tell: those of concurrent.futures do.
+    What has not begun is cancelled, where the futures know, as those of concurrent.futures.
     """
     begun = [
         future

@@ -129,7 +129,7 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
 
 
 def require_resolved(names: Sequence[str], half_widths: np.ndarray) -> None:
-    """ValueError where plausible bounds are one number, or beyond all, as far as rounding tells."""
+    """ValueError where plausible bounds are one number, or beyond all numbers, to rounding."""
     for name, half in zip(names, half_widths, strict=True):
         if not _NARROWEST < half < math.inf:
             raise ValueError(

@@ -126,7 +126,7 @@ def _answers(function: Function, points: np.ndarray) -> Answers:
 
 
 def _plain(function: Function, answers: Answers) -> bool:
-    """Whether all are numbers of which nothing is to be said, as in nearly all calls; asked for speed."""
+    """Whether all are finite real numbers, as in nearly all calls: a fast test."""
     if function.range.non_negative or function.log_weight is not None or callable(function.noise_sd):
         return False
     if callable(function.gradient) and answers.gradients is None:

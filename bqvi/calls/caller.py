@@ -1,4 +1,4 @@
-"""The user's function as engines see it: points of their coordinates in, `Evaluations` out.
+"""The user's function for engines: points of their coordinates in, `Evaluations` out.
 
     points v (n, D)  --coordinates-->  theta (n, P)  --user-->  value, sd?, gradient?
                                                                   + log Jacobian, pulled back
@@ -18,7 +18,7 @@ What a function may do, and what becomes of it:
     Ctrl-C, SystemExit           pass through unchanged
 
 Whatever ends a batch, what had returned is in the ledger. A vectorised function that raises a numerical
-exception on a batch is called again point by point, so that one bad point costs no good one.
+exception on a batch is called again point by point, so that one bad point does not fail the others.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Caller:
         ledger : each evaluation is entered as it returns.
         budget : asked before each call.
         first : whether nothing has been evaluated before with success: then a function that raises at every
-            point is to blame, not the points; and a log density whose values look like a density's is told.
+            point is an error of the function, and a log density whose values look like those of a density
+            is reported.
 
         Raises
         ------

@@ -62,7 +62,7 @@ class Ends:
     most : points that it visits.
     gain : nats by which its best value has to rise.
     patience : over how many of the latest points; 0: over the optimiser's latest step, of one or more points.
-    least : points before that is asked.
+    least : points before this criterion is applied.
     """
 
     most: int
