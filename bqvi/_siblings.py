@@ -1,7 +1,7 @@
-"""The packages that come with this one are those that Python finds: looked at before any is imported.
+"""A check before any import that the packages that come with this one are those that Python finds.
 
 ``gp`` and ``acquisition`` are common names. A file ``gp.py`` beside a user's script comes before the
-installed package of that name, and the error that follows ("'gp' is not a package") does not say so.
+installed package of that name, and the error that follows ("'gp' is not a package") does not name the cause.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Importance sampling: a mixture of Gaussians as the proposal, drawn from a Sobol set, and what weights say.
+"""Importance sampling: a mixture of Gaussians as the proposal, drawn from a Sobol set.
 
 A proposal that was fitted from inside a density, as q is by the ELBO, has tails that are too thin for it:
 `Proposal.widened` therefore adds a share of the same components with larger scales. `Proposal.adapted` is one
@@ -96,7 +96,7 @@ def normalised(log_weights: np.ndarray) -> np.ndarray:
 
 
 def effective_size(weights: np.ndarray) -> np.ndarray:
-    """How many equal weights stand for as much, 1 / sum of squares, (...), of weights (..., M) of sum one.
+    """Effective sample size, 1 / sum of squares, (...), of weights (..., M) of sum one.
 
     It is between 1 and M, and 0 where all weights are zero.
     """

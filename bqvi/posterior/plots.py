@@ -155,7 +155,7 @@ def _panel(
 
 
 def _titled(ax: Axes, name: str, x: np.ndarray) -> None:
-    """Mark the median and the central 90 % of draws (n,), and say them above."""
+    """Mark the median and the central 90 % of draws (n,), and state them above."""
     low, middle, high = np.quantile(x, (0.05, 0.5, 0.95))
     for value in (low, middle, high):
         ax.axvline(value, color=_COLOUR, lw=0.8, ls="--")

@@ -1,4 +1,4 @@
-"""What is known of the parameters after a run, in the user's units.
+"""The posterior of the parameters after a run, in the user's units.
 
 q is a mixture of Gaussians in the coordinates v; a single Gaussian is a mixture of one (`Posterior.of`). In
 the charts' coordinates t = shift + matrix v it is a mixture too, and theta_i depends on t_i alone; so every
@@ -302,7 +302,7 @@ class Posterior:
 
         See `bqvi.posterior.export`. Further ``attributes`` are written beside the draws, such as
         ``log_evidence``. Needs the extra ``arviz``. The draws are independent: r_hat, the effective sample
-        size and other diagnostics of Markov chains say nothing of how good they are.
+        size and other diagnostics of Markov chains do not apply to them.
         """
         from bqvi.posterior.export import data_tree
 

@@ -5,7 +5,7 @@
 
 with Var(f) = sum_i (f(x_i) - Z)^2 / (n - 1) (7.19 with the square that its print lacks). The second is
 the first for the integrand f p/q, so there is one code. The effective sample size (sum w)^2 / sum w^2
-(Kong 1992) says for how many draws from p itself the weighted ones count.
+(Kong 1992) is the number of draws from p itself with the same variance, approximately.
 """
 
 from __future__ import annotations
@@ -107,5 +107,5 @@ def as_wide(values: Any, more: Any) -> tuple[Any, Any]:
 
 
 def effective_sample_size(log_weights: Any) -> float:
-    """Return how many equal weights stand for as much as e^log_weights (n,); 0 if all are zero."""
+    """Return the effective sample size of weights e^log_weights (n,); 0 if all are zero."""
     return float(effective_size(normalised(log_weights)))

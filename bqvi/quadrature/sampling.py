@@ -33,7 +33,7 @@ __all__ = ["RECORDS", "Sampled", "SamplingRun"]
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes
     ----------

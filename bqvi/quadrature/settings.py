@@ -188,12 +188,13 @@ class PeakSettings:
     """Peaks between the nodes (:mod:`tails`); chosen on Gaussian ones in D = 1 to 5."""
 
     missed_share: float = 3.0
-    """Volumes per node: a peak that is larger is seen."""
+    """Volumes per node: a peak that is larger has a node in it."""
     most_rise: float = 3.0
     """Of what is usual from the largest value to the top of a peak."""
     rises: float = 2.0
     """Nats: by so much more than the largest value the top of a peak has to be for a surrogate that predicts
-    the nodes to be doubted. No unseen integrand (33, two seeds, n = 20 to 80) lost its credibility by it."""
+    the nodes to lose its credibility. No unseen integrand (33, two seeds, n = 20 to 80) lost its credibility
+    by it."""
     steep: float = 20.0
     """Nats by which the few values that are not zero have to differ for the others to have underflowed."""
     lone: float = 1e-20

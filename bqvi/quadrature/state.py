@@ -1,4 +1,4 @@
-"""What Bayesian quadrature is given, and where a run of it stands.
+"""The problem of a Bayesian quadrature, and the state of a run of it.
 
     Problem    the integrand, its measure, the number of nodes, and a Model: what is a Gaussian process
     State      nodes, values, fits, estimates so far, and the nodes to be evaluated next
@@ -95,7 +95,7 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where a run stands, and its file: one .npz of plain arrays with a JSON header, no pickles.
+"""The state of a run and its file: one .npz of plain arrays with a JSON header, no pickles.
 
 A result and an exception that ended a run each hold a `Checkpoint`; ``resume`` takes either, or the path of
 its file. Files are written whole or not at all: an interrupted write leaves the previous file as it was.
@@ -29,7 +29,7 @@ def _as_it_is(state: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Where a run stands.
+    """The state of a run, with the choices that it belongs to.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a run of bounds returns: the bracket around the log evidence, and whether it can be relied on."""
+"""The result of a run of bounds: the bracket around the log evidence, and whether it is credible."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def _draws(
 def _verdict(
     choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray
 ) -> tuple[bool, str]:
-    """Whether the bounds are to be believed, and a sentence.
+    """Whether the bounds are credible, and the reason, a sentence.
 
     ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate.
     """
