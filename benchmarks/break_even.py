@@ -89,7 +89,9 @@ def break_even(first: Cost, second: Cost) -> str:
         return (
             ("the first alone" if arrived[0] else "the second alone") if any(arrived) else "neither arrives"
         )
-    fewer, less = first.evaluations <= second.evaluations, first.seconds <= second.seconds
+    if first.evaluations == second.evaluations:
+        return f"the {'first' if first.seconds <= second.seconds else 'second'} at any cost"
+    fewer, less = first.evaluations < second.evaluations, first.seconds <= second.seconds
     if fewer and less:
         return "the first at any cost"
     if not (fewer or less):

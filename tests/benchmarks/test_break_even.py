@@ -19,6 +19,7 @@ def test_the_lines_cross_where_both_runs_take_the_same_time():
 def test_without_a_crossing_one_is_faster_at_any_cost():
     assert break_even(Cost(0.0, 40.0, 0.1), Cost(0.0, 50.0, 0.2)) == "the first at any cost"
     assert break_even(Cost(0.0, 50.0, 0.2), Cost(0.0, 40.0, 0.1)) == "the second at any cost"
+    assert break_even(Cost(0.0, 40.0, 0.2), Cost(0.0, 40.0, 0.1)) == "the second at any cost"
 
 
 def test_a_method_that_does_not_arrive_has_no_line():
