@@ -27,6 +27,7 @@ THEMES = {
 }
 
 QUICK = "*The picture is of the quick form: it shows what is drawn and decides nothing.*"
+OWN_DATA = "*There is no picture, as the experiment is of data that its user gives.*"
 
 
 def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) -> list[str]:
@@ -43,7 +44,8 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
         seeds += f", the picture is of {shown['seeds']}"
     return [
         f":::{{grid-item-card}} {experiment.title}", *image, "",
-        question, "", *([QUICK, ""] if shown.get("quick") else claims(shown)),
+        question, "", *([OWN_DATA, ""] if experiment.needs and not image else ()),
+        *([QUICK, ""] if shown.get("quick") else claims(shown)),
         f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "",
     ]  # fmt: skip
 
