@@ -182,9 +182,10 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="amortised-training",
     title="An autoencoder by each gradient",
-    summary="""A variational autoencoder on binary images, trained with the same networks, mini-batches and
-    steps by pathwise gradients, sticking the landing, the score function, IWAE and DReG: the ELBO and the
-    held-out evidence over steps, reconstructions, draws and a map of a latent plane. With a data folder on
+    summary="""Which ELBO and held-out evidence does a variational autoencoder of binary images reach by
+    pathwise gradients, sticking the landing, the score function, IWAE and DReG? All have the same
+    networks, mini-batches and steps. Reconstructions, draws and a map of a latent plane are shown. With a
+    data folder on
     5,000 images of MNIST as well.""",
     cases=cases,
     run=run,

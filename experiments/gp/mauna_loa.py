@@ -232,10 +232,9 @@ def _hyperparameter_table(rows: pd.DataFrame) -> Table:
 experiment = Experiment(
     name="mauna-loa",
     title="Carbon dioxide on Mauna Loa",
-    summary=(
-        "A Gaussian process with a composite kernel, fitted to the monthly means before 1995, forecasts the "
-        "seven years after. The components show where the forecast and its uncertainty come from."
-    ),
+    summary="""How well does a Gaussian process with a composite kernel, fitted to the monthly means before
+        1995, forecast the seven years after? The components show where the forecast and its
+        uncertainty come from.""",
     cases=cases,
     run=run,
     draw=draw,

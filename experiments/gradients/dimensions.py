@@ -208,9 +208,9 @@ def tune(dimensions: Sequence[int] = DIMENSIONS) -> None:
 experiment = Experiment(
     name="bq-dimensions",
     title="Inference with a surrogate, by dimension",
-    summary="""The ELBO gap that Bayesian quadrature with memory reaches, untuned, on logistic regressions of
-    10 to 100 coefficients, beside natural gradients and Adam with the best step size and number of samples
-    for each dimension and budget. The gap is known to machine precision.""",
+    summary="""Which ELBO gap does Bayesian quadrature with memory reach, untuned, on logistic regressions of
+    10 to 100 coefficients? Natural gradients and Adam have the best step size and number of samples for each
+    dimension and budget. The gap is known to machine precision.""",
     cases=cases,
     run=run,
     draw=draw,

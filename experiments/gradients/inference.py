@@ -133,8 +133,8 @@ def gaps(results: pd.DataFrame) -> Table:
 experiment = Experiment(
     name="bq-inference",
     title="Inference with a surrogate",
-    summary="""The ELBO gap that Bayesian quadrature with memory reaches, untuned, beside natural gradients
-    and Adam with the best step size and number of samples for each budget and target.""",
+    summary="""Which ELBO gap does Bayesian quadrature with memory reach, untuned? Natural gradients and
+    Adam have the best step size and number of samples for each budget and target.""",
     cases=cases,
     run=run,
     draw=draw,

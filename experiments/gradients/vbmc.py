@@ -197,9 +197,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="bq-vbmc",
     title="Inference with a surrogate: beside VBMC",
-    summary="""Two ways to infer from a surrogate of the log joint: a Gaussian by Bayesian quadrature of the
-    ELBO's gradient, and a mixture by variational Bayesian Monte Carlo, each with gradients and from values
-    alone: the ELBO of what they return, by evaluations, and what VBMC reports of the evidence.""",
+    summary="""Which ELBO is reached from a surrogate of the log joint, with q a Gaussian by Bayesian
+    quadrature of the ELBO's gradient, and a mixture by variational Bayesian Monte Carlo? Each with
+    gradients and from values alone, by evaluations, and with the evidence that VBMC reports.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -102,14 +102,14 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-expensive",
     title="Mini-batches where a datum costs a millisecond",
-    summary="""Two thousand patients, each a differential equation solved with its sensitivities: here
-    most of the time of a run is that of its evaluations, and what a strategy takes beside them, in the
-    tables, is small. The gradient of a patient is affine in the measurements and smooth in dose and weight,
-    and so is the kernel, whose features are dose, weight and the residuals of the measurements on these.
-    There are three passes over the data, and each strategy has the schedule that was best for it on seeds
-    that are not shown. The claims decide whether choosing then saves time, and by how much at each gap. The
-    control variate on a partition has a bias within an epoch; the one on balanced batches drawn with
-    replacement has
+    summary="""Does choosing mini-batches save time where a datum takes a millisecond? Two thousand
+    patients are each a differential equation solved with its sensitivities: most of the time of a run is that
+    of its evaluations, and what a strategy takes beside them, in the tables, is small. The gradient of a
+    patient is affine in the measurements and smooth in dose and weight, and so is the kernel, whose features
+    are dose, weight and the residuals of the measurements on these. There are three passes over the data, and
+    each strategy has the schedule that was best for it on seeds that are not shown. The claims decide whether
+    choosing then saves time, and by how much at each gap. The control variate on a partition has a bias
+    within an epoch; the one on balanced batches drawn with replacement has
     none.""",
     cases=cases,
     run=run,

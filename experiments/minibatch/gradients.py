@@ -291,10 +291,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-gradients",
     title="Mini-batches: the error of the gradient",
-    summary="""The measure over the data is known: it is the empirical measure of N points. So the kernel
-    mean, the weights of Bayesian quadrature and the variance they leave are finite sums, and the thesis'
-    method can be applied, for which it lacked p(X). Every strategy is run along the same path of q, and its
-    estimate is compared with the gradient of all the data.
+    summary="""Which S of N data estimate the natural gradient of all data best? The measure over the
+    data is known, the empirical measure of N points. So the kernel mean, the weights of Bayesian quadrature
+    and the variance they leave are finite sums, and the thesis' method can be applied, for which it lacked
+    p(X). Every strategy is run along the same path of q, and its estimate is compared with the gradient of
+    all the data.
 
     The claims decide whether greatest variance and upper confidence, the thesis' proposals, are more
     accurate than uniform sampling, whether a balanced partition is, and what earlier gradients add. A low

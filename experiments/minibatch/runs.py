@@ -336,10 +336,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-runs",
     title="Mini-batches: the way to the optimum",
-    summary="""Stochastic natural gradients with every strategy, each with the schedule that was best for it
-    on seeds that are not shown here (rho_t = rho_0 (1 + t / tau)^-kappa, a grid of `tuning`). The
-    gap is to the best end of any run of the seed, so that a run in a poorer local optimum never arrives; a
-    crossing counts only if it is kept to the end.
+    summary="""Which mini-batch strategy takes the fewest evaluations and seconds? Stochastic natural
+    gradients are run with every strategy, each with the schedule that was best for it on seeds that are not
+    shown here (rho_t = rho_0 (1 + t / tau)^-kappa, a grid of `tuning`). The gap is to the best end of any run
+    of the seed, so that a run in a poorer local optimum never arrives; a crossing counts only if it is kept
+    to the end.
 
     Mixtures have many local optima, and in which of them a run ends is random, whatever the error of the
     gradient. The tables therefore have first how many seeds arrived, then the cost of those that did. The

@@ -167,8 +167,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="minibatch-scaling",
     title="Mini-batches of up to a million data",
-    summary="""Features and partitions are made once; a draw reads off the next batch. Whether the gain in
-    error lasts, and what a draw and the set-up take, is decided by the claims.""",
+    summary="""Does the gain of a balanced partition last with more data, and what do a draw and the
+    set-up take? Features and partitions are made once; a draw reads off the next batch.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -205,8 +205,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-kl-directions",
     title="Forward and reverse KL",
-    summary="""Variational inference minimises KL(q || p), the reverse direction. For densities with two
-    modes and for correlated ones, its minimum beside that of KL(p || q).""",
+    summary="""How does the Gaussian that minimises KL(q || p), the reverse direction of variational
+    inference, differ from that of KL(p || q)? On densities with two modes and on correlated ones.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -111,8 +111,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="multinomial-digits",
     title="Mixture of multinomials: batch VI and SVI on counts",
-    summary="""1797 images of digits, each 64 pixels of 0 to 16 read as counts of 64 words, in a mixture
-    of multinomials (K = 20, alpha_0 = 1 / K, gamma_0 = 0.1). Batch VI is coordinate ascent, stochastic VI
+    summary="""Does stochastic VI reach the bound of batch VI on a mixture of multinomials? The data are
+    1797 images of digits, each 64 pixels of 0 to 16 read as counts of 64 words (K = 20, alpha_0 = 1 /
+    K, gamma_0 = 0.1). Batch VI is coordinate ascent, stochastic VI
     its natural gradient on mini-batches; both are the same loop as for the mixture of Gaussians. All start
     at the k-means++ centres that the seed gives and have as many passes over the data (S = 10: fewer).""",
     cases=cases,

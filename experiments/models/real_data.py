@@ -212,8 +212,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="real-data",
     title="Real data: penguins and digits",
-    summary="""Two data sets with labels. Palmer penguins: 342 birds, 4 standardised measurements, 3 species.
-    Digits: 1797 images of 8 by 8 pixels on their first 10 principal components, 10 digits.
+    summary="""Do the findings on simulated mixtures hold on two data sets with labels? Palmer penguins: 342
+    birds, 4 standardised measurements, 3 species. Digits: 1797 images of 8 by 8 pixels on their first 10
+    principal components, 10 digits.
 
     The mixture's known covariance is the one pooled within the labels, which a clustering would not know: the
     data are given in coordinates where it is the identity. K is the number of labels, and twice that. Prior:

@@ -179,8 +179,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="models-topics",
     title="Topics by latent Dirichlet allocation",
-    summary="""LDA on simulated documents whose topics are lines of a square of words: coordinate ascent,
-    learnt hyperparameters, and stochastic variational inference, by held-out perplexity.
+    summary="""Which held-out perplexity does LDA reach by coordinate ascent, with learnt
+    hyperparameters, and by stochastic variational inference? On simulated documents whose topics are
+    lines of a square of words.
 
     With --data DIR it is LDA on the texts of that folder, as in `models-topics-folder`.""",
     cases=cases,

@@ -355,7 +355,7 @@ experiment = Experiment(
     name="quadrature-nodes",
     title="Quadrature: where to evaluate next",
     summary=(
-        "Nodes that acquisition functions choose one after the other, on a line and in the plane. Those "
+        "Which nodes do acquisition functions choose, on a line and in the plane? Those "
         "with the measure in them stay where it has mass. The upper confidence bound is without it: with "
         "lambda = 0 it fills the domain, with a large one it stays at the first peak. WSABI stays where "
         "f is known to be large; linearised (L), it places no node where nothing was evaluated."

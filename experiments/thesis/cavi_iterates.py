@@ -209,8 +209,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="cavi-iterates",
     title="CAVI, iterate by iterate (Figure 3.2)",
-    summary="""Coordinate ascent on the thesis' data: 700 draws of seven clusters, K = 10, all else as in
-    Section 6. Data and start differ between seeds.
+    summary="""How many iterations does coordinate ascent take on the thesis' data? They are 700 draws of
+    seven clusters, K = 10, all else as in Section 6. Data and start differ between seeds.
 
     Beside the thesis' prior on the centres, N(0, I), which the data lie up to 15 standard deviations
     outside of, there is one wide enough not to matter, N(0, 100 I).""",

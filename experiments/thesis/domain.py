@@ -183,10 +183,11 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="domain",
     title="Steps out of the domain",
-    summary="""The thesis' gradient steps are taken in alpha, m and C themselves, times 1, 1e-3 and 1e-3. A
-    step along dL/dC that suits a C_k as wide as the start is far too long for one as narrow as at the end,
-    1 / (N_k + 1): it lands outside the cone of positive definite matrices, where responsibilities and ELBO
-    still are numbers, so nothing tells. Steps in ln alpha and the Cholesky factor cannot leave.""",
+    summary="""Do gradient steps leave the domain of the parameters? The thesis' steps are taken in alpha, m
+    and C themselves, times 1, 1e-3 and 1e-3. A step along dL/dC that suits a C_k as wide as the start is far
+    too long for one as narrow as at the end, 1 / (N_k + 1): it lands outside the cone of positive definite
+    matrices, where responsibilities and ELBO still are numbers, so that no
+    error shows it. Steps in ln alpha and the Cholesky factor cannot leave.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -92,7 +92,8 @@ def _in_order(table: pd.DataFrame, column: str, setting: str, shown: str) -> Che
 experiment = Experiment(
     name="gd-schedules",
     title="Scales of steps for gradient descent (Figure 6.2)",
-    summary="""Gradient descent with exact gradients of all data, rho_t = s exp(-0.01 t), for several s.
+    summary="""How do speed and accuracy of gradient descent with exact gradients of all data depend on its
+    steps? They are rho_t = s exp(-0.01 t), for several s.
 
     The curvature of the ELBO in m_k is N_k + 1, about 101 here, so steps along it are stable below 2 / 101;
     the thesis' steps are 1e-3 s.""",

@@ -92,9 +92,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="iwae-samples",
     title="Samples of the importance-weighted bound (Figure 6.7)",
-    summary="""The gradient of the importance-weighted bound with L samples (IWAE), and the doubly
-    reparameterised estimator of the same gradient (DReG). With L = 1 the bound is the ELBO:
-    IWAE is then the pathwise estimator, DReG sticking-the-landing.
+    summary="""How does the importance-weighted bound depend on the number L of samples? Compared
+    are its gradient (IWAE) and the doubly reparameterised estimator of the same gradient (DReG). With L = 1
+    the bound is the ELBO: IWAE is then the pathwise estimator, DReG sticking-the-landing.
 
     Both ascend a bound of their own, tighter than the ELBO; what is drawn is the ELBO of q, which a larger
     L need not raise.""",

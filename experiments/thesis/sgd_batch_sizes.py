@@ -124,9 +124,10 @@ def _cheaper(table: pd.DataFrame, column: str, s: float, n: int) -> Check:
 experiment = Experiment(
     name="sgd-batch-sizes",
     title="Sizes of mini-batches for SGD (Figure 6.3)",
-    summary="""Stochastic gradient descent with uniform mini-batches of S without replacement, beside gradient
-    descent on all data, with the same steps s exp(-0.01 t). With the thesis' s = 1 many runs are still on
-    their way when the steps have become too short; s = 3 lets them arrive. Seconds of so small a problem
+    summary="""How does stochastic gradient descent depend on the size S of its mini-batches? They are drawn
+    uniformly without replacement, beside gradient descent on all data with the same steps s exp(-0.01 t).
+    With the thesis' s = 1 many runs are still on their way when the steps have become too short; s = 3 lets
+    them arrive. Seconds of so small a problem
     measure the loop rather than the data, so the same is done with N = 20 000.""",
     cases=cases,
     run=thesis.run,

@@ -212,9 +212,10 @@ def _elimination(table: pd.DataFrame) -> Claim:
 experiment = Experiment(
     name="vi-methods",
     title="The methods compared (Figure 6.1)",
-    summary="""CAVI, gradient descent (GD), its stochastic form (SGD), stochastic natural gradients (SNGD) and
-    the pathwise estimator from the same starts on the same data. The thesis leaves out the score function
-    as it did not converge; here it is, with its formulas corrected, with and without a baseline.
+    summary="""Which method comes nearest to the truth on the thesis' mixture, and how fast? CAVI, gradient
+    descent (GD), its stochastic form (SGD), stochastic natural gradients (SNGD) and the pathwise estimator
+    have the same starts on the same data. The thesis leaves out the score function as it did not converge; it
+    is included here, with its formulas corrected, with and without a baseline.
 
     All Euclidean methods share the thesis' schedule in the first figure; in the second each has the scale
     of steps that suited it best on seeds that are not reported.""",

@@ -176,10 +176,8 @@ def _compared(problem: str, counts: pd.DataFrame, quality: str, most: float) -> 
 experiment = Experiment(
     name="vbmc-cheap",
     title="VBMC with a cheap approximate model",
-    summary=(
-        "How many evaluations of the log joint a cheap model saves, by how close it is: error of the "
-        "evidence with a close, a rough and a misleading one, and with none."
-    ),
+    summary="""How many evaluations of the log joint does a cheap model save, by how close it is? Error of
+        the evidence with a close, a rough and a misleading one, and with none.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -160,10 +160,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="vbmc-posteriors",
     title="VBMC: reference posteriors",
-    summary=(
-        "Evidence and posterior of the reference posteriors of a folder, from values and from values with "
-        "gradients, within 50 (D + 2) evaluations."
-    ),
+    summary="""How accurate are evidence and posterior on the reference posteriors of a folder, within 50
+        (D + 2) evaluations? From values and from values with gradients.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -128,7 +128,8 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="vbmc-robustness",
     title="VBMC: badly chosen plausible boxes",
-    summary="A hundred runs from plausible boxes three times too wide or too narrow and off by a width.",
+    summary="""Is the evidence right from plausible boxes three times too wide or too narrow and off by a
+        width? A hundred runs.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -140,11 +140,9 @@ def _ranked(order: dict[str, int]) -> Callable[[pd.Series], pd.Series]:
 experiment = Experiment(
     name="vbmc-targets",
     title="VBMC: evidence and posterior of known targets",
-    summary=(
-        "Rosenbrock, correlated Gaussians, mixtures, a bounded banana and a logistic regression in 2 to 6 "
-        "dimensions: error of the evidence and distances of the posterior against evaluations and seconds, "
-        "from values and from values with gradients, beside PyVBMC where it is installed."
-    ),
+    summary="""How many evaluations and seconds does an accurate evidence and posterior take? Rosenbrock,
+        correlated Gaussians, mixtures, a bounded banana and a logistic regression in 2 to 6
+        dimensions, from values and from values with gradients, beside PyVBMC where it is installed.""",
     cases=cases,
     run=run,
     draw=draw,

@@ -156,7 +156,7 @@ def _limits(ax: Axes, rows: pd.DataFrame) -> None:
 experiment = Experiment(
     name="vbmc-2d",
     title="VBMC: a run in two dimensions",
-    summary="Nodes, surrogate and posterior of runs in the plane, as they grow.",
+    summary="Where does VBMC evaluate? Nodes, surrogate and posterior of runs in the plane, as they grow.",
     cases=cases,
     run=run,
     draw=draw,

@@ -156,10 +156,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
 experiment = Experiment(
     name="vbmc-workers",
     title="VBMC with workers that are never idle",
-    summary=(
-        "Batches that are waited for against points chosen while others are being evaluated: error of the "
-        "evidence against simulated seconds, 8 and 16 workers whose evaluations take lognormal times."
-    ),
+    summary="""How much time do points save that are chosen while others are being evaluated, beside
+        batches that are waited for? Error of the evidence against simulated seconds, with 8 and 16
+        workers whose evaluations take lognormal times.""",
     cases=cases,
     run=run,
     draw=draw,
