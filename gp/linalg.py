@@ -271,6 +271,14 @@ def least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
     return coefficients, targets - columns @ coefficients
 
 
+def regression(design: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coefficients (p,) of values (n,) on columns (n, p), n > p, and standard errors (p,)."""
+    found = least_squares(design, values[:, None])[0][:, 0]
+    left = values - design @ found
+    variance = left @ left / (len(design) - design.shape[1]) * np.linalg.pinv(design.T @ design).diagonal()
+    return found, np.sqrt(variance)
+
+
 def complement(rows: np.ndarray, least: float) -> np.ndarray:
     """Return orthonormal directions (D - r, D) that rows (n, D) leave out.
 

@@ -101,6 +101,30 @@ def triangular_inverse(lower: np.ndarray) -> np.ndarray:
     return inverse
 
 
+def transposed_solve(lower: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """L^-T R, (D, n), of a lower triangular L (D, D) in the order of rows, which LAPACK reads as L^T."""
+    solved: np.ndarray = scipy.linalg.lapack.dtrtrs(lower.T, right, lower=0)[0]
+    return solved
+
+
+def whitened_rows(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows (n, D), each multiplied by L^-1, of a lower triangular L (D, D) in the order of rows."""
+    solved: np.ndarray = scipy.linalg.lapack.dtrtrs(lower.T, rows.T, lower=0, trans=1)[0]
+    return np.ascontiguousarray(solved.T)
+
+
+def positive_solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """M^-1 R, (D, O), of a symmetric positive definite M (D, D), by its Cholesky factor."""
+    solved: np.ndarray = scipy.linalg.lapack.dposv(matrix, right)[1]
+    return solved
+
+
+def symmetric_eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (D,), ascending, and eigenvectors (D, D) of a symmetric matrix, by LAPACK at once."""
+    values, vectors, _ = scipy.linalg.lapack.dsyevd(matrix)
+    return values, vectors
+
+
 def _solve_torch(lower: Array, b: Array, transposed: bool) -> Array:
     import torch
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from bqvi.gradients.linear_fit import LinearFit
 from bqvi.gradients.whitened import jitter_multiple
+from gp.triangular import symmetric_eigen
 
 _LEAST = 1e-12
 
@@ -57,7 +57,7 @@ class Directions:
         if not size > _LEAST * (float(np.vdot(targets, targets)) + 1.0):
             return cls.isotropic(d)
         total = float(weights.sum())
-        values, vectors, _ = scipy.linalg.lapack.dsyevd(spread / size)
+        values, vectors = symmetric_eigen(spread / size)
         squares = np.sqrt(np.maximum(values, 0.0) + d / total * (whole / size) ** 2)
         return cls(vectors, np.sqrt(squares / squares.mean()))
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from bqvi.gradients.settings import NOISE
+from gp.triangular import positive_solve
 
 _TINY = 1e-300
 
@@ -35,7 +35,7 @@ class LinearFit:
         weighted = design.T * weights
         gram = weighted @ design
         np.einsum("ii->i", gram)[:] += NOISE.ridge
-        return cls(scipy.linalg.lapack.dposv(gram, weighted @ targets)[1])
+        return cls(positive_solve(gram, weighted @ targets))
 
     def residuals(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """y - a - B u, (m, D)."""

@@ -92,11 +92,6 @@ class MixtureGradient:
         return Candidates.of(self._by_component(shared), residual, given.numbers)
 
     @cached_property
-    def _roots(self) -> np.ndarray:
-        """Cholesky factors of the components in the frame's units, (K, D, D)."""
-        return np.linalg.cholesky(self._functionals.covariances)
-
-    @cached_property
     def _functionals(self) -> Functionals:
         covariances = self.frame.inverse @ np.asarray(self.q.covariances) @ self.frame.inverse.T
         return Functionals(self.frame.whiten(np.asarray(self.q.means)), 0.5 * (covariances + covariances.mT))
@@ -134,7 +129,7 @@ class MixtureGradient:
     def _by_component(self, functionals: np.ndarray) -> np.ndarray:
         """(n, K F) with values less their mean, and slopes and Hessians in units of their component."""
         values, slopes, bends = self._parts(functionals)
-        weights, roots = np.asarray(self.q.weights), self._roots
+        weights, roots = np.asarray(self.q.weights), self._functionals.roots
         values = weights * (values - (values @ weights)[:, None])
         slopes = weights[:, None] * np.einsum("nki,kij->nkj", slopes, roots)
         bends = 0.5 * weights[:, None, None] * (roots.mT @ bends @ roots)

@@ -20,13 +20,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.linalg
 
 from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.settings import NOISE
 from gp.arrays import to_numpy
-from gp.triangular import triangular_inverse
+from gp.triangular import transposed_solve, triangular_inverse, whitened_rows
 
 JITTER = NOISE.jitter
 
@@ -103,7 +102,7 @@ class Frame:
 
     def seen_from(self, other: Frame) -> Frame:
         """The same in the units of another: there q is N(L_o^-1 (mu - mu_o), L_o^-1 L L^T L_o^-T)."""
-        scale: np.ndarray = scipy.linalg.lapack.dtrtrs(other.scale, self.scale, lower=1)[0]
+        scale = whitened_rows(other.scale, self.scale.T).T
         return Frame(other.whiten(self.mean[None])[0], scale, self.diagonal)
 
     @cached_property
@@ -124,10 +123,7 @@ class Frame:
 
     def whiten(self, points: np.ndarray) -> np.ndarray:
         """u of theta, (n, D)."""
-        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(
-            self.scale.T, (points - self.mean).T, lower=0, trans=1
-        )[0]
-        return np.ascontiguousarray(solved.T)
+        return whitened_rows(self.scale, points - self.mean)
 
     def natural_gradient(self, moments: WhitenedMoments) -> Values:
         """dL/dmu at q, from the moments at q."""
@@ -157,9 +153,7 @@ class Frame:
 
     def _pulled(self, right: np.ndarray) -> np.ndarray:
         """L^-T right."""
-        # the transpose is in LAPACK's order of columns
-        solved: np.ndarray = scipy.linalg.lapack.dtrtrs(self.scale.T, right, lower=0)[0]
-        return solved
+        return transposed_solve(self.scale, right)
 
 
 def jitter_multiple(points: np.ndarray) -> np.ndarray:

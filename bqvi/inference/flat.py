@@ -16,7 +16,8 @@ import numpy as np
 
 from bqvi.inference.settings import FLAT
 from gp.arrays import to_numpy
-from gp.linalg import least_squares
+from gp.laplace import spectrum
+from gp.linalg import least_squares, regression
 
 __all__ = ["said"]
 
@@ -29,7 +30,7 @@ def said(q: Any, points: np.ndarray, values: np.ndarray, gradients: np.ndarray |
     q : with mean (D,) and covariance (D, D). points : (n, D). values : (n,). gradients : (n, D) or ``None``.
     """
     mean, covariance = (np.asarray(to_numpy(part), dtype=float) for part in (q.mean, q.covariance))
-    variances, axes = np.linalg.eigh(covariance)
+    variances, axes = spectrum(covariance, 0.0)
     if not (np.isfinite(variances).all() and variances.min() > 0):
         return []
     scale = axes * np.sqrt(variances)
@@ -69,7 +70,7 @@ def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) ->
     if slopes is not None:
         found = least_squares(np.concatenate([ones, u], axis=1), slopes)[0]
         return np.asarray(-found[1:].diagonal())
-    found, errors = _regression(np.concatenate([ones, u, u**2 / 2], axis=1), values)
+    found, errors = regression(np.concatenate([ones, u, u**2 / 2], axis=1), values)
     half = 1 + u.shape[1]
     return np.asarray(FLAT.doubt * errors[half:] - found[half:])
 
@@ -89,18 +90,10 @@ def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray |
     if slopes is None:
         rest, middle = np.delete(u, axis, axis=1), np.clip(along, -edge, edge)
         within = np.column_stack([np.ones(len(u)), rest, rest**2 / 2, middle, middle**2 / 2])
-        found, errors = (part[-2:] for part in _regression(np.column_stack([within, sides]), values))
+        found, errors = (part[-2:] for part in regression(np.column_stack([within, sides]), values))
     else:
         parts = [side * slopes[there[:, i], axis] for i, side in enumerate((1.0, -1.0))]
         found = np.array([part.mean() for part in parts])
         errors = np.array([part.std() / np.sqrt(len(part)) for part in parts])
     reach = edge + sides.sum(axis=0) / there.sum(axis=0)
     return float(np.min((found - FLAT.doubt * errors) / reach))
-
-
-def _regression(design: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients and their standard errors."""
-    found = least_squares(design, values[:, None])[0][:, 0]
-    left = values - design @ found
-    variance = left @ left / (len(design) - design.shape[1]) * np.linalg.pinv(design.T @ design).diagonal()
-    return found, np.sqrt(variance)

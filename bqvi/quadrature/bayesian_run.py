@@ -30,6 +30,7 @@ from bqvi.quadrature.tails import verdict
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
 from gp.arrays import as_like, is_torch
+from gp.linear_maps import lower_inverse
 from gp.measures import Empirical
 
 __all__ = ["DOOR", "RECORDS", "BayesianRun", "Stop", "scaled"]
@@ -236,7 +237,7 @@ def _integrand_process(problem: Problem, state: State, units: IntegrandUnits) ->
     for member in bayesian.whole_ensemble(problem, state).members:
         if isinstance(member.chart, AffineChart) and member.family.smooth:
             to_x = problem.standard.map
-            linear = member.chart.rotation.T @ np.linalg.inv(to_x.scale)
+            linear = member.chart.rotation.T @ lower_inverse(to_x.scale)
             centre, unit = (shifted_back(part, units.shift) for part in (units.centre, units.unit))
             return IntegrandProcess(member, to_x.shift, linear, centre, unit)
     raise AssertionError("the plain surrogate is always among the members")

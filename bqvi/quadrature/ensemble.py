@@ -27,7 +27,7 @@ from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, ro
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED, Family
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
-from gp.laplace import curvature, root
+from gp.laplace import curvature, root, spectrum
 from gp.linalg import NotPositiveDefiniteError
 from gp.low_discrepancy import normal_sobol
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
@@ -265,7 +265,7 @@ def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
     slopes = source.slopes() / np.sqrt(source.process.scales)
     assert isinstance(source.chart, AffineChart)  # the plain and the turned axes are
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
-    values, directions = np.linalg.eigh(gram)
+    values, directions = spectrum(gram, 0.0)
     largest = max(float(values.max()), 1e-300)
     ratios = np.sqrt(largest / np.maximum(values, 1e-12 * largest))
     lengths, noise = source.psi[:-1], source.psi[-1]

@@ -207,10 +207,8 @@ class PeakSettings:
 
 @dataclass(frozen=True)
 class ProductSettings:
-    """Integrals of products of kernels, and of squares (:mod:`products`, :mod:`warped`); not studied."""
+    """Variances of integrals of squares (:mod:`warped`); not studied."""
 
-    rule: int = 96
-    """Points in each coordinate of the Gauss-Legendre rule for products over a box."""
     rounding: float = 1e-15
     """Of a variance over |w|^2, w the weights: what is left where it cancels."""
 

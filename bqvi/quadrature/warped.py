@@ -14,7 +14,9 @@ Given the values, g ~ GP(m, C) with m = k_x w, w = K^-1 g. The integral is a qua
 with the moments of products of kernels
 
     Q_ij = int k(x, x_i) k(x, x_j) pi(dx),    c = int int k(x, x')^2 pi pi',
-    T_ij = int int k(x, x_i) k(x, x') k(x', x_j) pi(dx) pi(dx')             (:mod:`products`).
+    T_ij = int int k(x, x_i) k(x, x') k(x', x_j) pi(dx) pi(dx')
+
+(:mod:`gp.embeddings.kernel_products`).
 
 The variance of the integral is what the original lacks. Its offset alpha = 0.8 min f is left out: it
 bends g where f is smallest, and cost up to five digits where f does not come near zero. Values are
@@ -35,14 +37,30 @@ import numpy as np
 
 from acquisition.conditioned import ConditionedPool, variance_reduction
 from bqvi.quadrature.nodes import among, conditioned, whitened_cross
-from bqvi.quadrature.products import Products, products, single, square
 from bqvi.quadrature.settings import DESIGN, PRODUCTS, SEARCH
 from bqvi.quadrature.surrogate import Data, Surrogate
+from gp.embeddings import kernel_products
 
 if TYPE_CHECKING:
     from bqvi.quadrature.state import Problem, State
 
 __all__ = ["Warped"]
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Q (n, n) and T (n, n) at the data's points."""
+
+    single: np.ndarray
+    triple: np.ndarray
+
+
+def products(member: Surrogate) -> Products:
+    """Return the products for the data of a surrogate."""
+    lengths, measure, x = np.exp(member.psi[:-1]), member.chart.measure, member.view.observed.x
+    return Products(
+        kernel_products.single(lengths, measure, x, x), kernel_products.triple(lengths, measure, x)
+    )
 
 
 @dataclass(frozen=True)
@@ -77,7 +95,9 @@ class Warped:
     def weights(self, member: Surrogate) -> Any:
         """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
         lengths, data = np.exp(member.psi[:-1]), member.view.observed.x
-        of_mean = single(lengths, member.chart.measure, data, data) @ member.process.weights[:, 0]
+        of_mean = (
+            kernel_products.single(lengths, member.chart.measure, data, data) @ member.process.weights[:, 0]
+        )
         return member.process.rule(of_mean, 0.0)
 
     def variance_of_the_prior(self, member: Surrogate) -> Any:
@@ -113,7 +133,8 @@ def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
 
     of_single, of_triple = whitened(p.single), whitened(p.triple)
     mean = 0.5 * max(1.0 - float(np.trace(of_single)), 0.0)
-    variance = square(member) - 2 * float(np.trace(of_triple)) + float(np.sum(of_single**2))
+    square = kernel_products.square(np.exp(member.psi[:-1]), member.chart.measure)
+    variance = square - 2 * float(np.trace(of_triple)) + float(np.sum(of_single**2))
     return mean, 0.5 * max(variance, 0.0)
 
 
@@ -123,7 +144,7 @@ def _linearised(member: Surrogate, candidates: Any) -> tuple[ConditionedPool, An
     v = member.chart.forward(candidates)
     w = found.weights[:, 0]
     data, lengths, measure = member.view.observed.x, np.exp(member.psi[:-1]), member.chart.measure
-    cross, with_data = (single(lengths, measure, at, data) @ w for at in (v, data))
+    cross, with_data = (kernel_products.single(lengths, measure, at, data) @ w for at in (v, data))
     half = whitened_cross(member, v)
     return conditioned(member, v, half, cross, with_data), half.T @ found.evidence.residual[:, 0]
 

@@ -37,6 +37,7 @@ with c_1, c_2 of `gp.expectation.jacobian_variance`; these need no tensors (`sta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -65,6 +66,11 @@ class Functionals:
         """Return the functionals of phi at (n, D) points."""
         n, d = points.shape
         return cls(points, np.zeros((n, d, d)))
+
+    @cached_property
+    def roots(self) -> np.ndarray:
+        """Cholesky factors of the covariances, (K, D, D)."""
+        return np.linalg.cholesky(self.covariances)
 
     def prior(self, kernel: FunctionKernel) -> np.ndarray:
         """Covariance / s^2 under a ``kernel``, (K F, K F)."""

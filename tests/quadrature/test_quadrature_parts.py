@@ -12,12 +12,12 @@ from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
-from bqvi.quadrature.products import products, square, triple
 from bqvi.quadrature.surrogate import Data, surrogate
-from bqvi.quadrature.warped import Warped
+from bqvi.quadrature.warped import Warped, products
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Values
 from gp.conditioning import StudentProcess
+from gp.embeddings.kernel_products import square, triple
 from gp.evidence import Evidence
 from gp.kernels import Matern32, SquaredExponential
 from gp.linalg import cholesky
@@ -291,7 +291,9 @@ def test_products_of_kernels_against_a_rule(kind):
     member = surrogate("test", identity(measure), SMOOTH, Data(v, v[:, :1]), np.append(np.log(lengths), -9))
     p = products(member)
     np.testing.assert_allclose(p.single, kernel(points, v).T @ to_data, rtol=1e-6)
-    assert square(member) == pytest.approx(float(weights @ kernel(points, points) ** 2 @ weights), rel=1e-6)
+    assert square(lengths, measure) == pytest.approx(
+        float(weights @ kernel(points, points) ** 2 @ weights), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("matched", [False, True])

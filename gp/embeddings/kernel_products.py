@@ -19,43 +19,27 @@ finite measure a sum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from bqvi.quadrature.settings import PRODUCTS
-from bqvi.quadrature.surrogate import Surrogate
-from gp.embeddings import embed
+from gp.arrays import Array
+from gp.embeddings.embed import KernelEmbedding, embed
 from gp.kernels import SquaredExponential
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
-__all__ = ["Products", "products", "single", "square", "triple"]
+__all__ = ["single", "square", "triple"]
+
+_RULE = 96
+"""Points in each coordinate of the Gauss-Legendre rule over a box; not studied."""
 
 
-@dataclass(frozen=True, eq=False)
-class Products:
-    """Q (n, n) and T (n, n) at the data's points."""
-
-    single: Any
-    triple: Any
+def square(lengths: np.ndarray, measure: Measure) -> float:
+    """Return c = int int k(x, x')^2 pi(dx) pi(dx'), for lengthscales (D,)."""
+    return float(_narrow(lengths, measure).double())
 
 
-def products(member: Surrogate) -> Products:
-    """Return the products for the data of a surrogate."""
-    lengths, measure = np.exp(member.psi[:-1]), member.chart.measure
-    data = member.view.observed.x
-    return Products(single(lengths, measure, data, data), triple(lengths, measure, data))
-
-
-def square(member: Surrogate) -> float:
-    """Return c = int int k^2."""
-    return float(_narrow(np.exp(member.psi[:-1]), member.chart.measure).double())
-
-
-def single(lengths: Any, measure: Measure, v: Any, w: Any) -> Any:
-    """Return Q between points v (n, D) and w (m, D), (n, m)."""
+def single(lengths: np.ndarray, measure: Measure, v: np.ndarray, w: np.ndarray) -> Array:
+    """Return Q between points v (n, D) and w (m, D), (n, m); lengthscales (D,), and a measure over R^D."""
     if isinstance(measure, Gaussian):
         return _against_gaussian(lengths, measure, v, w)
     if isinstance(measure, GaussianMixture):
@@ -66,11 +50,11 @@ def single(lengths: Any, measure: Measure, v: Any, w: Any) -> Any:
     return np.exp(-apart / 4) * _narrow(lengths, measure).mean(middle).reshape(apart.shape)
 
 
-def _narrow(lengths: Any, measure: Measure) -> Any:
+def _narrow(lengths: np.ndarray, measure: Measure) -> KernelEmbedding:
     return embed(SquaredExponential(lengths / np.sqrt(2), 1.0), measure)
 
 
-def _against_gaussian(lengths: Any, measure: Gaussian, v: Any, w: Any) -> Any:
+def _against_gaussian(lengths: np.ndarray, measure: Gaussian, v: np.ndarray, w: np.ndarray) -> Array:
     a, b = (v - measure.mean) / lengths, (w - measure.mean) / lengths
     # z has covariance S + 1/2 in lengthscales; (a + b)/2 under its inverse P makes (a + b)^T P (a + b) / 8
     spread = 2 * measure.covariance / np.outer(lengths, lengths) + np.eye(len(lengths))
@@ -83,8 +67,8 @@ def _against_gaussian(lengths: Any, measure: Gaussian, v: Any, w: Any) -> Any:
     return np.exp(exponent)
 
 
-def triple(lengths: Any, measure: Measure, v: Any) -> Any:
-    """Return T at points v (n, D), (n, n)."""
+def triple(lengths: np.ndarray, measure: Measure, v: np.ndarray) -> Array:
+    """Return T at points v (n, D), (n, n); lengthscales (D,), and a measure over R^D."""
     if isinstance(measure, Uniform):
         return _over_box(lengths, measure, v)
     if isinstance(measure, Empirical):
@@ -98,7 +82,7 @@ def triple(lengths: Any, measure: Measure, v: Any) -> Any:
     return sum(p * q * _between(lengths, a, b, v) for p, a in parts for q, b in parts)
 
 
-def _between(lengths: Any, first: Gaussian, second: Gaussian, v: Any) -> Any:
+def _between(lengths: np.ndarray, first: Gaussian, second: Gaussian, v: np.ndarray) -> Array:
     a, dimension = v / lengths, len(lengths)
     identity = np.eye(dimension)
     scale = np.outer(lengths, lengths)
@@ -125,8 +109,8 @@ def _between(lengths: Any, first: Gaussian, second: Gaussian, v: Any) -> Any:
     return np.exp(exponent)
 
 
-def _over_box(lengths: Any, box: Uniform, v: Any) -> Any:
-    nodes, weights = np.polynomial.legendre.leggauss(PRODUCTS.rule)
+def _over_box(lengths: np.ndarray, box: Uniform, v: np.ndarray) -> Array:
+    nodes, weights = np.polynomial.legendre.leggauss(_RULE)
     total = np.ones((len(v), len(v)))
     for d, length in enumerate(lengths):
         x = (box.lower[d] + (nodes + 1) / 2 * (box.upper[d] - box.lower[d])) / length
