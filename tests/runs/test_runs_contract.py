@@ -3,6 +3,7 @@
 The oracle is the function itself, which counts its calls and remembers where it returned.
 """
 
+import dataclasses
 import inspect
 import io
 import multiprocessing
@@ -11,6 +12,7 @@ import pickle
 import shutil
 import signal
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from doors import CASES, Calls
 
 import bqvi
 from bqvi.runs import Run
+from bqvi.runs.testing import check_engine
 
 EXITS = {
     KeyboardInterrupt: bqvi.RunInterrupted,
@@ -87,6 +90,43 @@ def test_a_numerical_error_ends_a_run_at_once_where_the_user_says_so(name, at):
     with pytest.raises(bqvi.RunError, match="ZeroDivisionError: at this point"):
         CASES[name].run(calls, errors="raise")
     assert calls.count == at
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_engines_keep_the_contract_that_is_shipped(name):
+    case = CASES[name]
+    check_engine(lambda: case.steps(case.function).engine, case.numbers)
+
+
+@dataclasses.dataclass
+class Wrong:
+    """An engine of which one part does something else."""
+
+    engine: Any
+    part: str
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+    def with_evaluations(self, state, made):
+        return state if self.part == "forgets" else self.engine.with_evaluations(state, made)
+
+    def step(self, state):
+        reached = self.engine.step(state)
+        return state if self.part == "stands" else reached
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("forgets", "of 1 evaluations that returned the state has 0"),
+        ("stands", "a new state"),
+    ],
+)
+def test_what_is_wrong_with_an_engine_is_named(part, message):
+    case = CASES["vbmc"]
+    with pytest.raises(AssertionError, match=message):
+        check_engine(lambda: Wrong(case.steps(case.function).engine, part), case.numbers)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,120 @@
+"""A contract test that the author of a new engine can call.
+
+An engine that passes :func:`check_engine` can be driven by :class:`bqvi.runs.Run`: stepped, interrupted at
+any evaluation, saved and resumed without losing one. The oracle is the run that nothing interrupted.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bqvi.runs.engine import Engine
+from bqvi.runs.exits import RunStopped
+from bqvi.runs.records import flattened
+from bqvi.runs.run import Run, Watch
+from gp._assertions import require
+from gp.threads import single_threaded
+
+__all__ = ["check_engine"]
+
+
+class _Interruption(BaseException):
+    pass
+
+
+def check_engine(
+    make: Callable[[], Engine[Any, Any]], numbers: Callable[[Any], Any], at: Sequence[int] = (1, 2, 5)
+) -> None:
+    """Raise AssertionError, saying what is wrong, unless the engine keeps its contract.
+
+    Parameters
+    ----------
+    make : gives a new engine of the same run each time, that of a function of one point a call.
+    numbers : result -> what has to be the same to the digit, however often the run was interrupted.
+    at : evaluations at whose return the run is interrupted, one after another, each in a run of its own.
+    """
+    engine = make()
+    with single_threaded() if engine.small else nullcontext():  # as the driver has it
+        whole, total = _check_steps(engine, numbers)
+    for count in at:
+        if count <= total:
+            _check_interrupted(make, numbers, count, whole, total)
+
+
+def _check_steps(engine: Engine[Any, Any], numbers: Callable[[Any], Any]) -> tuple[Any, int]:
+    """Numbers of the run that nothing interrupts, and how many evaluations it makes."""
+    state = engine.init()
+    before = engine.checkpoint(state).n_evaluations
+    require(engine.ledger.entries().n_evaluations == 0, "init has to evaluate nothing")
+    made = 0
+    while (reason := engine.finished(state)) is None:
+        held = _arrays(engine, state)
+        reached = engine.step(state)
+        require(reached is not state, "step has to return a new state")
+        require(
+            _arrays(engine, state) == held, "step has to leave the arrays of the state before it as they were"
+        )
+        made += engine.ledger.take().n_evaluations
+        counted = engine.checkpoint(reached).n_evaluations - before
+        require(counted == made, f"the state counts {counted} evaluations, the ledger had {made}")
+        standing = engine.standing(reached)
+        require(
+            standing.total is None or 0 <= standing.done <= standing.total,
+            f"standing has {standing.done} of {standing.total} {standing.unit} done",
+        )
+        state = reached
+    require(bool(reason), "finished has to say why there is no further step")
+    found = numbers(engine.result(state, reason))
+    require(
+        numbers(engine.result(state, reason)) == found, "result of one state has to be the same each time"
+    )
+    return found, made
+
+
+def _check_interrupted(
+    make: Callable[[], Engine[Any, Any]], numbers: Callable[[Any], Any], at: int, whole: Any, total: int
+) -> None:
+    """A run that is interrupted where evaluation ``at`` returns, and resumed by another engine."""
+    engine, left = make(), at
+    before = engine.checkpoint(engine.init()).n_evaluations
+
+    def interrupt() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise _Interruption
+
+    run = Run(engine, None, Watch())
+    engine.ledger.on_return = interrupt
+    try:
+        run.finish()
+    except RunStopped as ended:
+        checkpoint = ended.checkpoint
+    else:
+        raise AssertionError(f"an exception where evaluation {at} returns has to leave the run")
+    kept = checkpoint.n_evaluations - before
+    require(kept == at, f"of {at} evaluations that returned the state has {kept}")
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.save(Path(folder) / "run.npz")
+    again = make()
+    resumed = Run(again, checkpoint.state, Watch())
+    found = numbers(resumed.finish())
+    require(found == whole, f"interrupted at evaluation {at} and resumed, the result is {found}, not {whole}")
+    spent = resumed.n_evaluations - before
+    require(
+        spent == total, f"interrupted at evaluation {at}, the run counts {spent} evaluations, not {total}"
+    )
+
+
+def _arrays(engine: Engine[Any, Any], state: Any) -> list[bytes]:
+    """Arrays of what is saved of a state: all that must not change but generators of random numbers."""
+    arrays: list[np.ndarray] = []
+    checkpoint = engine.checkpoint(state)
+    flattened(checkpoint.records(state), arrays)
+    return [array.tobytes() for array in arrays]

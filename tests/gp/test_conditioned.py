@@ -1,0 +1,76 @@
+"""Every kernel between observations by the contract test that is shipped for a user's own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from bqvi.gradients.directions import Directions
+from bqvi.gradients.gradient_kernel import SeparableKernel
+from gp.conditioning import DirectionalKernel, FunctionKernel, ObservedKernel, Shown
+from gp.conditioning.directional import slope_rows, value_rows
+from gp.conditioning.testing import check_block_kernel
+from gp.kernels import Matern52, SquaredExponential
+
+SHOWN = {"values": Shown(True, False), "derivatives": Shown(False, True), "both": Shown(True, True)}
+KERNELS = {f"function, {name}": FunctionKernel(1.3, 0.4, 0.2, shown) for name, shown in SHOWN.items()} | {
+    "observed values": ObservedKernel(Matern52([0.9, 1.4], 1.5), False),
+    "observed values and gradients": ObservedKernel(SquaredExponential([0.9, 1.4], 1.5), True),
+}
+SEPARABLE = SeparableKernel(
+    1.7, 0.3, 0.2, 0.15, Directions(np.array([[0.6, -0.8], [0.8, 0.6]]), np.array([1.3, 0.7]))
+)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_process_given_one_function(name, seed):
+    check_block_kernel(KERNELS[name], seed=seed)
+
+
+def test_a_process_given_outputs_that_share_a_kernel():
+    check_block_kernel(SEPARABLE, outputs=2)
+
+
+def test_a_process_given_values_and_single_derivatives():
+    x = np.random.default_rng(0).standard_normal((6, 2))
+    rows = np.concatenate([value_rows(x), slope_rows(x[:3], np.array([[[0.6, 0.8]]] * 3))])
+    check_block_kernel(DirectionalKernel(1.3, 0.4, 0.2), points=rows)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A kernel whose parts may be overwritten."""
+
+    kernel: FunctionKernel
+    part: str
+
+    def at(self, points):
+        return self.kernel.at(points)
+
+    def covariance(self, left, right):
+        found = self.kernel.covariance(left, right)
+        if self.part == "asymmetric":
+            found[0] += 0.1
+        if self.part == "indefinite" and left is right:
+            found[np.arange(len(found)), np.arange(len(found))] -= 5.0
+        if self.part == "unordered" and found.shape[0] != found.shape[1]:
+            found = found[:, ::-1]
+        return found
+
+    def constant(self, points):
+        return np.ones(2 * len(points)) if self.part == "constant" else self.kernel.constant(points)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("asymmetric", "symmetric"),
+        ("indefinite", "one covariance|eigenvalue"),
+        ("unordered", "next to each other"),
+        ("constant", r"\(m B,\)"),
+    ],
+)
+def test_what_is_wrong_is_named(part, message):
+    with pytest.raises(AssertionError, match=message):
+        check_block_kernel(Wrong(KERNELS["function, values"], part))
