@@ -28,7 +28,7 @@ import numpy as np
 
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
-from acquisition.minibatch.partition import by_assignment, by_halving
+from acquisition.minibatch.partition import by_assignment
 from acquisition.minibatch.strategy import Selection, equally
 
 __all__ = ["Balanced", "BalancedState", "with_others", "with_rest"]
@@ -55,20 +55,16 @@ class Balanced(Featured):
     ----------
     size : S, between 1 and N
     features : of the data
-    how : 'assignment', or 'halving', which is cheaper and balances less
     renew : epochs after which a new partition is made; None: never
     replacement : whether a batch can come again before all others have
     """
 
     size: int
     features: Features
-    how: str = "assignment"
     renew: int | None = None
     replacement: bool = False
 
     def __post_init__(self) -> None:
-        if self.how not in ("assignment", "halving"):
-            raise ValueError(f"how is {self.how!r}; it must be 'assignment' or 'halving'")
         if self.renew is not None and (isinstance(self.renew, bool) or self.renew < 1):
             raise ValueError(f"renew is {self.renew!r}; it must be None or a number of epochs, at least 1")
         if self.replacement and self.renew is not None:
@@ -112,8 +108,7 @@ class Balanced(Featured):
         return BalancedState(rows, rng.permutation(len(state.order)), 0, epoch)
 
     def _partition(self, rng: np.random.Generator) -> np.ndarray:
-        split = by_assignment if self.how == "assignment" else by_halving
-        batches = split(self.features.phi, self.size, rng)
+        batches = by_assignment(self.features.phi, self.size, rng)
         return with_rest(batches, len(self.features))
 
 

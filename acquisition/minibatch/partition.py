@@ -1,16 +1,12 @@
-"""Partitions of the data into mini-batches whose mean features are close to those of all data.
+"""Partitions of the data into mini-batches that each look like the whole.
 
-Both functions split random S B of the N rows into B batches of S, so that the mean feature of each batch is
-close to the mean over the data, mean phi. Over their random split each batch is a uniformly random set seen
-alone, so equal weights N / S are unbiased.
+Random S B of the N rows are split into B batches of S, so that the mean feature of each batch is close to the
+mean over the data, mean phi. Over the random split each batch is a uniformly random set seen alone, so equal
+weights N / S are unbiased.
 
-    assignment   S strata of B random rows; every batch takes one row of each stratum, by linear assignment
-                 on <residual of the batch, phi_i - mean phi>: the choice that lowers the sum of squared
-                 residuals most. Further sweeps take a stratum out and assign it again. In blocks of some
-                 eighty batches, O(N M + N B_block) a sweep.
-    halving      rows in pairs; the signs that send one of each pair to either half are those that keep the
-                 running difference of the halves small (kernel halving, Dwivedi and Mackey 2021, with the
-                 greedy sign); halves are halved again. O(N M log B).
+S strata of B random rows are made; every batch takes one row of each stratum, by linear assignment on
+<residual of the batch, phi_i - mean phi>: the choice that lowers the sum of squared residuals most. Further
+sweeps take a stratum out and assign it again. In blocks of some eighty batches, O(N M B_block) a sweep.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-__all__ = ["by_assignment", "by_halving"]
+__all__ = ["by_assignment"]
 
 _BLOCK_BATCHES = 80
 """Batches assigned together. Assignment takes cubic time, and what larger blocks still balance is little
@@ -26,8 +22,6 @@ beside what the features do not see: at N = 40 000, S = 100 the squared MMD is 2
 200, where the residual makes 1.9e-3 and a random batch has 6.3e-3 more."""
 _SWEEPS = 3
 """Passes over the strata; not studied."""
-_HALVED_BATCHES = 256
-"""Batches halved from one set of rows; a power of two."""
 
 
 def by_assignment(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -77,47 +71,3 @@ def _assigned(strata: np.ndarray) -> np.ndarray:
             chosen[h] = linear_sum_assignment(residual @ strata[h].T)[1]
             residual += strata[h, chosen[h]]
     return chosen
-
-
-def by_halving(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Partition by kernel halving; see the module's docstring.
-
-    Parameters
-    ----------
-    phi : (N, M)
-    size : S
-    rng : of the order of the rows
-
-    Returns
-    -------
-    (N // S, S) indices, each at most once
-    """
-    order = rng.permutation(len(phi))
-    parts = []
-    for count, rows in _blocks(order, size, _powers_of_two(len(phi) // size)):
-        members = rows[None, :]
-        while len(members) < count:
-            members = _halved(phi, members)
-        parts.append(members)
-    return rng.permutation(np.concatenate(parts))
-
-
-def _powers_of_two(batches: int) -> list[int]:
-    """``batches`` as a sum of powers of two, none above _HALVED_BATCHES."""
-    found = [_HALVED_BATCHES] * (batches // _HALVED_BATCHES)
-    rest = batches % _HALVED_BATCHES
-    return found + [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
-
-
-def _halved(phi: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Each set of rows (sets, 2 m) in two: (2 sets, m)."""
-    first, second = members[:, 0::2], members[:, 1::2]
-    running = np.zeros((len(members), phi.shape[1]))
-    swap = np.empty(first.shape, bool)
-    for pair in range(first.shape[1]):
-        gap = phi[first[:, pair]].astype(np.float64) - phi[second[:, pair]]
-        wrong = np.einsum("sm,sm->s", running, gap) > 0.0
-        swap[:, pair] = wrong
-        running += np.where(wrong, -1.0, 1.0)[:, None] * gap
-    one, other = np.where(swap, second, first), np.where(swap, first, second)
-    return np.stack([one, other], axis=1).reshape(2 * len(members), -1)

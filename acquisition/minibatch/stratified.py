@@ -1,18 +1,11 @@
-"""Stratified sampling: one draw of each of S strata.
+"""Stratified sampling: one draw of each of S strata, clusters of the features by k-means.
 
-    k-means      strata are clusters of the features; weight n_h, the size of the stratum
-    kernel       as k-means, but for the objective that is the MMD of the mini-batch,
-                 E MMD^2 = N^-2 sum_h n_h sum_{i in h} |phi_i - mu_h|^2 (+ the residual's part)
-    systematic   rows in the order of their first principal axis; every (N / S)-th from a random start,
-                 weights N / S (Madow and Madow 1944)
-
-Unbiased over the draw: a datum of stratum h comes with probability 1 / n_h, in the systematic form each with
-S / N. Cost O(S) a step; once O(N M S) for k-means, O(N M^2) for systematic. Memory N integers.
+A row of stratum h has the weight n_h, the size of the stratum. Unbiased over the draw: a datum of stratum h
+comes with probability 1 / n_h. Cost O(S) a step; once O(N M S). Memory N integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +14,7 @@ from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.strategy import Selection
 
-__all__ = ["Distance", "Stratified", "StratifiedState"]
+__all__ = ["Stratified", "StratifiedState"]
 
 _SWEEPS = 20
 """Lloyd iterations."""
@@ -34,7 +27,7 @@ class StratifiedState:
     order: np.ndarray
     """(N,) rows, stratum by stratum."""
     edges: np.ndarray
-    """(S + 1,) where strata begin and end in ``order``; none for the systematic form."""
+    """(S + 1,) where strata begin and end in ``order``."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +38,10 @@ class Stratified(Featured):
     ----------
     size : S, between 1 and N
     features : of the data
-    how : 'k-means', 'kernel' or 'systematic'
     """
 
     size: int
     features: Features
-    how: str = "kernel"
-
-    def __post_init__(self) -> None:
-        if self.how not in ("k-means", "kernel", "systematic"):
-            raise ValueError(f"how is {self.how!r}; it must be 'k-means', 'kernel' or 'systematic'")
 
     def start(self, n: int, rng: np.random.Generator) -> StratifiedState:
         """State before the first draw.
@@ -65,46 +52,18 @@ class Stratified(Featured):
             There are fewer distinct rows than strata: fewer than S of them would not be empty.
         """
         self.require_fit(n)
-        phi = self.features.phi
-        if self.how == "systematic":
-            return StratifiedState(_principal_order(phi), np.zeros(0, int))
-        labels = _labels(phi, self.size, rng, _by_size if self.how == "kernel" else _by_distance)
+        labels = _labels(self.features.phi, self.size, rng)
         counts = np.bincount(labels, minlength=self.size)
         return StratifiedState(np.argsort(labels, kind="stable"), np.concatenate([[0], np.cumsum(counts)]))
 
     def draw(self, state: StratifiedState, rng: np.random.Generator) -> tuple[Selection, StratifiedState]:
         """The next mini-batch."""
-        n = len(state.order)
-        if self.how == "systematic":
-            places = ((rng.random() + np.arange(self.size)) * (n / self.size)).astype(int)
-            return Selection(state.order[np.minimum(places, n - 1)], np.full(self.size, n / self.size)), state
         counts = np.diff(state.edges)
         places = state.edges[:-1] + (rng.random(self.size) * counts).astype(int)
         return Selection(state.order[places], counts.astype(float)), state
 
 
-def _principal_order(phi: np.ndarray) -> np.ndarray:
-    centre = phi.mean(axis=0, dtype=np.float64)
-    covariance = (phi.T @ phi).astype(np.float64) / len(phi) - np.outer(centre, centre)
-    axis = np.linalg.eigh(covariance)[1][:, -1]
-    return np.asarray(np.argsort(phi @ axis, kind="stable"))
-
-
-Distance = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-
-
-def _by_distance(squares: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """K-means: the nearest centre."""
-    del counts, spread
-    return squares
-
-
-def _by_size(squares: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """What one more row adds to n_h sum_i |phi_i - mu_h|^2: large strata repel."""
-    return np.asarray(spread + (counts + 1.0) * squares)
-
-
-def _labels(phi: np.ndarray, strata: int, rng: np.random.Generator, cost: Distance) -> np.ndarray:
+def _labels(phi: np.ndarray, strata: int, rng: np.random.Generator) -> np.ndarray:
     """Stratum of each row, none of them empty: Lloyd iterations, the best of all kept."""
     labels = _seeded(phi, strata, rng)
     best, least = labels, np.inf
@@ -114,12 +73,11 @@ def _labels(phi: np.ndarray, strata: int, rng: np.random.Generator, cost: Distan
         np.add.at(centres, labels, phi)
         centres /= counts[:, None]
         squares = _squares(phi, centres)
-        spread = np.bincount(labels, squares[np.arange(len(phi)), labels], minlength=strata)
-        value = float(counts @ spread) if cost is _by_size else float(spread.sum())
+        value = float(np.bincount(labels, squares[np.arange(len(phi)), labels], minlength=strata).sum())
         if value >= least * (1.0 - 1e-6):
             break
         best, least = labels, value
-        labels = _without_empty(np.argmin(cost(squares, counts, spread), axis=1), squares, strata)
+        labels = _without_empty(np.argmin(squares, axis=1), squares, strata)
     return best
 
 

@@ -138,11 +138,8 @@ PLAIN: dict[str, Callable[[int], Strategy]] = {
     "SVRG": lambda s: minibatch.Svrg(minibatch.Reshuffled(s)),
 }
 FEATURED: dict[str, Callable[[int, Features], Strategy]] = {
-    "k-means strata": lambda s, f: minibatch.Stratified(s, f, "k-means"),
-    "kernel strata": minibatch.Stratified,
-    "systematic": lambda s, f: minibatch.Stratified(s, f, "systematic"),
+    "k-means strata": minibatch.Stratified,
     "balanced": minibatch.Balanced,
-    "halved": lambda s, f: minibatch.Balanced(s, f, "halving"),
     "DPP": minibatch.DPP,
     "BQ weights": lambda s, f: minibatch.QuadratureWeighted(s, f, "plain"),
     "shrunk BQ weights": lambda s, f: minibatch.QuadratureWeighted(s, f, "shrunk"),
@@ -160,8 +157,7 @@ FEATURED: dict[str, Callable[[int, Features], Strategy]] = {
 }
 UNBIASED = frozenset({
     "with replacement", "without replacement", "reshuffled", "probabilities by norm of row",
-    "probabilities by gradient norm", "balanced gradients", "SAGA", "SVRG", "k-means strata", "kernel strata",
-    "systematic", "balanced", "halved", "DPP", "debiased BQ weights", "GP control variate",
-    "GP control variate, balanced",
+    "probabilities by gradient norm", "balanced gradients", "SAGA", "SVRG", "k-means strata", "balanced",
+    "DPP", "debiased BQ weights", "GP control variate", "GP control variate, balanced",
 })  # fmt: skip
 """At each step, given the past; the others say in their docstrings in what sense they are not."""

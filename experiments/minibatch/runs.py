@@ -31,7 +31,7 @@ from experiments.minibatch.problems import (
 )
 
 NAMES = (
-    "reshuffled", "kernel strata", "balanced", "balanced gradients", "SAGA", "SVRG", "GP control variate",
+    "reshuffled", "balanced", "balanced gradients", "SAGA", "SVRG", "GP control variate",
     "GP control variate, balanced", "sequential BQ",
 )  # fmt: skip
 REFERENCE = "all data"

@@ -26,7 +26,6 @@ from experiments.minibatch.problems import Setting, clusters
 SIZE = 100
 COUNTS = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_COUNTS = (1_000, 3_000)
-HOW = ("assignment", "halving")
 BATCHES = 300
 """Mini-batches whose errors are averaged."""
 COLUMNS = {
@@ -38,10 +37,10 @@ COLUMNS = {
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return both partitions at each N."""
+    """Return each N."""
     del resources
     counts = QUICK_COUNTS if quick else COUNTS
-    return [Case(f"{how}, N = {n}", {"how": how, "n": n}) for n in counts for how in HOW]
+    return [Case(f"N = {n}", {"n": n}) for n in counts]
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:
@@ -49,7 +48,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     setting = clusters(seed, case.settings["n"], 15, 5, 20, 3.0)
     n = len(setting.data)
     features = Features.of(setting.representation)
-    made = Balanced(SIZE, features, how=case.settings["how"])
+    made = Balanced(SIZE, features)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
     state = made.start(n, rng)
@@ -95,16 +94,12 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw error and costs against N."""
     made, axes = drawing.figure(1, 3)
     shown = results.assign(setup=results["features"] + results["partition"])
-    lines = drawing.strokes(shown["how"])
     labels = {"mse": "MSE / MSE of uniform sampling", "setup": "set-up (s)", "draw": "a draw (microseconds)"}
     for ax, (column, label) in zip(axes.flat, labels.items(), strict=True):
-        for how, part in shown.groupby("how", sort=False):
-            groups = part.groupby("n")[column]
-            low, middle, high = (groups.quantile(level) for level in (0.25, 0.5, 0.75))
-            stroke = lines[how]
-            shape = {"color": stroke.colour, "linestyle": stroke.dashes, "label": str(how)}
-            ax.plot(middle.index, middle, "o", **shape)
-            ax.fill_between(middle.index, low, high, color=stroke.colour, alpha=0.2)
+        groups = shown.groupby("n")[column]
+        low, middle, high = (groups.quantile(level) for level in (0.25, 0.5, 0.75))
+        ax.plot(middle.index, middle, "o-", color=drawing.COLOURS[0])
+        ax.fill_between(middle.index, low, high, color=drawing.COLOURS[0], alpha=0.2)
         ax.set_xscale("log")
         if column == "setup":
             ax.set_yscale("log")
@@ -112,7 +107,6 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
             ax.set_ylim(bottom=0.0)
         ax.set_xlabel("N")
         ax.set_ylabel(label)
-    drawing.legend_below(made, axes)
     bands = drawing.band_caption(results)
     caption = f"Balanced mini-batches of {SIZE}: error, set-up once, and time of one draw. {bands}"
     return [Drawing("growth", made, caption)]
@@ -131,7 +125,7 @@ BASE = 10_000
 def claims(results: pd.DataFrame) -> list[Claim]:
     """Check whether the gain holds from `BASE` to larger N, and what a draw and the set-up take."""
     table = results.assign(setup=results["features"] + results["partition"])
-    larger = [(how, n) for how in dict.fromkeys(table["how"]) for n in dict.fromkeys(table["n"]) if n > BASE]
+    larger = [n for n in dict.fromkeys(table["n"]) if n > BASE]
     proposed = (
         (
             "7.3.4",
@@ -139,10 +133,9 @@ def claims(results: pd.DataFrame) -> list[Claim]:
             f"its relative error is less than 1.25 times that at N = {BASE}",
             [
                 evidence.less(
-                    table, f"{how}, N = {n}", f"{how}, N = {BASE}", "mse", f"{how}, N = {n}", factor=1.25,
-                    shown="MSE / uniform",
+                    table, f"N = {n}", f"N = {BASE}", "mse", f"N = {n}", factor=1.25, shown="MSE / uniform"
                 )
-                for how, n in larger
+                for n in larger
             ],
         ),
         *(
@@ -151,8 +144,8 @@ def claims(results: pd.DataFrame) -> list[Claim]:
                 statement,
                 f"it takes at most {level:g} {unit} on the machine of these runs",
                 [
-                    evidence.at_most(table, f"{how}, N = {n}", column, level, f"{how}, N = {n}", shown=unit)
-                    for how, n in larger
+                    evidence.at_most(table, f"N = {n}", column, level, f"N = {n}", shown=unit)
+                    for n in larger
                 ],
             )
             for statement, column, level, unit in (

@@ -15,7 +15,7 @@ from acquisition.minibatch import (
     with_labels,
 )
 from acquisition.minibatch.features import median_distance
-from acquisition.minibatch.partition import by_assignment, by_halving
+from acquisition.minibatch.partition import by_assignment
 from acquisition.minibatch.quadrature_weights import quadrature_weights
 from gp.kernels import Matern32, Matern52, SquaredExponential
 
@@ -114,16 +114,14 @@ def test_shrunk_weights_lie_between_equal_and_quadrature():
     np.testing.assert_allclose(quadrature_weights(features, chosen, "shrunk", 0.0), plain, rtol=1e-5)
 
 
-@pytest.mark.parametrize("split", [by_assignment, by_halving])
 @pytest.mark.parametrize(("n", "size"), [(60, 5), (60, 7), (60, 60), (60, 1), (59, 30)])
-def test_partitions_are_disjoint(split, n, size):
-    batches = split(Features.of(X[:n]).phi, size, np.random.default_rng(0))
+def test_partitions_are_disjoint(n, size):
+    batches = by_assignment(Features.of(X[:n]).phi, size, np.random.default_rng(0))
     assert batches.shape == (n // size, size)
     assert len(np.unique(batches)) == batches.size
 
 
-@pytest.mark.parametrize("split", [by_assignment, by_halving])
-def test_batches_of_a_partition_are_closer_to_the_data_than_random_ones(split):
+def test_batches_of_a_partition_are_closer_to_the_data_than_random_ones():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(6000, 2))  # more than one block
     features = Features.of(x, rank=40)
@@ -132,7 +130,7 @@ def test_batches_of_a_partition_are_closer_to_the_data_than_random_ones(split):
         return np.mean([np.sum((features.phi[b].mean(axis=0) - features.mean) ** 2) for b in batches])
 
     random = rng.permutation(6000).reshape(-1, 10)
-    assert discrepancy(split(features.phi, 10, rng)) < 0.6 * discrepancy(random)
+    assert discrepancy(by_assignment(features.phi, 10, rng)) < 0.6 * discrepancy(random)
 
 
 def test_large_features_are_held_in_single_precision():

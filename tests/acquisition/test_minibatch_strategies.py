@@ -53,10 +53,7 @@ def every(size, n):
         "balanced": Balanced(size, features),
         "balanced, renewed": Balanced(size, features, renew=2),
         "balanced, any batch": Balanced(size, features, replacement=True),
-        "halving": Balanced(size, features, how="halving"),
-        "k-means": Stratified(size, features, how="k-means"),
-        "kernel strata": Stratified(size, features),
-        "systematic": Stratified(size, features, how="systematic"),
+        "strata": Stratified(size, features),
         "bound": HorvitzThompson(size, 0.1 + np.abs(x[:, 0])),
         "norms": GradientNorms(size, refresh=2),
         "dpp": DPP(size, features),
@@ -83,11 +80,11 @@ def every(size, n):
 
 NAMES = list(every(2, 6))
 UNBIASED = [
-    "uniform", "reshuffled", "balanced", "balanced, renewed", "halving", "k-means", "kernel strata",
-    "systematic", "bound", "norms", "dpp", "debiased", "gradient balanced", "saga", "svrg",
-    "gp control variate", "balanced, any batch", "gp control variate on any batch",
+    "uniform", "reshuffled", "balanced", "balanced, renewed", "strata", "bound", "norms", "dpp", "debiased",
+    "gradient balanced", "saga", "svrg", "gp control variate", "balanced, any batch",
+    "gp control variate on any batch",
 ]  # fmt: skip
-ONCE = ["reshuffled", "balanced", "balanced, renewed", "halving", "grab", "gradient balanced"]
+ONCE = ["reshuffled", "balanced", "balanced, renewed", "grab", "gradient balanced"]
 
 
 def estimated(strategy, state, selection, g):
@@ -164,19 +161,13 @@ G5 = gradients(X5)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-@pytest.mark.parametrize("how", ["assignment", "halving"])
-def test_each_batch_of_a_partition_is_unbiased_over_every_split(size, how):
-    strategy = Balanced(size, F5, how=how)
+def test_each_batch_of_a_partition_is_unbiased_over_every_split(size):
+    strategy = Balanced(size, F5)
     found = []
     batches = 5 // size
     for order in itertools.permutations(range(5)):
         for turn in itertools.permutations(range(batches)):
-            script = [order, turn] if how == "assignment" else [order, range(batches), turn]
-            if how == "halving":
-                rng = Scripted(permutation=[order])
-                rng.permutation = _first_then_given(rng, turn)
-            else:
-                rng = Scripted(permutation=script)
+            rng = Scripted(permutation=[order, turn])
             state = strategy.start(5, rng)
             epoch = []
             for _ in range(batches):
@@ -186,32 +177,15 @@ def test_each_batch_of_a_partition_is_unbiased_over_every_split(size, how):
     np.testing.assert_allclose(np.mean(found, axis=0), np.tile(G5.sum(axis=0), (batches, 1)), atol=1e-12)
 
 
-def _first_then_given(rng, turn):
-    """Halving shuffles its batches (an array) between the split and the order of the epoch (both counts)."""
-    split = rng.permutation
-    calls = iter([split, lambda table: table, lambda _: np.asarray(turn)])
-    return lambda argument: next(calls)(argument)
-
-
-@pytest.mark.parametrize("how", ["k-means", "kernel"])
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_strata_are_unbiased_over_every_draw(how, size):
-    strategy = Stratified(size, F5, how=how)
+def test_strata_are_unbiased_over_every_draw(size):
+    strategy = Stratified(size, F5)
     state = strategy.start(5, np.random.default_rng(0))
     counts = np.diff(state.edges)
     assert counts.min() >= 1
     assert sorted(state.order) == list(range(5))
     outcomes = list(itertools.product(*[(np.arange(c) + 0.5) / c for c in counts]))
     found = [estimated(strategy, state, strategy.draw(state, Scripted(random=[u]))[0], G5) for u in outcomes]
-    np.testing.assert_allclose(np.mean(found, axis=0), G5.sum(axis=0), atol=1e-12)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_systematic_draws_are_unbiased_over_every_start(size):
-    strategy = Stratified(size, F5, how="systematic")
-    state = strategy.start(5, np.random.default_rng(0))
-    starts = (np.arange(5 * size) + 0.5) / (5 * size)  # the draw changes at multiples of 1 / 5 at most
-    found = [estimated(strategy, state, strategy.draw(state, Scripted(random=[u]))[0], G5) for u in starts]
     np.testing.assert_allclose(np.mean(found, axis=0), G5.sum(axis=0), atol=1e-12)
 
 
@@ -350,9 +324,7 @@ def test_draws_are_valid_reproducible_and_leave_states_alone(name):
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize(
-    "name", ["balanced", "gradient balanced", "kernel strata", "gp control variate", "saga"]
-)
+@pytest.mark.parametrize("name", ["balanced", "gradient balanced", "strata", "gp control variate", "saga"])
 def test_what_is_learnt_or_balanced_lowers_the_error(name):
     """By more than a third of uniform sampling's for gradients that are a smooth function of the rows."""
     n, size = 240, 12
@@ -415,10 +387,8 @@ def started(strategy, n=5):
 BAD = [
     (lambda: started(Balanced(7, F5)), ValueError, "size is 7; .* between 1 and 5"),
     (lambda: started(Balanced(2, F5), 6), ValueError, "features has 5 rows, .* 6 data"),
-    (lambda: Balanced(2, F5, how="luck"), ValueError, "how is 'luck'"),
     (lambda: Balanced(2, F5, renew=0), ValueError, "renew is 0"),
     (lambda: Balanced(2, F5, renew=2, replacement=True), ValueError, "renew is 2 with replacement"),
-    (lambda: Stratified(2, F5, how="x"), ValueError, "how is 'x'"),
     (lambda: HorvitzThompson(2, np.array([1.0, 0.0])), ValueError, "bound must be .* positive"),
     (lambda: started(HorvitzThompson(2, np.ones(4))), ValueError, "bound has 4 rows"),
     (lambda: GradientNorms(2, uniform=0.0), ValueError, "uniform is 0.0"),
