@@ -7,7 +7,8 @@ would otherwise have converged therefore explores first:
 
 1. Points of the scrambled Sobol sequence that the first design began are evaluated (`ExplorationSettings`).
 2. `Modes.unexplained` and, with gradients, `Modes.alignment` say which of them the known modes do not
-   explain.
+   explain. Where values do not rise with the density of the known modes, no point outside of these is
+   explained.
 3. From each of those, the least explained first, the log joint itself is climbed (`bqvi.calls.climb`), until
    the climb enters a known mode or gains no more.
 
@@ -17,10 +18,12 @@ hardly rises, nowhere; points from which no climb was begun are taken to do so a
 one was. Let n points lead to known modes, to f of these modes no more than one point each, and s points
 nowhere. The odds that the next point leads to a mode unseen are then about
 
-    (f + s / 2 + 1) / (n + 2 - f):
+    (f + s / 2 + g + 1) / (n + 2 - f):
 
-for f = s = 0 Laplace's rule of succession, for large f the estimate of Good (1953), by which the modes unseen
-have the share f / n of all points; a point that leads nowhere counts as one of either kind as often as not.
+for f = s = g = 0 Laplace's rule of succession, for large f the estimate of Good (1953), by which the modes
+unseen have the share f / n of all points; a point that leads nowhere counts as one of either kind as often as
+not. Where exploration ends because a climb has found a mode, that mode is one of the f, and g points, from
+which no climb was begun, lead to modes unseen as often as climbs did.
 With the mass of those known as often as not, an unseen mode leaves the log evidence too low by log(2) / 2
 times these odds (`left_open`), which the evidence's standard deviation contains.
 """
@@ -44,22 +47,22 @@ class Explored:
     Attributes
     ----------
     complete : whether the budget sufficed and no mode was found.
-    unseen : nats that an unseen mode would add to the log evidence on average, where it is complete.
+    unseen : nats that an unseen mode would add to the log evidence on average, by what was explored.
     """
 
     complete: bool
     unseen: float
 
 
-def left_open(count: float, once: int = 0, nowhere: float = 0.0) -> float:
+def left_open(count: float, once: int = 0, nowhere: float = 0.0, unknown: float = 0.0) -> float:
     """Return the log evidence, in nats, that a mode unseen would add on average.
 
     Parameters
     ----------
     count : points that lead to known modes. once : modes to which at most one of these leads.
-    nowhere : points that lead nowhere.
+    nowhere : points that lead nowhere. unknown : points that lead to further modes not yet found.
     """
-    odds = (once + 0.5 * nowhere + 1.0) / max(count + 2.0 - once, 1.0)
+    odds = (once + 0.5 * nowhere + unknown + 1.0) / max(count + 2.0 - once, 1.0)
     return 0.5 * float(np.log(2.0)) * odds
 
 
@@ -91,29 +94,38 @@ def explore(
         seen = rows[rows >= 0]
         unexplained = _unexplained(run, modes, seen, noise_sd)
         starts = [i for i in unexplained if i not in climbs]
+        explained = [i for i in map(int, seen) if i not in unexplained]
+        found, ended = False, False
         if starts and len(climbs) < most:
             found, climbed = _climbed(run, modes, starts[0], noise_sd)
-            if found or climbed.ended == "room":
-                return UNEXPLORED
-            climbs[starts[0]] = climbed
+            ended = found or climbed.ended == "room"
+            if not ended:
+                climbs[starts[0]] = climbed
         elif len(seen) < len(sequence):
             missing = sequence[np.flatnonzero(rows < 0)[:4]]
-            if not run.evaluate(missing):
-                return UNEXPLORED
+            ended = not run.evaluate(missing)
         else:
-            explained = [i for i in map(int, seen) if i not in unexplained]
-            return _complete(run, modes, explained, list(climbs.values()), len(starts))
+            return Explored(True, _unseen(run, modes, explained, list(climbs.values()), len(starts)))
+        if ended:
+            others = len(starts) - int(found)
+            return Explored(False, _unseen(run, modes, explained, list(climbs.values()), others, int(found)))
 
 
-def _complete(
-    run: Evaluating, modes: Modes, explained: list[int], climbs: list[ClimbResult], others: int
-) -> Explored:
-    """An exploration without a new mode.
+def _unseen(
+    run: Evaluating,
+    modes: Modes,
+    explained: list[int],
+    climbs: list[ClimbResult],
+    others: int,
+    found: int = 0,
+) -> float:
+    """What a mode unseen would add to the log evidence, nats.
 
     Parameters
     ----------
-    explained : rows of points that the known modes explain. climbs : those that were begun.
-    others : unexplained points from which none was begun.
+    explained : rows of points that the known modes explain. climbs : those that ended elsewhere than in a
+        further mode. others : unexplained points from which none was begun. found : climbs, none or one, that
+        ended in a further mode.
     """
     ends = [one.rows[-1] for one in climbs if one.ended == "within"]
     stuck = sum(_stuck(run.made, one) for one in climbs)
@@ -121,9 +133,10 @@ def _complete(
     if rows := explained + ends:
         nearest = modes.squares(run.made.points[rows]).argmin(1)
         led = np.bincount(nearest, minlength=len(modes))
-    each = others / max(len(ends) + stuck, 1)
-    count = len(explained) + len(ends) * (1.0 + each)
-    return Explored(True, left_open(count, int((led < 2).sum()), stuck * (1.0 + each)))
+    each = others / max(len(ends) + stuck + found, 1)
+    count = len(explained) + len(ends) * (1.0 + each) + found
+    once = min(int((led < 2).sum()), len(rows))
+    return left_open(count, once + found, stuck * (1.0 + each), found * each)
 
 
 def _stuck(made: Evaluations, climbed: ClimbResult) -> bool:
@@ -148,8 +161,22 @@ def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: floa
         cosines = modes.alignment(points, run.made.gradients[rows])
         turned = np.isfinite(excess) & (excess <= 0.0) & (cosines < EXPLORATION.cosine)
         excess = np.where(turned, 1.0 - cosines, excess)
-    order = np.argsort(-excess, kind="stable")
-    return [int(rows[i]) for i in order if excess[i] > 0.0]
+    outside = np.isfinite(excess)
+    unordered = not _ordered(modes.outline.log_density(points[outside]), values[outside])
+    order = np.lexsort((-values, -np.maximum(excess, 0.0)))
+    return [int(rows[i]) for i in order if excess[i] > 0.0 or (unordered and outside[i])]
+
+
+def _ordered(explained: np.ndarray, values: np.ndarray) -> bool:
+    """Whether values (n,) outside of the modes rise with the density of the known modes there (n,).
+
+    Where they do not, values below that density are not explained by it: the log joint falls and rises again
+    between modes that are narrow for their distance. Measured by Spearman's rank correlation.
+    """
+    if len(values) < EXPLORATION.ranked:
+        return True
+    first, second = (np.argsort(np.argsort(each)) - 0.5 * (len(each) - 1) for each in (explained, values))
+    return float(first @ second) >= EXPLORATION.ordered * float(first @ first)
 
 
 def _climbed(run: Evaluating, modes: Modes, row: int, noise_sd: float) -> tuple[bool, ClimbResult]:

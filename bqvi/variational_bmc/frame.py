@@ -93,10 +93,17 @@ class Frame:
         return GaussianMixture(weights, means, covariances)
 
     def moved(self, q: DiagonalMixture, to: Frame) -> DiagonalMixture:
-        """The mixture in another frame; correlations that are new there are dropped."""
+        """The mixture in another frame; correlations that are new there are dropped.
+
+        A component keeps its variances, or its precisions where axes are turned: these leave it inside of the
+        thin posterior for which they are.
+        """
+        means = to.into(self.out(q.means))
+        if self.diagonal and not to.diagonal:
+            turn = np.linalg.solve(self.scale, to.scale)
+            return DiagonalMixture(q.weights, means, 1.0 / np.sqrt(q.scales**-2.0 @ turn**2))
         turn = np.linalg.solve(to.scale, self.scale)
-        variances = q.scales**2 @ (turn**2).T
-        return DiagonalMixture(q.weights, to.into(self.out(q.means)), np.sqrt(variances))
+        return DiagonalMixture(q.weights, means, np.sqrt(q.scales**2 @ (turn**2).T))
 
 
 PIECES = 7

@@ -2,10 +2,11 @@
 
     evaluations --select--> data, hyperparameters --> surrogate --climb--> q --correct--> evidence, draws
 
-Where the effective sample size of the draws is tiny, q and the frame are initialised anew: from
-Laplace's approximation of the surrogate, then from the best evaluations. As evaluations grow, a map for
-scales that depend on a coordinate is fitted to the draws (:mod:`scaling`), and used where the evidence
-of the values is higher with it.
+Where the effective sample size of the draws is tiny in two records, q and the frame are initialised anew:
+from Laplace's approximation of the surrogate, then from the best evaluations. Where the posterior goes on
+beyond the reach of q's draws (:mod:`reach`), the next step begins with a q that has components there. As
+evaluations grow, a map for scales that depend on a coordinate is fitted to the draws (:mod:`scaling`), and
+used where the evidence of the values is higher with it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bqvi.variational_bmc.correction import (
     correct,
     polished,
     proposal_of,
+    variance_penalised,
     weighed,
 )
 from bqvi.variational_bmc.feasibility import Feasibility
@@ -30,6 +32,7 @@ from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.modes import connected, pooled_within
 from bqvi.variational_bmc.moments import moments_of
+from bqvi.variational_bmc.reach import Pool, pool_of
 from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, Settings, State
@@ -108,7 +111,8 @@ def _learned(state: State, settings: Settings, seed: int, final: bool) -> tuple[
     # from gradients in all directions Laplace's approximation is the better frame to begin in
     begins = not state.rows and state.usable.gradients is not None
     found = estimate.found.effective
-    if found > RESTARTS.least_effective and not begins:
+    carried = bool(state.rows) and state.rows[-1].effective > RESTARTS.carried
+    if (found > RESTARTS.least_effective or carried) and not begins:
         return state, estimate
     again = _restarted(state, estimate)
     if again is not None:
@@ -197,16 +201,18 @@ def _learn(
     within = pooled_within(surrogate, q)
     if within is not None:
         within = frame.scale @ within @ frame.scale.T
-    estimate = Estimate(surrogate, q, found)
+    drawn = correct(surrogate, q, settings.draws, seed, feasible) if final else found
+    pool = pool_of(surrogate, q, drawn, seed, feasible)
+    estimate = Estimate(surrogate, q, found, pool)
     state = replace(
-        state, frame=frame, psi=psi, q=q, mean=mean, covariance=covariance, within=within,
-        floor=moments.floor, threshold=threshold,
+        state, frame=frame, psi=psi, q=_extended(surrogate, q, found, pool, count), mean=mean,
+        covariance=covariance, within=within, floor=moments.floor, threshold=threshold,
     )  # fmt: skip
     return (state if psi is known else replace(state, fitted_at=len(state))), estimate
 
 
 def _with_more(surrogate: Surrogate, q: DiagonalMixture, n: int, seed: int) -> DiagonalMixture:
-    most = max(2, int(n ** (2 / 3)))
+    most = _most(n)
     if q.count >= most:
         return q
     found = weighed(surrogate, q, 512, seed + 1)
@@ -234,6 +240,31 @@ def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vect
     return chosen
 
 
+def _extended(
+    surrogate: Surrogate, q: DiagonalMixture, found: Correction, pool: Pool, n: int
+) -> DiagonalMixture:
+    """Return q with components where the posterior goes on beyond the reach of its draws (`reach`).
+
+    The next step begins with them. A thin curved posterior takes more components than `_most` of them. With
+    gradients q stays as it is: on Rosenbrock 2 with 20 of them (12 seeds) errors of ln Z were .0027 by root
+    mean square, .0048 with such components.
+    """
+    if surrogate.data.gradients is not None or q.count >= COMPONENTS.longer * _most(n):
+        return q
+    log_density = variance_penalised(pool.mean, pool.variance, surrogate.data.top) - found.log_evidence
+    lack = log_density - pool.log_plain
+    lacks = (pool.variance < COMPONENTS.beyond_variance) & (lack > COMPONENTS.lacking)
+    mass = np.exp(np.minimum(log_density - pool.log_proposal, 50.0))[lacks].sum() / pool.count
+    if mass < COMPONENTS.beyond_mass:
+        return q
+    return grown(q, pool.u[lacks], np.minimum(lack[lacks], COMPONENTS.lacking_at_most), 3)
+
+
+def _most(n: int) -> int:
+    """Components of q from n evaluations, at most."""
+    return max(2, int(n ** (2 / 3)))
+
+
 def _next_frame(state: State) -> Frame:
     """The old frame, unless the posterior has moved out of it."""
     if state.mean is None or state.covariance is None:
@@ -245,7 +276,7 @@ def _in_frame(state: State, frame: Frame) -> tuple[Vector | None, DiagonalMixtur
     """Hyperparameters and q, in another frame."""
     dimension = len(frame.shift)
     psi = None if state.psi is None else rescaled(state.psi, state.frame, frame)
-    if state.q is not None and (frame.diagonal or not state.frame.diagonal):
+    if state.q is not None:
         return psi, state.frame.moved(state.q, frame)
     means = 0.2 * np.array([[1.0], [-1.0]]) * np.ones(dimension)
     if state.mean is None:

@@ -27,7 +27,7 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool
 from acquisition.pointwise.quantile_range import InterquantileRange
 from bqvi.importance import resampled
-from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.reach import Pool
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
@@ -49,7 +49,7 @@ class SieveMoments:
 
 def next_points(
     surrogate: Surrogate,
-    found: Correction,
+    found: Pool,
     count: int,
     noise: float,
     seed: int,
@@ -90,6 +90,9 @@ def next_points(
         u, whitened = np.concatenate([u, more]), np.concatenate([whitened, own], axis=1)
         variance = np.append(variance, surrogate.moments(more, own)[1])
     signals = surrogate.covariance(u, found.u[targets], whitened, found.whitened[:, targets])
+    # covariances beyond those of correlation one are rounding, by which anything would explain what is known
+    bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * left)
+    signals = np.clip(signals, -bound, bound)
     base = -np.log(2.0 * np.sinh(np.minimum(_QUANTILE * np.sqrt(left), 50.0)))
     between = surrogate.covariance(u, u, whitened, whitened)
     noises = np.full(len(u), noise + surrogate.rounding)

@@ -17,6 +17,7 @@ from bqvi.runs.pending import matched
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import UNEXPLORED, Explored
 from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.reach import Pool
 from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -75,6 +76,8 @@ class Row:
     """Share of the mass in which the surrogate and the log joint differed at draws (:mod:`comparison`)."""
     covered: bool = True
     """Whether no evaluations tell of mass that q lacks; only a thorough estimate looks for them."""
+    beyond: float = 0.0
+    """Nats by which the evidence would be larger, were f one sd higher where it is hardly known (`reach`)."""
 
     @property
     def known_sd(self) -> float:
@@ -213,11 +216,12 @@ _KNOWN = tuple(part.name for part in fields(Known))
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What was learned from the evaluations: the surrogate, q, and the correction."""
+    """What was learned from the evaluations: the surrogate, q, the correction, and the draws beyond."""
 
     surrogate: Surrogate
     q: DiagonalMixture
     found: Correction
+    pool: Pool
 
 
 def begun(points: Vector, made: Evaluations) -> State:

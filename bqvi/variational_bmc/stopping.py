@@ -16,7 +16,8 @@ answered with yes.
   scaled by it.
 - *Did it predict draws of the posterior?* By the share of the mass in which it and the log joint differ
   there (:mod:`comparison`). That share is in the sd too, and not counted above. Noisy values are not asked.
-- *Has the plausible box been explored?* See :mod:`exploration`, whose part of the sd is not counted above.
+- *Has the plausible box been explored, and are few further modes to be expected?* See :mod:`exploration`,
+  whose part of the sd is not counted above.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
         reasons.append(f"{MISPLACED} ({now.misplaced:.0%} of it)")
     if not now.explored:
         reasons.append(UNEXPLORED)
+    elif not now.unseen < asked.unseen:
+        reasons.append(f"there may be further modes (they would add {now.unseen:.2g} nats on average)")
     return Verdict(not reasons, tuple(reasons))
 
 

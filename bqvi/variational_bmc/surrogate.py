@@ -65,6 +65,11 @@ class Data:
     cheap: AnovaSum | None = None
 
     @property
+    def rounding(self) -> float:
+        """The share of the largest prior variance that is noise."""
+        return SHAPING.rounding if self.gradients is None else SHAPING.rounding_with_gradients
+
+    @property
     def log_slope(self) -> float:
         """Their sum over all observations."""
         steep = (
@@ -187,7 +192,7 @@ def kernel_of(psi: Vector, dimension: int) -> Sum:
 def _noises(data: Data, psi: Vector) -> Vector:
     """Noise variances of all observations, with what rounding asks for, (N,)."""
     dimension = data.points.shape[1]
-    noise = data.noise + SHAPING.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
+    noise = data.noise + data.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
     if data.noise_fitted:
         noise = noise.copy()
         noise[: len(data.values)] += np.exp(psi[dimension + 3])
@@ -210,12 +215,16 @@ def log_posterior(data: Data) -> LogPosterior:
         np.einsum("ii->i", matrix)[:] += own
         noise = np.zeros((int(data.noise_fitted), len(matrix)))
         noise[:, :n] = np.exp(psi[dimension + 3 :, None])
+        rounding = data.rounding * np.exp(psi[dimension + 1])
 
         def gradient(weights: Vector) -> Vector:
-            return np.append(tie @ pullback(weights), noise @ weights.diagonal())
+            of_kernel = tie @ pullback(weights)
+            of_kernel[dimension + 1] += rounding * weights.trace()
+            return np.append(of_kernel, noise @ weights.diagonal())
 
         def times(vectors: Vector) -> Vector:
             of_kernel = np.tensordot(tie, pullback.times(vectors), 1)
+            of_kernel[dimension + 1] += rounding * vectors
             return np.concatenate([of_kernel, noise[:, :, None] * vectors])
 
         return matrix, Changes(gradient, times)

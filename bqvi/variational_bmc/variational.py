@@ -48,8 +48,12 @@ class DiagonalMixture:
 
     def log_density(self, u: Vector) -> Vector:
         """Return ln q at (m, D) points, (m,)."""
-        found: Vector = logsumexp(_log_parts(u, *self.parts()), axis=1)
+        found: Vector = logsumexp(self.log_parts(u), axis=1)
         return found
+
+    def log_parts(self, u: Vector) -> Vector:
+        """Return ln w_k N(u; m_k, s_k) at (m, D) points, (m, K)."""
+        return _log_parts(u, *self.parts())
 
     def parts(self) -> tuple[Vector, Vector, Vector]:
         """Log weights, means, scales."""
@@ -58,6 +62,14 @@ class DiagonalMixture:
     def widened(self, factor: float) -> DiagonalMixture:
         """Return the mixture with scales ``factor`` times as large."""
         return DiagonalMixture(self.weights, self.means, factor * self.scales)
+
+    def joined(self, other: DiagonalMixture, share: float) -> DiagonalMixture:
+        """Return (1 - share) self + share other."""
+        return DiagonalMixture(
+            np.concatenate([(1.0 - share) * self.weights, share * other.weights]),
+            np.concatenate([self.means, other.means]),
+            np.concatenate([self.scales, other.scales]),
+        )
 
     @property
     def mean(self) -> Vector:
@@ -215,7 +227,7 @@ def grown(
     """
     added: list[Vector] = []
     scales: list[Vector] = []
-    parts = _log_parts(u, *q.parts())
+    parts = q.log_parts(u)
     order = np.argsort(-log_ratio, kind="stable")
     for index in order[: 40 * count]:
         own = q.scales[int(np.argmax(parts[index]))] * 0.7

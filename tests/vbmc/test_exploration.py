@@ -221,3 +221,36 @@ def test_a_run_does_not_converge_on_one_of_two_rings():
     from_rings = np.abs(np.hypot(x[:, None, 0] - np.array([-3.5, 3.5]), x[:, 1:]) - 2.0)
     assert (from_rings.min(0) < 0.1).all()  # their sd
     assert not found.converged
+
+
+EGGS = [(1 / 9, [2.0 * i, 2.0 * j], 0.01) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+
+
+class Egg(Run):
+    """Nine narrow modes, between which values fall by 2000 to 4000 nats and rise again."""
+
+    @property
+    def values(self):
+        top = self.modes.outline.heights.max()
+        waves = np.cos(np.pi * self.points).sum(1) - 2.0
+        return top + waves / (0.01 * np.pi) ** 2 * (1.0 + 1e-3 * self.points[:, 0])
+
+
+def test_values_that_do_not_follow_the_known_mode_are_climbed_from():
+    """Every value is below what the known mode allows: only their order tells that other modes are there."""
+    run, first = Egg(EGGS, start=np.array([[-2.0, -2.0]])), modes_of((1.0, [-2.0, -2.0], 0.25))
+    points = 3.0 * sequence(2)
+    run.evaluate(points[:12])
+    assert (first.unexplained(run.points, run.values, 0.1, 3.0) <= 0.0).all()
+    found = explore(run, first, points)
+    assert not found.complete
+    near = np.abs(run.points[13:] - 2.0 * np.round(run.points[13:] / 2.0)).max(1) < 0.1
+    other = np.abs(run.points[13:] + 2.0).max(1) > 0.5
+    assert (near & other).any()  # at the top of a further mode
+    # nearly every point leads to a mode unseen
+    assert found.unseen > 10.0 * left_open(EXPLORATION.count(2))
+
+
+def test_a_search_that_the_budget_ends_at_once_leaves_open_what_it_did():
+    run = Run([FIRST], budget=1)
+    assert explore(run, modes_of(FIRST), sequence(3)).unseen == left_open(0)

@@ -10,6 +10,7 @@ from bqvi.calls import Evaluations
 from bqvi.variational_bmc.correction import bounded
 from bqvi.variational_bmc.fresh_start import FROM_VALUES, begun_anew, lost
 from bqvi.variational_bmc.state import CheapModel, Row, begun
+from bqvi.variational_bmc.stopping import judge
 from experiments.problems import hard_posteriors, known_posteriors
 
 
@@ -97,3 +98,18 @@ def test_a_posterior_that_gradients_suit_keeps_them():
     found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=25)
     assert found.state.values_from == 0
     assert FROM_VALUES not in found.warnings
+
+
+def test_a_run_that_expects_further_modes_has_not_converged():
+    steady = replace(
+        record_of(50),
+        effective=0.9,
+        log_evidence_sd=0.5,
+        explored=True,
+        misplaced=0.0,
+        covered=True,
+        unseen=0.5,
+    )
+    verdict = judge((steady,) * 8, 0.05)
+    assert verdict.reasons == ("there may be further modes (they would add 0.5 nats on average)",)
+    assert judge((replace(steady, unseen=0.02, log_evidence_sd=0.02),) * 8, 0.05).converged

@@ -5,7 +5,7 @@ import pytest
 
 import gp
 from bqvi.variational_bmc.laplace import laplace
-from bqvi.variational_bmc.settings import FITTING
+from bqvi.variational_bmc.settings import FITTING, SHAPING
 from bqvi.variational_bmc.surrogate import (
     Surrogate,
     _noises,
@@ -89,7 +89,7 @@ def test_with_all_interactions_it_is_the_process_of_gp():
     process = gp.GaussianProcess(
         gp.kernels.SquaredExponential(np.array([1.1, 0.7]), 2.5) + gp.kernels.Constant(FITTING.top_variance),
         mean=gp.means.NegativeQuadratic(data.top, 0.0, 1.0),
-        noise=0.01 + 1e-6,
+        noise=0.01 + 1e-6 + SHAPING.rounding * (2.5 + FITTING.top_variance),
     ).condition(x, log_joint(x))
     mean, variance = mine.moments(u)
     np.testing.assert_allclose(mean, process.mean(u), rtol=1e-6, atol=1e-6)

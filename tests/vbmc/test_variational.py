@@ -201,6 +201,17 @@ def test_frames_carry_densities():
     np.testing.assert_allclose(diagonal.measure(MIXTURE).log_density(u), moved.log_density(u))
 
 
+def test_components_keep_their_precisions_where_axes_are_turned():
+    """The variances that a Gaussian has along turned axes, given the other coordinates."""
+    turned_axes = Frame(np.array([0.3, -1.0]), np.array([[1.0, 0.5], [0.5, 2.0]]))
+    moved = Frame.unit(2).moved(MIXTURE, turned_axes)
+    into = np.linalg.inv(turned_axes.scale)
+    for k in range(MIXTURE.count):
+        covariance = into @ np.diag(MIXTURE.scales[k] ** 2) @ into.T
+        np.testing.assert_allclose(moved.scales[k], np.diag(np.linalg.inv(covariance)) ** -0.5)
+    np.testing.assert_allclose(turned_axes.out(moved.means), MIXTURE.means)
+
+
 @pytest.mark.parametrize(("correlation", "kinds"), [(0.5, "a"), (0.9, "at"), (0.999, "t")])
 def test_frames_are_turned_by_thin_posteriors_and_between_as_they_were(correlation, kinds):
     covariance = np.array([[4.0, 2.0 * correlation], [2.0 * correlation, 1.0]])

@@ -1,0 +1,116 @@
+"""Draws beyond the reach of q: integrals in closed form, and a ridge that goes on beyond the evaluations."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bqvi.variational_bmc.correction import ANYWHERE, correct
+from bqvi.variational_bmc.learning import _extended
+from bqvi.variational_bmc.reach import pool_of
+from bqvi.variational_bmc.settings import COMPONENTS, REACH
+from bqvi.variational_bmc.variational import DiagonalMixture
+
+SD = 0.1
+
+
+@dataclass(frozen=True)
+class Known:
+    """A log density whose variance is stated: a stand-in for a surrogate."""
+
+    log_density: object
+    variance: object
+    data: object = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "data", SimpleNamespace(top=0.0, gradients=None))
+
+    def whitened(self, u):
+        return np.zeros((1, len(u)))
+
+    def moments(self, u, whitened=None):
+        return self.log_density(u), self.variance(u)
+
+    def kernel(self, u, v):
+        return np.zeros((len(u), len(v)))
+
+
+def gaussian(u):
+    return -0.5 * (u**2).sum(1)
+
+
+def ridge(u):
+    """Along the second axis, -10 to 10."""
+    return -0.5 * (u[:, 0] / SD) ** 2 - 1e3 * np.maximum(np.abs(u[:, 1]) - 10.0, 0.0)
+
+
+def nothing(u):
+    return np.full(len(u), 1e-9)
+
+
+def unknown_beyond_one(u):
+    """Sd one at |y| = 1.5, ten at |y| = 2.5."""
+    return np.maximum(10.0 ** (2.0 * (np.abs(u[:, 1]) - 1.5)), 1e-9)
+
+
+def mixture(means, scale):
+    means = np.array(means, float)
+    return DiagonalMixture(np.full(len(means), 1.0 / len(means)), means, np.full(means.shape, scale))
+
+
+ALONG = mixture([[0.0, -0.8], [0.0, -0.3], [0.0, 0.3], [0.0, 0.8]], 0.2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_pool_integrates_what_q_covers_in_part(seed):
+    """The integral of exp(-|u|^2 / 2) in the plane is 2 pi; q has half of its width."""
+    q = mixture([[0.0, 0.0], [0.5, -0.5]], 0.5)
+    surrogate = Known(gaussian, nothing)
+    pool = pool_of(surrogate, q, correct(surrogate, q, 1024, seed, ANYWHERE), seed, ANYWHERE)
+    found = np.exp(pool.mean - pool.log_proposal).sum() / pool.count
+    # the standard error of independent draws is 2 % here; Sobol points have less
+    assert found == pytest.approx(2.0 * np.pi, rel=0.1)
+    assert pool.count == 1024 + 2 * REACH.draws == len(pool.u)
+    np.testing.assert_allclose(pool.log_q, q.log_density(pool.u), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_pool_follows_a_ridge_beyond_the_draws_of_q(seed):
+    surrogate = Known(ridge, unknown_beyond_one)
+    found = correct(surrogate, ALONG, 1024, seed, ANYWHERE)
+    pool = pool_of(surrogate, ALONG, found, seed, ANYWHERE)
+    assert (pool.variance < REACH.known**2).all()
+
+    def beyond(u):
+        return int(((np.abs(u[:, 1]) > 1.7) & (np.abs(u[:, 0]) < 2.0 * SD)).sum())
+
+    assert beyond(pool.u) > 5 * max(beyond(found.u), 1)
+    assert pool.left_open(found.log_evidence, 0.0) > 0.05
+
+
+def test_nothing_is_left_open_where_f_is_known():
+    surrogate = Known(gaussian, nothing)
+    q = mixture([[0.0, 0.0]], 1.0)
+    found = correct(surrogate, q, 1024, 0, ANYWHERE)
+    assert pool_of(surrogate, q, found, 0, ANYWHERE).left_open(found.log_evidence, 0.0) == 0.0
+
+
+def test_q_is_given_components_where_the_ridge_goes_on():
+    """Where f is known beyond the last component of q, and only there."""
+    surrogate = Known(ridge, unknown_beyond_one)
+    found = correct(surrogate, ALONG, 1024, 0, ANYWHERE)
+    pool = pool_of(surrogate, ALONG, found, 0, ANYWHERE)
+    q = _extended(surrogate, ALONG, found, pool, 100)
+    added = q.means[ALONG.count :]
+    assert len(added)
+    assert (np.abs(added[:, 1]) > 1.0).all()
+    assert (unknown_beyond_one(added) < COMPONENTS.beyond_variance).all()
+    assert _extended(surrogate, ALONG, found, pool, 2) is ALONG  # too few evaluations for so many
+
+
+def test_q_that_covers_the_posterior_is_left_alone():
+    surrogate = Known(gaussian, nothing)
+    q = mixture([[0.0, 0.0]], 1.0)
+    found = correct(surrogate, q, 1024, 0, ANYWHERE)
+    assert _extended(surrogate, q, found, pool_of(surrogate, q, found, 0, ANYWHERE), 100) is q
