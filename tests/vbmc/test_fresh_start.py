@@ -74,7 +74,7 @@ def test_a_funnel_with_gradients_does_not_explode():
     """The climb ends 23 nats above the funnel's log evidence of 0, in a neck without mass."""
     problem = hard_posteriors.funnel(5)
     options = {**problem.bounds(), "gradient": problem.gradient}
-    found = bqvi.vbmc(problem.log_joint, **options, budget=40)
+    found = bqvi.vbmc(problem.log_joint, **options, budget=60)
     assert FROM_VALUES in found.warnings
     assert not found.converged
     assert abs(found.log_evidence) < 8.0
@@ -87,8 +87,8 @@ def test_a_funnel_with_gradients_does_not_explode():
         return problem.log_joint(x)
 
     with pytest.raises(bqvi.RunInterrupted) as stopped:
-        bqvi.vbmc(interrupted, **options, budget=40)
-    again = bqvi.vbmc(problem.log_joint, **options, budget=40, resume=stopped.value)
+        bqvi.vbmc(interrupted, **options, budget=60)
+    again = bqvi.vbmc(problem.log_joint, **options, budget=60, resume=stopped.value)
     assert again.log_evidence == found.log_evidence
     assert np.abs(found.trace["log_evidence"]).max() < 30.0
 
