@@ -57,13 +57,18 @@ def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.ran
 
 def _check_flat(model: Any, q: Any, family: str) -> None:
     """Only a point mass has a bound under a flat prior."""
-    prior = getattr(model, "prior", None)
-    factors = prior.factors.values() if isinstance(prior, Product) else [prior]
-    if any(isinstance(factor, Flat) for factor in factors) and family != "point" and not _has_point(q):
+    if has_flat_prior(model) and family != "point" and not _has_point(q):
         raise ValueError(
             f"family is {family!r}, but the model's prior is flat, which has no normaliser; use "
             "family='point' (maximum likelihood), or give a proper prior"
         )
+
+
+def has_flat_prior(model: Any) -> bool:
+    """Whether the prior of some parameters of ``model`` is flat."""
+    prior = getattr(model, "prior", None)
+    factors = prior.factors.values() if isinstance(prior, Product) else [prior]
+    return any(isinstance(factor, Flat) for factor in factors)
 
 
 def _check_mixture(problem: Problem, family: str) -> None:

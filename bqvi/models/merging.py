@@ -5,8 +5,9 @@ joined by adding those up,
 
     eta_j <- eta_j + eta_k - eta_0,      eta_k <- eta_0,
 
-and the data of k become those of j in the weights' factor. The next step of coordinate ascent then works out
-what data make of it. A merge is kept if the bound is higher after that step: the bound stays monotone.
+and the data of k become those of j in the weights' factor. Components that share a covariance are what the
+data make of them once those of k are j's. The next step of coordinate ascent then works out what data make of
+the rest. A merge is kept if the bound is higher after that step: the bound stays monotone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from bqvi.arrays import Values, add, subtract
 from bqvi.families import Product
 from bqvi.models.component_mixture import Mixture
+from bqvi.models.components import posterior_of
 from bqvi.models.conjugate import elbo, update_target
 from bqvi.models.data import Data
 from bqvi.models.weighted import Weighted
@@ -34,8 +36,8 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
 
     Parameters
     ----------
-    model : a mixture, its prior settled; components that share parameters (a tied covariance) cannot be
-    merged
+    model : a mixture, its prior settled; of components that share parameters (a tied covariance) with data
+        without missing values
     q : a posterior of it, in the prior's family
     data : what ``q`` was fitted to, checked
     weights : (N,), what each row counts; default 1
@@ -44,18 +46,27 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
     -------
     Product
         For `fit` to go on from (``start_from``); ``q`` in another order where no merge helps.
+
+    Raises
+    ------
+    ValueError
+        Where components share parameters and ``data`` have NaN.
     """
-    require_own_parameters(model, q)
+    if model.incomplete and not _own_parameters(model, q):
+        raise ValueError(
+            "data has NaN and the components share parameters (a tied covariance), so that none can be "
+            "merged; leave merges out, or impute"
+        )
     of_rows: Any = model if weights is None else Weighted(model)
     rows = data if weights is None else (data, weights)
-    q = largest_first(model, q, _shared(model, q, data, weights)[1])
+    q = largest_first(model, q, _weighed(model, q, data, weights).sum(0))
     best = elbo(of_rows, q, rows)
     found = True
     while found:
         found = False
-        shared, counts = _shared(model, q, data, weights)
-        for j, k in _pairs(shared, counts):
-            joined = stepped(of_rows, _joined(model, q, counts, j, k), rows)
+        r = _weighed(model, q, data, weights)
+        for j, k in _pairs(model.responsibilities(q, data)[:, : model.n_components].T @ r, r.sum(0)):
+            joined = stepped(of_rows, _joined(model, q, data, r, j, k), rows)
             value = elbo(of_rows, joined, rows)
             if value > best:
                 q, best, found = joined, value, True
@@ -64,21 +75,23 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
 
 
 def require_own_parameters(model: Mixture, q: Product) -> None:
-    """ValueError where components of ``q`` share parameters, so that none can be joined or divided."""
-    leading = {eta.shape[0] if np.ndim(eta) else 0 for eta in q[model.components.name].natural}
-    if leading != {model.n_components}:
+    """ValueError where components of ``q`` share parameters, so that none has statistics of its own."""
+    if not _own_parameters(model, q):
         raise ValueError(
             "the components share parameters (a tied covariance), so that none can be merged or born"
         )
 
 
-def _shared(
-    model: Mixture, q: Product, data: Data, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """sum_n w_n r_nj r_nk, (K, K), and N_k, (K,)."""
+def _own_parameters(model: Mixture, q: Product) -> bool:
+    """Whether each component of ``q`` has parameters of its own."""
+    leading = {eta.shape[0] if np.ndim(eta) else 0 for eta in q[model.components.name].natural}
+    return leading == {model.n_components}
+
+
+def _weighed(model: Mixture, q: Product, data: Data, weights: np.ndarray | None) -> np.ndarray:
+    """w_n r_nk, (N, K)."""
     r = model.responsibilities(q, data)[:, : model.n_components]
-    weighed = r if weights is None else weights[:, None] * r
-    return weighed.T @ r, weighed.sum(0)
+    return np.asarray(r if weights is None else weights[:, None] * r)
 
 
 def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -94,22 +107,30 @@ def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
         yield int(alive[i]), int(alive[j])
 
 
-def _joined(model: Mixture, q: Product, counts: np.ndarray, j: int, k: int) -> Product:
+def _joined(model: Mixture, q: Product, data: Data, r: np.ndarray, j: int, k: int) -> Product:
+    """``q`` with component k in j; ``r`` (N, K) are the weighed responsibilities under ``q``."""
+    joined = r.copy()
+    joined[:, j] += joined[:, k]
+    joined[:, k] = 0.0
+    if not _own_parameters(model, q):
+        joined = joined[:, np.argsort(-joined.sum(0), kind="stable")]  # of sticks, the largest first
+        return _with(model, q, posterior_of(model.components, data, joined).natural, joined.sum(0))
     name = model.components.name
     prior = model.prior[name].natural
-    learnt = subtract(q[name].natural, prior)
-    moved = tuple(part.copy() for part in learnt)
+    moved = tuple(part.copy() for part in subtract(q[name].natural, prior))
     for part in moved:
         part[j] += part[k]
         part[k] = 0.0
-    counts = counts.copy()
-    counts[j] += counts[k]
-    counts[k] = 0.0
-    return _with(model, q, add(prior, moved), counts)
+    return largest_first(model, _with(model, q, add(prior, moved), joined.sum(0)), joined.sum(0))
 
 
 def largest_first(model: Mixture, q: Product, counts: np.ndarray) -> Product:
-    """``q`` with the largest components first by ``counts`` (K,): the bound of sticks is highest then."""
+    """``q`` with the largest components first by ``counts`` (K,): the bound of sticks is highest then.
+
+    Components that share parameters keep their order.
+    """
+    if not _own_parameters(model, q):
+        return q
     order = np.argsort(-counts, kind="stable")
     natural = tuple(eta[order] for eta in q[model.components.name].natural)
     other = _with(model, q, natural, counts[order])

@@ -12,6 +12,12 @@ MOST_ROWS = 20_000
 """k-means++ uses no more rows than this, drawn at random: its cost stays bounded at any N."""
 
 
+CANDIDATES = 4
+"""Draws for each further centre. Chosen on three clusters (150 rows) and on seven of unequal size and spread
+(400 rows, 20 data sets), one start each: with 1, EM with as many components as clusters ended at its best
+bound in 18 of 20 runs and near the seven labels in 3 of 20; with 4 in 20 and 7."""
+
+
 def starting_centres(
     points: np.ndarray,
     n_components: int,
@@ -46,20 +52,29 @@ def _lloyd_step(points: np.ndarray, centres: np.ndarray, weights: np.ndarray | N
 def _spread(
     points: np.ndarray, n_components: int, rng: np.random.Generator, weights: np.ndarray | None
 ) -> np.ndarray:
-    """Rows drawn in turn with probabilities proportional to the squared distance to the nearest so far."""
-    first = (
-        rng.integers(len(points)) if weights is None else rng.choice(len(points), p=weights / weights.sum())
-    )
-    chosen = [int(first)]
-    nearest = np.full(len(points), np.inf)
+    """Rows drawn in turn with probabilities proportional to the squared distance to the nearest so far.
+
+    Of several draws that one is taken after which the sum of these squared distances is smallest: greedy
+    k-means++, of the implementation that Arthur and Vassilvitskii (2007) describe last.
+    """
+    shares = None if weights is None else weights / weights.sum()
+    chosen = [int(rng.integers(len(points)) if shares is None else rng.choice(len(points), p=shares))]
+    nearest = _squared_gaps(points, points[chosen])[0]
     for _ in range(n_components - 1):
-        gap = points - points[chosen[-1]]
-        nearest = np.minimum(nearest, np.einsum("nd,nd->n", gap, gap))
         odds = nearest if weights is None else nearest * weights
         total = odds.sum()
         # every row may already be a centre (repeated rows): then any row is as good as another
-        chosen.append(int(rng.choice(len(points), p=odds / total if total > 0.0 else None)))
+        drawn = rng.choice(len(points), CANDIDATES, p=odds / total if total > 0.0 else None)
+        gaps = np.minimum(nearest, _squared_gaps(points, points[drawn]))
+        best = int((gaps.sum(1) if weights is None else gaps @ weights).argmin())
+        chosen.append(int(drawn[best]))
+        nearest = gaps[best]
     return points[chosen]
+
+
+def _squared_gaps(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """(C, N) squared distances."""
+    return np.asarray(scipy.spatial.distance.cdist(centres, points, "sqeuclidean"))
 
 
 def sample_rows(n: int, rng: np.random.Generator, most: int = MOST_ROWS) -> np.ndarray:

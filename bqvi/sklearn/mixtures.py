@@ -80,14 +80,16 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         data = self._weighted(X, sample_weight, reset=True)
         model: Any = Weighted(self._model(len(data[0])), "sample_weight")
         found = self._run(model, data, starts=self.n_init, seed=generator_of(self.random_state))
-        if getattr(self, "merge", False) and self.covariance_type != "tied":
-            settled = found.problem.model
-            found = self._run(settled, data, start_from=merged(settled.model, found.q, *data))
+        first, left = found, self.max_iter - found.state.iteration
+        if left > 0 and self._merges(found):
+            model = found.problem.model
+            found = self._run(model, data, start_from=merged(model.model, found.q, *data), steps=left)
         self.converged_ = found.converged
         warn_unsettled(found.converged, self.tol, self.max_iter)
         self.lower_bound_ = found.elbo
-        self.lower_bounds_ = [row.elbo for row in found.trace.rows]
-        self.n_iter_ = max(found.state.iteration, 1)
+        phases = [first] if found is first else [first, found]
+        self.lower_bounds_ = [row.elbo for phase in phases for row in phase.trace.rows]
+        self.n_iter_ = max(sum(phase.state.iteration for phase in phases), 1)
         self._keep(StreamState(found.problem.model.model, found.q, 0, float(data[1].sum())))
         return self
 
@@ -115,17 +117,21 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(natural_step(seen, rows, weights, self.total_samples))
         return self
 
+    def _merges(self, found: Any) -> bool:
+        # a covariance that is shared is known of whole rows only
+        incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
+        return getattr(self, "merge", False) and not incomplete
+
     def _run(self, model: Any, data: Any, **start: Any) -> Any:
         return fit(
             model,
             data,
             "cavi",
             family=self._family,
-            steps=self.max_iter,
             tolerance=self.tol,
             record=1,
             progress=bool(self.verbose),
-            **{"start_from": self.init_params, **start},
+            **{"start_from": self.init_params, "steps": self.max_iter, **start},
         )
 
     def _keep(self, seen: StreamState) -> None:
@@ -225,6 +231,7 @@ class BayesianGaussianMixture(_Mixture):
     prior_strength: float | None = None
     prior_scale: Any = None
     prior_dof: float | None = None
+    merge: bool = True
 
     def _model(self, n: int) -> Mixture:
         require_enough(self.n_components, n)
@@ -246,9 +253,10 @@ class DirichletProcessMixture(_Mixture):
     Parameters
     ----------
     n_components : the truncation, the largest number of components
-    covariance_type : 'full', 'diag' or 'spherical'; 'tied' without merges
+    covariance_type : 'full', 'tied', 'diag' or 'spherical'
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
-    merge : whether components that share one cluster are joined, where that raises the bound
+    merge : whether components that share one cluster are joined, where that raises the bound, and iterations
+        are left; not of a tied covariance with missing values
     max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
     """
 

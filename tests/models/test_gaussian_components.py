@@ -330,6 +330,15 @@ def test_degenerate_data_neither_crash_nor_go_nan(shape, name, family):
     assert np.isfinite(found.problem.model.responsibilities(found.q, DEGENERATE[name])).all()
 
 
+def test_a_tied_covariance_of_two_distinct_rows_is_told_to_have_collapsed():
+    """Coordinate ascent has no step size that could be lowered."""
+    x = np.repeat([[0.0, 0.0], [1.0, 1.0]], 10, axis=0)
+    for k in (1, 2, 3):
+        with pytest.raises(bqvi.RunError, match=r"collapsed.*proper prior") as caught:
+            bqvi.fit(GaussianMixture(k, "tied", flat=True), x, family="point")
+        assert "steps are too large" not in str(caught.value)
+
+
 def test_a_collapse_under_a_flat_prior_says_so():
     x = np.vstack([np.random.default_rng(0).normal(size=(30, 2)), [[50.0, 50.0]]])
     with pytest.raises(bqvi.RunError, match=r"collapsed|singular|not positive definite"):

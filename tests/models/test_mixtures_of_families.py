@@ -373,17 +373,31 @@ def test_rows_by_themselves_sum_to_the_local_step():
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_merges_join_what_is_one():
+@pytest.mark.parametrize("process", [False, True])
+@pytest.mark.parametrize("shape", ["full", "tied", "diagonal", "spherical"])
+def test_merges_join_what_is_one(shape, process):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(100, 2))
-    model = settled(GaussianMixture(6, "full", concentration=1.0), x)
+    mixture = DirichletProcessMixture(shape, 6) if process else GaussianMixture(6, shape, concentration=1.0)
+    model = settled(mixture, x)
     first = bqvi.fit(model, x, steps=5)
     joined = merged(model, first.q, x)
     assert elbo(model, joined, x) > first.elbo
     assert isinstance(joined, Product)
-    tied = settled(GaussianMixture(6, "tied"), x)
-    with pytest.raises(ValueError, match="share parameters"):
-        merged(tied, tied.initial(x, "random", rng), x)
+    before, after = (int((model.responsibilities(q, x).sum(0) > 1.0).sum()) for q in (first.q, joined))
+    assert after < before
+    copies = merged(model, first.q, x[:50], np.full(50, 2.0))
+    twice = merged(model, first.q, np.concatenate([x[:50], x[:50]]))
+    for a, b in zip(copies.natural, twice.natural, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
+
+
+def test_merges_of_a_shared_covariance_need_whole_rows():
+    x = np.random.default_rng(3).normal(size=(100, 2))
+    x[4, 1] = np.nan
+    model = settled(GaussianMixture(6, "tied"), x)
+    with pytest.raises(ValueError, match="data has NaN and the components share"):
+        merged(model, bqvi.fit(model, x, steps=2).q, x)
 
 
 @pytest.mark.parametrize(
