@@ -221,6 +221,8 @@ class BayesianGaussianMixture(_Mixture):
     concentration : alpha_0 of the weights; default 1 / K, which empties superfluous components
     prior_mean, prior_strength, prior_scale, prior_dof : of the components; what is None is taken from the
     data
+    merge : whether components that share one cluster are joined, where that raises the bound, and iterations
+        are left; not of a tied covariance with missing values
     max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as of `GaussianMixture`
     """
 
