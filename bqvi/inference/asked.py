@@ -1,4 +1,4 @@
-"""A fit that returns points to evaluate (`ask`) and takes their values in any order (`tell`).
+"""A fit that returns points to evaluate and takes their values in any order (`bqvi.runs.run.Run`).
 
     told --estimator--> gradient --> q        once as many values as a step takes are new, or none is pending
     q, memory --process | pending, told--> next points
