@@ -97,6 +97,14 @@ def test_the_predictive_density_is_scipys_student(shape):
     np.testing.assert_allclose(found.score_samples(x), scipy.special.logsumexp(table, axis=1), rtol=1e-9)
 
 
+@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("x", [np.vstack([X[:30], [[50.0, 50.0]]]), np.outer(np.arange(20.0), [1.0, 2.0])])
+def test_the_bounds_of_both_phases_of_a_process_never_fall(shape, x):
+    found = DirichletProcessMixture(5, covariance_type=shape, random_state=0).fit(x)
+    assert found.lower_bound_ == found.lower_bounds_[-1]
+    assert (np.diff(found.lower_bounds_) > -1e-9 * abs(found.lower_bound_)).all()
+
+
 def test_the_dirichlet_process_finds_two():
     found = DirichletProcessMixture(random_state=1).fit(X)
     labels = found.predict(X)

@@ -32,7 +32,7 @@ LEAST = 0.5
 
 
 def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = None) -> Product:
-    """``q`` after all merges that raise the bound, with the largest components first.
+    """``q`` after all merges that raise the bound; with the largest components first where that raises it.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
     Returns
     -------
     Product
-        For `fit` to go on from (``start_from``); ``q`` in another order where no merge helps.
+        For `fit` to go on from (``start_from``); its bound is not below that of ``q``.
 
     Raises
     ------
@@ -59,8 +59,12 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
         )
     of_rows: Any = model if weights is None else Weighted(model)
     rows = data if weights is None else (data, weights)
-    q = largest_first(model, q, _weighed(model, q, data, weights).sum(0))
     best = elbo(of_rows, q, rows)
+    # the sticks of another order start anew, which a step of ascent does not always make up for
+    ordered = stepped(of_rows, largest_first(model, q, _weighed(model, q, data, weights).sum(0)), rows)
+    value = elbo(of_rows, ordered, rows)
+    if value >= best:
+        q, best = ordered, value
     found = True
     while found:
         found = False
