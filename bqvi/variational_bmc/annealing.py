@@ -4,9 +4,8 @@ Early on, and with gradients above all, the surrogate's mean is highest where no
 mixture that climbs it runs away. Here draws of a Gaussian are weighted by the density of
 :func:`correction.variance_penalised`, which falls with the surrogate's variance; the weights are tempered to
 a given effective sample size, their moments are those of the next Gaussian, and this is repeated until no
-tempering is needed
-(Cappe et al. 2008; tempered weights as in Koblents & Miguez 2015). The Gaussian extends from the evaluated
-points as far as the surrogate's variance is small.
+tempering is needed (Cappe et al. 2008; tempered weights as in Koblents & Miguez 2015). The Gaussian extends
+from the evaluated points as far as the surrogate's variance is small.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 *Importance weights.* With draws v_s of q and log weights l_s = log p(v_s) - log q(v_s), the tail of the
 weights is fitted by a generalised Pareto distribution; its shape k tells how many moments they have (Yao
 et al. 2018, "Yes, but did it work?"). Below 1/2 their variance is finite; from .7 on averages are not to
-be used. Smoothing
-replaces the largest weights by the expected order statistics of the fitted tail (Vehtari et al. 2024,
-"Pareto smoothed importance sampling"; `bqvi.pareto`). `check` does it for a posterior, with fresh evaluations
-of the log joint itself.
+be used. Smoothing replaces the largest weights by the expected order statistics of the fitted tail (Vehtari
+et al. 2024, "Pareto smoothed importance sampling"; `bqvi.pareto`). `check` does it for a posterior, with
+fresh evaluations of the log joint itself.
 
 *Several runs.* The agreement of runs from different seeds is a stronger check than any diagnostic of a single
 run: `agreement`.

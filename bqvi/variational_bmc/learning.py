@@ -32,7 +32,7 @@ from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.laplace import laplace
 from bqvi.variational_bmc.modes import connected, pooled_within
 from bqvi.variational_bmc.moments import moments_of
-from bqvi.variational_bmc.reach import Pool, pool_of
+from bqvi.variational_bmc.reach import PooledDraws, pool_of
 from bqvi.variational_bmc.scaling import Scaling, proposed, unlike
 from bqvi.variational_bmc.settings import COMPONENTS, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, Settings, State
@@ -241,7 +241,7 @@ def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> Vect
 
 
 def _extended(
-    surrogate: Surrogate, q: DiagonalMixture, found: Correction, pool: Pool, n: int
+    surrogate: Surrogate, q: DiagonalMixture, found: Correction, pool: PooledDraws, n: int
 ) -> DiagonalMixture:
     """Return q with components where the posterior goes on beyond the reach of its draws (`reach`).
 

@@ -1,13 +1,13 @@
 """Where to evaluate next: the remaining uncertainty of the posterior, scored at candidates that are draws.
 
 Targets are draws with which the interquantile range is integrated (IMIQR,
-:class:`acquisition.pointwise.InterquantileRange`): resampled from the correction's draws by their weights
+:class:`acquisition.pointwise.InterquantileRange`): resampled from a pool of draws by their weights
 times the range itself, so that they carry equal weights. The density is tempered, the more the larger the
 surrogate's prediction errors: where it is wrong in the tails, its own density has no draws there. In many
 dimensions a tempered density is deeper than any draw of the posterior, so that the power is bounded by the
-depth of its draws (`_tempers`). Candidates are draws of q and of q widened. Scores of all candidates need
-their covariances with all targets, one matrix product. After each choice of a batch the variances and
-covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
+depth of its draws (`_tempers`). Candidates are draws of q, of q widened, and beyond (:mod:`reach`). Scores of
+all candidates need their covariances with all targets, one matrix product. After each choice of a batch the
+variances and covariances are conditioned on it, exactly, by a rank-one update: values do not matter.
 
 With ``variational`` the range is integrated against q instead (VIQR). On Rosenbrock 2 with noise of sd 1 its
 evidence was as accurate after 150 evaluations (errors .15, .05, .08; IMIQR .09, .04, .14) and the posterior
@@ -27,7 +27,7 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool
 from acquisition.pointwise.quantile_range import InterquantileRange
 from bqvi.importance import resampled
-from bqvi.variational_bmc.reach import Pool
+from bqvi.variational_bmc.reach import PooledDraws
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate
 
@@ -49,7 +49,7 @@ class SieveMoments:
 
 def next_points(
     surrogate: Surrogate,
-    found: Pool,
+    pool: PooledDraws,
     count: int,
     noise: float,
     seed: int,
@@ -63,33 +63,36 @@ def next_points(
 
     Parameters
     ----------
+    surrogate : of the log joint.
+    pool : its draws are the targets and the candidates.
     noise : variance of the next values.
-    allowed : (M,), which of the correction's draws may be evaluated.
+    seed : of the choice of targets and candidates.
+    allowed : (M,), which of the draws may be evaluated.
     first : (D,), a point to begin the batch with.
     prediction_error : mean squared standardised error of the surrogate's recent predictions.
     variational : the range is integrated against q (VIQR), not against the surrogate's density (IMIQR).
     waiting : (k, D), points that are being evaluated: the variances are given them.
     """
     rng = np.random.default_rng(seed)
-    spread = _QUANTILE * np.minimum(np.sqrt(found.variance), NODES.most)
+    spread = _QUANTILE * np.minimum(np.sqrt(pool.variance), NODES.most)
     least, usual = _tempers(surrogate.dimension)
     temper = float(np.clip(usual / np.sqrt(prediction_error), least, usual))
-    log_density = found.log_q if variational else temper * (found.mean - found.mean.max())
-    log_range = log_density - found.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
+    log_density = pool.log_q if variational else temper * (pool.mean - pool.mean.max())
+    log_range = log_density - pool.log_proposal + spread + np.log1p(-np.exp(-2.0 * spread))
     share = np.exp(log_range - log_range.max())
     targets = resampled(share, NODES.targets, int(rng.integers(2**31)))
     candidates = _candidates(share, allowed, rng)
-    u, whitened = found.u[candidates], found.whitened[:, candidates]
+    u, whitened = pool.u[candidates], pool.whitened[:, candidates]
     sieve = len(candidates)
-    mean, log_q = found.mean[candidates], found.log_q[candidates]
-    variance, left = found.variance[candidates], found.variance[targets]
+    mean, log_q = pool.mean[candidates], pool.log_q[candidates]
+    variance, left = pool.variance[candidates], pool.variance[targets]
     beside = [part for part in (None if first is None else first[None], waiting) if part is not None]
     if beside:
         more = np.concatenate(beside)
         own = surrogate.whitened(more)
         u, whitened = np.concatenate([u, more]), np.concatenate([whitened, own], axis=1)
         variance = np.append(variance, surrogate.moments(more, own)[1])
-    signals = surrogate.covariance(u, found.u[targets], whitened, found.whitened[:, targets])
+    signals = surrogate.covariance(u, pool.u[targets], whitened, pool.whitened[:, targets])
     # covariances beyond those of correlation one are rounding, by which anything would explain what is known
     bound = np.sqrt(np.maximum(variance, 0.0)[:, None] * left)
     signals = np.clip(signals, -bound, bound)

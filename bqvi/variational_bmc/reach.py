@@ -31,7 +31,7 @@ Vector = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class PooledDraws:
     """Draws of several proposals.
 
     Attributes
@@ -53,7 +53,7 @@ class Pool:
     feasible: Vector
     count: int
 
-    def of_q(self) -> Pool:
+    def of_q(self) -> PooledDraws:
         """The draws of q and q widened alone."""
         n = self.count - 2 * REACH.draws
         return replace(
@@ -104,7 +104,7 @@ class _Draws:
 
 def pool_of(
     surrogate: Surrogate, q: DiagonalMixture, found: Correction, seed: int, feasible: Feasibility
-) -> Pool:
+) -> PooledDraws:
     """Return the draws of a correction with q's proposal, and those beyond.
 
     Parameters
@@ -124,7 +124,7 @@ def pool_of(
     total = count + 2 * REACH.draws
     shares = np.array([count, REACH.draws, REACH.draws]) / total
     logs = np.stack([one.log_density(draws.u) for one in (plain, wide, local)])
-    return Pool(
+    return PooledDraws(
         u=draws.u,
         whitened=draws.whitened,
         mean=bounded(draws.mean, draws.variance, top),

@@ -17,7 +17,7 @@ from bqvi.runs.pending import matched
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import UNEXPLORED, Explored
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.reach import Pool
+from bqvi.variational_bmc.reach import PooledDraws
 from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -221,7 +221,7 @@ class Estimate:
     surrogate: Surrogate
     q: DiagonalMixture
     found: Correction
-    pool: Pool
+    pool: PooledDraws
 
 
 def begun(points: Vector, made: Evaluations) -> State:
