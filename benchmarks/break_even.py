@@ -54,7 +54,7 @@ Run = Callable[[int, int], Cost]
 
 
 @dataclass(frozen=True)
-class Method:
+class BudgetedMethod:
     """A method and the budgets that are tried, in this order."""
 
     name: str
@@ -73,13 +73,13 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodPair:
     """Two methods on a problem, to a level of the error."""
 
     problem: str
     level: float
     unit: str
-    methods: tuple[Method, Method]
+    methods: tuple[BudgetedMethod, BudgetedMethod]
 
 
 def break_even(first: Cost, second: Cost) -> str:
@@ -103,7 +103,7 @@ def break_even(first: Cost, second: Cost) -> str:
 # --- q of a log joint --------------------------------------------------------------------------------------
 
 
-def _fitted(posed: references.Problem, model: Any, function: Watched, seed: int, **options: Any) -> Cost:
+def _fitted(posed: references.GaussianTask, model: Any, function: Watched, seed: int, **options: Any) -> Cost:
     with Meter() as meter:
         found = bqvi.fit(model, start_from=posed.target.start(), seed=seed, **options)
     return Cost(posed.gap(found.q), function.points, meter.seconds - function.seconds)
@@ -145,18 +145,20 @@ def _score(name: str, size: float, budget: int, seed: int) -> Cost:
     )  # fmt: skip
 
 
-def _log_joints() -> Iterator[Comparison]:
+def _log_joints() -> Iterator[MethodPair]:
     for name, label in (("logistic", "logistic regression, D = 5"), ("banana", "banana, D = 2")):
-        bq = Method('`"bq"`', partial(_bq, name, True), (20, 40, 60, 80, 100, 150))
-        natural = Method("natural gradient", partial(_natural, name), (50, 100, 200, 500))
-        yield Comparison(label, 0.1, "nats below the best Gaussian", (bq, natural))
+        bq = BudgetedMethod('`"bq"`', partial(_bq, name, True), (20, 40, 60, 80, 100, 150))
+        natural = BudgetedMethod("natural gradient", partial(_natural, name), (50, 100, 200, 500))
+        yield MethodPair(label, 0.1, "nats below the best Gaussian", (bq, natural))
 
 
-def _values() -> Iterator[Comparison]:
+def _values() -> Iterator[MethodPair]:
     for name, label in (("logistic", "logistic regression, D = 5"), ("banana", "banana, D = 2")):
-        bq = Method('`"bq"`, values', partial(_bq, name, False), (20, 40, 60, 80, 100, 150, 200))
-        score = Method('`"score"`, Adam(0.1)', partial(_score, name, 0.1), (1000, 4000, 16_000, 64_000))
-        yield Comparison(label, 0.1, "nats below the best Gaussian", (bq, score))
+        bq = BudgetedMethod('`"bq"`, values', partial(_bq, name, False), (20, 40, 60, 80, 100, 150, 200))
+        score = BudgetedMethod(
+            '`"score"`, Adam(0.1)', partial(_score, name, 0.1), (1000, 4000, 16_000, 64_000)
+        )
+        yield MethodPair(label, 0.1, "nats below the best Gaussian", (bq, score))
 
 
 def _mixture(name: str, method: str, budget: int, seed: int) -> Cost:
@@ -176,13 +178,13 @@ def _mixture(name: str, method: str, budget: int, seed: int) -> Cost:
     return Cost(mixture_q.best(name) - posed.elbo(found.q), function.points, meter.seconds - function.seconds)
 
 
-def _mixtures() -> Iterator[Comparison]:
+def _mixtures() -> Iterator[MethodPair]:
     for name, label in (("two modes", "two modes, D = 2"), ("three modes", "three modes, D = 4")):
-        ours = Method(
+        ours = BudgetedMethod(
             "`MixtureQuadrature()`", partial(_mixture, name, mixture_q.QUADRATURE), (40, 80, 120, 160)
         )
-        drawn = Method("sticking-the-landing", partial(_mixture, name, "STL"), (300, 1000, 3000))
-        yield Comparison(label, 0.1, "nats below ln Z", (ours, drawn))
+        drawn = BudgetedMethod("sticking-the-landing", partial(_mixture, name, "STL"), (300, 1000, 3000))
+        yield MethodPair(label, 0.1, "nats below ln Z", (ours, drawn))
 
 
 # --- evidences and integrals -------------------------------------------------------------------------------
@@ -227,21 +229,23 @@ def _annealed(name: str, budget: int, seed: int) -> Cost:
 _ANNEALED = (1000, 4000, 16_000, 64_000, 256_000)
 
 
-def _evidences() -> Iterator[Comparison]:
+def _evidences() -> Iterator[MethodPair]:
     for name, label in (
         ("logistic", "logistic regression, D = 5"),
         ("rosenbrock", "Rosenbrock, D = 2"),
         ("funnel", "funnel, D = 2"),
     ):
-        ours = Method("`bqvi.vbmc`", partial(_vbmc, name, False), (40, 60, 80, 120, 200))
-        drawn = Method("`bqvi.evidence_bounds`", partial(_annealed, name), _ANNEALED)
-        yield Comparison(label, 0.1, "nats from ln Z", (ours, drawn))
+        ours = BudgetedMethod("`bqvi.vbmc`", partial(_vbmc, name, False), (40, 60, 80, 120, 200))
+        drawn = BudgetedMethod("`bqvi.evidence_bounds`", partial(_annealed, name), _ANNEALED)
+        yield MethodPair(label, 0.1, "nats from ln Z", (ours, drawn))
 
 
-def _gradients() -> Iterator[Comparison]:
-    ours = Method("`bqvi.vbmc` with gradients", partial(_vbmc, "logistic", True), (15, 20, 30, 40, 60))
-    values = Method("`bqvi.vbmc`, values", partial(_vbmc, "logistic", False), (40, 60, 80, 120))
-    yield Comparison("logistic regression, D = 5", 0.1, "nats from ln Z", (ours, values))
+def _gradients() -> Iterator[MethodPair]:
+    ours = BudgetedMethod(
+        "`bqvi.vbmc` with gradients", partial(_vbmc, "logistic", True), (15, 20, 30, 40, 60)
+    )
+    values = BudgetedMethod("`bqvi.vbmc`, values", partial(_vbmc, "logistic", False), (40, 60, 80, 120))
+    yield MethodPair("logistic regression, D = 5", 0.1, "nats from ln Z", (ours, values))
 
 
 def _integral(name: str, method: str, budget: int, seed: int) -> Cost:
@@ -253,11 +257,13 @@ def _integral(name: str, method: str, budget: int, seed: int) -> Cost:
     return Cost(error, function.points, meter.seconds - function.seconds)
 
 
-def _integrals() -> Iterator[Comparison]:
+def _integrals() -> Iterator[MethodPair]:
     for name, level in (("probit 5", 1e-3), ("logistic ELBO 5", 1e-2), ("bump 10", 1e-2)):
-        ours = Method("`bqvi.integrate`", partial(_integral, name, "bq"), (20, 40, 60, 100, 200))
-        sobol = Method('`method="qmc"`', partial(_integral, name, "qmc"), [2**k for k in range(6, 18, 2)])
-        yield Comparison(name, level, "relative error", (ours, sobol))
+        ours = BudgetedMethod("`bqvi.integrate`", partial(_integral, name, "bq"), (20, 40, 60, 100, 200))
+        sobol = BudgetedMethod(
+            '`method="qmc"`', partial(_integral, name, "qmc"), [2**k for k in range(6, 18, 2)]
+        )
+        yield MethodPair(name, level, "relative error", (ours, sobol))
 
 
 # --- data --------------------------------------------------------------------------------------------------
@@ -284,39 +290,39 @@ def _conjugate(n: int, method: str, batch: int | str | None, budget: int, seed: 
     return Cost((best - found.elbo) / n, found.n_evaluations, meter.seconds)
 
 
-def _data() -> Iterator[Comparison]:
+def _data() -> Iterator[MethodPair]:
     for n in (1000, 10_000, 100_000):
-        exact = Method('`"cavi"`', partial(_conjugate, n, "cavi", None), (3, 5, 10, 20, 40, 80))
-        drawn = Method(
+        exact = BudgetedMethod('`"cavi"`', partial(_conjugate, n, "cavi", None), (3, 5, 10, 20, 40, 80))
+        drawn = BudgetedMethod(
             '`"sngd"`, S = 100', partial(_conjugate, n, "sngd", 100), (50, 100, 200, 400, 800, 3200)
         )
-        kept = Method(
+        kept = BudgetedMethod(
             '`"memoised"`, N / 10', partial(_conjugate, n, "memoised", n // 10), (20, 40, 80, 160, 400)
         )
         for other in (drawn, kept):
-            yield Comparison(
+            yield MethodPair(
                 f"eight clusters, N = {n:,}", 1e-2, "nats a datum below coordinate ascent", (other, exact)
             )
 
 
-def _batches() -> Iterator[Comparison]:
+def _batches() -> Iterator[MethodPair]:
     steps = (50, 100, 200, 400, 800, 1600, 3200)
-    balanced = Method(
+    balanced = BudgetedMethod(
         '`minibatch="balanced"`, S = 100', partial(_conjugate, 10_000, "sngd", "balanced"), steps
     )
-    random = Method("random reshuffling, S = 100", partial(_conjugate, 10_000, "sngd", None), steps)
-    yield Comparison(
+    random = BudgetedMethod("random reshuffling, S = 100", partial(_conjugate, 10_000, "sngd", None), steps)
+    yield MethodPair(
         "eight clusters, N = 10,000", 1e-2, "nats a datum below coordinate ascent", (balanced, random)
     )
 
 
-ROWS: dict[str, Callable[[], Iterator[Comparison]]] = {
+ROWS: dict[str, Callable[[], Iterator[MethodPair]]] = {
     "log_joints": _log_joints, "values": _values, "mixtures": _mixtures, "evidences": _evidences,
     "gradients": _gradients, "integrals": _integrals, "data": _data, "batches": _batches,
 }  # fmt: skip
 
 
-def line(comparison: Comparison) -> str:
+def line(comparison: MethodPair) -> str:
     """A row of the table."""
     first, second = (method.cost(comparison.level) for method in comparison.methods)
     level = f"{comparison.level:g} {comparison.unit}"
@@ -327,7 +333,7 @@ def line(comparison: Comparison) -> str:
     return f"| {comparison.problem} | {level} | {ours} | {theirs} | {break_even(first, second)} |"
 
 
-def _of(method: Method, cost: Cost) -> str:
+def _of(method: BudgetedMethod, cost: Cost) -> str:
     if not np.isfinite(cost.evaluations):
         return f"not with a budget of {method.budgets[-1]:,}"
     return f"{cost.evaluations:,.4g}, {cost.seconds:.2g} s"

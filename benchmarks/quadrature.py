@@ -15,7 +15,7 @@ from bqvi.quadrature.bayesian import data_of, initial_state, standardised, step,
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrate import VALUES
 from bqvi.quadrature.nodes import pool
-from bqvi.quadrature.state import Problem
+from bqvi.quadrature.state import IntegrationProblem
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
 from gp.low_discrepancy import scrambled_sobol
@@ -110,7 +110,7 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
     """At n = 400: choosing one node; evaluating it and learning from it; fitting hyperparameters again."""
     measure = integrand.measure
     called = Caller(Function(integrand.function, vectorised=True, range=VALUES))
-    problem = Problem(called, measure, standardised(measure), 0, 400, 500, batch=1)
+    problem = IntegrationProblem(called, measure, standardised(measure), 0, 400, 500, batch=1)
     ledger = Ledger(problem.measure.dimension)
     state = step(problem, initial_state(problem), ledger)
     ledger.take()

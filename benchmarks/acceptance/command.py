@@ -11,7 +11,7 @@ from benchmarks.acceptance.record import (
     REFERENCE,
     SEED_BASE,
     SEEDS,
-    Record,
+    AcceptanceRun,
     compared,
     made,
     reproduced,
@@ -32,16 +32,16 @@ def main(arguments: Sequence[str]) -> int:
         record.save(chosen.out)
     if chosen.write_reference:
         partial = chosen.doors and REFERENCE.exists()
-        (record.joined(Record.load(REFERENCE)) if partial else record).save(REFERENCE)
+        (record.joined(AcceptanceRun.load(REFERENCE)) if partial else record).save(REFERENCE)
     if chosen.table:
         keep(record, _form(chosen, count), chosen.table)
-    reference = Record.load(REFERENCE)
+    reference = AcceptanceRun.load(REFERENCE)
     rows = compared(record, reference)
     _report(record, reference, [*lines(rows), "", *summary(rows, reproduced(record, reference))])
     return 1 if any(row.verdict == "WORSE" for row in rows) else 0
 
 
-def _report(record: Record, reference: Record, text: Sequence[str]) -> None:
+def _report(record: AcceptanceRun, reference: AcceptanceRun, text: Sequence[str]) -> None:
     for name, which in (("This run", record), ("Reference", reference)):
         print(f"{name}: {which.commit}, {which.date}, {which.machine['processor']}, kernel "
               f"{which.machine['kernel_ms']:.2f} ms")  # fmt: skip

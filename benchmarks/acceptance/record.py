@@ -32,7 +32,7 @@ Values = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 @dataclass(frozen=True)
-class Record:
+class AcceptanceRun:
     """What was run, and what came out.
 
     Attributes
@@ -61,23 +61,25 @@ class Record:
         path.write_text(f'{head},\n "values": {{\n  {body}\n }}\n}}\n', encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> Record:
+    def load(cls, path: Path) -> AcceptanceRun:
         """Read what `save` wrote."""
         content = json.loads(path.read_text(encoding="utf-8"))
         return cls(**{**content, "seeds": tuple(content["seeds"])})
 
-    def joined(self, earlier: Record) -> Record:
+    def joined(self, earlier: AcceptanceRun) -> AcceptanceRun:
         """Return this record, with the tasks that only ``earlier`` has; both have the same seeds."""
         if self.seeds != earlier.seeds:
             raise ValueError(f"seeds differ: {self.seeds} and {earlier.seeds}")
-        return Record(self.commit, self.date, self.machine, self.seeds, {**earlier.values, **self.values})
+        return AcceptanceRun(
+            self.commit, self.date, self.machine, self.seeds, {**earlier.values, **self.values}
+        )
 
 
 def _listed(values: Sequence[float]) -> str:
     return json.dumps([float(f"{value:.7g}") for value in values])
 
 
-def made(tasks: Iterable[Task], seeds: Sequence[int]) -> Record:
+def made(tasks: Iterable[Task], seeds: Sequence[int]) -> AcceptanceRun:
     """Run the tasks, and say on standard error how far it is."""
     values: dict[str, Mapping[str, Sequence[float]]] = {}
     clocked = float(np.median([kernel() for _ in range(20)]))
@@ -88,7 +90,7 @@ def made(tasks: Iterable[Task], seeds: Sequence[int]) -> Record:
         columns["error"] = [max(error, task.floor) for error in columns["error"]]
         values[task.key] = columns
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Record(commit(), now, {**machine(), "kernel_ms": round(clocked, 2)}, tuple(seeds), values)
+    return AcceptanceRun(commit(), now, {**machine(), "kernel_ms": round(clocked, 2)}, tuple(seeds), values)
 
 
 def _runs(task: Task, seeds: Sequence[int]) -> list[Figures]:
@@ -110,7 +112,7 @@ def _failed() -> Figures:
     return Figures(error=float("inf"), within=0.0, evaluations=nan, overhead=nan, memory=nan)
 
 
-def compared(run: Record, reference: Record) -> list[Comparison]:
+def compared(run: AcceptanceRun, reference: AcceptanceRun) -> list[Comparison]:
     """Every figure of every task that both have, and of all tasks of a door."""
     keys = [key for key in run.values if key in reference.values]
     groups = [(key, [key]) for key in keys]
@@ -128,7 +130,7 @@ def compared(run: Record, reference: Record) -> list[Comparison]:
 
 
 def _comparison(
-    name: str, members: Sequence[str], figure: str, run: Record, reference: Record
+    name: str, members: Sequence[str], figure: str, run: AcceptanceRun, reference: AcceptanceRun
 ) -> Comparison | None:
     """None where no task of these has the figure."""
     floor = FLOORS.get(figure, -np.inf)
@@ -146,7 +148,7 @@ def _comparison(
     return Comparison(door, task, figure, shown[0], shown[1], p, direction)
 
 
-def reproduced(run: Record, reference: Record) -> tuple[int, int]:
+def reproduced(run: AcceptanceRun, reference: AcceptanceRun) -> tuple[int, int]:
     """Runs on the reference's seeds with its error and evaluations to six digits, and how many there are."""
     places = [(i, reference.seeds.index(s)) for i, s in enumerate(run.seeds) if s in reference.seeds]
     same = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.acceptance.comparison import FALSE_ALARM, Comparison
-from benchmarks.acceptance.record import Record
+from benchmarks.acceptance.record import AcceptanceRun
 
 HISTORY = Path(__file__).parents[2] / "docs" / "acceptance.md"
 _UNITS = {
@@ -55,7 +55,7 @@ def _quartiles(values: Sequence[float]) -> str:
     return f"{middle:.3g} [{low:.2g}, {high:.2g}]"
 
 
-def keep(record: Record, form: str, path: Path) -> None:
+def keep(record: AcceptanceRun, form: str, path: Path) -> None:
     """Add the record's row to the table of ``path``, in the place of one of the same commit and form."""
     doors = list(dict.fromkeys(key.split(": ")[0] for key in record.values))
     head = ["date", "commit", "form", *doors]
@@ -69,7 +69,7 @@ def keep(record: Record, form: str, path: Path) -> None:
     path.write_text(_HEAD + "\n".join(table) + "\n", encoding="utf-8")
 
 
-def _cell(record: Record, door: str) -> str:
+def _cell(record: AcceptanceRun, door: str) -> str:
     members = [figures for key, figures in record.values.items() if key.split(": ")[0] == door]
     error, evaluations, overhead, memory = (
         np.array([np.nanmedian(figures[name]) for figures in members])

@@ -141,7 +141,9 @@ def _pathwise(name: str, seed: int) -> Figures:
     )  # fmt: skip
 
 
-def _fitted(posed: references.Problem, seed: int, gradient: bool, units: float, **options: Any) -> Figures:
+def _fitted(
+    posed: references.GaussianTask, seed: int, gradient: bool, units: float, **options: Any
+) -> Figures:
     target = posed.target
     function = Watched(target.log_density if gradient else _of_arrays(target.log_density))
     model = (

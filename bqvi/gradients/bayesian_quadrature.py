@@ -23,7 +23,7 @@ import numpy as np
 
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.checks import require_at_least, require_integer, require_one_of
-from bqvi.gradients.designs import Awaiting, Design, Guarded, Informed, IntegralVarianceReduction
+from bqvi.gradients.designs import Awaiting, Design, Guarded, Informed, MomentVarianceReduction
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
@@ -33,7 +33,7 @@ from bqvi.gradients.prediction_check import predicted_divergence
 from bqvi.gradients.process_cache import ProcessCache
 from bqvi.gradients.settings import FEASIBILITY, PROCESS
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import is_moving
 
@@ -61,7 +61,7 @@ class BayesianQuadrature:
     """
 
     nodes: int = 2
-    design: Design = field(default_factory=IntegralVarianceReduction)
+    design: Design = field(default_factory=MomentVarianceReduction)
     memory: int = 500
     initial_nodes: int | None = None
     process: str | Kind = "auto"
@@ -89,7 +89,7 @@ class BayesianQuadrature:
     def start(self, model: Any, q: Any) -> Memory | None:
         """An empty memory for a run of ``model`` from ``q``, or None where nothing is to be kept."""
         self._require_suited(model)
-        dimension = len(Frame.of(q).mean)
+        dimension = len(WhitenedFrame.of(q).mean)
         return Memory.empty(dimension, differentiable(model)) if self.memory else None
 
     def __call__(
@@ -105,7 +105,7 @@ class BayesianQuadrature:
         ValueError
             The process needs gradients that the log joint has not, or the design gives other than n nodes.
         """
-        frame = Frame.of(q)
+        frame = WhitenedFrame.of(q)
         if memory is None:
             self._require_suited(model)
         kept = Memory.empty(len(frame.mean), differentiable(model)) if memory is None else memory
@@ -136,14 +136,14 @@ class BayesianQuadrature:
         model : a log joint that does not move with q. q, rng, memory : as of a call.
         waiting : points theta (k, D) whose values the memory does not know, but will.
         """
-        frame = Frame.of(q)
+        frame = WhitenedFrame.of(q)
         _, known, kept = self._process(model, frame, memory, self.nodes)
         expected = known if known is None or not len(waiting) else Awaiting(known, frame.whiten(waiting))
         nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, expected, kept))
         return frame.points(nodes), kept
 
     def _process(
-        self, model: Any, frame: Frame, kept: Memory, n: int
+        self, model: Any, frame: WhitenedFrame, kept: Memory, n: int
     ) -> tuple[ProcessCache, Process | None, Memory]:
         """The process given the memory, where ``n`` evaluations are to follow, and what it is kept in."""
         kind: Kind = self._kind(model, len(frame.mean), len(kept) + n)
@@ -197,14 +197,14 @@ class BayesianQuadrature:
         return self.initial_nodes or max(self.nodes, min(2 * dimension, 10))
 
 
-def _informed(frame: Frame, process: Informed | None, kept: Memory) -> Informed | None:
+def _informed(frame: WhitenedFrame, process: Informed | None, kept: Memory) -> Informed | None:
     """The process with the model of failed evaluations, in the units of q."""
     if process is None or not len(kept.failed):
         return process
     return Guarded(process, LogisticFeasibility.near(frame, kept))
 
 
-def _beyond(frame: Frame, found: Evaluations, kept: Memory) -> bool:
+def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
     """Whether q lies where evaluations fail: a step from there would follow extrapolation only."""
     if found.good.all():
         return False
@@ -231,7 +231,9 @@ def _revalued(model: Any, q: Any, batch: Batch, kept: Memory) -> Memory:
     return anew.without_process()
 
 
-def _gradient(frame: Frame, process: Process | None, found: Evaluations, memory: Memory | None) -> Gradient:
+def _gradient(
+    frame: WhitenedFrame, process: Process | None, found: Evaluations, memory: Memory | None
+) -> Gradient:
     if process is None:  # nothing is known here: stay, and draw again
         d = len(frame.mean)
         nothing = (np.zeros(d), np.zeros(d if frame.diagonal else (d, d)))
@@ -246,7 +248,7 @@ def _gradient(frame: Frame, process: Process | None, found: Evaluations, memory:
     )
 
 
-def _with_errors(frame: Frame, process: Process | None, gradient: Gradient) -> Gradient:
+def _with_errors(frame: WhitenedFrame, process: Process | None, gradient: Gradient) -> Gradient:
     if process is None:  # nothing is known
         entries = sum(v.size for v in gradient.values)
         covariance = np.diag(np.full(entries, np.inf))

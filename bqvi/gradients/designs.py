@@ -176,7 +176,7 @@ class Optimised:
 
 
 @dataclass(frozen=True)
-class IntegralVarianceReduction:
+class MomentVarianceReduction:
     """Greedily the candidates that most reduce the variance of the gradient's functionals given the process.
 
     For a separable process D Var E[y_i] + sum_j Var E[y_i u_j]; for one of values or derivatives the
@@ -207,12 +207,12 @@ class IntegralVarianceReduction:
 
 
 @dataclass(frozen=True)
-class UncertaintySampling:
+class GradientUncertainty:
     """Greedily the candidates with the largest N(u; 0, I)-weighted variance of y given the process.
 
     Parameters
     ----------
-    candidates, spread : as of `IntegralVarianceReduction`
+    candidates, spread : as of `MomentVarianceReduction`
     """
 
     candidates: int = DESIGN.candidates
@@ -224,7 +224,7 @@ class UncertaintySampling:
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
-        """(n, D); as of `IntegralVarianceReduction` where there is no process yet."""
+        """(n, D); as of `MomentVarianceReduction` where there is no process yet."""
         if process is None:
             return _blurred_frames(n, dimension, rng)
         pool = _pool(self.candidates, self.spread, (n, dimension), rng, process)

@@ -6,7 +6,7 @@ failed. The probability that an evaluation succeeds is estimated beside the proc
     1, u_1, .., u_D, |u|^2,
 
 which half-spaces, balls and their complements can be made of, with a normal prior of variance
-`FeasibilitySettings.prior_variance` on each coefficient, at its mode by Newton steps. For regions of other
+`FaultSettings.prior_variance` on each coefficient, at its mode by Newton steps. For regions of other
 shapes the nearest evaluation decides: where it failed, and the nearest good one is 1.5 times as far, the
 probability is 0.
 
@@ -30,7 +30,7 @@ from gp.triangular import cholesky_inverse
 
 if TYPE_CHECKING:
     from bqvi.gradients.memory import Memory
-    from bqvi.gradients.whitened import Frame
+    from bqvi.gradients.whitened import WhitenedFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class LogisticFeasibility:
     failed: np.ndarray
 
     @classmethod
-    def near(cls, frame: Frame, memory: Memory) -> LogisticFeasibility:
+    def near(cls, frame: WhitenedFrame, memory: Memory) -> LogisticFeasibility:
         """Of the evaluations of a ``memory``, in the units of a ``frame``."""
         return cls(frame.whiten(memory.points), frame.whiten(memory.failed))
 

@@ -28,7 +28,7 @@ from gp.conditioning.functionals import standard_observed, standard_prior
 
 @dataclass(frozen=True, eq=False)
 class FunctionSurrogate:
-    """A `whitened.Surrogate` from m points."""
+    """A `whitened.WhitenedSurrogate` from m points."""
 
     process: FunctionProcess
     noise: float = JITTER

@@ -29,7 +29,7 @@ from bqvi.models.data import Data
 from gp.arrays import Array
 
 if TYPE_CHECKING:
-    from bqvi.gradients.whitened import Surrogate
+    from bqvi.gradients.whitened import WhitenedSurrogate
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Gradient:
     covariance: np.ndarray | None = None
     """Posterior covariance between the entries of ``values``, one array after the other, (P, P); with
     ``standard_error``, of estimators that have one."""
-    surrogate: Surrogate | None = None
+    surrogate: WhitenedSurrogate | None = None
     """A model of the log joint's gradient in units whitened by q, where the estimator has one."""
     predicted: float = 0.0
     """Nats from the mean of an earlier q to that of this one, over which the surrogate has predicted new

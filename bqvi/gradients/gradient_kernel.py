@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 
 from bqvi.gradients.directions import Directions
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.places import Places
 from gp.triangular import cholesky, triangular_inverse
 
@@ -87,7 +87,7 @@ class SeparableFunctionals:
     """E[y] and E[y e] of one output under q = N(m, R R^T), e = R^-1 (u - m): 1 + D of them."""
 
     kernel: SeparableKernel
-    q: Frame
+    q: WhitenedFrame
     """q in the units of u."""
 
     @cached_property

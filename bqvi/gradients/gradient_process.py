@@ -34,7 +34,7 @@ from acquisition.functionals import Candidates
 from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
 from bqvi.gradients.moment_covariance import mean_square, of_outputs
 from bqvi.gradients.observation_noise import ObservationNoise
-from bqvi.gradients.whitened import JITTER, Frame, WhitenedMoments, typical_noise
+from bqvi.gradients.whitened import JITTER, WhitenedFrame, WhitenedMoments, typical_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.expectation import KernelMeans
 
@@ -73,10 +73,10 @@ class GradientProcess:
         above = targets - prior_slope * points
         noise = ObservationNoise.of(points, above, kernel.directions, jitter)
         given = Conditioned.of(kernel, points, above, noise, measured)
-        q = Frame.standard(points.shape[1])
+        q = WhitenedFrame.standard(points.shape[1])
         return _under(given, prior_slope, q, typical_noise(measured, jitter))
 
-    def under(self, q: Frame) -> GradientProcess:
+    def under(self, q: WhitenedFrame) -> GradientProcess:
         """For integrals under another q, in the units of the observations."""
         return _under(self.given, self.prior_slope, q, self.noise)
 
@@ -203,7 +203,7 @@ class GradientProcess:
         return WhitenedMoments(np.sqrt(ours * theirs[0]), np.sqrt(np.maximum(variance, 0.0)))
 
 
-def _under(given: Conditioned, prior_slope: float, q: Frame, noise: float) -> GradientProcess:
+def _under(given: Conditioned, prior_slope: float, q: WhitenedFrame, noise: float) -> GradientProcess:
     functionals = SeparableFunctionals(given.kernel, q)  # type: ignore[arg-type]
     covariances = functionals.covariances(given.places)
     whitened = given.whitening @ covariances

@@ -42,7 +42,7 @@ from bqvi.gradients.draws import of_mean
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import IMPORTANCE
-from bqvi.gradients.whitened import Frame, WhitenedMoments
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from gp.conditioning.function_draws import FunctionAt, drawn
 from gp.conditioning.function_process import FunctionProcess
 
@@ -102,7 +102,7 @@ class ImportanceQuadrature:
                 "a log joint with values only"
             )
         process = found.surrogate.process
-        frame = Frame.of(q)
+        frame = WhitenedFrame.of(q)
         noise = rng.standard_normal((self.groups, self.samples, len(frame.mean)))
         terms = weighted_slopes(FunctionAt.of(process.posterior_mean, _flat(noise)), noise)
         values = frame.natural_gradient(moments_of(terms, noise))
@@ -135,7 +135,11 @@ def moments_of(terms: np.ndarray, noise: np.ndarray) -> WhitenedMoments:
 
 
 def _errors(
-    process: FunctionProcess, frame: Frame, noise: np.ndarray, terms: np.ndarray, rng: np.random.Generator
+    process: FunctionProcess,
+    frame: WhitenedFrame,
+    noise: np.ndarray,
+    terms: np.ndarray,
+    rng: np.random.Generator,
 ) -> Values:
     """Standard errors of the gradient, of which ``terms`` (G, L, D) are the groups'."""
     points, found = _flat(noise), moments_of(terms, noise)

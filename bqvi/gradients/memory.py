@@ -14,7 +14,7 @@ import numpy as np
 from bqvi.calls import EvaluationError, Evaluations
 from bqvi.calls.by_products import Products, joined
 from bqvi.gradients.settings import FEASIBILITY
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 
 _GROWS: dict[str, Any] = {"grows": True}
 """Marks arrays whose first dimension grows, for `checkpoint`."""
@@ -36,9 +36,9 @@ class Base:
     """How many joined it since, at one time after the other."""
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> WhitenedFrame:
         """The units of q."""
-        return Frame(self.mean, self.scale, False)
+        return WhitenedFrame(self.mean, self.scale, False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class Memory:
         Raises
         ------
         EvaluationError
-            It is the last of `FeasibilitySettings.patience` rounds in a row without a good one.
+            It is the last of `FaultSettings.patience` rounds in a row without a good one.
         """
         fruitless = 0 if found.good.any() else self.fruitless + 1
         if fruitless >= FEASIBILITY.patience:

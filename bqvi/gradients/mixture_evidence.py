@@ -25,14 +25,14 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.mixture_draws import log_density
 from bqvi.gradients.settings import MIXTURE, SEARCH
 from bqvi.gradients.surrogates import OnFunction
-from bqvi.gradients.whitened import Frame, near_q
+from bqvi.gradients.whitened import WhitenedFrame, near_q
 
 
 @dataclass(frozen=True, eq=False)
 class Used:
     """The evaluations that a process is built on."""
 
-    frame: Frame
+    frame: WhitenedFrame
     points: np.ndarray
     """theta, (m, D)."""
     values: np.ndarray
@@ -41,7 +41,7 @@ class Used:
     """grad f, (m, D) or (m, 0)."""
 
     @classmethod
-    def of(cls, known: Memory, frame: Frame, most: int) -> Used:
+    def of(cls, known: Memory, frame: WhitenedFrame, most: int) -> Used:
         """The last ``most``, less those far from q unless nearly all are."""
         points = known.points[-most:]
         near = near_q(frame.whiten(points))
@@ -63,7 +63,7 @@ class Used:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedProcess:
     """A process, its hyperparameters and its prior mean."""
 
     hyperparameters: np.ndarray
@@ -74,7 +74,7 @@ class Fitted:
 
 def most_likely(
     used: Used, kind: OnFunction, q: GaussianMixture, before: tuple[np.ndarray, bool] | None
-) -> Fitted:
+) -> FittedProcess:
     """The likelier of both means and their starts; ``before``: hyperparameters and mean of the last fit.
 
     Raises
@@ -83,13 +83,13 @@ def most_likely(
         No fit has a Gram matrix that is positive definite in floating point.
     """
     short = np.log([MIXTURE.short * np.sqrt(used.points.shape[1]), SEARCH.part, SEARCH.part])
-    found = list[Fitted]()
+    found = list[FittedProcess]()
     for relative in (False, True):
         given = used.targets(kind, q if relative else None)
         start = before[0] if before is not None and before[1] == relative else None
         for logs in (kind.fit(*given, start), kind.fit(*given, short)):
             try:
-                found.append(Fitted(logs, relative, kind.process(*given, logs)))
+                found.append(FittedProcess(logs, relative, kind.process(*given, logs)))
             except np.linalg.LinAlgError:
                 continue
     if not found:

@@ -22,7 +22,7 @@ import numpy as np
 
 from bqvi.families import Gaussian
 from bqvi.gradients.function_process import FunctionSurrogate
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from gp.arrays import Array
 from gp.measures import MixtureParameters
 
@@ -61,7 +61,7 @@ def moment_matched(q: MixtureLike) -> Gaussian:
     return Gaussian(mean, within + (weights[:, None] * apart).T @ apart)
 
 
-def of_phi(process: FunctionSurrogate, frame: Frame, q: MixtureLike) -> MixtureExpectation:
+def of_phi(process: FunctionSurrogate, frame: WhitenedFrame, q: MixtureLike) -> MixtureExpectation:
     """E_q of what the process is on, and its gradients; nothing is checked."""
     inverse, within = _in_frame(frame, q)
     value, gradient = process.process.posterior_mean.integrate_mixture(within)
@@ -69,7 +69,7 @@ def of_phi(process: FunctionSurrogate, frame: Frame, q: MixtureLike) -> MixtureE
     return MixtureExpectation(value, MixtureParameters(gradient.weights, gradient.means @ inverse, bends))
 
 
-def less_square(found: MixtureExpectation, frame: Frame, q: MixtureLike) -> MixtureExpectation:
+def less_square(found: MixtureExpectation, frame: WhitenedFrame, q: MixtureLike) -> MixtureExpectation:
     """Less E_q[|u|^2] / 2."""
     inverse, (weights, means, covariances) = _in_frame(frame, q)
     squares = 0.5 * (np.square(means).sum(1) + np.einsum("kii->k", covariances))
@@ -81,7 +81,7 @@ def less_square(found: MixtureExpectation, frame: Frame, q: MixtureLike) -> Mixt
     )
 
 
-def _in_frame(frame: Frame, q: MixtureLike) -> tuple[np.ndarray, MixtureParameters]:
+def _in_frame(frame: WhitenedFrame, q: MixtureLike) -> tuple[np.ndarray, MixtureParameters]:
     """L^-1, and q in the frame's units."""
     inverse = frame.inverse
     covariances = inverse @ np.asarray(q.covariances) @ inverse.T

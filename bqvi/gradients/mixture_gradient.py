@@ -22,7 +22,7 @@ from bqvi.families import GaussianMixture
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.mixture_expectation import MixtureExpectation, less_square, of_phi
 from bqvi.gradients.moment_covariance import mean_square
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.functionals import Functionals
 
 
@@ -31,7 +31,7 @@ class MixtureGradient:
     """The gradient of E_q[f] in u, for a process in the units of a frame."""
 
     process: FunctionSurrogate
-    frame: Frame
+    frame: WhitenedFrame
     q: GaussianMixture
     relative: bool = False
     """Whether the process is on f less the logarithm of another mixture, and E_q of that is wanted."""

@@ -41,7 +41,7 @@ from bqvi.gradients.mixture_gradient import MixtureGradient
 from bqvi.gradients.settings import DESIGN, MIXTURE
 from bqvi.gradients.stratified import require_still, together
 from bqvi.gradients.surrogates import OnFunction
-from bqvi.gradients.whitened import JITTER, Frame
+from bqvi.gradients.whitened import JITTER, WhitenedFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +188,7 @@ class MixtureQuadrature:
         known.require_signal()
         if not len(known):
             return replace(kept, known=known)
-        frame = Frame.of(moment_matched(q))
+        frame = WhitenedFrame.of(moment_matched(q))
         q_before = tuple(np.asarray(u) + 0.0 for u in q.unconstrained)
         before, relative, process = q.from_unconstrained(q_before), kept.relative, None
         if len(known) >= MIXTURE.growth * known.fitted_at:
@@ -208,7 +208,7 @@ class MixtureQuadrature:
         seen = self._used(kept.known, kept.known.base.frame)
         return seen.process(self._kind(model), mean, kept.known.hyperparameters)
 
-    def _used(self, known: Memory, frame: Frame) -> Used:
+    def _used(self, known: Memory, frame: WhitenedFrame) -> Used:
         return Used.of(known, frame, self.memory or len(known))
 
     def _kind(self, model: Any) -> OnFunction:

@@ -6,8 +6,8 @@ Their covariance is that of the model and that of the jackknife together,
     C = Cov(x | observations) + sum_n delta_n delta_n^T + (sum_n delta_n) (sum_n delta_n)^T,
 
 with delta_n = x - x_(-n) the change when node n is left out (`gp.conditioning.conditioned`); the diagonal
-is that of `Surrogate.standard_deviations` squared. The posterior covariance is that under the model, a
-kernel that is stationary and the same for all outputs. Log joints are neither:
+is that of `WhitenedSurrogate.standard_deviations` squared. The posterior covariance is that under the model,
+a kernel that is stationary and the same for all outputs. Log joints are neither:
 they are steep where q came from and flat at its mode, and hyperparameters fitted to the bulk of the nodes
 understate the tails. The second term is the jackknife's variance, which includes that. The third is the
 square of its estimate of the bias, which is large where tails have no nodes: all nodes then move an
@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from bqvi.arrays import Values
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 
 
 def mean_square(changes: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def of_outputs(outputs: np.ndarray, functionals: np.ndarray) -> np.ndarray:
     return whole
 
 
-def of_gradient(frame: Frame, covariance: np.ndarray) -> np.ndarray:
+def of_gradient(frame: WhitenedFrame, covariance: np.ndarray) -> np.ndarray:
     """Covariance of the natural gradient from that of the flat moments, (F, F).
 
     (P, P), for the entries of its two arrays one after the other: P = D + D^2, or 2 D for a diagonal q.
@@ -84,7 +84,7 @@ def standard_errors(covariance: np.ndarray, values: Values) -> Values:
     return tuple(part.reshape(v.shape) for part, v in zip(parts, values, strict=True))
 
 
-def _gradient_map(frame: Frame) -> np.ndarray:
+def _gradient_map(frame: WhitenedFrame) -> np.ndarray:
     """A: from the flat moments to dL/dmu, of whose second part only the lower triangle, or the diagonal."""
     d = len(frame.mean)
     rows, columns = np.tril_indices(d)

@@ -16,10 +16,12 @@ import numpy as np
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Process
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 
 
-def predicted_divergence(before: Process | None, after: Process | None, base: Frame, q: Frame) -> float:
+def predicted_divergence(
+    before: Process | None, after: Process | None, base: WhitenedFrame, q: WhitenedFrame
+) -> float:
     """Nats from the mean of q_0 to that of q, in units of q_0; 0 for a process whose predictions failed.
 
     Also 0 where q has hardly moved: no step then needs the check, which costs time.

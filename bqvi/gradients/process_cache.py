@@ -25,7 +25,7 @@ from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Kind, Process, over_scale
-from bqvi.gradients.whitened import Frame, near_q
+from bqvi.gradients.whitened import WhitenedFrame, near_q
 
 _FARTHEST = 1e60
 """Whitened points whose fourth powers are numbers; beyond, q has collapsed."""
@@ -44,7 +44,7 @@ class ProcessCache:
     kind: Kind
     most: int
 
-    def before(self, frame: Frame, memory: Memory) -> tuple[Process | None, Memory]:
+    def before(self, frame: WhitenedFrame, memory: Memory) -> tuple[Process | None, Memory]:
         """The process given the memory alone, under the q of ``frame``; and the memory with it."""
         if not len(memory):
             return None, memory
@@ -57,7 +57,7 @@ class ProcessCache:
         return process, memory
 
     def after(
-        self, frame: Frame, before: Process | None, new: Evaluations, memory: Memory
+        self, frame: WhitenedFrame, before: Process | None, new: Evaluations, memory: Memory
     ) -> tuple[Process | None, Memory]:
         """The process given also ``new`` evaluations, the last in ``memory``; None if there are none."""
         n, base = int(new.good.sum()), memory.base
@@ -73,7 +73,9 @@ class ProcessCache:
             memory = replace(memory, fitted_at=1)  # due, from where they are
         return process, memory
 
-    def _refitted(self, frame: Frame, memory: Memory, most: int | None = None) -> tuple[Process, Memory]:
+    def _refitted(
+        self, frame: WhitenedFrame, memory: Memory, most: int | None = None
+    ) -> tuple[Process, Memory]:
         """Anew, with hyperparameters fitted to it; of at most ``most`` points, by default as many as ever."""
         start = memory.hyperparameters if memory.fitted_at else None
         used = self._used(frame, memory, len(memory), most)
@@ -81,14 +83,14 @@ class ProcessCache:
         fitted = replace(memory, hyperparameters=hyperparameters, fitted_at=len(memory))
         return self._made(frame, fitted, used)
 
-    def _made(self, frame: Frame, memory: Memory, used: _Used) -> tuple[Process, Memory]:
+    def _made(self, frame: WhitenedFrame, memory: Memory, used: _Used) -> tuple[Process, Memory]:
         """Anew, in the units of ``frame``; to be kept if it has no more than ``most`` points."""
         process = self.kind.process(used.points, used.targets, memory.hyperparameters, used.noise)
         kept = isinstance(process, GradientProcess) and len(process.given.points) <= self.most
         base = Base(frame.mean, frame.scale, len(memory) if kept else 0)
         return process, replace(memory, process=process if kept else None, base=base)
 
-    def _under(self, frame: Frame, memory: Memory) -> Process | None:
+    def _under(self, frame: WhitenedFrame, memory: Memory) -> Process | None:
         """The process that is kept under the current q, or None if it must be made anew."""
         process = memory.process
         if not isinstance(process, GradientProcess) or len(process.given.points) > self.most:
@@ -108,16 +110,16 @@ class ProcessCache:
             process = self._extended(process, base.frame, memory, slice(start, end))
         return replace(memory, process=process)
 
-    def _extended(self, process: Process, units: Frame, memory: Memory, rows: slice) -> Process:
+    def _extended(self, process: Process, units: WhitenedFrame, memory: Memory, rows: slice) -> Process:
         new = self._observed(units, memory, rows, units.whiten(memory.points[rows]))
         return process.extended(new.points, new.targets, over_scale(new.noise, memory.hyperparameters))
 
-    def _observed(self, units: Frame, memory: Memory, rows: Any, points: np.ndarray) -> _Used:
+    def _observed(self, units: WhitenedFrame, memory: Memory, rows: Any, points: np.ndarray) -> _Used:
         """What was observed at some rows of the memory, of which the ``points`` are whitened."""
         targets = self.kind.targets(units, points, memory.values[rows], memory.gradients[rows])
         return _Used(points, targets, self.kind.noise(units, memory.noise[rows]))
 
-    def _used(self, units: Frame, memory: Memory, count: int, most: int | None = None) -> _Used:
+    def _used(self, units: WhitenedFrame, memory: Memory, count: int, most: int | None = None) -> _Used:
         """The same of those among the first ``count`` that a process is built on."""
         points = units.whiten(memory.points[:count])
         rows = self._chosen(points, self.most if most is None else most)

@@ -31,7 +31,7 @@ import numpy as np
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import EVIDENCE, NOISE, SEARCH
 from bqvi.gradients.surrogates import OnFunction, fitted_rows, over_scale
-from bqvi.gradients.whitened import Frame, distance_noise
+from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, DirectionalProcess, slope_rows, value_rows
 
@@ -72,7 +72,7 @@ class NearQ:
     """
 
     process: DirectionalProcess
-    frame: Frame
+    frame: WhitenedFrame
     nodes: tuple[np.ndarray, ...]
 
     def jackknife(self, whitened: np.ndarray, level: np.ndarray) -> float:
@@ -93,7 +93,7 @@ class NearQ:
 
 def process_near(q: Any, memory: Memory) -> NearQ | None:
     """Return the process near q; else as `remembered_elbo`."""
-    frame, steep = Frame.of(q), memory.gradients.shape[1] > 0
+    frame, steep = WhitenedFrame.of(q), memory.gradients.shape[1] > 0
     u = frame.whiten(memory.points)
     phi = memory.values + 0.5 * np.einsum("nd,nd->n", u, u)
     near = _near(u, phi, EVIDENCE.rows // (1 + steep))

@@ -131,7 +131,7 @@ class CacheSettings:
 
 
 @dataclass(frozen=True)
-class FeasibilitySettings:
+class FaultSettings:
     """Where evaluations fail (`feasibility`, `designs`, `memory`)."""
 
     prior_variance: float = 4.0
@@ -261,7 +261,7 @@ class EvidenceSettings:
 NOISE = NoiseSettings()
 SEARCH = SearchSettings()
 CACHE = CacheSettings()
-FEASIBILITY = FeasibilitySettings()
+FEASIBILITY = FaultSettings()
 DESIGN = DesignSettings()
 MIXTURE = MixtureSettings()
 EVIDENCE = EvidenceSettings()

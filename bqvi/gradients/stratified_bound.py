@@ -73,7 +73,9 @@ def stratified_dreg(
     held: GaussianMixture = posterior.stopped
     parts = held.log_weights + held.components.log_prob(theta[..., None, :])  # (T + 1, K, K), the last of N_j
     log_q = torch.logsumexp(parts, -1)
-    draws = _Draws(log_joint - log_q, parts - log_q[..., None], held.log_weights, posterior.q.log_weights)
+    draws = _ComponentDraws(
+        log_joint - log_q, parts - log_q[..., None], held.log_weights, posterior.q.log_weights
+    )
     whole = torch.arange(samples + 1)
     objective, bound = draws.averaged(whole[None])
     found = None
@@ -85,7 +87,7 @@ def stratified_dreg(
 
 
 @dataclass(frozen=True, eq=False)
-class _Draws:
+class _ComponentDraws:
     """n draws in each component, and what is known there; paths through the draws only."""
 
     log_ratios: torch.Tensor

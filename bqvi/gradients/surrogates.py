@@ -25,7 +25,7 @@ from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.linear_fit import weighted_median
 from bqvi.gradients.observation_noise import ObservationNoise
 from bqvi.gradients.settings import SEARCH
-from bqvi.gradients.whitened import JITTER, Frame, distance_noise, jitter_multiple
+from bqvi.gradients.whitened import JITTER, WhitenedFrame, distance_noise, jitter_multiple
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.conditioning.function_kernel import FunctionKernel, Shown
 from gp.evidence import LogPosterior
@@ -41,11 +41,11 @@ class Kind(Protocol):
     """A kind of process."""
 
     def targets(
-        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+        self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
         """(m, B), of f (m,) and grad f (m, D) at ``whitened`` (m, D)."""
 
-    def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
+    def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
         """Of the targets, (m,) or (m, B), from those of f and grad f (m, 1 + D); None where all are exact."""
 
     def fit(
@@ -81,14 +81,14 @@ class OnGradients:
         require_at_least("prior_slope", self.prior_slope, 0.0)
 
     def targets(
-        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+        self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
         """y = L^T grad f + u, (m, D)."""
         del values
         y: np.ndarray = gradients @ frame.scale + whitened
         return y
 
-    def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
+    def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
         """The variance of an entry of y on average, (m,)."""
         if not variances[:, 1:].any():
             return None
@@ -149,7 +149,7 @@ class OnFunction:
         return Shown(self.values, self.gradients)
 
     def targets(
-        self, frame: Frame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
+        self, frame: WhitenedFrame, whitened: np.ndarray, values: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
         """phi = f + |u|^2 / 2 and y = L^T grad f + u, those of them that are observed, (m, B)."""
         parts = []
@@ -159,7 +159,7 @@ class OnFunction:
             parts.append(gradients @ frame.scale + whitened)
         return np.concatenate(parts, 1)
 
-    def noise(self, frame: Frame, variances: np.ndarray) -> np.ndarray | None:
+    def noise(self, frame: WhitenedFrame, variances: np.ndarray) -> np.ndarray | None:
         """The variance of each number that is observed, (m, B)."""
         parts = [variances[:, :1]] if self.values else []
         if self.gradients:

@@ -40,7 +40,7 @@ class WhitenedMoments:
     """E[dy/du], symmetric, (D, D)."""
 
 
-class Surrogate(Protocol):
+class WhitenedSurrogate(Protocol):
     """A model of y that can be integrated against any Gaussian."""
 
     @property
@@ -61,7 +61,7 @@ class Surrogate(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class WhitenedFrame:
     """The units of one q.
 
     An affine map like `gp.measures.AffineMap`, by LAPACK at once: for two points in D = 5 that takes 5
@@ -76,7 +76,7 @@ class Frame:
     """Whether q is a mean-field Gaussian."""
 
     @classmethod
-    def of(cls, q: Any) -> Frame:
+    def of(cls, q: Any) -> WhitenedFrame:
         """The units of a Gaussian q.
 
         Raises
@@ -96,14 +96,14 @@ class Frame:
         return cls(mean, to_numpy(q.scale_tril).astype(float, copy=False), False)
 
     @classmethod
-    def standard(cls, dimension: int) -> Frame:
+    def standard(cls, dimension: int) -> WhitenedFrame:
         """The units of N(0, I)."""
         return cls(np.zeros(dimension), np.eye(dimension), False)
 
-    def seen_from(self, other: Frame) -> Frame:
+    def seen_from(self, other: WhitenedFrame) -> WhitenedFrame:
         """The same in the units of another: there q is N(L_o^-1 (mu - mu_o), L_o^-1 L L^T L_o^-T)."""
         scale = whitened_rows(other.scale, self.scale.T).T
-        return Frame(other.whiten(self.mean[None])[0], scale, self.diagonal)
+        return WhitenedFrame(other.whiten(self.mean[None])[0], scale, self.diagonal)
 
     @cached_property
     def inverse(self) -> np.ndarray:

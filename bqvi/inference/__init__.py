@@ -5,8 +5,8 @@ from bqvi.inference.fit import fit
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
-from bqvi.inference.state import Problem, State, Stop
-from bqvi.inference.trace import Row
+from bqvi.inference.state import LoopProblem, LoopState, Stop
+from bqvi.inference.trace import TraceRow
 from bqvi.runs import Trace
 
 __all__ = [
@@ -19,15 +19,15 @@ __all__ = [
     "Exponential",
     "Fit",
     "Geometry",
+    "LoopProblem",
+    "LoopState",
     "Natural",
-    "Problem",
     "Riemannian",
     "RobbinsMonro",
-    "Row",
     "Schedule",
-    "State",
     "Stop",
     "Trace",
+    "TraceRow",
     "TrustRegion",
     "fit",
 ]

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from bqvi.families import GaussianMixture
-from bqvi.inference.state import Problem, State
+from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 
 
-def affordable(problem: Problem, state: State, left: int | None) -> Problem | None:
+def affordable(problem: LoopProblem, state: LoopState, left: int | None) -> LoopProblem | None:
     """The problem with an estimator that makes at most ``left`` evaluations at the next step.
 
     None where it cannot make so few. Without a limit it is the problem as it is.
@@ -29,7 +29,7 @@ def affordable(problem: Problem, state: State, left: int | None) -> Problem | No
     return None if estimator is None else replace(problem, estimator=estimator)
 
 
-def _rows(problem: Problem, state: State) -> int:
+def _rows(problem: LoopProblem, state: LoopState) -> int:
     """Number of data in the next step."""
     if problem.minibatch is None:
         return n_rows(problem.data)
@@ -37,7 +37,7 @@ def _rows(problem: Problem, state: State) -> int:
     return problem.minibatch.size if varying is None else int(varying(state.minibatch))
 
 
-def _points(estimator: Any, state: State) -> tuple[int, int, int]:
+def _points(estimator: Any, state: LoopState) -> tuple[int, int, int]:
     """(a, b, L): the next step calls the log joint at a + b L points at most, with L samples."""
     components = state.q.n_components if isinstance(state.q, GaussianMixture) else 1
     quadrature = getattr(estimator, "quadrature", estimator)

@@ -17,10 +17,10 @@ from bqvi.calls import Account, Budget, Ledger
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import is_as_stated
 from bqvi.inference.monitor import Monitor
-from bqvi.inference.state import Problem, State
+from bqvi.inference.state import LoopProblem, LoopState
 
 
-def require_asked(problem: Problem, monitor: Monitor) -> None:
+def require_asked(problem: LoopProblem, monitor: Monitor) -> None:
     """TypeError or ValueError unless points of the fit can be evaluated by others, one at a time.
 
     Parameters
@@ -45,7 +45,7 @@ def require_asked(problem: Problem, monitor: Monitor) -> None:
         )
 
 
-def due(problem: Problem, state: State) -> bool:
+def due(problem: LoopProblem, state: LoopState) -> bool:
     """Whether enough values have returned for a step."""
     told = 0 if state.unfinished is None else len(state.unfinished)
     if not told:
@@ -53,7 +53,7 @@ def due(problem: Problem, state: State) -> bool:
     return not len(state.pending) or told >= _estimator(problem).count(state.q.dimension, state.memory)
 
 
-def account_of(state: State) -> Account:
+def account_of(state: LoopState) -> Account:
     """The account of a step that uses the evaluations given by the user.
 
     A step that makes a record alone leaves these evaluations for the next one.
@@ -64,7 +64,7 @@ def account_of(state: State) -> Account:
     return Account(ledger, told=state.unfinished)
 
 
-def chosen(problem: Problem, state: State, count: int, budget: Budget) -> State:
+def chosen(problem: LoopProblem, state: LoopState, count: int, budget: Budget) -> LoopState:
     """The state with ``count`` further pending points; at first with as many as the first step evaluates.
 
     ``budget`` is what may be spent from ``state`` on.
@@ -81,6 +81,6 @@ def chosen(problem: Problem, state: State, count: int, budget: Budget) -> State:
     return replace(state, memory=memory, pending=np.concatenate([pending, points]))
 
 
-def _estimator(problem: Problem) -> BayesianQuadrature:
+def _estimator(problem: LoopProblem) -> BayesianQuadrature:
     assert isinstance(problem.estimator, BayesianQuadrature)  # see `require_asked`
     return problem.estimator

@@ -20,7 +20,7 @@ from bqvi.inference.loop import gives_none
 from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.settings import DEFAULTS
-from bqvi.inference.state import Problem, Stop
+from bqvi.inference.state import LoopProblem, Stop
 from bqvi.inference.trace import Recorder
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
@@ -84,7 +84,7 @@ def problem_of(
     schedule: Schedule | None,
     geometry: Geometry | None,
     samples: int | None,
-) -> Problem:
+) -> LoopProblem:
     """What the loop is run on; ValueError or TypeError where choices do not fit the model or each other.
 
     ``named`` is the method if it was given by name; what is ``None`` takes its default.
@@ -112,7 +112,7 @@ def problem_of(
         require_one_of("minibatch", minibatch, ("balanced",))
         minibatch = _balanced(model, data, choices.batch)
     strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
-    problem = Problem(model, data, estimator, geometry, schedule, strategy)
+    problem = LoopProblem(model, data, estimator, geometry, schedule, strategy)
     _check_gradients(problem)
     return problem
 
@@ -141,7 +141,7 @@ def _check_minibatch(model: Any, estimator: Estimator, minibatch: Strategy | int
         )
 
 
-def _check_gradients(problem: Problem) -> None:
+def _check_gradients(problem: LoopProblem) -> None:
     """Learning needs an estimator with per-datum gradients, negative weights a model that can project."""
     if is_amortised(problem.model):
         return
@@ -245,7 +245,7 @@ def stop_of(
     return Stop(steps, choices.tolerance if tolerance is None else tolerance, budget, seconds)
 
 
-def default_recorder(problem: Problem, stop: Stop) -> Recorder:
+def default_recorder(problem: LoopProblem, stop: Stop) -> Recorder:
     """Where a record is free, every step or pass; the end alone where it costs; else every hundredth."""
     if isinstance(problem.estimator, Memoised):  # once a pass; before the first one ends it is not free
         return Recorder(every=problem.estimator.batches(n_rows(problem.data)), first=False)
@@ -256,7 +256,7 @@ def default_recorder(problem: Problem, stop: Stop) -> Recorder:
     return Recorder(every=max(1, (stop.steps or 1000) // 100))
 
 
-def identity(problem: Problem, family: str) -> dict[str, str]:
+def identity(problem: LoopProblem, family: str) -> dict[str, str]:
     """The choices that a saved state belongs to."""
     return {
         "model": type(problem.model).__name__,

@@ -33,7 +33,7 @@ from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.starts_run import Starts, StartsRun
-from bqvi.inference.state import Problem, State
+from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.inference.trace import Metrics, Recorder, require_metrics
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
@@ -270,6 +270,6 @@ def _check_budget(records: Records) -> None:
         )
 
 
-def _initial(problem: Problem, start_from: str | Any, family: str, rng: np.random.Generator) -> State:
+def _initial(problem: LoopProblem, start_from: str | Any, family: str, rng: np.random.Generator) -> LoopState:
     q = starting.starting_q(problem, start_from, family, rng)
     return start(problem, q, rng)

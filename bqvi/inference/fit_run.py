@@ -23,8 +23,8 @@ from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, has_settled, recorded, step, with_evaluations
 from bqvi.inference.result import Fit
 from bqvi.inference.starting import has_flat_prior
-from bqvi.inference.state import Problem, State
-from bqvi.inference.trace import Row
+from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.inference.trace import TraceRow
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import LogJoint
@@ -42,16 +42,16 @@ _COLLAPSED = (
 
 @dataclass(frozen=True)
 class Saved:
-    """A `State` as a file has it: q by its coordinates."""
+    """A `LoopState` as a file has it: q by its coordinates."""
 
     coordinates: tuple[Any, ...]
     parts: Mapping[str, Any]
 
 
-_PARTS = tuple(part.name for part in fields(State) if part.name != "q")
+_PARTS = tuple(part.name for part in fields(LoopState) if part.name != "q")
 
 
-def saved(geometry: Geometry, state: State) -> Saved:
+def saved(geometry: Geometry, state: LoopState) -> Saved:
     """The state as a file has it."""
     return Saved(tuple(geometry.coordinates(state.q)), {name: getattr(state, name) for name in _PARTS})
 
@@ -68,10 +68,10 @@ class FitRun:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: LoopProblem,
         records: Records,
         settings: Mapping[str, str],
-        first: State,
+        first: LoopState,
         ledger: Ledger | None = None,
     ) -> None:
         self.problem, self.records, self.settings, self.first = problem, records, settings, first
@@ -91,24 +91,24 @@ class FitRun:
         records = replace(self.records, stop=replace(self.records.stop, budget=budget))
         return FitRun(self.problem, records, self.settings, self.first, self.ledger)
 
-    def init(self) -> State:
+    def init(self) -> LoopState:
         """The state before the first step."""
         return self.first
 
-    def resumed(self, before: Checkpoint) -> State:
+    def resumed(self, before: Checkpoint) -> LoopState:
         """A state of an earlier run, or of its file."""
         geometry, state = self.problem.geometry, before.state
         needed = geometry.coordinates(self.first.q)
         if isinstance(state, Saved):
             _require_shapes(state.coordinates, needed)
             q = geometry.at(self.first.q, tuple(map(like, state.coordinates, needed)))
-            state = State(q=q, **state.parts)
+            state = LoopState(q=q, **state.parts)
         _require_shapes(geometry.coordinates(state.q), needed)
-        found: State = state.fork()
+        found: LoopState = state.fork()
         Budget(self.records.stop.budget, found.n_evaluations).require_enough()
         return found
 
-    def step(self, state: State) -> State:
+    def step(self, state: LoopState) -> LoopState:
         """Along the gradient, or the closing record at the end."""
         self._numbers, unfinished = state.rng.bit_generator.state, None
         if state.unfinished is not None:
@@ -126,7 +126,7 @@ class FitRun:
         return self._stepped(problem, state, replace(self.records, recorder=recorder), account)
 
     @staticmethod
-    def _stepped(problem: Problem, state: State, records: Records, account: Account) -> State:
+    def _stepped(problem: LoopProblem, state: LoopState, records: Records, account: Account) -> LoopState:
         try:
             return step(problem, state, records, account)
         except Exception as error:
@@ -144,11 +144,11 @@ class FitRun:
         """What evaluates a `LogJoint`."""
         return caller_of(self.problem.model)
 
-    def budget_of(self, state: State) -> Budget:
+    def budget_of(self, state: LoopState) -> Budget:
         """What may be spent from ``state`` on, the closing record's set aside."""
         return self._budget(state, self._reserve)
 
-    def kept(self, state: State) -> Evaluations | None:
+    def kept(self, state: LoopState) -> Evaluations | None:
         """The evaluations in the memory of an estimator of a `LogJoint`."""
         memory = getattr(state.memory, "known", state.memory)
         if not isinstance(self.problem.model, LogJoint) or not hasattr(memory, "points"):
@@ -158,7 +158,7 @@ class FitRun:
         slopes = memory.gradients if self.problem.model.differentiable else None
         return Evaluations(memory.points, memory.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
-    def require_consistent(self, before: State, after: State) -> None:
+    def require_consistent(self, before: LoopState, after: LoopState) -> None:
         """EvaluationError where given gradients are not those of the values."""
         function = getattr(self.problem.model, "function", None)
         if function is None or not callable(function.gradient):
@@ -170,12 +170,12 @@ class FitRun:
         if kept is not None:
             require_consistent(function, len(kept), self.kept(after))
 
-    def again(self, state: State, points: np.ndarray) -> Evaluations:
+    def again(self, state: LoopState, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         batch = Batch(None, 0, account=Account(budget=self.budget_of(state)))
         return evaluate(self.problem.model, state.q, batch, points)
 
-    def pending(self, state: State) -> np.ndarray:
+    def pending(self, state: LoopState) -> np.ndarray:
         """Points (m, D) that were chosen and have no values yet.
 
         TypeError or ValueError where none can be asked for.
@@ -183,7 +183,7 @@ class FitRun:
         require_asked(self.problem, self.records.monitor)
         return state.pending.reshape(-1, self.first.q.dimension)
 
-    def with_more(self, state: State, count: int) -> State:
+    def with_more(self, state: LoopState, count: int) -> LoopState:
         """The state with ``count`` further pending points, after a step along what was told if it is due."""
         state = self._waited(state.fork())  # what fails below has drawn no number of the state before
         if self._reason(state) is None and due(self.problem, state):
@@ -196,17 +196,17 @@ class FitRun:
             return state
         return self.step(state)  # the closing record
 
-    def _waited(self, state: State) -> State:
+    def _waited(self, state: LoopState) -> LoopState:
         """With the seconds since points were last asked for."""
         if self._asked_at is None:
             return state
         return replace(state, seconds=state.seconds + time.perf_counter() - self._asked_at)
 
-    def _budget(self, state: State, reserve: int = 0) -> Budget:
+    def _budget(self, state: LoopState, reserve: int = 0) -> Budget:
         most = self.records.stop.budget
         return Budget(None if most is None else max(most - reserve, 0), state.n_evaluations)
 
-    def _paid(self, state: State) -> int:
+    def _paid(self, state: LoopState) -> int:
         """Evaluations but for those that the next step has already made: it may ask for them again."""
         paid = state.evaluations + state.record_evaluations + state.repeated
         if state.unfinished is None:
@@ -222,12 +222,12 @@ class FitRun:
             return 0
         return 0 if affordable(self.problem, self.first, most - cost) is None else cost
 
-    def _left(self, state: State) -> int | None:
+    def _left(self, state: LoopState) -> int | None:
         """Evaluations for the next step, the closing record's set aside."""
         most = self.records.stop.budget
         return None if most is None else most - self._paid(state) - self._reserve
 
-    def _can_record(self, state: State) -> bool:
+    def _can_record(self, state: LoopState) -> bool:
         """Whether the next step and a record fit in the budget."""
         left = self._left(state)
         if left is None or self.records.monitor.cost == 0:
@@ -237,11 +237,11 @@ class FitRun:
         cost = 0 if free else self.records.monitor.cost  # free where it comes with the gradient
         return affordable(problem, state, left - cost) is problem
 
-    def _can_close(self, state: State) -> bool:
+    def _can_close(self, state: LoopState) -> bool:
         most = self.records.stop.budget
         return most is None or self._paid(state) + self.records.monitor.cost <= most
 
-    def _reason(self, state: State) -> str | None:
+    def _reason(self, state: LoopState) -> str | None:
         """Why there is no further step of the loop."""
         stop = self.records.stop
         reason = stop.reached(state)
@@ -252,12 +252,12 @@ class FitRun:
             return "tolerance"
         return "budget" if affordable(self.problem, state, self._left(state)) is None else None
 
-    def finished(self, state: State) -> str | None:
+    def finished(self, state: LoopState) -> str | None:
         """'tolerance', 'steps', 'budget' or 'seconds', once there is a record of q, if it can be paid for."""
         reason = self._reason(state)
         return None if reason is not None and not recorded(state) and self._can_close(state) else reason
 
-    def result(self, state: State, reason: str) -> Fit:
+    def result(self, state: LoopState, reason: str) -> Fit:
         """q, and what is known of it."""
         found = state.fork()
         fit = Fit(
@@ -273,7 +273,7 @@ class FitRun:
             warnings.warn(told, UserWarning, stacklevel=2)
         return fit
 
-    def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
+    def with_evaluations(self, state: LoopState, evaluations: Evaluations) -> LoopState:
         """The state with what a step that was cut short had evaluated, or values that were asked for."""
         found = with_evaluations(state.fork(), evaluations)
         rows, left = matched(state.pending, evaluations.points)
@@ -283,13 +283,13 @@ class FitRun:
             found.rng.bit_generator.state = self._numbers
         return found
 
-    def checkpoint(self, state: State) -> Checkpoint:
+    def checkpoint(self, state: LoopState) -> Checkpoint:
         """The state and the choices it belongs to."""
         return Checkpoint(
             DOOR, self.settings, state, state.n_evaluations, partial(saved, self.problem.geometry)
         )
 
-    def standing(self, state: State) -> Standing:
+    def standing(self, state: LoopState) -> Standing:
         """Evaluations out of the budget, or steps."""
         told = f"ELBO {state.rows[-1].elbo:.4f}" if state.rows else ""
         budget, where = self.records.stop.budget, f"at iteration {state.iteration}"
@@ -298,9 +298,9 @@ class FitRun:
         return Standing(state.iteration, self.records.stop.steps, "steps", told, where)
 
 
-def classes(state: State) -> dict[str, type]:
+def classes(state: LoopState) -> dict[str, type]:
     """The records that a saved run like ``state`` is made of."""
-    return named(Saved, Row, Evaluations) | classes_in(tuple(getattr(state, name) for name in _PARTS))
+    return named(Saved, TraceRow, Evaluations) | classes_in(tuple(getattr(state, name) for name in _PARTS))
 
 
 def _require_shapes(found: Any, needed: Any) -> None:

@@ -28,7 +28,7 @@ from bqvi.arrays import Values, add, subtract
 from bqvi.checks import require_above, require_at_least, require_one_of
 from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, Product
 from bqvi.gradients.gradient import Gradient
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.surrogate_ascent import ascend
 
 
@@ -191,7 +191,7 @@ class TrustRegion(_NaturalParameters):
         """The step from q's natural parameters to those of the optimum."""
         if gradient.surrogate is None:  # nothing was learnt at this step
             return subtract(q.natural, q.natural)
-        frame = Frame.of(q)
+        frame = WhitenedFrame.of(q)
         stretch = min(max(1.0, 2.0 * gradient.predicted / self.radius), self.growth)
         place = ascend(gradient.surrogate, len(frame.mean), self.radius, frame.diagonal, stretch)
         return subtract(frame.natural_parameters(place.mean, place.precision), q.natural)

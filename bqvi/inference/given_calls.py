@@ -20,7 +20,7 @@ from bqvi.calls.selection import selected
 from bqvi.calls.target_model import require_alone
 from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
 from bqvi.inference.methods import Method
-from bqvi.inference.state import State
+from bqvi.inference.state import LoopState
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import shown
 
@@ -138,7 +138,7 @@ def _require_log_joint(model: Any, name: str) -> None:
         raise TypeError(f"{name} was given, but model is a {type(model).__name__}; it is for a LogJoint")
 
 
-def with_known(model: LogJoint, state: State, evaluations: Any, budget: int | None) -> State:
+def with_known(model: LogJoint, state: LoopState, evaluations: Any, budget: int | None) -> LoopState:
     """The state before the first step with evaluations that were made before.
 
     Parameters

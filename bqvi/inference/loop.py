@@ -9,8 +9,8 @@ of all the data with step 1 (thesis Eq. 4.12); gradient descent is the same grad
 unconstrained coordinates; a stochastic method is one with a mini-batch strategy, or an estimator that
 samples theta.
 
-A `State` is all that the future of a run depends on. `step` maps one to the next, so a run can be driven from
-outside, stopped, saved and resumed, with the same numbers (:mod:`bqvi.inference.fit_run` is its engine).
+A `LoopState` is all that the future of a run depends on. `step` maps one to the next, so a run can be driven
+from outside, stopped, saved and resumed, with the same numbers (:mod:`bqvi.inference.fit_run` is its engine).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from bqvi.gradients.per_datum import Combination
 from bqvi.gradients.refined import LocalMemory
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.monitor import Monitor
-from bqvi.inference.state import Problem, State, Stop
-from bqvi.inference.trace import Recorder, Row
+from bqvi.inference.state import LoopProblem, LoopState, Stop
+from bqvi.inference.trace import Recorder, TraceRow
 from bqvi.models.amortised import is_amortised
 from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
@@ -44,7 +44,7 @@ class NotFiniteError(ArithmeticError):
     """A gradient that is not finite, or parameters beyond what a float holds."""
 
 
-def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
+def start(problem: LoopProblem, q: Any, rng: np.random.Generator) -> LoopState:
     """The state before the first step, at q."""
     problem.geometry.check(q)
     coordinates = problem.geometry.coordinates(q)
@@ -55,7 +55,7 @@ def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     minibatch, setup = _started(problem, rng)
     estimator = problem.estimator
     memory = estimator.start(problem.model, q) if isinstance(estimator, RememberingEstimator) else None
-    return State(
+    return LoopState(
         q=problem.geometry.at(q, coordinates),
         rng=rng,
         schedule=problem.schedule.start(coordinates),
@@ -65,7 +65,7 @@ def start(problem: Problem, q: Any, rng: np.random.Generator) -> State:
     )
 
 
-def _started(problem: Problem, rng: np.random.Generator) -> tuple[Any, float]:
+def _started(problem: LoopProblem, rng: np.random.Generator) -> tuple[Any, float]:
     """The strategy's first state, and what making it took, with all that was computed of the data."""
     if problem.minibatch is None:
         return None, 0.0
@@ -88,7 +88,7 @@ class Drawn:
     seconds: float = 0.0
     """Of the draw."""
 
-    def observed(self, problem: Problem) -> tuple[Any, float]:
+    def observed(self, problem: LoopProblem) -> tuple[Any, float]:
         """The strategy's state after it has seen the gradients, and its seconds for this mini-batch."""
         combination = self.batch.combination
         if combination is None or self.selection is None or problem.minibatch is None:
@@ -102,7 +102,7 @@ class Drawn:
         return state, self.seconds + combination.seconds + time.perf_counter() - began
 
 
-def gives_none(problem: Problem) -> str:
+def gives_none(problem: LoopProblem) -> str:
     """The message of an error: the strategy needs per-datum gradients, and the estimator gives none."""
     return (
         f"minibatch is a {type(problem.minibatch).__name__}, which needs per-datum gradients, but "
@@ -111,13 +111,13 @@ def gives_none(problem: Problem) -> str:
     )
 
 
-def gradient_at(problem: Problem, state: State, account: Account = _FREE) -> tuple[Gradient, Drawn]:
+def gradient_at(problem: LoopProblem, state: LoopState, account: Account = _FREE) -> tuple[Gradient, Drawn]:
     """The gradient of the next mini-batch, and what `advance` needs of it; ``account`` is the step's."""
     drawn = _next_batch(problem, state, account)
     return _estimated(problem, state, drawn.batch), drawn
 
 
-def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
+def _estimated(problem: LoopProblem, state: LoopState, batch: Batch) -> Gradient:
     if state.memory is None:
         return problem.estimator(problem.model, state.q, batch, state.rng)
     # by the memory, not by the type: asking a protocol at each step costs as much as a small gradient
@@ -125,7 +125,7 @@ def _estimated(problem: Problem, state: State, batch: Batch) -> Gradient:
     return remembering(problem.model, state.q, batch, state.rng, state.memory)
 
 
-def _next_batch(problem: Problem, state: State, account: Account) -> Drawn:
+def _next_batch(problem: LoopProblem, state: LoopState, account: Account) -> Drawn:
     if problem.minibatch is None:
         return Drawn(Batch(problem.data, n_rows(problem.data), account=account))
     began = time.perf_counter()
@@ -138,7 +138,7 @@ def _next_batch(problem: Problem, state: State, account: Account) -> Drawn:
     return Drawn(batch, selection, drawn, seconds)
 
 
-def _combination(problem: Problem, drawn: Any, selection: Selection) -> Combination:
+def _combination(problem: LoopProblem, drawn: Any, selection: Selection) -> Combination:
     if not problem.learning:  # asking the protocol itself at each step costs as much as a small gradient
         return Combination(lambda terms: selection.weights @ terms, problem.limits)
     strategy = cast(Learning, problem.minibatch)
@@ -146,8 +146,8 @@ def _combination(problem: Problem, drawn: Any, selection: Selection) -> Combinat
 
 
 def advance(
-    problem: Problem, state: State, gradient: Gradient, drawn: Drawn, began: float | None = None
-) -> State:
+    problem: LoopProblem, state: LoopState, gradient: Gradient, drawn: Drawn, began: float | None = None
+) -> LoopState:
     """The state after a step along ``gradient``.
 
     The strategy is given the gradients last, when nothing can fail any more: the table of gradients that it
@@ -176,7 +176,7 @@ def advance(
     )
 
 
-def _moved(geometry: Geometry, state: State, increment: Values) -> Any:
+def _moved(geometry: Geometry, state: LoopState, increment: Values) -> Any:
     try:
         return geometry.move(state.q, increment)
     except FloatingPointError as overflow:
@@ -195,7 +195,7 @@ class Records:
     stop: Stop
 
 
-def step(problem: Problem, state: State, records: Records, account: Account) -> State:
+def step(problem: LoopProblem, state: LoopState, records: Records, account: Account) -> LoopState:
     """The state after a step, or at the same iteration where its record says that the run has settled.
 
     A record is of q *before* the step of its iteration: where the step's gradient needed a local step over
@@ -222,13 +222,13 @@ def step(problem: Problem, state: State, records: Records, account: Account) -> 
         raise
 
 
-def has_settled(problem: Problem, stop: Stop, state: State) -> bool:
+def has_settled(problem: LoopProblem, stop: Stop, state: LoopState) -> bool:
     """Whether the last two records agree, and an estimator that goes batch by batch has seen all the data."""
     visited = getattr(problem.estimator, "visited_all", None)
     return stop.settled(state.rows) and (visited is None or visited(state.memory, n_rows(problem.data)))
 
 
-def _settled(before: State, state: State, gradient: Gradient, made: Evaluations | None) -> State:
+def _settled(before: LoopState, state: LoopState, gradient: Gradient, made: Evaluations | None) -> LoopState:
     """A state that has its record and makes no step; what its gradient has evaluated is kept and counted."""
     found = replace(before, rows=state.rows, record_evaluations=state.record_evaluations)
     if made is None or not len(made):
@@ -236,13 +236,13 @@ def _settled(before: State, state: State, gradient: Gradient, made: Evaluations 
     return with_evaluations(found, made)
 
 
-def with_evaluations(state: State, made: Evaluations) -> State:
+def with_evaluations(state: LoopState, made: Evaluations) -> LoopState:
     """The state with what a step had evaluated when it was cut short, for when it is made again."""
     before = state.unfinished
     return replace(state, unfinished=made if before is None else before.joined(made))
 
 
-def _with_unused(state: State, account: Account) -> State:
+def _with_unused(state: LoopState, account: Account) -> LoopState:
     """After a step: with what it had evaluated when it was cut short before, and did not ask for."""
     if account.unfinished is None:
         return state
@@ -256,7 +256,7 @@ def _with_unused(state: State, account: Account) -> State:
     return replace(state, memory=memory, unfinished=None, evaluations=spent)
 
 
-def _with_latest(state: State, account: Account) -> State:
+def _with_latest(state: LoopState, account: Account) -> LoopState:
     """After a step of an estimator that keeps no evaluations: with the latest of them."""
     if account.seen is None or not account.seen.rows:
         return state
@@ -265,7 +265,7 @@ def _with_latest(state: State, account: Account) -> State:
     return replace(state, latest=kept)
 
 
-def closed(problem: Problem, state: State, monitor: Monitor, account: Account) -> State:
+def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Account) -> LoopState:
     """The state with a record of its q."""
     if not isinstance(state.memory, LocalMemory):
         return _with_unused(_with_record(state, monitor, None, account), account)
@@ -275,17 +275,19 @@ def closed(problem: Problem, state: State, monitor: Monitor, account: Account) -
     return _with_row(state, row)
 
 
-def recorded(state: State) -> bool:
+def recorded(state: LoopState) -> bool:
     """Whether there is a record of its q."""
     return bool(state.rows) and state.rows[-1].iteration >= state.iteration
 
 
-def reopened(state: State) -> State:
+def reopened(state: LoopState) -> LoopState:
     """Without the record that closed a run which now goes on."""
     return replace(state, rows=state.rows[:-1]) if recorded(state) else state
 
 
-def _with_record(state: State, monitor: Monitor, gradient: Gradient | None, account: Account) -> State:
+def _with_record(
+    state: LoopState, monitor: Monitor, gradient: Gradient | None, account: Account
+) -> LoopState:
     """With a record of q; of fresh draws that the run's closing record took, none is drawn again."""
     if recorded(state) and monitor.cost and not monitor.exact:
         row = replace(state.rows[-1], bound=monitor.bound(gradient))
@@ -293,12 +295,12 @@ def _with_record(state: State, monitor: Monitor, gradient: Gradient | None, acco
     return _with_row(reopened(state), _row(state, monitor, gradient, account))
 
 
-def _with_row(state: State, row: Row) -> State:
+def _with_row(state: LoopState, row: TraceRow) -> LoopState:
     spent = state.record_evaluations + row.record_evaluations
     return replace(state, rows=(*state.rows, row), record_evaluations=spent)
 
 
-def _with_estimate(state: State, gradient: Gradient) -> State:
+def _with_estimate(state: LoopState, gradient: Gradient) -> LoopState:
     """Return the state with the ELBO that the step's own draws estimate."""
     found = gradient.bound if gradient.elbo is None else gradient.elbo
     if found is None or gradient.local is not None:
@@ -319,7 +321,7 @@ def _finite(x: Array) -> bool:
     return math.isfinite(np.vdot(x, x)) or bool(np.isfinite(x).all())
 
 
-def _require_finite(state: State, step: Values) -> None:
+def _require_finite(state: LoopState, step: Values) -> None:
     if all_finite(step):
         return
     names = [
@@ -334,11 +336,11 @@ def _require_finite(state: State, step: Values) -> None:
     )
 
 
-def _row(state: State, monitor: Monitor, gradient: Gradient | None, account: Account) -> Row:
+def _row(state: LoopState, monitor: Monitor, gradient: Gradient | None, account: Account) -> TraceRow:
     local = None if gradient is None else gradient.local
     latest = max(2, (state.iteration + 1) // 10)
     value = monitor.value(state.q, local, state.memory, state.estimates[-latest:], account)
-    return Row(
+    return TraceRow(
         iteration=state.iteration,
         seconds=state.seconds,
         evaluations=state.evaluations,

@@ -15,7 +15,7 @@ from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
-from bqvi.inference.state import Problem, State
+from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
 from gp.threads import single_threaded
@@ -44,9 +44,9 @@ class Fit:
     """Why it ended: 'tolerance', 'steps', 'budget', 'seconds', 'failed', 'interrupted' or 'unfinished'."""
     checkpoint: Checkpoint
     """Where the run stands; pass the fit as ``resume`` to go on from here."""
-    problem: Problem
+    problem: LoopProblem
     """What was run."""
-    state: State
+    state: LoopState
     """Where q stands: that of the checkpoint, or of its best start."""
     starts: tuple[float, ...] = ()
     """Final ELBO of each start, where there were several."""

@@ -18,14 +18,14 @@ from bqvi.families import (
     PointMass,
     Product,
 )
-from bqvi.inference.state import Problem
+from bqvi.inference.state import LoopProblem
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.starts import STARTS
 
 FAMILIES = ("full", "mean-field", "point")
 
 
-def starting_q(problem: Problem, start_from: str | Any, family: str, rng: np.random.Generator) -> Any:
+def starting_q(problem: LoopProblem, start_from: str | Any, family: str, rng: np.random.Generator) -> Any:
     """The first q(theta).
 
     Raises
@@ -71,7 +71,7 @@ def has_flat_prior(model: Any) -> bool:
     return any(isinstance(factor, Flat) for factor in factors)
 
 
-def _check_mixture(problem: Problem, family: str) -> None:
+def _check_mixture(problem: LoopProblem, family: str) -> None:
     """Only some estimators take a mixture of Gaussians, and no family of point masses has one."""
     if not getattr(problem.estimator, "mixtures", False):
         raise ValueError(
@@ -82,7 +82,7 @@ def _check_mixture(problem: Problem, family: str) -> None:
         raise ValueError("family is 'point', which a GaussianMixture has not; start from one Gaussian")
 
 
-def _check_structure(problem: Problem, q: Any, like: Any) -> None:
+def _check_structure(problem: LoopProblem, q: Any, like: Any) -> None:
     """``q`` must have the factors, kinds and shapes of the model's own start, ``like``."""
     if isinstance(q, GaussianMixture) and isinstance(like, Gaussian | DiagonalGaussian):
         if tuple(q.mean.shape) != tuple(like.mean.shape):
@@ -99,13 +99,13 @@ def _check_structure(problem: Problem, q: Any, like: Any) -> None:
         )
 
 
-def _check_score(problem: Problem, what: str) -> None:
+def _check_score(problem: LoopProblem, what: str) -> None:
     """A point mass has no score."""
     if type(problem.estimator).__name__ == "Score":  # by name: importing it would import torch
         raise ValueError(f"{what}, which has no score function; use method 'pathwise'")
 
 
-def _check_mode(problem: Problem) -> None:
+def _check_mode(problem: LoopProblem) -> None:
     """A mode is only where the prior's concentrations are at least 1."""
     if isinstance(problem.model, ConjugateModel):
         in_family(problem.model.prior, "point")

@@ -14,15 +14,15 @@ from bqvi.calls import Evaluations
 from bqvi.gradients.gradient import Estimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.schedules import Schedule
-from bqvi.inference.trace import Row
+from bqvi.inference.trace import TraceRow
 from bqvi.models.conjugate import PerDatumModel
 from bqvi.models.data import Data
 
-__all__ = ["Problem", "State", "Stop"]
+__all__ = ["LoopProblem", "LoopState", "Stop"]
 
 
 @dataclass(frozen=True)
-class Problem:
+class LoopProblem:
     """What is run: a model, its data, and the four choices of the loop.
 
     Attributes
@@ -64,7 +64,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class State:
+class LoopState:
     """The state of a run: all that its further steps depend on.
 
     Attributes
@@ -101,7 +101,7 @@ class State:
     samples: int = 0
     setup_seconds: float = 0.0
     minibatch_seconds: float = 0.0
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TraceRow, ...] = ()
     record_evaluations: int = 0
     estimates: np.ndarray = field(default_factory=lambda: np.empty(0))
     repeated: int = 0
@@ -126,7 +126,7 @@ class State:
         n = len(rows)
         return Evaluations(rows[:, :d], rows[:, d], slopes, None, np.zeros(n, bool), ("",) * n)
 
-    def fork(self) -> State:
+    def fork(self) -> LoopState:
         """A state that shares nothing that changes with this one."""
         fork = getattr(self.minibatch, "fork", None)
         minibatch = self.minibatch if fork is None else fork()
@@ -150,7 +150,7 @@ class Stop:
     budget: int | None = None
     seconds: float | None = None
 
-    def reached(self, state: State) -> str | None:
+    def reached(self, state: LoopState) -> str | None:
         """Why ``state`` is the last, or None."""
         if self.steps is not None and state.iteration >= self.steps:
             return "steps"
@@ -158,7 +158,7 @@ class Stop:
             return "seconds"
         return None
 
-    def settled(self, rows: tuple[Row, ...]) -> bool:
+    def settled(self, rows: tuple[TraceRow, ...]) -> bool:
         """Whether the last two of the records ``rows`` agree."""
         if self.tolerance is None or len(rows) < 2:
             return False

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bqvi.gradients.whitened import Surrogate
+from bqvi.gradients.whitened import WhitenedSurrogate
 from bqvi.inference.settings import ASCENT
 from gp.triangular import cholesky_inverse
 
@@ -47,7 +47,7 @@ class Place:
 
 
 def ascend(
-    surrogate: Surrogate, dimension: int, radius: float, diagonal: bool, stretch: float = 1.0
+    surrogate: WhitenedSurrogate, dimension: int, radius: float, diagonal: bool, stretch: float = 1.0
 ) -> Place:
     """The best q' in reach from N(0, I); ``diagonal`` keeps it mean-field."""
     identity = np.eye(dimension)
@@ -74,7 +74,7 @@ def ascend(
     return place
 
 
-def _allowed(surrogate: Surrogate, radius: float, squared_norm: float, diagonal: bool) -> float:
+def _allowed(surrogate: WhitenedSurrogate, radius: float, squared_norm: float, diagonal: bool) -> float:
     """What the gradient at q, and what is known of it, leave of the radius."""
     sd = surrogate.standard_deviations()
     slopes = np.diagonal(sd.jacobian) if diagonal else sd.jacobian

@@ -13,7 +13,7 @@ from gp.arrays import shown
 
 
 @dataclass(frozen=True)
-class Row:
+class TraceRow:
     """One record; the cost of making it is not in ``seconds``."""
 
     iteration: int
@@ -75,7 +75,7 @@ def require_metrics(metrics: object) -> None:
     """Functions by name, none of them the name of a column."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics is a {type(metrics).__name__}; it must be a mapping, name -> function of q")
-    columns = [column.name for column in fields(Row) if column.name != "metrics"]
+    columns = [column.name for column in fields(TraceRow) if column.name != "metrics"]
     for name, metric in metrics.items():
         if not isinstance(name, str) or name in columns:
             raise ValueError(

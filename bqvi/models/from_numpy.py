@@ -20,7 +20,7 @@ def torch_function(
     Differentiating it without a gradient raises TypeError.
     """
 
-    class Function(torch.autograd.Function):
+    class NumpyFunction(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, theta: torch.Tensor) -> torch.Tensor:
             ctx.save_for_backward(theta)
@@ -46,7 +46,7 @@ def torch_function(
             return outer[0][..., None] * slope
 
     def apply(theta: torch.Tensor) -> torch.Tensor:
-        value: torch.Tensor = Function.apply(theta)  # type: ignore[no-untyped-call]
+        value: torch.Tensor = NumpyFunction.apply(theta)  # type: ignore[no-untyped-call]
         return value
 
     return apply

@@ -30,7 +30,7 @@ _LEVELS = (0.9, 0.5)
 _COLOUR, _OTHER = COLOURS[:2]
 
 
-class Row(Protocol):
+class EvidenceRow(Protocol):
     """A record of a run."""
 
     @property
@@ -185,7 +185,7 @@ def _highest(density: np.ndarray) -> list[float]:
     return [float(ordered[k]) for k in index]
 
 
-def trace(rows: Sequence[Row], ax: Axes | None = None, *, truth: float | None = None) -> Axes:
+def trace(rows: Sequence[EvidenceRow], ax: Axes | None = None, *, truth: float | None = None) -> Axes:
     """Draw the log evidence with bands of one and three standard deviations, and the ELBO.
 
     Parameters

@@ -1,13 +1,13 @@
 """Quadrature: integrals with standard deviations from few evaluations."""
 
-from bqvi.quadrature.integral import Integral, Row
+from bqvi.quadrature.integral import EstimateRow, Integral
 from bqvi.quadrature.integrate import METHODS, integrate
 from bqvi.runs import Trace
 
 __all__ = [
     "METHODS",
+    "EstimateRow",
     "Integral",
-    "Row",
     "Trace",
     "integrate",
 ]

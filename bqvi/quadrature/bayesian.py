@@ -12,10 +12,10 @@ integrand itself (:mod:`direct`) or its square root (:mod:`warped`). Everything 
 coordinates, where the measure has mean 0 and covariance I, and on values in units in which they vary by 1:
 the result does not depend on the user's units.
 
-A `State` is all that the future of a run depends on, and is made of arrays and numbers. `initial_state` makes
-one, `step` maps one to the next, `final` reads the integral from one, so that a run can be driven from
-outside, stopped, saved and resumed with the same numbers. The nodes to be evaluated next are part of it.
-Random numbers are determined by the seed and the number of nodes: the state has no generator.
+An `IntegrationState` is all that the future of a run depends on, and is made of arrays and numbers.
+`initial_state` makes one, `step` maps one to the next, `final` reads the integral from one, so that a run can
+be driven from outside, stopped, saved and resumed with the same numbers. The nodes to be evaluated next are
+part of it. Random numbers are determined by the seed and the number of nodes: the state has no generator.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Judgement, Past, combined, explained_by, judge, passes, predicts
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.integral import Row
+from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.monte_carlo import as_wide, in_range, shifted_back, unlogged, with_zeros
 from bqvi.quadrature.nodes import by_criterion, pool
 from bqvi.quadrature.settings import DESIGN, PRECISE, ROUGHLY
-from bqvi.quadrature.state import IntegrandUnits, Problem, State
-from bqvi.quadrature.surrogate import Data
+from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
+from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import underflowed
 from bqvi.runs.pending import matched
 from gp.low_discrepancy import scrambled_sobol
@@ -68,16 +68,16 @@ def standardised(measure: Measure) -> Standardised:
     return Standardised(Empirical(points, measure.weights), AffineMap(measure.mean, np.diag(scale)))
 
 
-def initial_state(problem: Problem) -> State:
+def initial_state(problem: IntegrationProblem) -> IntegrationState:
     """Return the state before the first evaluation, with the initial design to be evaluated."""
     u = _sequence(problem, problem.initial, None)
     nothing = np.zeros((0, u.shape[1]))
     none = np.zeros(0, dtype=bool)
     x = _points(problem, u)
-    return State(nothing, np.zeros((0, 1)), None, none, x, u, np.ones(len(u), dtype=bool))
+    return IntegrationState(nothing, np.zeros((0, 1)), None, none, x, u, np.ones(len(u), dtype=bool))
 
 
-def step(problem: Problem, state: State, ledger: Ledger) -> State:
+def step(problem: IntegrationProblem, state: IntegrationState, ledger: Ledger) -> IntegrationState:
     """Evaluate the nodes that are due, as far as the budget goes, and learn from all."""
     began = time.perf_counter()
     if len(state.pending):
@@ -88,7 +88,7 @@ def step(problem: Problem, state: State, ledger: Ledger) -> State:
     return _with_estimate(problem, state, began)
 
 
-def require_nodes(state: State) -> None:
+def require_nodes(state: IntegrationState) -> None:
     """ValueError unless there are as many nodes as a surrogate can be fitted to."""
     if len(state) < DESIGN.least:
         raise ValueError(
@@ -98,12 +98,12 @@ def require_nodes(state: State) -> None:
         )
 
 
-def with_estimate(problem: Problem, state: State) -> State:
+def with_estimate(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
     """Return the state with a record of all its nodes."""
     return _with_estimate(problem, state, time.perf_counter())
 
 
-def with_next(problem: Problem, state: State) -> State:
+def with_next(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
     """Return the state with the nodes to be evaluated next."""
     began = time.perf_counter()
     state = prepared(problem, state)
@@ -114,7 +114,7 @@ def with_next(problem: Problem, state: State) -> State:
     return replace(state, pending=x, pending_u=u, pending_sobol=from_sobol, seconds=seconds)
 
 
-def with_more(problem: Problem, state: State, count: int) -> State:
+def with_more(problem: IntegrationProblem, state: IntegrationState, count: int) -> IntegrationState:
     """Return the state with ``count`` further nodes, given that the pending ones will be evaluated too.
 
     The first design is continued until there is an estimate.
@@ -137,7 +137,7 @@ def with_more(problem: Problem, state: State, count: int) -> State:
     )
 
 
-def with_estimate_if_due(problem: Problem, state: State) -> State:
+def with_estimate_if_due(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
     """Return the state with a record of all its nodes, where it is time for one while others are pending.
 
     The first is due when half of the first design has values, others when as many nodes as a batch have
@@ -151,7 +151,9 @@ def with_estimate_if_due(problem: Problem, state: State) -> State:
     return with_estimate(problem, state) if due else state
 
 
-def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State:
+def with_evaluations(
+    problem: IntegrationProblem, state: IntegrationState, made: Evaluations
+) -> IntegrationState:
     """Return the state with evaluations, in the user's coordinates, of nodes that were due."""
     made, spent = with_zeros(problem.integrand.function, made), made.n_evaluations
     if not len(made):
@@ -176,7 +178,7 @@ def with_evaluations(problem: Problem, state: State, made: Evaluations) -> State
     )
 
 
-def _joined(before: State, more: Evaluations) -> Any:
+def _joined(before: IntegrationState, more: Evaluations) -> Any:
     """Noise variances of all nodes, NaN where a function that gives them failed, or None."""
     if before.noise_variance is None and more.noise_variance is None:
         return None
@@ -184,7 +186,7 @@ def _joined(before: State, more: Evaluations) -> Any:
     return np.concatenate([np.full(n, np.nan) if noise is None else noise for noise, n in parts])
 
 
-def finished(problem: Problem, state: State) -> str | None:
+def finished(problem: IntegrationProblem, state: IntegrationState) -> str | None:
     """Why there are no further nodes, or ``None``, as also where the latest have not been estimated from."""
     if not state.estimated:
         return None
@@ -193,13 +195,13 @@ def finished(problem: Problem, state: State) -> str | None:
     return "budget" if state.n_evaluations >= problem.budget else None
 
 
-def _exhausted(problem: Problem, state: State) -> bool:
+def _exhausted(problem: IntegrationProblem, state: IntegrationState) -> bool:
     """Whether all points of a finite measure have been evaluated."""
     assert isinstance(problem.measure, Empirical)  # asked of finite measures only
     return len(state) >= len(np.unique(problem.measure.points, axis=0))
 
 
-def final(problem: Problem, state: State) -> tuple[Any, Any, IntegrandUnits, Judgement]:
+def final(problem: IntegrationProblem, state: IntegrationState) -> tuple[Any, Any, IntegrandUnits, Judgement]:
     """Return mean (o,) and covariance (o, o) in units, with hyperparameters marginalised."""
     state = prepared(problem, state)
     assert state.ensemble is not None  # prepared
@@ -207,7 +209,7 @@ def final(problem: Problem, state: State) -> tuple[Any, Any, IntegrandUnits, Jud
     return _estimate(problem, state, moments)
 
 
-def prepared(problem: Problem, state: State) -> State:
+def prepared(problem: IntegrationProblem, state: IntegrationState) -> IntegrationState:
     """Return the state with its ensemble."""
     if state.ensemble is not None or state.fits is None:
         return state
@@ -215,7 +217,7 @@ def prepared(problem: Problem, state: State) -> State:
     return replace(state, ensemble=ensembles.condition(problem.standard.measure, data, state.fits))
 
 
-def whole_ensemble(problem: Problem, state: State) -> Ensemble:
+def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ensemble:
     """Return all candidates there have been, those included that the last fit left out."""
     assert state.fits is not None  # there is a fit since the start
     fits = replace(state.fits, resting=())
@@ -223,7 +225,7 @@ def whole_ensemble(problem: Problem, state: State) -> Ensemble:
 
 
 def _estimate(
-    problem: Problem, state: State, integral: tuple[Any, Any]
+    problem: IntegrationProblem, state: IntegrationState, integral: tuple[Any, Any]
 ) -> tuple[Any, Any, IntegrandUnits, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
@@ -243,7 +245,7 @@ def _estimate(
     return units.centre + units.unit * mean, covariance, units, judgement
 
 
-def _with_estimate(problem: Problem, state: State, began: float) -> State:
+def _with_estimate(problem: IntegrationProblem, state: IntegrationState, began: float) -> IntegrationState:
     data = data_of(problem, state)
     due = (
         state.fits is None
@@ -270,7 +272,7 @@ def _with_estimate(problem: Problem, state: State, began: float) -> State:
     seconds = state.seconds + time.perf_counter() - began
     shift = units.shift + problem.log_volume
     sd = shifted_back(np.sqrt(np.diag(covariance)), shift)
-    row = Row(state.n_evaluations, seconds, number(shifted_back(mean, shift)), number(sd))
+    row = EstimateRow(state.n_evaluations, seconds, number(shifted_back(mean, shift)), number(sd))
     return replace(state, seconds=seconds, rows=(*state.rows, row))
 
 
@@ -279,28 +281,28 @@ def number(values: Any) -> Any:
     return float(values[0]) if len(values) == 1 else values
 
 
-def _unlogged(problem: Problem, state: State) -> tuple[Any, float]:
+def _unlogged(problem: IntegrationProblem, state: IntegrationState) -> tuple[Any, float]:
     if problem.integrand.function.logarithmic:
         return unlogged(state.values)
     return in_range(state.values)
 
 
-def _units(problem: Problem, state: State) -> tuple[Any, IntegrandUnits]:
+def _units(problem: IntegrationProblem, state: IntegrationState) -> tuple[Any, IntegrandUnits]:
     values, shift = _unlogged(problem, state)
     _, centre, unit = problem.model.data(problem, state, values, shift)
     return values, IntegrandUnits(shift, centre, unit)
 
 
-def data_of(problem: Problem, state: State) -> Data:
+def data_of(problem: IntegrationProblem, state: IntegrationState) -> StandardData:
     """Return what the surrogates are fitted to."""
     return problem.model.data(problem, state, *_unlogged(problem, state))[0]
 
 
-def _batch(problem: Problem, state: State) -> int:
+def _batch(problem: IntegrationProblem, state: IntegrationState) -> int:
     return problem.batch or max(2, int((DESIGN.growth - 1) * len(state)))
 
 
-def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, Any]:
+def _chosen(problem: IntegrationProblem, state: IntegrationState, count: int) -> tuple[Any, Any]:
     """Return nodes (k, D) in standard coordinates, and which of them are from the Sobol sequence, (k,)."""
     found = state.ensemble
     assert found is not None  # prepared by the caller
@@ -327,18 +329,18 @@ def _chosen(problem: Problem, state: State, count: int) -> tuple[Any, Any]:
     return np.concatenate([checks, candidates[chosen]]), np.arange(given + len(chosen)) < given
 
 
-def _checks(state: State, count: int) -> int:
+def _checks(state: IntegrationState, count: int) -> int:
     """How many of the next ``count`` nodes continue the Sobol sequence."""
     sobol = int(state.sobol.sum()) + int(state.pending_sobol.sum())
     due = int(np.ceil(DESIGN.checks * (len(state) + len(state.pending_u) + count))) - sobol
     return min(max(due, 0), count)
 
 
-def _seed(problem: Problem, n: int) -> int:
+def _seed(problem: IntegrationProblem, n: int) -> int:
     return int(np.random.default_rng([problem.seed, n]).integers(2**31))
 
 
-def _sequence(problem: Problem, count: int, state: State | None) -> Any:
+def _sequence(problem: IntegrationProblem, count: int, state: IntegrationState | None) -> Any:
     """Return the next ``count`` points of the Sobol sequence, in standard coordinates."""
     if count == 0:
         return np.zeros((0, problem.measure.dimension))
@@ -349,7 +351,7 @@ def _sequence(problem: Problem, count: int, state: State | None) -> Any:
     return problem.standard.map.to_standard(problem.measure.from_unit_cube(cube))
 
 
-def _drawn(problem: Problem, count: int, state: State | None) -> Any:
+def _drawn(problem: IntegrationProblem, count: int, state: IntegrationState | None) -> Any:
     """Points of a finite measure drawn without replacement: a Sobol sequence would repeat them."""
     measure = problem.standard.measure
     assert isinstance(measure, Empirical)  # checked by the caller
@@ -362,7 +364,7 @@ def _drawn(problem: Problem, count: int, state: State | None) -> Any:
     return points[left[:count]]
 
 
-def _points(problem: Problem, u: Any) -> Any:
+def _points(problem: IntegrationProblem, u: Any) -> Any:
     """Return nodes (n, D) in the coordinates of the measure."""
     x = problem.standard.map.from_standard(u)
     if isinstance(problem.measure, Uniform):

@@ -16,7 +16,7 @@ from bqvi.quadrature.bayesian import number
 from bqvi.quadrature.charts import AffineChart
 from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.ensemble import Fits
-from bqvi.quadrature.integral import Integral, Row, log_moments
+from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
 from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import (
     effective_sample_size,
@@ -25,7 +25,7 @@ from bqvi.quadrature.monte_carlo import (
     unlogged,
     with_zeros,
 )
-from bqvi.quadrature.state import IntegrandUnits, Problem, State
+from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState
 from bqvi.quadrature.tails import verdict
 from bqvi.runs import Checkpoint, Standing, Trace
 from bqvi.runs.records import named
@@ -33,22 +33,22 @@ from gp.arrays import as_like, is_torch
 from gp.linear_maps import lower_inverse
 from gp.measures import Empirical
 
-__all__ = ["DOOR", "RECORDS", "BayesianRun", "Stop", "scaled"]
+__all__ = ["DOOR", "RECORDS", "BayesianRun", "IntegrationStop", "scaled"]
 
 
 DOOR = "integrate"
-RECORDS = named(State, Fits, Past, Row)
+RECORDS = named(IntegrationState, Fits, Past, EstimateRow)
 """What a saved run is made of."""
 
 
 @dataclass(frozen=True)
-class Stop:
+class IntegrationStop:
     """When a run ends before its budget is spent; ``None`` never does."""
 
     tolerance: float | None = None
     seconds: float | None = None
 
-    def __call__(self, state: State) -> str | None:
+    def __call__(self, state: IntegrationState) -> str | None:
         """Why ``state`` is the last, or ``None``."""
         if self.tolerance is not None and float(np.max(state.rows[-1].sd)) <= self.tolerance:
             return "tolerance"
@@ -62,15 +62,15 @@ class BayesianRun:
 
     small = True
 
-    def __init__(self, problem: Problem, method: str, stop: Stop) -> None:
+    def __init__(self, problem: IntegrationProblem, method: str, stop: IntegrationStop) -> None:
         self.problem, self.method, self.stop = problem, method, stop
         self.ledger = Ledger(problem.measure.dimension)
 
-    def init(self) -> State:
+    def init(self) -> IntegrationState:
         """The initial design, not yet evaluated."""
         return bayesian.initial_state(self.problem)
 
-    def resumed(self, state: State) -> State:
+    def resumed(self, state: IntegrationState) -> IntegrationState:
         """A state of an earlier run, whose budget may have been smaller."""
         if state.u.shape[1] != self.problem.measure.dimension:
             raise ValueError(
@@ -80,11 +80,11 @@ class BayesianRun:
         self.budget_of(state).require_enough()
         return self._with_next(state) if state.estimated and not len(state.pending) else state
 
-    def step(self, state: State) -> State:
+    def step(self, state: IntegrationState) -> IntegrationState:
         """Evaluate the nodes that are due, learn, and choose the next."""
         return self._with_next(bayesian.step(self.problem, state, self.ledger))
 
-    def _with_next(self, state: State) -> State:
+    def _with_next(self, state: IntegrationState) -> IntegrationState:
         return bayesian.with_next(self.problem, state) if self.finished(state) is None else state
 
     @property
@@ -92,11 +92,11 @@ class BayesianRun:
         """What evaluates the nodes."""
         return self.problem.integrand
 
-    def budget_of(self, state: State) -> Budget:
+    def budget_of(self, state: IntegrationState) -> Budget:
         """What may be spent from ``state`` on."""
         return Budget(self.problem.budget, state.n_evaluations)
 
-    def kept(self, state: State) -> Evaluations | None:
+    def kept(self, state: IntegrationState) -> Evaluations | None:
         """The nodes and their values; None where their noise is not known."""
         if isinstance(self.problem.noise_sd, str):
             return None
@@ -107,41 +107,41 @@ class BayesianRun:
         slopes = None if state.slopes is None else np.swapaxes(state.slopes, 1, 2)
         return Evaluations(x, state.values, slopes, noise, np.zeros(n, bool), ("",) * n)
 
-    def require_consistent(self, before: State, after: State) -> None:
+    def require_consistent(self, before: IntegrationState, after: IntegrationState) -> None:
         """EvaluationError where given gradients are not those of the values."""
         require_consistent(self.caller.function, len(before), self.kept(after))
 
-    def again(self, state: State, points: np.ndarray) -> Evaluations:
+    def again(self, state: IntegrationState, points: np.ndarray) -> Evaluations:
         """Values at nodes (n, D) again, within the budget, entered in no ledger."""
         made = self.caller.evaluate(points, None, self.budget_of(state))
         return with_zeros(self.caller.function, made)
 
-    def with_more(self, state: State, count: int) -> State:
+    def with_more(self, state: IntegrationState, count: int) -> IntegrationState:
         """The state with further nodes, given the pending ones; with no more once the run has finished."""
         state = bayesian.with_estimate_if_due(self.problem, state)
         return bayesian.with_more(self.problem, state, count) if self.finished(state) is None else state
 
-    def pending(self, state: State) -> np.ndarray:
+    def pending(self, state: IntegrationState) -> np.ndarray:
         """Nodes to be evaluated, (m, D)."""
         found: np.ndarray = state.pending
         return found
 
-    def finished(self, state: State) -> str | None:
+    def finished(self, state: IntegrationState) -> str | None:
         """'budget', 'exhausted', 'tolerance' or 'seconds'."""
         reason = bayesian.finished(self.problem, state)
         return self.stop(state) if reason is None and state.estimated else reason
 
-    def result(self, state: State, reason: str) -> Integral:
+    def result(self, state: IntegrationState, reason: str) -> Integral:
         """The integral, its hyperparameters marginalised."""
         bayesian.require_nodes(state)
         whole = state if state.estimated else bayesian.with_estimate(self.problem, state)
         return _integral_of(self.problem, whole, self.checkpoint(state), reason)
 
-    def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
+    def with_evaluations(self, state: IntegrationState, evaluations: Evaluations) -> IntegrationState:
         """The state with nodes that were evaluated before their step was cut short."""
         return bayesian.with_evaluations(self.problem, state, evaluations)
 
-    def checkpoint(self, state: State) -> Checkpoint:
+    def checkpoint(self, state: IntegrationState) -> Checkpoint:
         """The state without its surrogates, which follow from the rest."""
         settings = {
             "method": self.method,
@@ -150,7 +150,7 @@ class BayesianRun:
         }
         return Checkpoint(DOOR, settings, replace(state, ensemble=None), state.n_evaluations)
 
-    def standing(self, state: State) -> Standing:
+    def standing(self, state: IntegrationState) -> Standing:
         """Evaluations out of the budget, and the estimate."""
         message = ""
         if state.rows:
@@ -159,7 +159,9 @@ class BayesianRun:
         return Standing(state.n_evaluations, self.problem.budget, "evaluations", message)
 
 
-def _integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
+def _integral_of(
+    problem: IntegrationProblem, state: IntegrationState, checkpoint: Checkpoint, reason: str
+) -> Integral:
     """Return the integral of a state with an estimate of all nodes; ``checkpoint``: where the run stands."""
     method = checkpoint.settings["method"]
     if state.fits is not None:  # without candidates that fell behind at the last fit, as a resumed run is
@@ -181,7 +183,9 @@ def _integral_of(problem: Problem, state: State, checkpoint: Checkpoint, reason:
     return result if method != "bq" else replace(result, surrogate=_integrand_process(problem, state, units))
 
 
-def _described(problem: Problem, state: State, checkpoint: Checkpoint, reason: str) -> Integral:
+def _described(
+    problem: IntegrationProblem, state: IntegrationState, checkpoint: Checkpoint, reason: str
+) -> Integral:
     """A result without its numbers."""
     x = problem.standard.map.from_standard(state.u)
     like = problem.integrand.function.like
@@ -206,7 +210,7 @@ def _described(problem: Problem, state: State, checkpoint: Checkpoint, reason: s
     )
 
 
-def _exact(problem: Problem, state: State, checkpoint: Checkpoint) -> Integral:
+def _exact(problem: IntegrationProblem, state: IntegrationState, checkpoint: Checkpoint) -> Integral:
     """The weighted sum over all points of a finite measure."""
     measure = problem.standard.measure
     assert isinstance(measure, Empirical)  # nothing else is exhausted
@@ -233,7 +237,9 @@ def scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _integrand_process(problem: Problem, state: State, units: IntegrandUnits) -> IntegrandProcess:
+def _integrand_process(
+    problem: IntegrationProblem, state: IntegrationState, units: IntegrandUnits
+) -> IntegrandProcess:
     for member in bayesian.whole_ensemble(problem, state).members:
         if isinstance(member.chart, AffineChart) and member.family.smooth:
             to_x = problem.standard.map

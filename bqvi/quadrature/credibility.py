@@ -73,7 +73,7 @@ from bqvi.pareto import pareto_shape
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.monte_carlo import SampleMean, average
 from bqvi.quadrature.settings import CREDIBILITY, PEAKS
-from bqvi.quadrature.surrogate import Data
+from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import NOTHING_SEEN, beyond, missed_peak, slows
 from gp.evidence import Evidence
 from gp.linalg import Factor
@@ -240,7 +240,7 @@ def judge(
     return replace(found, missed=missed)
 
 
-def _remainder(data: Data, errors: Any, sobol: Any) -> SampleMean | None:
+def _remainder(data: StandardData, errors: Any, sobol: Any) -> SampleMean | None:
     """The average of errors (n, o) of values of f left out, where hardly any node was chosen."""
     of_values = data.slopes is None and data.centred
     return (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi.quadrature.nodes import by_variance
-from bqvi.quadrature.surrogate import Data, Surrogate
+from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 
 if TYPE_CHECKING:
-    from bqvi.quadrature.state import Problem, State
+    from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 
 __all__ = ["Direct"]
 
@@ -21,7 +21,9 @@ __all__ = ["Direct"]
 class Direct:
     """f ~ GP, counted from its mean over the nodes in its standard deviation there."""
 
-    def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
+    def data(
+        self, problem: IntegrationProblem, state: IntegrationState, values: Any, shift: float
+    ) -> tuple[StandardData, Any, Any]:
         """Return the data, and centre and unit of the outputs, (o,)."""
         unit, centre = _spread(values, problem.noise_sd is not None), values.mean(axis=0)
         slopes = None
@@ -32,23 +34,25 @@ class Direct:
         if values.any():  # zeros, as of a density that vanishes at the nodes, have no noise to be divided by
             relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
         noisy = problem.noise_sd is not None
-        data = Data(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
+        data = StandardData(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
         return data, centre, unit
 
-    def moments(self, member: Surrogate) -> tuple[Any, Any]:
+    def moments(self, member: CandidateProcess) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) of the integral."""
         mean, unit = member.integral()
         return mean, member.process.inflation * unit * member.process.covariance
 
-    def weights(self, member: Surrogate) -> Any:
+    def weights(self, member: CandidateProcess) -> Any:
         """Return the weights of Bayesian quadrature, (m,)."""
         return member.process.rule(member.with_integral(), float(member.data.centred))
 
-    def variance_of_the_prior(self, member: Surrogate) -> Any:
+    def variance_of_the_prior(self, member: CandidateProcess) -> Any:
         """Return zero, (o,): the mean tends to the data's where no node is."""
         return np.zeros(member.data.outputs)
 
-    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0, before: int = 0) -> Any:
+    def choose(
+        self, member: CandidateProcess, candidates: Any, count: int, given: int = 0, before: int = 0
+    ) -> Any:
         """Return the candidates that reduce the integral's variance most."""
         return by_variance(member, candidates, count, given)
 
@@ -61,7 +65,7 @@ def _spread(values: Any, shared: bool) -> Any:
     return np.full_like(spread, spread.max()) if shared else spread
 
 
-def _noise(problem: Problem, state: State, unit: float) -> tuple[Any, float | None]:
+def _noise(problem: IntegrationProblem, state: IntegrationState, unit: float) -> tuple[Any, float | None]:
     """Relative noise variances (n,) or ``None``, and their mean in ``unit``, if it is known.
 
     Nodes at which f counts as zero because it failed have the least of those known.

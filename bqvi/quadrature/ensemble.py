@@ -26,7 +26,7 @@ import numpy as np
 from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED, Family
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
-from bqvi.quadrature.surrogate import Data, Surrogate, fitted, starting_points, surrogate
+from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
 from gp.laplace import curvature, root, spectrum
 from gp.linalg import NotPositiveDefiniteError
 from gp.low_discrepancy import normal_sobol
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-Moments: TypeAlias = Callable[[Surrogate], tuple[Any, Any]]
+Moments: TypeAlias = Callable[[CandidateProcess], tuple[Any, Any]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
 
@@ -72,11 +72,11 @@ class Fits:
 class Ensemble:
     """Fitted candidates, best first, and the logarithms of their weights (unnormalised)."""
 
-    members: tuple[Surrogate, ...]
+    members: tuple[CandidateProcess, ...]
     scores: Any
 
     @property
-    def best(self) -> Surrogate:
+    def best(self) -> CandidateProcess:
         """The candidate with the highest evidence."""
         return self.members[0]
 
@@ -158,13 +158,15 @@ def _candidates(measure: Measure, smooth_only: bool = False) -> dict[str, tuple[
     return found
 
 
-def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effort = PRECISE) -> Ensemble:
+def fit(
+    measure: Measure, data: StandardData, earlier: Fits | None = None, effort: Effort = PRECISE
+) -> Ensemble:
     """Fit the candidates for a standardised measure to data, starting also where they ended before.
 
     ``effort`` : `ROUGHLY` does where more data are to come.
     """
     earlier = Fits({}) if earlier is None else earlier
-    members: list[Surrogate] = []
+    members: list[CandidateProcess] = []
     known = _candidates(measure, data.smooth_only)
     turns = measure.dimension > 1 and isinstance(measure, Gaussian | GaussianMixture)
     for name in [*known, *([TURNED] if turns else [])]:
@@ -182,7 +184,9 @@ def fit(measure: Measure, data: Data, earlier: Fits | None = None, effort: Effor
     return _weighed(members + _turned_rough(measure, members, data, earlier, effort))
 
 
-def _premature(known: Mapping[str, tuple[MeasureChart, Family]], name: str, members: list[Surrogate]) -> bool:
+def _premature(
+    known: Mapping[str, tuple[MeasureChart, Family]], name: str, members: list[CandidateProcess]
+) -> bool:
     """Whether a broken candidate has to wait until functions that are not smooth are ahead."""
     if name not in known or known[name][1] is not BROKEN:
         return False
@@ -193,7 +197,7 @@ def _premature(known: Mapping[str, tuple[MeasureChart, Family]], name: str, memb
     return scores[False] <= scores[True]
 
 
-def condition(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
+def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
     """Condition the candidates on more data with hyperparameters as they were."""
     known = _candidates(measure, data.smooth_only)
     members = [
@@ -208,22 +212,22 @@ def condition(measure: Measure, data: Data, earlier: Fits) -> Ensemble:
     return _weighed(members)
 
 
-def _weighed(members: list[Surrogate]) -> Ensemble:
+def _weighed(members: list[CandidateProcess]) -> Ensemble:
     """Put candidates in order of their penalised evidence."""
     scores = np.array([_score(member) for member in members])
     order = np.argsort(-scores, kind="stable")
     return Ensemble(tuple(members[i] for i in order), scores[order])
 
 
-def _score(member: Surrogate) -> float:
+def _score(member: CandidateProcess) -> float:
     turned = member.name in (TURNED, TURNED_ROUGH)
     angles = member.dimension * (member.dimension - 1) / 2 if turned else 0.0
     return member.log_posterior - 0.5 * angles * float(np.log(len(member.data)))
 
 
 def _turned(
-    measure: Measure, data: Data, plain: Surrogate | None, earlier: Fits, effort: Effort
-) -> Surrogate:
+    measure: Measure, data: StandardData, plain: CandidateProcess | None, earlier: Fits, effort: Effort
+) -> CandidateProcess:
     """The smooth surrogate on axes along which the integrand varies most and least.
 
     They are those of the plain surrogate, or those of the fit before.
@@ -238,8 +242,8 @@ def _turned(
 
 
 def _turned_rough(
-    measure: Measure, members: list[Surrogate], data: Data, earlier: Fits, effort: Effort
-) -> list[Surrogate]:
+    measure: Measure, members: list[CandidateProcess], data: StandardData, earlier: Fits, effort: Effort
+) -> list[CandidateProcess]:
     """The surrogate that is not smooth on the turned axes, where the smooth one is the best of all.
 
     Also where it was there before, and the smooth one is left out as far behind.
@@ -260,7 +264,7 @@ def _turned_rough(
     return [fitted([first.at(start) for start in starts], effort.again)]
 
 
-def _along_slopes(measure: Measure, source: Surrogate) -> list[Surrogate]:
+def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateProcess]:
     """Unfitted surrogates on the principal axes of the slopes of ``source``."""
     slopes = source.slopes() / np.sqrt(source.process.scales)
     assert isinstance(source.chart, AffineChart)  # the plain and the turned axes are
@@ -285,7 +289,7 @@ def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:
 
 
 def _marginal(
-    member: Surrogate, moments_of: Moments, draws: int, seed: int
+    member: CandidateProcess, moments_of: Moments, draws: int, seed: int
 ) -> tuple[list[tuple[Any, Any]], Any]:
     """Moments at the optimum and at ``draws`` hyperparameters about it, with normalised weights."""
     size = len(member.psi)
@@ -305,7 +309,7 @@ def _marginal(
     return moments, weights / weights.sum()
 
 
-def _laplace_root(member: Surrogate) -> Any:
+def _laplace_root(member: CandidateProcess) -> Any:
     """R with R R^T the covariance of Laplace's approximation of the hyperparameters' posterior."""
 
     def gradients(points: Any) -> Any:

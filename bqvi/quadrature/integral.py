@@ -15,7 +15,7 @@ from gp.arrays import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Integral", "Row", "log_moments"]
+__all__ = ["EstimateRow", "Integral", "log_moments"]
 
 
 _SHOWN = 4
@@ -23,7 +23,7 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True)
-class Row:
+class EstimateRow:
     """The estimate after some evaluations."""
 
     n_evaluations: int

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.quadrature.charts import pushed
-from bqvi.quadrature.surrogate import Surrogate
+from bqvi.quadrature.surrogate import CandidateProcess
 from gp.arrays import as_like, is_torch, to_numpy
 from gp.expectation import Expectation, expectation
 from gp.integrals import Integral
@@ -40,7 +40,7 @@ class IntegrandProcess:
     centre, unit : (o,), of the values.
     """
 
-    surrogate: Surrogate
+    surrogate: CandidateProcess
     shift: Any
     linear: Any
     centre: Any

@@ -22,7 +22,7 @@ from bqvi.calls.workers import Workers
 from bqvi.checks import require_above, require_boolean, require_integer, require_one_of, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import standardised
-from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, Stop
+from bqvi.quadrature.bayesian_run import DOOR, BayesianRun, IntegrationStop
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.integral import Integral
 from bqvi.quadrature.known_nodes import with_known
@@ -30,7 +30,7 @@ from bqvi.quadrature.lebesgue import integrated_against
 from bqvi.quadrature.quasi_monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.settings import DESIGN
-from bqvi.quadrature.state import Problem
+from bqvi.quadrature.state import IntegrationProblem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Run, Watch, door, resumed
 from gp.arrays import Array, shown, to_numpy
@@ -205,12 +205,12 @@ def integrate(
     first = _initial(initial, budget, inside)
     each = None if batch is None else require_integer("batch", batch, 1)
     model = Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m")
-    problem = Problem(
+    problem = IntegrationProblem(
         integrand, inside, standardised(inside), number, first, budget, each, acquisition, noise_sd,
         model=model, log_volume=log_volume,
     )  # fmt: skip
     embed(SquaredExponential(), problem.standard.measure).double()  # raises where there is none
-    engine = BayesianRun(problem, method, Stop(tolerance, max_seconds))
+    engine = BayesianRun(problem, method, IntegrationStop(tolerance, max_seconds))
     if resume is not None:
         state = engine.resumed(_last(resume, {"method": method, "log_volume": log_volume}))
         return Run(engine, state, watch, busy, verify)

@@ -13,13 +13,13 @@ import numpy as np
 
 from bqvi.calls.selection import selected
 from bqvi.quadrature.bayesian import initial_state, with_evaluations
-from bqvi.quadrature.state import Problem, State
+from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from gp.measures import Empirical
 
 __all__ = ["with_known"]
 
 
-def with_known(problem: Problem, arrays: tuple[Any, ...]) -> State:
+def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> IntegrationState:
     """The state before the first evaluation, with nodes and values that are known.
 
     Parameters

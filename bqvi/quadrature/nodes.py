@@ -23,7 +23,7 @@ from acquisition.search import ContinuousSearch
 from bqvi.quadrature.charts import Cube
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
 from bqvi.quadrature.settings import DESIGN, SEARCH
-from bqvi.quadrature.surrogate import Surrogate
+from bqvi.quadrature.surrogate import CandidateProcess
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
 
@@ -56,12 +56,14 @@ def _left(measure: Empirical, taken: Any, seed: int) -> Any:
     return left.reshape(-1, measure.dimension)
 
 
-def whitened_cross(surrogate: Surrogate, v: Any) -> Any:
+def whitened_cross(surrogate: CandidateProcess, v: Any) -> Any:
     """Return C^-1 k(X, v), (n, M), for v (M, D) in the chart; C C^T is the data's covariance."""
     return surrogate.process.whitened(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
 
 
-def conditioned(surrogate: Surrogate, v: Any, half: Any, cross: Any, with_data: Any) -> ConditionedPool:
+def conditioned(
+    surrogate: CandidateProcess, v: Any, half: Any, cross: Any, with_data: Any
+) -> ConditionedPool:
     """Return the posterior moments at v (M, D) in the chart, for unit scale, with a functional of interest.
 
     Parameters
@@ -93,7 +95,7 @@ def among(
     return np.array(greedy(state, left, score, closed=range(given)), dtype=int)
 
 
-def by_variance(surrogate: Surrogate, candidates: Any, count: int, given: int = 0) -> Any:
+def by_variance(surrogate: CandidateProcess, candidates: Any, count: int, given: int = 0) -> Any:
     """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most.
 
     The first ``given`` of the candidates will be evaluated anyway.
@@ -105,7 +107,12 @@ def by_variance(surrogate: Surrogate, candidates: Any, count: int, given: int = 
 
 
 def by_criterion(
-    surrogate: Surrogate, criterion: Criterion, count: int, seed: int, among: Any = None, waiting: Any = ()
+    surrogate: CandidateProcess,
+    criterion: Criterion,
+    count: int,
+    seed: int,
+    among: Any = None,
+    waiting: Any = (),
 ) -> Any:
     """Return ``count`` nodes in standard coordinates, (count, D), by a criterion of the user's.
 

@@ -11,7 +11,7 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.call import log_weights
 from bqvi.quadrature.bayesian_run import DOOR, scaled
-from bqvi.quadrature.integral import Integral, Row, log_moments
+from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
 from bqvi.quadrature.monte_carlo import (
     as_wide,
     average,
@@ -169,7 +169,7 @@ class SamplingRun:
             n_evaluations=state.n_evaluations,
             nodes=as_like(x, like) if torch else x,
             values=as_like(returned, like) if torch else returned,
-            trace=Trace((Row(state.n_evaluations, state.seconds, numbers["mean"], numbers["sd"]),)),
+            trace=Trace((EstimateRow(state.n_evaluations, state.seconds, numbers["mean"], numbers["sd"]),)),
             method=self.method,
             stopped=reason,
             credible=credible,

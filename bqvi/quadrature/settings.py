@@ -25,7 +25,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class DesignSettings:
+class NodeDesignSettings:
     """Which nodes are evaluated."""
 
     checks: float = 0.25
@@ -52,7 +52,7 @@ class DesignSettings:
 
 
 @dataclass(frozen=True)
-class SearchSettings:
+class CandidateSettings:
     """The search for hyperparameters, and the candidates."""
 
     lengthscales: tuple[float, float] = (np.log(0.2), np.log(12.0))
@@ -213,9 +213,9 @@ class ProductSettings:
     """Of a variance over |w|^2, w the weights: what is left where it cancels."""
 
 
-DESIGN = DesignSettings()
+DESIGN = NodeDesignSettings()
 PRODUCTS = ProductSettings()
-SEARCH = SearchSettings()
+SEARCH = CandidateSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()
 PEAKS = PeakSettings()

@@ -17,14 +17,14 @@ from bqvi.calls import Caller
 from bqvi.quadrature.credibility import Past
 from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
-from bqvi.quadrature.integral import Row
+from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.settings import DESIGN
-from bqvi.quadrature.surrogate import Data, Surrogate
+from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from bqvi.runs.records import DERIVED
 from gp.measures import Measure
 from gp.measures.base import Standardised
 
-__all__ = ["IntegrandUnits", "Model", "Problem", "State"]
+__all__ = ["IntegrandUnits", "IntegrationProblem", "IntegrationState", "Model"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,23 +39,27 @@ class IntegrandUnits:
 class Model(Protocol):
     """What a Gaussian process stands for, and what follows for the integral."""
 
-    def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
+    def data(
+        self, problem: IntegrationProblem, state: IntegrationState, values: Any, shift: float
+    ) -> tuple[StandardData, Any, Any]:
         """Return the data of the process for values (n, o) of f e^-shift, and centre and unit, (o,)."""
         ...
 
-    def moments(self, member: Surrogate) -> tuple[Any, Any]:
+    def moments(self, member: CandidateProcess) -> tuple[Any, Any]:
         """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
         ...
 
-    def weights(self, member: Surrogate) -> Any:
+    def weights(self, member: CandidateProcess) -> Any:
         """Return the derivatives of that mean in the m observations of the process, (m,)."""
         ...
 
-    def variance_of_the_prior(self, member: Surrogate) -> Any:
+    def variance_of_the_prior(self, member: CandidateProcess) -> Any:
         """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
         ...
 
-    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0, before: int = 0) -> Any:
+    def choose(
+        self, member: CandidateProcess, candidates: Any, count: int, given: int = 0, before: int = 0
+    ) -> Any:
         """Return the indices of ``count`` of the candidates (M, D) to evaluate next.
 
         The first ``given`` of the candidates will be evaluated anyway, and are not counted; ``before`` were
@@ -65,7 +69,7 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class IntegrationProblem:
     """What is integrated, and how.
 
     Attributes
@@ -94,7 +98,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class IntegrationState:
     """The state of a run.
 
     Attributes
@@ -122,7 +126,7 @@ class State:
     fits: Fits | None = None
     fitted_at: int = 0
     past: tuple[Past, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[EstimateRow, ...] = ()
     seconds: float = 0.0
     ensemble: Ensemble | None = field(default=None, repr=False, metadata=DERIVED)
 

@@ -37,11 +37,11 @@ from gp.priors import JointPrior
 from gp.process import GaussianProcess
 from gp.search import Expansion, Search, search
 
-__all__ = ["Data", "Surrogate", "View", "fitted", "starting_points", "surrogate"]
+__all__ = ["CandidateProcess", "StandardData", "View", "fitted", "starting_points", "surrogate"]
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class StandardData:
     """The evaluations, in standard coordinates.
 
     Attributes
@@ -97,7 +97,7 @@ class View:
     prior: JointPrior
 
     @staticmethod
-    def of(data: Data, chart: MeasureChart, family: Family) -> View:
+    def of(data: StandardData, chart: MeasureChart, family: Family) -> View:
         """Carry the data into the chart."""
         v, n = chart.forward(data.u), len(data)
         noise = np.ones(n) if data.noise is None else data.noise
@@ -120,7 +120,7 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class Surrogate:
+class CandidateProcess:
     """A candidate at hyperparameters psi, given data.
 
     Attributes
@@ -133,7 +133,7 @@ class Surrogate:
     chart: MeasureChart
     family: Family
     psi: Any
-    data: Data
+    data: StandardData
     view: View
 
     @property
@@ -162,7 +162,7 @@ class Surrogate:
         gram.flat[:: len(gram) + 1] += tau * self.view.noise
         return Evidence.of(cholesky(gram), self.view.y, self.view.basis, "marginal")
 
-    def at(self, psi: Any) -> Surrogate:
+    def at(self, psi: Any) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""
         return replace(self, psi=np.asarray(psi, dtype=float))
 
@@ -257,7 +257,7 @@ class Surrogate:
         """How far psi is searched: lower and upper ends, (D + 1,)."""
         return self.view.prior.bounds
 
-    def climbed(self, effort: Effort) -> Surrogate:
+    def climbed(self, effort: Effort) -> CandidateProcess:
         """Return the surrogate at the optimum that is reached from here."""
         asked = Search(
             iterations=effort.iterations,
@@ -272,12 +272,16 @@ class Surrogate:
         return self.at(search(self, [self.psi], self.bounds(), asked).psi)
 
 
-def surrogate(name: str, chart: MeasureChart, family: Family, data: Data, psi: Any) -> Surrogate:
+def surrogate(
+    name: str, chart: MeasureChart, family: Family, data: StandardData, psi: Any
+) -> CandidateProcess:
     """Condition a candidate on data."""
-    return Surrogate(name, chart, family, np.asarray(psi, dtype=float), data, View.of(data, chart, family))
+    return CandidateProcess(
+        name, chart, family, np.asarray(psi, dtype=float), data, View.of(data, chart, family)
+    )
 
 
-def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
+def fitted(starts: list[CandidateProcess], effort: Effort) -> CandidateProcess:
     """Return the best optimum found by climbing from the best few of ``starts``.
 
     A second climb starts at other lengthscales: from those of the first it would end where that ends.
@@ -293,7 +297,7 @@ def fitted(starts: list[Surrogate], effort: Effort) -> Surrogate:
     return found[0] if len(found) == 1 else max(found, key=_value)
 
 
-def _prior(data: Data) -> JointPrior:
+def _prior(data: StandardData) -> JointPrior:
     """That of psi, and how far it is searched."""
     most = SEARCH.most_noise_of_noisy if data.noisy else SEARCH.most_noise
     lengths = np.ones(data.u.shape[1])
@@ -316,7 +320,7 @@ def starting_points(dimension: int, noisy: bool) -> list[Any]:
     ]
 
 
-def _value(candidate: Surrogate) -> float:
+def _value(candidate: CandidateProcess) -> float:
     try:
         return candidate.log_posterior
     except np.linalg.LinAlgError:

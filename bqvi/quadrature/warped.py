@@ -38,11 +38,11 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, variance_reduction
 from bqvi.quadrature.nodes import among, conditioned, whitened_cross
 from bqvi.quadrature.settings import DESIGN, PRODUCTS, SEARCH
-from bqvi.quadrature.surrogate import Data, Surrogate
+from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from gp.embeddings import kernel_products
 
 if TYPE_CHECKING:
-    from bqvi.quadrature.state import Problem, State
+    from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 
 __all__ = ["Warped"]
 
@@ -55,7 +55,7 @@ class Products:
     triple: np.ndarray
 
 
-def products(member: Surrogate) -> Products:
+def products(member: CandidateProcess) -> Products:
     """Return the products for the data of a surrogate."""
     lengths, measure, x = np.exp(member.psi[:-1]), member.chart.measure, member.view.observed.x
     return Products(
@@ -69,14 +69,16 @@ class Warped:
 
     matched: bool
 
-    def data(self, problem: Problem, state: State, values: Any, shift: float) -> tuple[Data, Any, Any]:
+    def data(
+        self, problem: IntegrationProblem, state: IntegrationState, values: Any, shift: float
+    ) -> tuple[StandardData, Any, Any]:
         """Return the data of g, and centre 0 and unit of f, (1,)."""
         root = np.sqrt(2 * values)
         size = max(float(np.sqrt(np.mean(root**2))), 1e-150)
-        data = Data(state.u, root / size, centred=False, least_noise=SEARCH.least_noise_of_root)
+        data = StandardData(state.u, root / size, centred=False, least_noise=SEARCH.least_noise_of_root)
         return data, np.zeros(1), np.array([size**2])
 
-    def moments(self, member: Surrogate) -> tuple[Any, Any]:
+    def moments(self, member: CandidateProcess) -> tuple[Any, Any]:
         """Return mean (1,) and covariance (1, 1) of the integral of g^2/2."""
         found = member.process
         p = products(member)
@@ -92,7 +94,7 @@ class Warped:
             variance += scale**2 * more_variance
         return np.array([mean]), np.array([[variance]])
 
-    def weights(self, member: Surrogate) -> Any:
+    def weights(self, member: CandidateProcess) -> Any:
         """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
         lengths, data = np.exp(member.psi[:-1]), member.view.observed.x
         of_mean = (
@@ -100,7 +102,7 @@ class Warped:
         )
         return member.process.rule(of_mean, 0.0)
 
-    def variance_of_the_prior(self, member: Surrogate) -> Any:
+    def variance_of_the_prior(self, member: CandidateProcess) -> Any:
         """Return a third of the square of what the mean of M adds to that of L, (1,), otherwise zero.
 
         That is a prior variance where no node is. It holds where g is large, and is too large beside a peak:
@@ -112,7 +114,9 @@ class Warped:
         more_mean, _ = _quadratic(member, products(member))
         return np.array([(scale * more_mean) ** 2 / 3])
 
-    def choose(self, member: Surrogate, candidates: Any, count: int, given: int = 0, before: int = 0) -> Any:
+    def choose(
+        self, member: CandidateProcess, candidates: Any, count: int, given: int = 0, before: int = 0
+    ) -> Any:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         state, mean = _linearised(member, candidates)
         scale = float(member.process.scales[0])
@@ -124,7 +128,7 @@ class Warped:
         return among(state, count, given, score)
 
 
-def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
+def _quadratic(member: CandidateProcess, p: Products) -> tuple[float, float]:
     """pi[C]/2 and pi pi'[C^2]/2 for unit scale: what moment matching adds."""
     process = member.process
 
@@ -138,7 +142,7 @@ def _quadratic(member: Surrogate, p: Products) -> tuple[float, float]:
     return mean, 0.5 * max(variance, 0.0)
 
 
-def _linearised(member: Surrogate, candidates: Any) -> tuple[ConditionedPool, Any]:
+def _linearised(member: CandidateProcess, candidates: Any) -> tuple[ConditionedPool, Any]:
     """The candidates for pi[m g], whose prior covariance with g(x) is Q_x w, and m there, (M,)."""
     found = member.process
     v = member.chart.forward(candidates)

@@ -18,7 +18,7 @@ from bqvi.sampled_bounds.proposal import Proposals
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
 from bqvi.sampled_bounds.schedule import Allotment, lengths
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, State
+from bqvi.sampled_bounds.state import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, BoundsState
 from bqvi.sampled_bounds.transitions import Transition
 
 __all__ = ["DOOR", "BoundsRun", "Choices"]
@@ -83,20 +83,20 @@ class BoundsRun:
         self.transition, self.choices = transition, choices
         self.ledger = Ledger(proposals.dimension + (len(proposals) > 1))
 
-    def init(self) -> State:
+    def init(self) -> BoundsState:
         """Nothing evaluated yet."""
         if self.transition is not None:
-            return State(PILOT)
+            return BoundsState(PILOT)
         particles = self.choices.particles or self.choices.budget // self.choices.systems.cost(1, 1, 1)
-        return self._after_pilot(State(PILOT, plan=AnnealingPlan(np.array([0.0, 1.0]), particles, ())))
+        return self._after_pilot(BoundsState(PILOT, plan=AnnealingPlan(np.array([0.0, 1.0]), particles, ())))
 
-    def resumed(self, before: Checkpoint) -> State:
+    def resumed(self, before: Checkpoint) -> BoundsState:
         """A state of an earlier run, whose budget may have been smaller."""
-        state: State = before.state
+        state: BoundsState = before.state
         Budget(self.choices.budget, state.spent).require_enough()
         return state
 
-    def step(self, state: State) -> State:
+    def step(self, state: BoundsState) -> BoundsState:
         """One temperature of one phase, or its beginning."""
         budget = Budget(self.choices.budget, state.spent)
         caller = replace(self.caller, separately=state.separately)
@@ -111,13 +111,13 @@ class BoundsRun:
             unfinished=None,
         )
 
-    def budget_of(self, state: State) -> Budget:
+    def budget_of(self, state: BoundsState) -> Budget:
         """What may be spent from ``state`` on, beside what the rest of the run needs."""
         if state.phase == PILOT:
             return Budget(max(self._pilot_budget, 0), state.spent)
         return Budget(max(self.choices.budget - self._to_come(state), 0), state.n_evaluations)
 
-    def _to_come(self, state: State) -> int:
+    def _to_come(self, state: BoundsState) -> int:
         """Evaluations that the plan has yet to make, at most; those of an unfinished step among them."""
         assert state.plan is not None  # it ends the pilot run
         systems, each = self.choices.systems, 0 if self.transition is None else self.transition.cost
@@ -129,7 +129,7 @@ class BoundsRun:
         whole = 1 + each * moves
         return chains * (whole - backwards) + particles * (whole - forwards)
 
-    def kept(self, state: State) -> Evaluations | None:
+    def kept(self, state: BoundsState) -> Evaluations | None:
         """The latest particles that have values; None where there are none yet, or where values are noisy."""
         if state.noisy:
             return None
@@ -142,11 +142,11 @@ class BoundsRun:
         fine = np.zeros(len(rows), bool)
         return Evaluations(rows, values[has_values], None, None, fine, ("",) * len(rows))
 
-    def again(self, state: State, points: np.ndarray) -> Evaluations:
+    def again(self, state: BoundsState, points: np.ndarray) -> Evaluations:
         """Evaluations at points (n, D) of them, within the budget, entered in no ledger."""
         return self.caller.evaluate(points, None, self.budget_of(state))
 
-    def require_consistent(self, before: State, after: State) -> None:
+    def require_consistent(self, before: BoundsState, after: BoundsState) -> None:
         """EvaluationError where the gradient is not that of the values, at the first points of the pilot run.
 
         Of several problems the first is asked.
@@ -158,7 +158,7 @@ class BoundsRun:
         made = Evaluations(points, values, slopes, None, failed, ("",) * len(points))
         require_consistent(self.caller.function, 0, made)
 
-    def _piloted(self, state: State, target: AnnealedTarget) -> State:
+    def _piloted(self, state: BoundsState, target: AnnealedTarget) -> BoundsState:
         assert self.transition is not None  # there is no pilot run without
         if state.pilot is None:
             return replace(state, pilot=pilot.begun(target, self._pilot_particles, self._rng(0, 0)))
@@ -179,14 +179,14 @@ class BoundsRun:
         )
         return self._after_pilot(replace(state, plan=pilot.planned(found, *chosen)))
 
-    def _after_pilot(self, state: State) -> State:
+    def _after_pilot(self, state: BoundsState) -> BoundsState:
         """What is next depends on whether there are draws; until then the pilot's particles are kept."""
         assert state.plan is not None
         if self.choices.draws is None:
             return replace(state, phase=FORWARDS)
         return replace(state, phase=BACKWARDS, to_go=len(state.plan) - 1)
 
-    def _backwards(self, state: State, target: AnnealedTarget) -> State:
+    def _backwards(self, state: BoundsState, target: AnnealedTarget) -> BoundsState:
         plan, draws = state.plan, self.choices.draws
         assert plan is not None
         assert draws is not None
@@ -201,7 +201,7 @@ class BoundsRun:
             state = replace(state, backwards=chains, to_go=state.to_go - 1)
         return state if state.to_go else replace(state, phase=FORWARDS)
 
-    def _forwards(self, state: State, target: AnnealedTarget) -> State:
+    def _forwards(self, state: BoundsState, target: AnnealedTarget) -> BoundsState:
         systems, plan, way = self.choices.systems, state.plan, state.forwards
         assert plan is not None
         if way is None:
@@ -239,12 +239,12 @@ class BoundsRun:
         assert self.transition is not None
         return len(self.proposals) * particles * SETTINGS.pilot_moves * self.transition.cost
 
-    def finished(self, state: State) -> str | None:
+    def finished(self, state: BoundsState) -> str | None:
         """'complete', once the particles have arrived at temperature 1."""
         arrived = state.forwards is not None and state.forwards.ess.shape[1] == len(state.plan or ())
         return "complete" if arrived else None
 
-    def result(self, state: State, reason: str) -> EvidenceBounds:
+    def result(self, state: BoundsState, reason: str) -> EvidenceBounds:
         """The bounds; ValueError before the particles have arrived at temperature 1."""
         if self.finished(state) is None:
             raise ValueError(
@@ -253,7 +253,7 @@ class BoundsRun:
             )
         return bounds_of(self.choices, state, self.coordinates, self.checkpoint(state), reason)
 
-    def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
+    def with_evaluations(self, state: BoundsState, evaluations: Evaluations) -> BoundsState:
         """The state with the evaluations of a step that was cut short.
 
         Calls beyond one a point, as of batches that raised, are counted at once.
@@ -264,7 +264,7 @@ class BoundsRun:
         made, separately = state.n_evaluations + calls, state.separately or calls > 0
         return replace(state, n_evaluations=made, separately=separately, unfinished=found)
 
-    def checkpoint(self, state: State) -> Checkpoint:
+    def checkpoint(self, state: BoundsState) -> Checkpoint:
         """The state, and the choices that it belongs to."""
         choices, systems = self.choices, self.choices.systems
         settings = {
@@ -280,7 +280,7 @@ class BoundsRun:
         }
         return Checkpoint(DOOR, settings, state, state.spent)
 
-    def standing(self, state: State) -> Standing:
+    def standing(self, state: BoundsState) -> Standing:
         """Evaluations out of the budget, and the phase."""
         way = state.forwards
         reached = "" if way is None else f", {way.ess.shape[1]} of {len(state.plan or ())} temperatures"

@@ -18,7 +18,7 @@ from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.state import State
+from bqvi.sampled_bounds.state import BoundsState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,9 +82,9 @@ class EvidenceBounds:
     checkpoint: Checkpoint
 
     @property
-    def state(self) -> State:
+    def state(self) -> BoundsState:
         """Where the run stands."""
-        state: State = self.checkpoint.state
+        state: BoundsState = self.checkpoint.state
         return state
 
     def save(self, path: str | Path) -> None:
@@ -162,7 +162,11 @@ def _told(found: EvidenceBounds) -> str:
 
 
 def bounds_of(
-    choices: Choices, state: State, coordinates: Coordinates | None, checkpoint: Checkpoint, stopped: str
+    choices: Choices,
+    state: BoundsState,
+    coordinates: Coordinates | None,
+    checkpoint: Checkpoint,
+    stopped: str,
 ) -> EvidenceBounds:
     """The bounds of particles at temperature 1; ``stopped`` says why the run ended."""
     systems, way, plan = choices.systems, state.forwards, state.plan

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Settings"]
+__all__ = ["BoundsSettings"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class BoundsSettings:
     """Constants of the pilot run, of resampling and of credibility."""
 
     pilot_share: float = 0.2
@@ -36,4 +36,4 @@ class Settings:
     the bounds are not credible. Not studied."""
 
 
-SETTINGS = Settings()
+SETTINGS = BoundsSettings()

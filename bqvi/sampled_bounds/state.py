@@ -11,7 +11,7 @@ from bqvi.runs.records import named
 from bqvi.sampled_bounds.particles import Particles
 from bqvi.sampled_bounds.transitions import MoveUnits
 
-__all__ = ["PILOT", "RECORDS", "AnnealingPlan", "Pass", "Pilot", "State"]
+__all__ = ["PILOT", "RECORDS", "AnnealingPlan", "BoundsState", "Pass", "Pilot"]
 
 PILOT, BACKWARDS, FORWARDS = "pilot run", "backwards", "forwards"
 """The phases of a run, in order."""
@@ -71,7 +71,7 @@ class Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class BoundsState:
     """Where a run stands.
 
     Attributes
@@ -105,5 +105,5 @@ class State:
         return self.n_evaluations + (0 if self.unfinished is None else self.unfinished.n_evaluations)
 
 
-RECORDS = named(State, Pilot, AnnealingPlan, Pass, Particles, MoveUnits, Evaluations)
+RECORDS = named(BoundsState, Pilot, AnnealingPlan, Pass, Particles, MoveUnits, Evaluations)
 """What a saved run is made of."""

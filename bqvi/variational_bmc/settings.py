@@ -487,7 +487,7 @@ class ExplorationSettings:
 
 
 @dataclass(frozen=True)
-class ClimbSettings:
+class FirstClimbSettings:
     """The climb that a run with gradients begins with (`climbing`)."""
 
     gain: float = 0.3
@@ -570,5 +570,5 @@ NODES, COMPONENTS, RESTARTS, MODES = NodeSettings(), ComponentSettings(), Restar
 FEASIBILITY, PREDICTIONS, CONVERGENCE = FeasibilitySettings(), PredictionSettings(), ConvergenceSettings()
 TRUST, FRESH_START, DIAGNOSTICS = TrustSettings(), FreshStartSettings(), DiagnosticSettings()
 COMPARISON = ComparisonSettings()
-CLIMBING, CLOCK, EXPLORATION = ClimbSettings(), ClockSettings(), ExplorationSettings()
+CLIMBING, CLOCK, EXPLORATION = FirstClimbSettings(), ClockSettings(), ExplorationSettings()
 CHEAP = CheapSettings()

@@ -34,7 +34,7 @@ IMAGES, PIXELS, HIDDEN = 5, 12, 8
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class BracketProblem:
     """M evidences to bracket.
 
     Attributes
@@ -64,7 +64,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     ]
 
 
-def regression(rng: np.random.Generator) -> Problem:
+def regression(rng: np.random.Generator) -> BracketProblem:
     """A linear regression with unit priors and unit noise."""
     x = rng.normal(size=(DATA, COEFFICIENTS))
     y = x @ rng.normal(size=COEFFICIENTS) + rng.normal(size=DATA)
@@ -82,10 +82,10 @@ def regression(rng: np.random.Generator) -> Problem:
         return found
 
     prior = Gaussian(np.zeros(COEFFICIENTS), np.ones(COEFFICIENTS))
-    return Problem(log_joint, prior, rng.multivariate_normal(mean, covariance, 10), float(truth))
+    return BracketProblem(log_joint, prior, rng.multivariate_normal(mean, covariance, 10), float(truth))
 
 
-def decoder(rng: np.random.Generator) -> Problem:
+def decoder(rng: np.random.Generator) -> BracketProblem:
     """Binary images from two latent variables through one hidden layer."""
     hidden = torch.as_tensor(rng.normal(size=(2, HIDDEN)))
     out = torch.as_tensor(rng.normal(size=(HIDDEN, PIXELS)))
@@ -110,7 +110,7 @@ def decoder(rng: np.random.Generator) -> Problem:
         [logsumexp(log_joint(grid, torch.full((len(grid),), i)).numpy()) + area for i in range(IMAGES)]
     )
     prior = Gaussian(np.zeros(2), np.ones(2))
-    return Problem(log_joint, [prior] * IMAGES, latents, truth)
+    return BracketProblem(log_joint, [prior] * IMAGES, latents, truth)
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

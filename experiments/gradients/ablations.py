@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from bqvi.gradients import BayesianQuadrature
-from bqvi.gradients.designs import AntitheticOrthogonal, Independent, UncertaintySampling
+from bqvi.gradients.designs import AntitheticOrthogonal, GradientUncertainty, Independent
 from bqvi.gradients.surrogates import OnGradients
 from experiments.gradients.inference import LEAST
 from experiments.gradients.references import problem
@@ -59,7 +59,7 @@ CHANGES: Mapping[str, Change] = {
     "zero mean": Change("prior mean", lambda: BayesianQuadrature(process=OnGradients(prior_slope=1.0))),
     "antithetic": Change("nodes", lambda: BayesianQuadrature(design=AntitheticOrthogonal())),
     "independent": Change("nodes", lambda: BayesianQuadrature(design=Independent())),
-    "uncertainty": Change("nodes", lambda: BayesianQuadrature(design=UncertaintySampling())),
+    "uncertainty": Change("nodes", lambda: BayesianQuadrature(design=GradientUncertainty())),
 }
 QUICK = (DEFAULT, "KL 5", "no memory")
 STROKES = drawing.strokes(CHANGES)

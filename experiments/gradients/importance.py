@@ -17,7 +17,7 @@ import torch
 from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
 from bqvi.gradients.designs import Independent
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame, WhitenedMoments
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from experiments.gradients.references import (
     flat,
     place,
@@ -61,7 +61,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 @cache
 def reference(name: str, where: str) -> np.ndarray:
     """The whitened gradient of the bound, (D + D (D + 1) / 2,)."""
-    target, frame = target_named(name), Frame.of(place(name, where))
+    target, frame = target_named(name), WhitenedFrame.of(place(name, where))
     rng, d = np.random.default_rng(20240301), target_named(name).dimension
     mean, slopes = np.zeros(d), np.zeros((d, d))
     groups = GROUPS // 4 if name == "mixture" else GROUPS

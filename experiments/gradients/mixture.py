@@ -26,7 +26,7 @@ import pandas as pd
 
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.softmax_mixture import SoftmaxMixture
 from experiments.gradients.inference import LEAST
 from experiments.gradients.references import (
@@ -104,7 +104,7 @@ def held(q: Gaussian) -> GradientTarget:
 
 def bound(q: Gaussian) -> float:
     """E_q[f_r] + H[q] with the best r under q, nats."""
-    return elbo(held(q), Frame.of(q))
+    return elbo(held(q), WhitenedFrame.of(q))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def best_inside() -> Best:
     """By natural-gradient steps on `POINTS` points from the best Gaussian with z summed out."""
     q, rate, before = optimum(NAME), RATE, np.inf
     for _ in range(_STEPS):
-        frame = Frame.of(q)
+        frame = WhitenedFrame.of(q)
         y = moments(held(q), frame, POINTS).y
         norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
         if norm < 1e-10:

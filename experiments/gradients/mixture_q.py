@@ -73,7 +73,7 @@ _LONG = 6000
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class MixtureProblem:
     """A log joint, and the number of components of q."""
 
     target: GradientTarget
@@ -104,20 +104,20 @@ def _noise(components: int, dimension: int) -> np.ndarray:
     return np.stack([normal_sobol(dimension, _POINTS, rng) for _ in range(components)], 1)
 
 
-def _of_mixture(name: str, posterior: GaussianMixture, scale: float) -> Problem:
+def _of_mixture(name: str, posterior: GaussianMixture, scale: float) -> MixtureProblem:
     q = posterior.from_unconstrained(tuple(torch.as_tensor(u) for u in posterior.unconstrained))
     d = posterior.dimension
     target = GradientTarget(name, q.log_prob, np.zeros(d), np.full(d, scale))
-    return Problem(target, posterior.n_components, 0.0)
+    return MixtureProblem(target, posterior.n_components, 0.0)
 
 
-def _two_modes() -> Problem:
+def _two_modes() -> MixtureProblem:
     covariances = np.array([[[0.5, 0.2], [0.2, 0.8]], [[0.7, -0.3], [-0.3, 0.4]]])
     means = np.array([[-2.0, -0.5], [2.0, 0.5]])
     return _of_mixture("two modes", GaussianMixture(np.array([0.35, 0.65]), means, covariances), 1.0)
 
 
-def _three_modes() -> Problem:
+def _three_modes() -> MixtureProblem:
     means = np.array([[-2.0, 1.0, 0.0, 0.5], [1.5, -1.0, 2.0, 0.0], [1.0, 2.0, -1.5, -2.0]])
     rng = np.random.default_rng(20260103)
     roots = 0.5 * rng.standard_normal((3, 4, 4))
@@ -126,16 +126,16 @@ def _three_modes() -> Problem:
     return _of_mixture("three modes", GaussianMixture(weights, means, covariances), 1.5)
 
 
-PROBLEMS: Mapping[str, Callable[[], Problem]] = {
+PROBLEMS: Mapping[str, Callable[[], MixtureProblem]] = {
     "two modes": _two_modes,
     "three modes": _three_modes,
-    "banana": lambda: Problem(banana(), 4, None),
-    "schools": lambda: Problem(schools(True), 3, None),
+    "banana": lambda: MixtureProblem(banana(), 4, None),
+    "schools": lambda: MixtureProblem(schools(True), 3, None),
 }
 
 
 @cache
-def problem(name: str) -> Problem:
+def problem(name: str) -> MixtureProblem:
     """The problem of this name."""
     return PROBLEMS[name]()
 
@@ -224,7 +224,7 @@ def tune() -> None:
     stored.cache_clear()
 
 
-def _long_run(posed: Problem, seed: int) -> float:
+def _long_run(posed: MixtureProblem, seed: int) -> float:
     """The ELBO at the end of `_LONG` steps of STL with 10 draws in each component."""
     model = LogJoint(posed.target.log_density, posed.target.dimension)
     schedule = bqvi.Adam(0.05, decay=20.0 / _LONG)

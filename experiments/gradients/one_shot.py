@@ -44,16 +44,16 @@ from bqvi.gradients import (
 from bqvi.gradients.designs import (
     AntitheticOrthogonal,
     Design,
+    GradientUncertainty,
     Independent,
-    IntegralVarianceReduction,
+    MomentVarianceReduction,
     Optimised,
     Sobol,
-    UncertaintySampling,
 )
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.surrogates import OnGradients
-from bqvi.gradients.whitened import Frame, WhitenedMoments
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from experiments.gradients.references import (
     MANY,
@@ -90,7 +90,7 @@ _NO_DATA = Batch(None, 0)
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneShotChoice:
     """An estimator of n evaluations."""
 
     make: Callable[[int], Estimator]
@@ -108,41 +108,41 @@ def _quadrature(process: str = "separable", design: Design | None = None) -> Cal
     return lambda n: BayesianQuadrature(n, design or Independent(), memory=0, process=process)
 
 
-def _chosen(design: Design) -> Choice:
+def _chosen(design: Design) -> OneShotChoice:
     """Half of the nodes independent, the others by a design that asks for a process."""
-    return Choice(
+    return OneShotChoice(
         lambda n: BayesianQuadrature(n, design, process="separable"),
         before=lambda n: BayesianQuadrature(n, Independent(), initial_nodes=n, process="separable"),
         least=2,
     )
 
 
-DESIGNS: Mapping[str, Choice] = {
-    STL: Choice(lambda n: Pathwise(n, STL, errors=True)),
-    SEPARABLE: Choice(_quadrature()),
-    "BQ, Sobol nodes": Choice(_quadrature(design=Sobol())),
-    "BQ, antithetic-orthogonal nodes": Choice(_quadrature(design=AntitheticOrthogonal())),
-    "BQ, optimised nodes": Choice(_quadrature(design=Optimised())),
-    "BQ, variance-reducing nodes": _chosen(IntegralVarianceReduction()),
-    "BQ, uncertain nodes": _chosen(UncertaintySampling()),
+DESIGNS: Mapping[str, OneShotChoice] = {
+    STL: OneShotChoice(lambda n: Pathwise(n, STL, errors=True)),
+    SEPARABLE: OneShotChoice(_quadrature()),
+    "BQ, Sobol nodes": OneShotChoice(_quadrature(design=Sobol())),
+    "BQ, antithetic-orthogonal nodes": OneShotChoice(_quadrature(design=AntitheticOrthogonal())),
+    "BQ, optimised nodes": OneShotChoice(_quadrature(design=Optimised())),
+    "BQ, variance-reducing nodes": _chosen(MomentVarianceReduction()),
+    "BQ, uncertain nodes": _chosen(GradientUncertainty()),
 }
 """How nodes are chosen."""
-ESTIMATORS: Mapping[str, Choice] = {
-    "score, leave-one-out": Choice(lambda n: Score(n, "leave-one-out", errors=True)),
-    "score, optimal baseline": Choice(lambda n: Score(n, "optimal", errors=True), least=3),
-    "pathwise": Choice(lambda n: Pathwise(n, errors=True)),
+ESTIMATORS: Mapping[str, OneShotChoice] = {
+    "score, leave-one-out": OneShotChoice(lambda n: Score(n, "leave-one-out", errors=True)),
+    "score, optimal baseline": OneShotChoice(lambda n: Score(n, "optimal", errors=True), least=3),
+    "pathwise": OneShotChoice(lambda n: Pathwise(n, errors=True)),
     STL: DESIGNS[STL],
-    "STL, Sobol": Choice(lambda n: Pathwise(n, STL, Sobol())),
-    "STL, antithetic-orthogonal": Choice(lambda n: Pathwise(n, STL, AntitheticOrthogonal())),
-    "BQ, values": Choice(_quadrature("auto"), least=5, values_only=True),
-    DEFAULT: Choice(_quadrature("auto")),
+    "STL, Sobol": OneShotChoice(lambda n: Pathwise(n, STL, Sobol())),
+    "STL, antithetic-orthogonal": OneShotChoice(lambda n: Pathwise(n, STL, AntitheticOrthogonal())),
+    "BQ, values": OneShotChoice(_quadrature("auto"), least=5, values_only=True),
+    DEFAULT: OneShotChoice(_quadrature("auto")),
     SEPARABLE: DESIGNS[SEPARABLE],
-    "BQ, derivatives": Choice(_quadrature("derivative"), most_numbers=MOST_NUMBERS),
-    "BQ, joint": Choice(_quadrature("joint"), most_numbers=MOST_NUMBERS),
+    "BQ, derivatives": OneShotChoice(_quadrature("derivative"), most_numbers=MOST_NUMBERS),
+    "BQ, joint": OneShotChoice(_quadrature("joint"), most_numbers=MOST_NUMBERS),
 }
 """What is estimated from independent nodes, and Monte Carlo with others."""
 GROUPS = {"estimators": ESTIMATORS, "designs": DESIGNS}
-CHOICES: Mapping[str, Choice] = {**ESTIMATORS, **DESIGNS}
+CHOICES: Mapping[str, OneShotChoice] = {**ESTIMATORS, **DESIGNS}
 STROKES = drawing.strokes((*DESIGNS, *ESTIMATORS))
 QUICK = (
     STL, SEPARABLE, "BQ, derivatives", "BQ, joint", "BQ, variance-reducing nodes",
@@ -185,7 +185,12 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def _errors(
-    choice: Choice, target: GradientTarget, q: Gaussian, truth: np.ndarray, n: int, rng: np.random.Generator
+    choice: OneShotChoice,
+    target: GradientTarget,
+    q: Gaussian,
+    truth: np.ndarray,
+    n: int,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
     """The error, and the share of coordinates covered; NaN where the estimator has no error bars."""
     found = _estimated(choice, without_gradient(target) if choice.values_only else target.model(), q, n, rng)
@@ -197,7 +202,9 @@ def _errors(
     return error, _covered(q, found, truth)
 
 
-def _estimated(choice: Choice, model: LogJoint, q: Gaussian, n: int, rng: np.random.Generator) -> Gradient:
+def _estimated(
+    choice: OneShotChoice, model: LogJoint, q: Gaussian, n: int, rng: np.random.Generator
+) -> Gradient:
     if choice.before is None:
         return choice.make(n)(model, q, _NO_DATA, rng)
     first, second = choice.before(n // 2), choice.make(n - n // 2)
@@ -208,7 +215,7 @@ def _estimated(choice: Choice, model: LogJoint, q: Gaussian, n: int, rng: np.ran
 
 def _of_all(found: Gradient, q: Gaussian) -> Gradient:
     """The same with hyperparameters of all nodes, as the other designs have: a memory's are of the first."""
-    frame, kept, kind = Frame.of(q), found.memory, OnGradients()
+    frame, kept, kind = WhitenedFrame.of(q), found.memory, OnGradients()
     assert isinstance(kept, Memory)
     points = frame.whiten(kept.points)
     targets = kind.targets(frame, points, kept.values, kept.gradients)
@@ -220,7 +227,7 @@ def _covered(q: Gaussian, found: Gradient, truth: np.ndarray) -> float:
     """The share of the estimator's own coordinates whose interval holds the truth, (D + D (D + 1) / 2,)."""
     if found.standard_error is None:
         return float("nan")
-    natural = Frame.of(q).natural_gradient(unflat(truth, q.dimension))
+    natural = WhitenedFrame.of(q).natural_gradient(unflat(truth, q.dimension))
     known = natural if found.natural else q.gradient_to_unconstrained(natural)
     missed = np.abs(_lower(found.values) - _lower(known))
     return float(np.mean(missed <= student.ppf(LEVEL, found.samples - 1) * _lower(found.standard_error)))

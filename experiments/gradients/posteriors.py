@@ -27,7 +27,7 @@ import pandas as pd
 
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from experiments.gradients.inference import (
     LEAST,
     SURROGATES,
@@ -37,7 +37,7 @@ from experiments.gradients.inference import (
 )
 from experiments.gradients.predator_prey import NAME as DIFFERENTIAL
 from experiments.gradients.predator_prey import STEPS_PER_UNIT
-from experiments.gradients.references import Problem, best_from, elbo
+from experiments.gradients.references import GaussianTask, best_from, elbo
 from experiments.gradients.runs import (
     BUDGETS,
     TUNING_SEEDS,
@@ -86,7 +86,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 @cache
-def _known(folder: Path, name: str) -> tuple[Reference, Problem]:
+def _known(folder: Path, name: str) -> tuple[Reference, GaussianTask]:
     """The reference and its problem, whose start is the reference's own moments."""
     reference = load_reference(folder, name)
     density = reference.target.log_density
@@ -96,10 +96,10 @@ def _known(folder: Path, name: str) -> tuple[Reference, Problem]:
     sd = np.sqrt(np.diag(reference.covariance))
     target = GradientTarget(name, density, reference.mean, sd)
     best = best_from(target, Gaussian(reference.mean, reference.covariance), POINTS, _LEFT)
-    return reference, Problem(target, elbo(target, Frame.of(best), POINTS), POINTS)
+    return reference, GaussianTask(target, elbo(target, WhitenedFrame.of(best), POINTS), POINTS)
 
 
-def problem(folder: Path, name: str, seed: int) -> Problem:
+def problem(folder: Path, name: str, seed: int) -> GaussianTask:
     """The posterior with the start of this seed."""
     reference, found = _known(folder, name)
     guess = box(reference, seed)

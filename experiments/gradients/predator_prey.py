@@ -27,7 +27,7 @@ import torch
 import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, Pathwise
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
 from experiments.harness import drawing
 from experiments.harness.experiment import (
@@ -106,7 +106,7 @@ def problem(name: str, folder: Path | None) -> tuple[LogJoint, Gaussian]:
 
 def elbo(model: LogJoint, q: Gaussian) -> float:
     """By the same `POINTS` quasi-random points for every q."""
-    frame = Frame.of(q)
+    frame = WhitenedFrame.of(q)
     noise = normal_sobol(8, POINTS, 1)
     with torch.no_grad():
         f = model.log_prior(torch.tensor(frame.points(noise))).numpy()

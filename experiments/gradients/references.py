@@ -29,7 +29,7 @@ import torch
 
 from bqvi.arrays import Values
 from bqvi.families import Gaussian
-from bqvi.gradients.whitened import Frame, WhitenedMoments
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from experiments.problems.gradient_targets import GradientTarget, targets
 from gp.low_discrepancy import normal_sobol
 
@@ -61,7 +61,7 @@ class Moment:
     elbo: float
 
 
-def moments(target: GradientTarget, frame: Frame, n: int) -> Moment:
+def moments(target: GradientTarget, frame: WhitenedFrame, n: int) -> Moment:
     """By n quasi-random points."""
     d = target.dimension
     noise = _noise(n, d)
@@ -77,7 +77,7 @@ def moments(target: GradientTarget, frame: Frame, n: int) -> Moment:
     return Moment(WhitenedMoments(mean, 0.5 * (slopes + slopes.T)), slopes, value + _entropy_terms(frame))
 
 
-def _entropy_terms(frame: Frame) -> float:
+def _entropy_terms(frame: WhitenedFrame) -> float:
     """What the ELBO has beside E[f + |u|^2 / 2]."""
     return float(0.5 * len(frame.mean) * np.log(2.0 * np.pi) + np.log(np.diagonal(frame.scale)).sum())
 
@@ -112,11 +112,11 @@ def optimum(name: str) -> Gaussian:
 
 def best_from(target: GradientTarget, q: Gaussian, points: int = POINTS, left: float = 1e-10) -> Gaussian:
     """The best Gaussian on so many points, by steps from q until twice the nats to be won are ``left``."""
-    rate, before, frame = RATE, np.inf, Frame.of(q)
+    rate, before, frame = RATE, np.inf, WhitenedFrame.of(q)
     y = moments(target, frame, points).y
     for _ in range(_POLISH):
         q = moved(frame, y, rate)
-        frame = Frame.of(q)
+        frame = WhitenedFrame.of(q)
         y = moments(target, frame, points).y
         norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
         if norm < left:
@@ -127,11 +127,11 @@ def best_from(target: GradientTarget, q: Gaussian, points: int = POINTS, left: f
 
 
 def _stepped(target: GradientTarget, q: Gaussian, rate: float) -> Gaussian:
-    frame = Frame.of(q)
+    frame = WhitenedFrame.of(q)
     return moved(frame, moments(target, frame, POINTS).y, rate)
 
 
-def moved(frame: Frame, y: WhitenedMoments, rate: float) -> Gaussian:
+def moved(frame: WhitenedFrame, y: WhitenedMoments, rate: float) -> Gaussian:
     """A natural-gradient step; the precision's eigenvalues keep a quarter of what they were."""
     values, vectors = np.linalg.eigh(np.eye(len(frame.mean)) - rate * y.jacobian)
     covariance = (vectors / np.maximum(values, 0.25)) @ vectors.T
@@ -149,12 +149,12 @@ def place(name: str, where: str) -> Gaussian:
     best = optimum(name)
     if where == "optimum":
         return best
-    first, last = Frame.of(target_named(name).start()), Frame.of(best)
+    first, last = WhitenedFrame.of(target_named(name).start()), WhitenedFrame.of(best)
     root = 0.5 * (first.scale + last.scale)
     return Gaussian(0.5 * (first.mean + last.mean), root @ root.T)
 
 
-def elbo(target: GradientTarget, frame: Frame, points: int = POINTS) -> float:
+def elbo(target: GradientTarget, frame: WhitenedFrame, points: int = POINTS) -> float:
     """Of q, on so many points: that of `moments`, without gradients."""
     value = 0.0
     with torch.no_grad():
@@ -176,7 +176,7 @@ class Posed(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class GaussianTask:
     """A target with what the best Gaussian reaches on it."""
 
     target: GradientTarget
@@ -188,26 +188,26 @@ class Problem:
         """ELBO of the best Gaussian less that of q, on the same points; infinite where q's is not finite."""
         with np.errstate(all="ignore"):
             try:
-                found = self.best - elbo(self.target, Frame.of(q), self.points)
+                found = self.best - elbo(self.target, WhitenedFrame.of(q), self.points)
             except RuntimeError:  # of a log joint that factors a matrix, far out
                 return float("inf")
         return found if np.isfinite(found) else float("inf")
 
 
 @cache
-def problem(name: str) -> Problem:
+def problem(name: str) -> GaussianTask:
     """One of `experiments.problems.gradient_targets.targets`."""
-    return Problem(target_named(name), best_elbo(name))
+    return GaussianTask(target_named(name), best_elbo(name))
 
 
 @cache
 def best_elbo(name: str) -> float:
     """Of the best Gaussian, on `POINTS` points."""
-    return elbo(target_named(name), Frame.of(optimum(name)))
+    return elbo(target_named(name), WhitenedFrame.of(optimum(name)))
 
 
 def gap(name: str, q: Gaussian) -> float:
-    """As `Problem.gap`."""
+    """As `GaussianTask.gap`."""
     return problem(name).gap(q)
 
 
@@ -221,7 +221,7 @@ def reference(name: str, where: str, points: int) -> np.ndarray:
     stored = _stored().get(f"{name}, {where}, {points}")
     if stored is not None and np.allclose(stored["mean"], q.mean, rtol=1e-6, atol=1e-6):
         return np.array(stored["gradient"])
-    return flat(moments(target_named(name), Frame.of(q), points).y)
+    return flat(moments(target_named(name), WhitenedFrame.of(q), points).y)
 
 
 @cache
@@ -235,7 +235,7 @@ def store() -> None:
     for name in targets():
         for where in PLACES:
             q = place(name, where)
-            gradient = flat(moments(target_named(name), Frame.of(q), MANY).y)
+            gradient = flat(moments(target_named(name), WhitenedFrame.of(q), MANY).y)
             found[f"{name}, {where}, {MANY}"] = {
                 "mean": [float(f"{x:.9g}") for x in q.mean],
                 "gradient": [float(f"{x:.12g}") for x in gradient],
@@ -245,7 +245,7 @@ def store() -> None:
 
 def whitened(q: Gaussian, values: Values) -> np.ndarray:
     """A natural gradient dL/dmu as (g_delta, g_Delta), (D + D (D + 1) / 2,): mu + L delta, L (I + Delta)."""
-    return flat(Frame.of(q).moments(values))
+    return flat(WhitenedFrame.of(q).moments(values))
 
 
 def flat(found: WhitenedMoments) -> np.ndarray:

@@ -16,7 +16,7 @@ import pandas as pd
 from bqvi.gradients import BayesianQuadrature, Estimator, Pathwise, RememberingEstimator
 from bqvi.gradients.designs import AntitheticOrthogonal
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from experiments.gradients.references import (
     POINTS,
     flat,
@@ -64,7 +64,7 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 @cache
 def truth(name: str, step: int) -> np.ndarray:
     """The whitened gradient at a step of the path, which all estimators and seeds share."""
-    return flat(moments(target_named(name), Frame.of(path(name)[step]), POINTS).y)
+    return flat(moments(target_named(name), WhitenedFrame.of(path(name)[step]), POINTS).y)
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

@@ -81,7 +81,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Failure:
     """A `draw`, `tables` or `claims` that raised."""
 
     what: str
@@ -99,7 +99,7 @@ class Section:
     images: tuple[Picture, ...]
     tables: tuple[Grid, ...]
     claims: tuple[Claim, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Failure, ...]
     asked: str
     command: str
     facts: Grid
@@ -181,7 +181,7 @@ def _drawn(experiment: Experiment, root: Path) -> Section | None:
 
 
 def _section(experiment: Experiment, results: Results) -> Section:
-    problems: list[Problem] = []
+    problems: list[Failure] = []
     images: Sequence[Picture] = ()
     tables: Sequence[Grid] = ()
     claims: Sequence[Claim] = ()
@@ -222,11 +222,11 @@ def _asked(summary: str) -> str:
     return text[: min(ends)] if ends else text
 
 
-def _attempt(what: str, make: Callable[[], Sequence[T]], problems: list[Problem]) -> Sequence[T]:
+def _attempt(what: str, make: Callable[[], Sequence[T]], problems: list[Failure]) -> Sequence[T]:
     try:
         return make()
     except Exception as error:  # the rest of the page must not be lost with it
-        problems.append(Problem(f"{what} raised {type(error).__name__}", traceback.format_exc()))
+        problems.append(Failure(f"{what} raised {type(error).__name__}", traceback.format_exc()))
         return ()
 
 

@@ -13,7 +13,7 @@ import bqvi
 from acquisition.minibatch import Learning
 from bqvi.arrays import Values, inner, subtract
 from bqvi.inference.loop import advance, start
-from bqvi.inference.state import Problem
+from bqvi.inference.state import LoopProblem
 from bqvi.models.data import n_rows, take
 from experiments.harness import drawing, evidence
 from experiments.harness.bands import quantile
@@ -79,7 +79,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 def _path(setting: Setting, size: int, steps: int, seed: int) -> Iterator[Any]:
     """q before each step of stochastic natural gradients with reshuffling and the package's schedule."""
     chosen = bqvi.RobbinsMonro(0.7, tau=10.0)
-    problem = Problem(setting.model, setting.data, bqvi.gradients.Conjugate(), bqvi.Natural(), chosen,
+    problem = LoopProblem(setting.model, setting.data, bqvi.gradients.Conjugate(), bqvi.Natural(), chosen,
                       PLAIN["reshuffled"](size))  # fmt: skip
     state = start(problem, setting.start, np.random.default_rng(seed))
     for _ in range(steps):

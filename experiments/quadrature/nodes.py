@@ -72,7 +72,7 @@ _SEARCH = ContinuousSearch(max_evaluations=30, tolerance=1e-3)
 
 
 @dataclass(frozen=True)
-class Choice:
+class NodeChoice:
     """A criterion (None for the Sobol sequence) and what is modelled: f, or its root (WSABI-L or -M)."""
 
     criterion: Criterion | None
@@ -80,16 +80,16 @@ class Choice:
     matched: bool = False
 
 
-CHOICES: Mapping[str, Choice] = {
-    "Sobol sequence": Choice(None),
-    "uncertainty sampling": Choice(UncertaintySampling()),
-    "variance reduction": Choice(IntegralVarianceReduction()),
-    "mutual information": Choice(MutualInformation()),
-    "UCB, lambda = 0": Choice(UpperConfidenceBound(0.0)),
-    "UCB, lambda = 0.1": Choice(UpperConfidenceBound(0.1)),
-    "UCB, lambda = 1": Choice(UpperConfidenceBound(1.0)),
-    "WSABI-L": Choice(LinearisedWarpedUncertainty(), warped=True),
-    "WSABI-M": Choice(MatchedWarpedUncertainty(), warped=True, matched=True),
+CHOICES: Mapping[str, NodeChoice] = {
+    "Sobol sequence": NodeChoice(None),
+    "uncertainty sampling": NodeChoice(UncertaintySampling()),
+    "variance reduction": NodeChoice(IntegralVarianceReduction()),
+    "mutual information": NodeChoice(MutualInformation()),
+    "UCB, lambda = 0": NodeChoice(UpperConfidenceBound(0.0)),
+    "UCB, lambda = 0.1": NodeChoice(UpperConfidenceBound(0.1)),
+    "UCB, lambda = 1": NodeChoice(UpperConfidenceBound(1.0)),
+    "WSABI-L": NodeChoice(LinearisedWarpedUncertainty(), warped=True),
+    "WSABI-M": NodeChoice(MatchedWarpedUncertainty(), warped=True, matched=True),
 }
 QUICK = ("uncertainty sampling", "variance reduction", "WSABI-L")
 
@@ -122,20 +122,20 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
 
 
 @dataclass(frozen=True, eq=False)
-class Surrogate:
+class ModelledIntegrand:
     """The posterior of f, or of g where f = alpha + g^2/2."""
 
-    choice: Choice
+    choice: NodeChoice
     posterior: gp.Posterior
     alpha: float
 
     @staticmethod
-    def of(choice: Choice, kernel: Kernel, x: Any, y: Any) -> Surrogate:
+    def of(choice: NodeChoice, kernel: Kernel, x: Any, y: Any) -> ModelledIntegrand:
         """Condition on values y of f at x."""
         alpha = _FLOOR * float(y.min()) if choice.warped else 0.0
         modelled = np.sqrt(2 * (y - alpha)) if choice.warped else y
         process = gp.GaussianProcess(kernel, noise=_NOISE)
-        return Surrogate(choice, process.condition(x, modelled), alpha)
+        return ModelledIntegrand(choice, process.condition(x, modelled), alpha)
 
     def mean(self, x: Any) -> Any:
         """Return the mean of f, (n,)."""
@@ -176,18 +176,20 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     y = integrand.function(x)
     points, weights = _rule(integrand.measure.dimension)
     estimates = [
-        float(weights @ Surrogate.of(choice, kernel, x[:n], y[:n]).mean(points)) if n >= START else np.nan
+        float(weights @ ModelledIntegrand.of(choice, kernel, x[:n], y[:n]).mean(points))
+        if n >= START
+        else np.nan
         for n in range(1, len(x) + 1)
     ]
     error = np.abs(np.array(estimates) / integrand.truth - 1)
     nodes = pd.DataFrame({"part": "nodes", "n": np.arange(1, len(x) + 1), "f": y, "error": error})
     return pd.concat(
-        [nodes.assign(**_columns(x)), _grid(integrand, Surrogate.of(choice, kernel, x, y))],
+        [nodes.assign(**_columns(x)), _grid(integrand, ModelledIntegrand.of(choice, kernel, x, y))],
         ignore_index=True,
     )
 
 
-def _nodes(integrand: Integrand, choice: Choice, kernel: Kernel, count: int, seed: int) -> Any:
+def _nodes(integrand: Integrand, choice: NodeChoice, kernel: Kernel, count: int, seed: int) -> Any:
     """Return ``count`` nodes (count, D), the first `START` of them from the Sobol sequence."""
     measure = integrand.measure
     sequence = measure.from_unit_cube(scrambled_sobol(measure.dimension, count, seed))
@@ -195,7 +197,7 @@ def _nodes(integrand: Integrand, choice: Choice, kernel: Kernel, count: int, see
         return sequence
     x, rng = sequence[:START], np.random.default_rng(seed)
     while len(x) < count:
-        posterior = Surrogate.of(choice, kernel, x, integrand.function(x)).posterior
+        posterior = ModelledIntegrand.of(choice, kernel, x, integrand.function(x)).posterior
         found = _SEARCH.maximise(bind(choice.criterion, posterior, measure), rng)
         x = np.concatenate([x, found.x])
     return x
@@ -214,7 +216,7 @@ def _columns(x: Any) -> dict[str, Any]:
     return {f"x{d + 1}": x[:, d] for d in range(x.shape[1])}
 
 
-def _grid(integrand: Integrand, surrogate: Surrogate) -> pd.DataFrame:
+def _grid(integrand: Integrand, surrogate: ModelledIntegrand) -> pd.DataFrame:
     dimension = integrand.measure.dimension
     assert isinstance(integrand.measure, Gaussian)  # both are against N(0, I)
     axis = np.linspace(-_REACH, _REACH, 253 if dimension == 1 else 43)

@@ -15,7 +15,7 @@ from benchmarks.acceptance.record import (
     REFERENCE,
     SEED_BASE,
     SEEDS,
-    Record,
+    AcceptanceRun,
     compared,
     made,
     reproduced,
@@ -24,7 +24,9 @@ from benchmarks.acceptance.tasks import Figures, Task, tasks
 
 
 def record(values, seeds=SEEDS):
-    return Record("abc", "2026-11-22", {"processor": "any", "kernel_ms": 4.0}, tuple(range(seeds)), values)
+    return AcceptanceRun(
+        "abc", "2026-11-22", {"processor": "any", "kernel_ms": 4.0}, tuple(range(seeds)), values
+    )
 
 
 def synthetic(rng, seeds, tasks=12, shift=()):
@@ -119,7 +121,7 @@ def test_a_small_shift_of_all_tasks_is_flagged_for_the_door():
 
 
 def test_the_reference_has_the_tasks():
-    reference = Record.load(REFERENCE)
+    reference = AcceptanceRun.load(REFERENCE)
     assert list(reference.values) == [task.key for task in tasks()]
     assert reference.seeds == tuple(range(SEED_BASE, SEED_BASE + SEEDS))
     assert {"processor", "cores", "python", "threads", "numpy", "torch"} <= set(reference.machine)
@@ -137,13 +139,13 @@ def test_one_task_runs_and_gives_the_reference_again(tmp_path):
     task = next(task for task in tasks() if task.door == "cavi")
     found = made([task], [SEED_BASE])
     found.save(tmp_path / "run.json")
-    again = Record.load(tmp_path / "run.json")
+    again = AcceptanceRun.load(tmp_path / "run.json")
     figures = again.values[task.key]
     assert figures["evaluations"][0] > 0
     assert figures["overhead"][0] > 0
     assert figures["memory"][0] > 0
     assert reproduced(again, again) == (1, 1)
-    rows = compared(again, Record.load(REFERENCE))
+    rows = compared(again, AcceptanceRun.load(REFERENCE))
     assert {row.figure for row in rows} == {"error", "within", "evaluations", "overhead", "memory"}
     assert not any(row.flagged for row in rows)  # one seed cannot be beyond noise
     assert len(list(tables.lines(rows))) == len(rows) + 2

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.break_even import Cost, Method, break_even
+from benchmarks.break_even import BudgetedMethod, Cost, break_even
 
 NEVER = Cost(math.inf, math.inf, math.inf)
 
@@ -30,7 +30,7 @@ def test_a_method_that_does_not_arrive_has_no_line():
 
 
 def test_a_cost_is_the_median_at_the_first_budget_that_suffices():
-    method = Method(
+    method = BudgetedMethod(
         "", lambda budget, seed: Cost(1.0 / budget + (seed == 0), budget, float(seed)), (1, 2, 4, 8)
     )
     assert method.cost(0.3) == Cost(0.25, 4.0, 2.0)

@@ -9,7 +9,7 @@ import torch
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame, WhitenedMoments
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from gp.conditioning import FunctionKernel, Shown
 
@@ -76,7 +76,7 @@ TARGETS = {
 def exact(name):
     """dL/dmu by a product rule: of the banana's polynomial exact, of the logistic to 1e-8."""
     model, q = TARGETS[name]
-    frame = Frame.of(q)
+    frame = WhitenedFrame.of(q)
     noise, weights = gauss_hermite(len(frame.mean), 20)
     theta = torch.tensor(frame.points(noise), requires_grad=True)
     (slopes,) = torch.autograd.grad(model.log_prior(theta).sum(), theta)

@@ -10,7 +10,7 @@ from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.mixture_expectation import less_square, moment_matched, of_phi
 from bqvi.gradients.surrogates import OnFunction
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
 from gp.measures import GaussianMixture
 
@@ -45,7 +45,7 @@ def mixture_expectation(process, frame, q):
 def test_mixtures_on_a_quadratic_are_exact(kind):
     """Nodes that determine a quadratic give E_q[f] and its gradients; values of f are exact to the jitter."""
     rng = np.random.default_rng(0)
-    frame = Frame.of(moment_matched(Q))
+    frame = WhitenedFrame.of(moment_matched(Q))
     nodes = rng.standard_normal((30, D))  # six coefficients; what is more averages the jitter
     theta = frame.points(nodes)
     targets = kind.targets(frame, nodes, quadratic(theta), -(theta - CENTRE) @ PRECISION)
@@ -65,7 +65,7 @@ def test_mixtures_on_a_quadratic_are_exact(kind):
 def test_mixture_gradients_are_those_of_the_value(kind):
     """Central differences of E_q of the process's own posterior mean, on a log joint that is no quadratic."""
     rng = np.random.default_rng(1)
-    frame = Frame.of(moment_matched(Q))
+    frame = WhitenedFrame.of(moment_matched(Q))
     nodes = rng.standard_normal((9, D))
     theta = frame.points(nodes)
     targets = kind.targets(frame, nodes, np.sin(theta).sum(1), np.cos(theta))
@@ -103,7 +103,7 @@ def test_importance_quadrature_agrees_with_dreg_where_the_process_is_exact():
     assert plugged.surrogate is None
 
     def whitened(natural):
-        moments = Frame.of(START).moments(natural)
+        moments = WhitenedFrame.of(START).moments(natural)
         return np.r_[moments.mean, moments.jacobian[np.tril_indices(D)]]
 
     sampled = np.array(

@@ -25,7 +25,7 @@ from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.moment_covariance import of_gradient, standard_errors
 from bqvi.gradients.observation_noise import ObservationNoise
-from bqvi.gradients.whitened import Frame, WhitenedMoments
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from gp.conditioning.functionals import standard_observed
 
@@ -33,7 +33,7 @@ ROWS, COLUMNS = np.tril_indices(2)
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
 KERNEL = SeparableKernel(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
 SHAPE = (1.6, 0.4, 0.3)
-MOVED = Frame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
+MOVED = WhitenedFrame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
 
 
 def flat(moments):
@@ -68,7 +68,7 @@ def test_the_covariance_of_a_function_s_moments_is_that_of_a_product_rule(shown)
     assert_allclose(np.diagonal(process.covariance()), flat(process.standard_deviations()) ** 2, rtol=1e-9)
 
 
-@pytest.mark.parametrize("q", [Frame.standard(2), MOVED])
+@pytest.mark.parametrize("q", [WhitenedFrame.standard(2), MOVED])
 def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
     """Outputs one by one: E[y] and E[y e^T] by the rule, then carried to J's symmetric part by hand."""
     rng = np.random.default_rng(3)
@@ -100,7 +100,7 @@ def test_a_covariance_is_carried_as_the_gradient_is(diagonal):
     rng = np.random.default_rng(2)
     root = rng.standard_normal((9, 4))
     scale = np.diag([0.7, 1.2, 0.5]) if diagonal else np.tril(rng.standard_normal((3, 3))) + 2.0 * np.eye(3)
-    frame = Frame(rng.standard_normal(3), scale, diagonal)
+    frame = WhitenedFrame(rng.standard_normal(3), scale, diagonal)
     at = rng.standard_normal(9)
 
     def gradient(x):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients.designs import Guarded, IntegralVarianceReduction, UncertaintySampling
+from bqvi.gradients.designs import GradientUncertainty, Guarded, MomentVarianceReduction
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
@@ -44,7 +44,7 @@ def test_where_nothing_failed_all_is_feasible_and_beside_a_failure_nothing():
     assert LogisticFeasibility(good, np.concatenate([failed, inside]))(inside + 1e-4)[0] == 0.0
 
 
-@pytest.mark.parametrize("design", [IntegralVarianceReduction(), UncertaintySampling()])
+@pytest.mark.parametrize("design", [MomentVarianceReduction(), GradientUncertainty()])
 def test_designs_keep_to_where_evaluations_succeed(design):
     rng = np.random.default_rng(1)
     good, failed = split(m=120)

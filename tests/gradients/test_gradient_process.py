@@ -18,7 +18,7 @@ from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.linear_fit import LinearFit, down_weighted, weighted_median
 from bqvi.gradients.observation_noise import ObservationNoise
 from bqvi.gradients.settings import SEARCH
-from bqvi.gradients.whitened import Frame, WhitenedMoments, jitter_multiple
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments, jitter_multiple
 from gp.conditioning.function_kernel import FunctionKernel
 from gp.conditioning.functionals import standard_observed
 from gp.evidence import LogPosterior
@@ -45,10 +45,10 @@ def predicted(process, points):
     return KERNEL.between(points, process.given.points) @ process.given.weights
 
 
-MOVED = Frame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
+MOVED = WhitenedFrame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
 
 
-@pytest.mark.parametrize("q", [Frame.standard(2), MOVED])
+@pytest.mark.parametrize("q", [WhitenedFrame.standard(2), MOVED])
 def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
     """Of y_q(e) = R^T (y(u) - u) + e, in the units of a q that may have moved."""
     mean, factor = np.array([0.4, -0.3]), np.array([[0.8, 0.0], [0.3, 0.5]])
@@ -82,7 +82,7 @@ def test_a_prior_slope_is_part_of_the_process():
     assert_allclose(moved.at_q.mean, -0.3 * MOVED.scale.T @ MOVED.mean, atol=1e-12)
 
 
-@pytest.mark.parametrize("q", [Frame.standard(2), MOVED])
+@pytest.mark.parametrize("q", [WhitenedFrame.standard(2), MOVED])
 def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process, q):
     noise, weights = gauss_hermite(2, 60)
     basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
@@ -104,7 +104,7 @@ def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(proc
 
 
 def test_a_frame_seen_from_another(process):
-    other = Frame(np.array([0.5, 1.0]), np.array([[0.7, 0.0], [0.4, 1.3]]), False)
+    other = WhitenedFrame(np.array([0.5, 1.0]), np.array([[0.7, 0.0], [0.4, 1.3]]), False)
     seen = MOVED.seen_from(other)
     u = process.given.points
     assert_allclose(other.points(seen.points(u)), MOVED.points(u), rtol=1e-12)
@@ -266,7 +266,7 @@ def test_the_frame_gives_the_natural_gradient_of_the_elbo(diagonal):
     root = np.tril(rng.standard_normal((d, d)), -1) + np.diag([1.0, 0.6, 1.4])
     mean = rng.standard_normal(d)
     q = DiagonalGaussian(mean, np.diagonal(root) ** 2) if diagonal else Gaussian(mean, root @ root.T)
-    frame = Frame.of(q)
+    frame = WhitenedFrame.of(q)
     y_mean = -frame.scale.T @ precision @ (mean - centre)
     y_slope = np.eye(d) - frame.scale.T @ precision @ frame.scale
     found = frame.natural_gradient(WhitenedMoments(y_mean, y_slope))
@@ -289,7 +289,7 @@ def test_the_frame_goes_back_from_the_natural_gradient(diagonal):
     q = DiagonalGaussian(mean, np.diagonal(root) ** 2) if diagonal else Gaussian(mean, root @ root.T)
     slope = rng.standard_normal((3, 3))
     given = WhitenedMoments(rng.standard_normal(3), np.diag(slope[0]) if diagonal else slope + slope.T)
-    back = Frame.of(q).moments(Frame.of(q).natural_gradient(given))
+    back = WhitenedFrame.of(q).moments(WhitenedFrame.of(q).natural_gradient(given))
     assert_allclose(back.mean, given.mean, rtol=1e-10)
     assert_allclose(back.jacobian, given.jacobian, rtol=1e-10, atol=1e-12)
 
@@ -300,7 +300,7 @@ def test_natural_parameters_of_a_place_in_the_frame(diagonal):
     root = np.tril(rng.standard_normal((2, 2)), -1) + np.diag([1.0, 0.6])
     mean = rng.standard_normal(2)
     q = DiagonalGaussian(mean, np.array([0.5, 2.0])) if diagonal else Gaussian(mean, root @ root.T)
-    frame = Frame.of(q)
+    frame = WhitenedFrame.of(q)
     shift, spread = rng.standard_normal(2), np.diag([0.7, 1.9])
     moved = q.from_natural(frame.natural_parameters(shift, np.linalg.inv(spread)))
     assert_allclose(moved.mean, mean + frame.scale @ shift, rtol=1e-12)

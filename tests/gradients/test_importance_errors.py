@@ -12,7 +12,7 @@ from bqvi.gradients import BayesianQuadrature, ImportanceQuadrature
 from bqvi.gradients import importance_quadrature as plugged
 from bqvi.gradients.designs import Independent
 from bqvi.gradients.settings import IMPORTANCE
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from gp.conditioning.function_draws import FunctionAt, drawn
 
 SHAPE = (1.6, 0.4, 0.3)
@@ -135,7 +135,7 @@ class Psi:
 def test_errors_hold_the_gradient_over_repeated_nodes(process):
     """12 repetitions at n = 12, L = 5: intervals, and the root mean square within a factor of three."""
     model, q = TARGETS["logistic"]
-    frame, rng = Frame.of(q), np.random.default_rng(3)
+    frame, rng = WhitenedFrame.of(q), np.random.default_rng(3)
     truth = 0.0
     for _ in range(20):  # 1e5 groups: a twentieth of the errors
         noise = rng.standard_normal((5000, 5, 3))

@@ -23,7 +23,7 @@ from bqvi.gradients.mixture_evidence import Used, most_likely
 from bqvi.gradients.settings import MIXTURE
 from bqvi.gradients.stratified import entropy_terms
 from bqvi.gradients.surrogates import OnFunction
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
 from gp.conditioning import FunctionKernel, Shown
 
@@ -94,7 +94,7 @@ KINDS = [OnFunction(), OnFunction(values=False), OnFunction(gradients=False)]
 
 def used(kind, m=24):
     """A log joint that is the mixture OTHER, at m points of it."""
-    frame = Frame(np.array([0.1, -0.2]), np.array([[1.1, 0.0], [0.2, 0.9]]), False)
+    frame = WhitenedFrame(np.array([0.1, -0.2]), np.array([[1.1, 0.0], [0.2, 0.9]]), False)
     points = OTHER.sample(m, 3)
     values, gradients = log_density(OTHER, points)
     return Used(frame, points, values + 1.5, gradients[:, : 2 if kind.gradients else 0])
@@ -125,7 +125,7 @@ def test_the_evidence_chooses_the_prior_mean(kind):
 def test_the_search_finds_the_waves_between_two_modes(kind, m):
     """No start of a grid comes to a likelier place than a nat above."""
     q = start()
-    frame = Frame(np.zeros(2), np.diag([1.6, 1.0]), False)
+    frame = WhitenedFrame(np.zeros(2), np.diag([1.6, 1.0]), False)
     points = q.sample(m, 4)
     theta = torch.tensor(points, requires_grad=True)
     f = MODEL.log_prior(theta)
@@ -138,7 +138,7 @@ def test_the_search_finds_the_waves_between_two_modes(kind, m):
 
 
 def test_what_is_far_is_left_out():
-    frame = Frame(np.zeros(2), np.eye(2), False)
+    frame = WhitenedFrame(np.zeros(2), np.eye(2), False)
     points = np.array([[0.0, 1.0], [50.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
     known = Memory.empty(2, True)
     known = replace(known, points=points, values=np.arange(4.0), gradients=points)

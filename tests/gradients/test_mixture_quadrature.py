@@ -17,7 +17,7 @@ from bqvi.calls import EvaluationError
 from bqvi.families import Gaussian, GaussianMixture
 from bqvi.gradients import MixtureQuadrature
 from bqvi.gradients.mixture_gradient import MixtureGradient
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
 from gp.conditioning import Functionals, FunctionKernel
 
@@ -81,7 +81,7 @@ def given(shown, m=9, seed=3):
     phi = np.sin(points[:, :1]) + 0.3 * points[:, 1:] ** 3
     y = np.column_stack([np.cos(points[:, 0]), 0.9 * points[:, 1] ** 2])
     targets = np.concatenate([phi, y], 1)[:, SHOWN[shown].numbers]
-    frame = Frame(np.array([0.2, -0.1]), np.array([[1.1, 0.0], [0.3, 0.8]]), False)
+    frame = WhitenedFrame(np.array([0.2, -0.1]), np.array([[1.1, 0.0], [0.3, 0.8]]), False)
     return of_function(SHOWN[shown], SHAPE, points, targets), frame
 
 
@@ -321,7 +321,7 @@ def test_one_component_is_a_gaussian():
     q = GaussianMixture(np.ones(1), np.array([[0.3, 0.2]]), np.array([[[0.5, 0.1], [0.1, 0.6]]]))
     gradient = by_process(MixtureQuadrature(initial_nodes=20), MODEL, q, np.random.default_rng(0))
     single = Gaussian(q.means[0], q.covariances[0])
-    natural = Frame.of(single).natural_gradient(gradient.process.at_q)
+    natural = WhitenedFrame.of(single).natural_gradient(gradient.process.at_q)
     expected = single.gradient_to_unconstrained(natural)
     # the ELBO's: of the entropy only ln |L| moves
     found = [part[0] for part in gradient.values[1:]]
@@ -350,7 +350,7 @@ def test_the_deviation_of_a_mean_is_that_of_one_gaussian(shown):
     rng = np.random.default_rng(2)
     points = rng.standard_normal((14, 2))
     process = of_function(SHOWN[shown], SHAPE, points, rng.standard_normal((14, SHOWN[shown].width(2))))
-    frame = Frame(np.array([1.0, -2.0]), np.array([[0.5, 0.0], [0.3, 1.2]]), False)
+    frame = WhitenedFrame(np.array([1.0, -2.0]), np.array([[0.5, 0.0], [0.3, 1.2]]), False)
     covariance = frame.scale @ frame.scale.T
     expected = deviation(process.given, process.process.kernel)
     for weights in ([1.0], [0.3, 0.7]):

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients.surrogates import OnFunction, OnGradients
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
 from gp.evidence import LogPosterior
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(3)
 U, Y = 0.6 * RNG.standard_normal((12, 2)), RNG.standard_normal((12, 3))
 SCALE = 0.4
 LOGS = np.log([1.5, 0.2, 0.1, SCALE])
-FRAME = Frame(np.zeros(2), np.array([[0.5, 0.0], [0.3, 1.2]]), False)
+FRAME = WhitenedFrame(np.zeros(2), np.array([[0.5, 0.0], [0.3, 1.2]]), False)
 
 
 def dense(kernel, targets, variances, basis=None):

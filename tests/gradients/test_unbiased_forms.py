@@ -12,11 +12,11 @@ from bqvi.families import Gaussian
 from bqvi.gradients import IWAE, BayesianQuadrature, DReG, Pathwise, Score
 from bqvi.gradients.designs import (
     AntitheticOrthogonal,
+    GradientUncertainty,
     Independent,
-    IntegralVarianceReduction,
+    MomentVarianceReduction,
     Optimised,
     Sobol,
-    UncertaintySampling,
 )
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.gradient_kernel import SeparableKernel
@@ -80,7 +80,7 @@ def test_antithetic_orthogonal_pairs():
     assert_allclose(directions @ directions.T, np.eye(3), atol=1e-12)
 
 
-@pytest.mark.parametrize("design", [IntegralVarianceReduction(), UncertaintySampling()])
+@pytest.mark.parametrize("design", [MomentVarianceReduction(), GradientUncertainty()])
 def test_chosen_nodes_lower_the_variance_more_than_random_ones(design):
     rng = np.random.default_rng(1)
     kernel = SeparableKernel(2.5, 0.1, 0.1)
@@ -110,7 +110,7 @@ def test_chosen_nodes_lower_the_variance_of_other_processes_too(kind, width):
         lower = sd.jacobian[np.tril_indices(3)]
         return (np.square(sd.mean).sum() + np.square(lower).sum()) / both.given.scale
 
-    chosen = left(IntegralVarianceReduction().nodes(3, 3, rng, known))
+    chosen = left(MomentVarianceReduction().nodes(3, 3, rng, known))
     assert chosen < np.median([left(rng.standard_normal((3, 3))) for _ in range(40)])
 
 
@@ -141,7 +141,7 @@ def test_intervals_of_the_optimised_design_hold_an_odd_gradient(seed):
         return np.abs(error) / np.diagonal(process.standard_deviations().jacobian)
 
     assert np.median(missed(Optimised())) < 1.96
-    assert np.median(missed(IntegralVarianceReduction())) < 1.96
+    assert np.median(missed(MomentVarianceReduction())) < 1.96
     assert np.median(missed(Optimised(blur=0.0))) > 20.0  # what the blur is for
 
 

@@ -10,7 +10,7 @@ from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.softmax_mixture import SoftmaxMixture
 
 RNG = np.random.default_rng(0)
@@ -104,6 +104,6 @@ def test_the_process_is_of_the_log_joint_of_now():
         seen = estimator(MODEL, q, batch, rng, memory)
         memory = seen.memory
         found = evaluate(MODEL, q, batch, memory.points)
-        frame = Frame.of(q)
+        frame = WhitenedFrame.of(q)
         expected = found.gradients @ frame.scale + frame.whiten(found.points)
         assert_allclose(seen.surrogate.given.targets, expected, rtol=1e-9, atol=1e-9)

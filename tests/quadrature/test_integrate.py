@@ -126,10 +126,10 @@ def test_the_surrogate_of_all_points_is_the_exact_average():
     """Not by exhaustion: Bayesian quadrature itself, which interpolates."""
     from bqvi.quadrature.charts import identity
     from bqvi.quadrature.families import SMOOTH
-    from bqvi.quadrature.surrogate import Data, surrogate
+    from bqvi.quadrature.surrogate import StandardData, surrogate
 
     points = np.random.default_rng(1).standard_normal((25, 2))
-    data = Data(points, bump(points)[:, None])
+    data = StandardData(points, bump(points)[:, None])
     psi = np.array([-1.0, -1.0, np.log(1e-13)])
     member = surrogate("test", identity(Empirical(points)), SMOOTH, data, psi)
     assert member.integral()[0][0] == pytest.approx(bump(points).mean(), rel=1e-9)

@@ -12,7 +12,7 @@ from bqvi.quadrature.charts import cube, identity, pushed, rotated
 from bqvi.quadrature.credibility import Past, kappa
 from bqvi.quadrature.families import BROKEN, ROUGH, SMOOTH, SPARSE, TILTED
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
-from bqvi.quadrature.surrogate import Data, surrogate
+from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.quadrature.warped import Warped, products
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Values
@@ -45,7 +45,7 @@ def some_data(dimension=2, n=12, outputs=1, seed=0, **options):
     rng = np.random.default_rng(seed)
     u = rng.standard_normal((n, dimension))
     values = np.stack([np.sin(u @ np.arange(1, dimension + 1) + o) for o in range(outputs)], axis=1)
-    return Data(u, values, **options)
+    return StandardData(u, values, **options)
 
 
 def a_surrogate(dimension=2, family=SMOOTH, chart=None, psi=None, **options):
@@ -146,7 +146,7 @@ def test_weights_tend_to_those_of_gauss_hermite():
     errors = []
     for length in (4.0, 8.0, 16.0):
         psi = np.array([np.log(length), np.log(1e-30)])
-        data = Data(nodes[:, None], np.eye(6))
+        data = StandardData(nodes[:, None], np.eye(6))
         member = surrogate("test", identity(standard(1)), SMOOTH, data, psi)
         errors.append(np.abs(member.integral()[0] - weights / weights.sum()).max())
     # the difference is O(1 / length^2), until the conditioning, length^20 eps, takes over
@@ -162,7 +162,7 @@ def test_a_node_never_raises_the_variance(seed, dimension):
     u = rng.standard_normal((15, dimension))
     variances = []
     for n in (5, 6, 10, 15):
-        data = Data(u[:n], np.zeros((n, 1)), centred=bool(seed % 2))
+        data = StandardData(u[:n], np.zeros((n, 1)), centred=bool(seed % 2))
         member = surrogate("test", identity(standard(dimension)), SMOOTH, data, psi)
         variances.append(member.integral()[1])
     # rounding of a difference of numbers of size 1, times the condition 1e6 of K
@@ -195,7 +195,9 @@ def test_reduction_is_the_brute_force_difference_of_variances():
     scores = variance_reduction(state)
     for i, x in enumerate(candidates):
         u = np.vstack([member.data.u, x])
-        grown = surrogate("test", member.chart, SMOOTH, Data(u, np.zeros((13, 1)), centred=False), member.psi)
+        grown = surrogate(
+            "test", member.chart, SMOOTH, StandardData(u, np.zeros((13, 1)), centred=False), member.psi
+        )
         # differences of numbers of size 1 with K of condition 1e4
         assert scores[i] == pytest.approx(before - grown.integral()[1], rel=1e-6, abs=1e-11)
 
@@ -209,7 +211,7 @@ def test_greedy_takes_the_best_candidate_each_time():
         left = [i for i in range(20) if i not in chosen[:k]]
         after = []
         for i in left:
-            grown = Data(np.vstack([u, candidates[i]]), np.zeros((len(u) + 1, 1)), centred=False)
+            grown = StandardData(np.vstack([u, candidates[i]]), np.zeros((len(u) + 1, 1)), centred=False)
             fresh = surrogate("test", member.chart, SMOOTH, grown, member.psi)
             after.append(fresh.integral()[1])
         assert left[int(np.argmin(after))] == chosen[k]
@@ -288,7 +290,9 @@ def test_products_of_kernels_against_a_rule(kind):
     # the rules are exact to 1e-8 for bumps as wide as these
     expected = to_data.T @ kernel(points, points) @ to_data
     np.testing.assert_allclose(triple(lengths, measure, v), expected, rtol=1e-6)
-    member = surrogate("test", identity(measure), SMOOTH, Data(v, v[:, :1]), np.append(np.log(lengths), -9))
+    member = surrogate(
+        "test", identity(measure), SMOOTH, StandardData(v, v[:, :1]), np.append(np.log(lengths), -9)
+    )
     p = products(member)
     np.testing.assert_allclose(p.single, kernel(points, v).T @ to_data, rtol=1e-6)
     assert square(lengths, measure) == pytest.approx(

@@ -10,7 +10,7 @@ from bqvi.quadrature.credibility import Past, kappa, left_out
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.families import SPARSE
 from bqvi.quadrature.settings import ROUGHLY
-from bqvi.quadrature.surrogate import Data
+from bqvi.quadrature.surrogate import StandardData
 from bqvi.quadrature.tails import beyond, largest_share, missed_peak, slows
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
@@ -62,7 +62,7 @@ def test_a_sum_of_functions_of_one_coordinate_is_seen_as_one():
     f = {i.name: i for i in integrands()}["additive 10"]
     u = f.measure.from_unit_cube(scrambled_sobol(10, 60, 0))
     y = f.function(u)[:, None]
-    found = fit(f.measure, Data(u, (y - y.mean()) / y.std()), effort=ROUGHLY)
+    found = fit(f.measure, StandardData(u, (y - y.mean()) / y.std()), effort=ROUGHLY)
     names = [member.name for member in found.members]
     assert names[0] == "axes, sparse"
     assert found.scores[0] - found.scores[names.index("axes")] > 5

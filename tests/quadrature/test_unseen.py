@@ -24,7 +24,7 @@ from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
 from bqvi.quadrature.settings import DESIGN
-from bqvi.quadrature.surrogate import Data, surrogate
+from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.quadrature.warped import Warped
 from experiments.problems.integrands import bump, half_space, standard
 from gp.low_discrepancy import scrambled_sobol
@@ -73,7 +73,7 @@ def test_weights_are_what_a_left_out_node_changes(model):
     centred, psi = isinstance(model, Direct), np.array([0.2, 0.4, -6.0])
 
     def member(kept, values):
-        data = Data(u[kept], values[kept], centred=centred)
+        data = StandardData(u[kept], values[kept], centred=centred)
         return surrogate("test", identity(standard(2)), SMOOTH, data, psi)
 
     def moment(kept, values):
@@ -132,11 +132,11 @@ def test_greedy_with_nodes_that_are_given():
     measure, rng = standard(2), np.random.default_rng(1)
     u, given = rng.standard_normal((12, 2)), rng.standard_normal((3, 2))
     psi = np.array([-0.3, 0.1, -9.0])
-    member = surrogate("test", identity(measure), SMOOTH, Data(u, np.sin(u[:, :1])), psi)
+    member = surrogate("test", identity(measure), SMOOTH, StandardData(u, np.sin(u[:, :1])), psi)
     others = pool(measure, member.chart, 0)
     chosen = by_variance(member, np.concatenate([given, others]), 4, given=3)
     assert chosen.min() >= 3
-    more = Data(np.concatenate([u, given]), np.zeros((15, 1)))
+    more = StandardData(np.concatenate([u, given]), np.zeros((15, 1)))
     grown = surrogate("test", identity(measure), SMOOTH, more, psi)
     np.testing.assert_array_equal(chosen, by_variance(grown, others, 4) + 3)
 
@@ -171,7 +171,9 @@ def test_what_is_left_unpredicted_takes_the_bias_out():
     alone, corrected = [], []
     for seed in range(runs):
         u = measure.sample(n, np.random.default_rng(seed))
-        member = surrogate("test", identity(measure), SMOOTH, Data(u, integrand.function(u)[:, None]), psi)
+        member = surrogate(
+            "test", identity(measure), SMOOTH, StandardData(u, integrand.function(u)[:, None]), psi
+        )
         mean = float(Direct().moments(member)[0][0])
         found = combined(
             np.array([mean]), np.full((1, 1), 1e6), judged(member), member.data.values, np.ones(n, dtype=bool)
@@ -196,7 +198,11 @@ def test_nodes_that_were_chosen_are_not_averaged(chosen, corrected):
     measure = standard(2)
     u = measure.sample(40, np.random.default_rng(0))
     member = surrogate(
-        "test", identity(measure), SMOOTH, Data(u, np.sin(u[:, :1])), np.array([0.5, 0.5, np.log(1e-8)])
+        "test",
+        identity(measure),
+        SMOOTH,
+        StandardData(u, np.sin(u[:, :1])),
+        np.array([0.5, 0.5, np.log(1e-8)]),
     )
     of_sequence = np.arange(40) >= chosen
     found = judge(
@@ -210,11 +216,11 @@ def test_few_nodes_for_each_hyperparameter_widen():
     measure = standard(2)
     for n, share in ((8, 1.0), (18, 0.25), (36, 0.0625)):
         u = measure.sample(n, np.random.default_rng(n))
-        data = Data(u, np.sin(u[:, :1]) + u[:, 1:] ** 2)
+        data = StandardData(u, np.sin(u[:, :1]) + u[:, 1:] ** 2)
         member = surrogate("test", identity(measure), SMOOTH, data, np.array([0.5, 0.5, np.log(1e-8)]))
         whole, changes = float(Direct().moments(member)[0][0]), []
         for i in range(n):  # without node i, for true
-            rest = Data(np.delete(u, i, axis=0), np.delete(data.values, i, axis=0))
+            rest = StandardData(np.delete(u, i, axis=0), np.delete(data.values, i, axis=0))
             without = surrogate("test", member.chart, SMOOTH, rest, member.psi)
             changes.append([whole - float(Direct().moments(without)[0][0])])
         weights, (_, sds) = Direct().weights(member), member.process.leave_one_out()
@@ -244,16 +250,18 @@ def test_rough_functions_on_turned_axes():
     measure, w = standard(2), np.array([0.8, 0.6])
     u = measure.from_unit_cube(scrambled_sobol(2, 64, 3))
     values = np.abs(u @ w - 0.3)[:, None]
-    found = fit(measure, Data(u[:48], values[:48]))
+    found = fit(measure, StandardData(u[:48], values[:48]))
     assert found.best.name == TURNED_ROUGH
     along = np.abs(found.best.chart.rotation.T @ w)
     assert along.max() > 0.99
     assert found.growth < 0
     fits = found.fits()
-    more = condition(measure, Data(u, values), fits)
+    more = condition(measure, StandardData(u, values), fits)
     assert more.best.name == TURNED_ROUGH
     np.testing.assert_array_equal(more.best.psi, fits.hyperparameters[TURNED_ROUGH])
-    next_fit = fit(measure, Data(u, values), type(fits)(fits.hyperparameters, fits.rotation, (TURNED,)))
+    next_fit = fit(
+        measure, StandardData(u, values), type(fits)(fits.hyperparameters, fits.rotation, (TURNED,))
+    )
     assert next_fit.best.name == TURNED_ROUGH  # the smooth one rests, the rough one does not
 
 

@@ -7,7 +7,7 @@ import sklearn.datasets  # noqa: F401  # what it imports seeds the global genera
 from numpy.testing import assert_allclose
 
 from bqvi.families import Gaussian
-from bqvi.gradients.whitened import Frame
+from bqvi.gradients.whitened import WhitenedFrame
 from experiments.gradients import break_even as bq_break_even
 from experiments.gradients import one_shot as bq_one_shot
 from experiments.gradients import references as bq_references
@@ -19,7 +19,7 @@ def test_the_bananas_reference_against_an_exact_rule():
     noise = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
     share = np.outer(weight, weight).ravel() / weight.sum() ** 2
     q = Gaussian(np.array([0.4, 0.3]), np.array([[0.5, 0.1], [0.1, 0.8]]))
-    frame = Frame.of(q)
+    frame = WhitenedFrame.of(q)
     found = bq_references.moments(bq_references.target_named("banana"), frame, 2**16)
     x, y = frame.points(noise).T
     gap = y - x**2
@@ -33,7 +33,7 @@ def test_the_bananas_reference_against_an_exact_rule():
 
 def test_nothing_near_the_optimum_is_better():
     name, rng = "logistic", np.random.default_rng(0)
-    frame = Frame.of(bq_references.optimum(name))
+    frame = WhitenedFrame.of(bq_references.optimum(name))
     for _ in range(5):
         moved = frame.mean + 0.1 * frame.scale @ rng.standard_normal(5)
         root = frame.scale @ (np.eye(5) + 0.05 * np.tril(rng.standard_normal((5, 5))))

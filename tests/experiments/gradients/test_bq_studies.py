@@ -14,7 +14,7 @@ from quick_runs import looked_at, table
 from bqvi.families import Gaussian
 from bqvi.gradients import Pathwise
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.whitened import Frame, WhitenedMoments
+from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from experiments.gradients import dimensions as bq_dimensions
 from experiments.gradients import inference as bq_inference
@@ -57,7 +57,7 @@ def test_students_intervals_hold_as_often_as_they_say():
     root = np.tril(rng.standard_normal((3, 3))) + 2.0 * np.eye(3)
     precision, mode = 0.1 * root @ root.T, np.array([1.0, -2.0, 0.5])
     q = Gaussian(np.array([0.3, 0.1, -0.2]), np.linalg.inv(root.T @ root) * 4.0)
-    scale = Frame.of(q).scale
+    scale = WhitenedFrame.of(q).scale
     jacobian = np.eye(3) - scale.T @ precision @ scale
     truth = bq_references.flat(WhitenedMoments(scale.T @ precision @ (mode - q.mean), jacobian))
 
@@ -171,13 +171,13 @@ def test_both_forms_of_the_mixture_are_of_the_target():
 def test_the_best_q_with_the_e_step_inside():
     """No q near it has a larger bound, and the bound is below the ELBO of the same q by what r costs."""
     best, rng = bq_mixture.best_inside(), np.random.default_rng(0)
-    frame, whole = Frame.of(best.q), bq_references.target_named("mixture")
+    frame, whole = WhitenedFrame.of(best.q), bq_references.target_named("mixture")
     for _ in range(5):
         moved = frame.mean + 0.1 * frame.scale @ rng.standard_normal(8)
         root = frame.scale @ (np.eye(8) + 0.05 * np.tril(rng.standard_normal((8, 8))))
         near = Gaussian(moved, root @ root.T)
         assert bq_mixture.bound(near) < best.bound
-        assert bq_mixture.bound(near) < bq_references.elbo(whole, Frame.of(near))
+        assert bq_mixture.bound(near) < bq_references.elbo(whole, WhitenedFrame.of(near))
     assert best.bound < bq_references.best_elbo("mixture") - best.gap
     assert best.gap > 0.0
 

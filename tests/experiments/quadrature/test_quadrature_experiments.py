@@ -103,7 +103,7 @@ def test_the_rule_of_the_nodes_integrates_the_surrogate():
         choice = quadrature_nodes.CHOICES["variance reduction"]
         x = integrand.measure.sample(10, 0)
         kernel = quadrature_nodes.fitted_kernel(name, False)
-        made = quadrature_nodes.Surrogate.of(choice, kernel, x, integrand.function(x))
+        made = quadrature_nodes.ModelledIntegrand.of(choice, kernel, x, integrand.function(x))
         points, weights = quadrature_nodes._rule(integrand.measure.dimension)
         exact = float(made.posterior.integral(integrand.measure).mean)
         assert float(weights @ made.mean(points)) == pytest.approx(exact, abs=1e-6)
@@ -114,7 +114,7 @@ def test_the_band_of_a_warped_surrogate_holds_its_samples():
     integrand, _ = quadrature_nodes.problems()["line"]
     choice = quadrature_nodes.CHOICES["WSABI-L"]
     x = np.linspace(-2, 2, 5)[:, None]
-    made = quadrature_nodes.Surrogate.of(
+    made = quadrature_nodes.ModelledIntegrand.of(
         choice, quadrature_nodes.fitted_kernel("line", True), x, integrand.function(x)
     )
     at = np.array([[0.3], [1.5], [3.0]])
