@@ -1,9 +1,20 @@
-"""What a process shares, and what of it has changed."""
+"""What a process shares, and what of it a test has changed.
 
+Some packages draw from the global generators when they are first imported: JAX for the delays of its cluster
+client, Rich for the numbers of links. That is no change by the test that happens to import them first, and is
+taken back.
+"""
+
+import importlib.machinery
 import random
 import sys
+from contextlib import contextmanager
+from functools import partialmethod
 
 import numpy as np
+
+OURS = ("acquisition", "bqvi", "experiments", "gp")
+LOADERS = (importlib.machinery.SourceFileLoader, importlib.machinery.ExtensionFileLoader)
 
 
 def _bytes_of(numpy_state):
@@ -34,3 +45,37 @@ def global_state():
 def changed(before, after):
     """Names of what is no longer as it was; what was only just imported has no before."""
     return [name for name in before if before[name] != after[name]]
+
+
+@contextmanager
+def generators_kept():
+    """What is drawn meanwhile from the global generators of NumPy and of `random` is taken back."""
+    before = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before[0])  # noqa: NPY002
+        random.setstate(before[1])
+
+
+def _execute(loader, module, *, execute):
+    if module.__name__.partition(".")[0] in OURS:
+        return execute(loader, module)
+    with generators_kept():
+        return execute(loader, module)
+
+
+@contextmanager
+def first_imports_apart():
+    """What modules of other packages draw while they are executed is taken back."""
+    before = {loader: loader.__dict__.get("exec_module") for loader in LOADERS}
+    for loader in LOADERS:
+        loader.exec_module = partialmethod(_execute, execute=loader.exec_module)
+    try:
+        yield
+    finally:
+        for loader, execute in before.items():
+            if execute is None:
+                del loader.exec_module
+            else:
+                loader.exec_module = execute

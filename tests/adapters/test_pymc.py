@@ -1,6 +1,5 @@
 """PyMC: densities against formulas, variables there and back, bad models by name. Skipped without PyMC."""
 
-import contextlib
 import warnings
 
 import numpy as np
@@ -23,10 +22,6 @@ from adapter_models import (
 import bqvi
 
 pymc = pytest.importorskip("pymc", reason="the extra pymc is not installed", exc_type=ImportError)
-# ArviZ, which PyMC 6 imports, leaves JAX to be loaded when SciPy's densities first ask what an array is; that
-# import draws from NumPy's global generator, and must not happen in the middle of a test.
-with contextlib.suppress(ImportError):
-    import jax  # noqa: F401
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
