@@ -14,16 +14,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from acquisition.settings import ASCENT
+
 __all__ = ["Ascent", "Function", "Vector", "ascend"]
 
 Vector: TypeAlias = np.ndarray
 Function: TypeAlias = Callable[[Vector], tuple[Vector, Vector]]
-
-_SUFFICIENT = 1e-4
-"""A step has to gain this share of the gain predicted by the gradient (Armijo)."""
-_SHORTER = 0.3
-_CURVED = 1e-10
-"""Least cosine between step and change of gradient for an update of the inverse Hessian."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +68,7 @@ def ascend(
         if not expected.max() > tolerance:
             return Ascent(state.points, state.values, evaluations)
         values, gradients = function(trial)
-        gained = (values >= state.values + _SUFFICIENT * expected) & (expected > 0)
+        gained = (values >= state.values + ASCENT.sufficient * expected) & (expected > 0)
         _learn(state, gained, step, state.gradients - gradients)
         if gained.all():
             state.points, state.values, state.gradients = trial, values, gradients
@@ -83,7 +79,7 @@ def ascend(
         state.values = np.where(gained, values, state.values)
         state.gradients = np.where(moved, gradients, state.gradients)
         direction = np.where(moved, _directions(state, lower, upper), direction)
-        length = np.where(moved, 1.0, _SHORTER * length)
+        length = np.where(moved, 1.0, ASCENT.shorter * length)
     return Ascent(state.points, state.values, max_evaluations)
 
 
@@ -107,7 +103,7 @@ def _start(function: Function, starts: Vector, first_step: float) -> _State:
     count, dimension = starts.shape
     norm = np.sqrt(_dot(gradients, gradients)) + np.finfo(float).tiny
     hessians = (first_step / norm)[:, None, None] * np.eye(dimension)
-    longest = np.full((count, 1), 10 * first_step)
+    longest = np.full((count, 1), ASCENT.longest * first_step)
     return _State(starts, values, gradients, hessians, longest, np.ones(count, bool))
 
 
@@ -136,7 +132,7 @@ def _learn(state: _State, gained: Vector, step: Vector, change: Vector) -> None:
     has not risen, the matrix is kept.
     """
     curvature, square = _dot(step, change), _dot(change, change)
-    learnt = gained & (curvature > _CURVED * np.sqrt(square * _dot(step, step)))
+    learnt = gained & (curvature > ASCENT.curved * np.sqrt(square * _dot(step, step)))
     if not learnt.any():
         return
     if not learnt.all():

@@ -23,6 +23,7 @@ import numpy as np
 
 from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import Acquisition
+from acquisition.settings import DOMAIN
 from gp.arrays import Array, as_like, to_numpy
 from gp.low_discrepancy import sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Uniform
@@ -79,7 +80,7 @@ class Domain:
         return moved
 
 
-def domain_of(measure: Measure, radius: float = 4.0) -> Domain:
+def domain_of(measure: Measure, radius: float = DOMAIN.radius) -> Domain:
     """Return where a measure is searched: its box, or ``radius`` standard deviations around it."""
     if isinstance(measure, Empirical):
         return _hull(measure)
@@ -133,7 +134,7 @@ class ContinuousSearch:
     ascents: int = 3
     max_evaluations: int = 6
     tolerance: float = 3e-2
-    radius: float = 4.0
+    radius: float = DOMAIN.radius
     first_step: float = field(default=0.2, repr=False)
 
     def __post_init__(self) -> None:
@@ -191,7 +192,8 @@ class ContinuousSearch:
         parts = [domain.coordinates(carried)]
         if local:
             centres = domain.coordinates(nodes[rng.integers(len(nodes), size=local)])
-            reach = np.exp(rng.uniform(np.log(0.05), np.log(1.0), size=(local, 1)))
+            least, most = DOMAIN.around
+            reach = np.exp(rng.uniform(np.log(least), np.log(most), size=(local, 1)))
             parts.append(centres + reach * rng.standard_normal(centres.shape))
         if starts is not None and len(starts):
             parts.append(domain.coordinates(to_numpy(starts)))
@@ -212,9 +214,9 @@ def _unit(acquisition: Acquisition, scores: np.ndarray) -> float:
 
 def _best_apart(u: np.ndarray, scores: np.ndarray, count: int) -> np.ndarray:
     """Indices of the ``count`` best of well separated candidates: two close ones climb one hill."""
-    order = np.argsort(-scores, kind="stable")[: 8 * count]
+    order = np.argsort(-scores, kind="stable")[: DOMAIN.shortlist * count]
     chosen = [int(order[0])]
-    apart = 0.25 * np.sqrt(u.shape[1])
+    apart = DOMAIN.apart * np.sqrt(u.shape[1])
     for index in order[1:]:
         if len(chosen) == count:
             break

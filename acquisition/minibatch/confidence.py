@@ -20,6 +20,7 @@ import numpy as np
 
 from acquisition.minibatch.pools import Greedy, greedy_rows, require_weighting, weighted
 from acquisition.minibatch.regression import Coefficients, design
+from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import Selection, require_between
 
 __all__ = ["ConfidenceState", "UpperConfidence"]
@@ -52,8 +53,8 @@ class UpperConfidence(Greedy):
 
     beta: float = 1.0
     weights: str = "equal"
-    noise: float = 0.01
-    drift: float = 0.1
+    noise: float = LEARNING.noise
+    drift: float = LEARNING.norm_drift
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,5 +94,6 @@ class UpperConfidence(Greedy):
         noise = self.features.residual[at] + self.noise
         learnt = state.norms.observed(design(self.features, at), norms[:, None], noise, self.drift)
         fresh = float(norms.mean())
-        average = fresh if state.average == 0.0 else 0.9 * state.average + 0.1 * fresh
+        kept = 0.0 if state.average == 0.0 else LEARNING.kept
+        average = kept * state.average + (1.0 - kept) * fresh
         return replace(state, norms=learnt, average=average)

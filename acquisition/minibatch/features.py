@@ -32,10 +32,10 @@ import numpy as np
 import scipy.linalg
 from scipy.spatial.distance import pdist
 
+from acquisition.minibatch.settings import FEATURES
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
 
 __all__ = [
-    "RANK",
     "Features",
     "affine_in_labels",
     "median_distance",
@@ -45,21 +45,6 @@ __all__ = [
     "standardised",
     "with_labels",
 ]
-
-RANK = 100
-"""M, where the data allow it."""
-_MULTIPLE = 0.5
-"""Of the median distance: the lengthscale. The most robust of the static choices."""
-_SINGLE = 10_000_000
-"""Entries of Phi above which it is held in single precision."""
-_BLOCK = 10
-"""Pivots proposed together."""
-_SMOOTH_RANK = 60
-_ROWS_A_FEATURE = 20
-_RIDGE = 0.01
-"""Of the regression of labels on inputs."""
-_EXHAUSTED = 1e-10
-"""Share of the trace of K below which what is left is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +66,7 @@ class Features:
         x: np.ndarray,
         kernel: Kernel | None = None,
         *,
-        rank: int = RANK,
+        rank: int = FEATURES.rank,
         seed: int = 0,
     ) -> Features:
         """Features of the rows of ``x``.
@@ -104,7 +89,7 @@ class Features:
         began = time.perf_counter()
         rng = np.random.default_rng(seed)
         if kernel is None:
-            kernel = Matern32(_MULTIPLE * median_distance(x, rng))
+            kernel = Matern32(FEATURES.multiple * median_distance(x, rng))
         elif not isinstance(kernel, Kernel):
             raise TypeError(f"kernel is {kernel!r}; it must be a kernel of gp.kernels, or None")
         phi, residual = pivoted_cholesky(x, kernel, min(rank, len(x)), rng)
@@ -183,14 +168,14 @@ def pivoted_cholesky(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Phi (N, M) with M <= ``rank``, and r (N,); see the module's docstring."""
     n = len(x)
-    dtype = np.float32 if n * rank > _SINGLE else np.float64
+    dtype = np.float32 if n * rank > FEATURES.single else np.float64
     phi = np.zeros((n, rank), dtype)
     residual = np.array(kernel.diagonal(x), dtype=float)
     trace, used = residual.sum(), 0
     if not trace > 0.0:
         raise ValueError("the kernel is zero on the diagonal: all rows are alike under it")
-    while used < rank and residual.sum() > _EXHAUSTED * trace:
-        proposed = rng.choice(n, min(_BLOCK, rank - used), p=residual / residual.sum())
+    while used < rank and residual.sum() > FEATURES.exhausted * trace:
+        proposed = rng.choice(n, min(FEATURES.block, rank - used), p=residual / residual.sum())
         columns = _new_columns(x, kernel, phi[:, :used], residual, proposed, rng)
         phi[:, used : used + columns.shape[1]] = columns
         residual -= np.einsum("nm,nm->n", columns, columns)
@@ -232,7 +217,7 @@ def _accepted(
             scipy.linalg.solve_triangular(factor, block[accepted, i], lower=True) if accepted else np.zeros(0)
         )
         left = block[i, i] - row @ row
-        if accepted and (rng.random() * before[i] > left or left <= 1e-12 * before[i]):
+        if accepted and (rng.random() * before[i] > left or left <= FEATURES.left * before[i]):
             continue
         grown = np.zeros((len(accepted) + 1, len(accepted) + 1))
         grown[:-1, :-1], grown[-1, :-1] = factor, row
@@ -278,10 +263,10 @@ def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
 
 def _unexplained(x: np.ndarray, y: np.ndarray, kernel: Kernel) -> np.ndarray:
     """Standardised residuals (N, E) of y (N, E) regressed on few features of x, which cannot overfit."""
-    rank = min(_SMOOTH_RANK, max(1, len(x) // _ROWS_A_FEATURE))
+    rank = min(FEATURES.smooth_rank, max(1, len(x) // FEATURES.rows_a_feature))
     design = np.column_stack([np.ones(len(x)), Features.of(x, kernel, rank=rank).phi])
     gram = design.T @ design
-    gram.flat[:: len(gram) + 1] += _RIDGE
+    gram.flat[:: len(gram) + 1] += FEATURES.ridge
     return standardised(y - design @ scipy.linalg.solve(gram, design.T @ y, assume_a="pos"))
 
 
@@ -300,7 +285,7 @@ def standardised(x: np.ndarray) -> np.ndarray:
     return np.asarray((x - x.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0))
 
 
-def principal(gradients: np.ndarray, rank: int = RANK) -> np.ndarray:
+def principal(gradients: np.ndarray, rank: int = FEATURES.rank) -> np.ndarray:
     """Per-datum gradients (N, P) as rows on at most ``rank`` principal axes of their standardised columns."""
     table = standardised(gradients)
     _require_rank(rank)

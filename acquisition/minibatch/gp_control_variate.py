@@ -26,6 +26,7 @@ import numpy as np
 
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.regression import Coefficients, design, mean_design
+from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
     Correcting,
     Selection,
@@ -60,8 +61,8 @@ class GPControlVariate(Correcting):
 
     base: Strategy
     features: Features
-    noise: float = 0.01
-    drift: float = 0.03
+    noise: float = LEARNING.noise
+    drift: float = LEARNING.drift
 
     def __post_init__(self) -> None:
         require_base(self.base)

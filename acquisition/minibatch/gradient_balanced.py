@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from acquisition.minibatch.balanced import with_others, with_rest
-from acquisition.minibatch.features import RANK, principal
+from acquisition.minibatch.features import principal
 from acquisition.minibatch.partition import by_assignment
+from acquisition.minibatch.settings import FEATURES
 from acquisition.minibatch.strategy import Selection, equally, require_size
 from acquisition.minibatch.table import GradientTable, distinct
 
@@ -54,7 +55,7 @@ class GradientBalanced:
     """
 
     size: int
-    rank: int = RANK
+    rank: int = FEATURES.rank
 
     def start(self, n: int, rng: np.random.Generator) -> GradientBalancedState:
         """State before the first draw: a random partition."""

@@ -25,6 +25,7 @@ from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.quadrature_weights import quadrature_weights
+from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
     Selection,
     equally,
@@ -95,7 +96,7 @@ class SequentialBQ(Greedy):
     noise : s^2 >= 0, in units of k(x, x)
     """
 
-    noise: float = 0.01
+    noise: float = LEARNING.noise
     signed = True
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class MaxVariance(Greedy):
     """
 
     weights: str = "equal"
-    noise: float = 0.01
+    noise: float = LEARNING.noise
 
     def __post_init__(self) -> None:
         super().__post_init__()

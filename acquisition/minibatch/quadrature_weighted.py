@@ -16,6 +16,7 @@ import numpy as np
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
 from acquisition.minibatch.quadrature_weights import RULES, quadrature_weights
+from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
     Selection,
     require_between,
@@ -40,7 +41,7 @@ class QuadratureWeighted(Featured):
     size: int
     features: Features
     weights: str = "shrunk"
-    noise: float = 0.01
+    noise: float = LEARNING.noise
     signed = True
 
     def __post_init__(self) -> None:

@@ -12,12 +12,10 @@ import numpy as np
 
 from acquisition.minibatch.featured import Featured
 from acquisition.minibatch.features import Features
+from acquisition.minibatch.settings import STRATA
 from acquisition.minibatch.strategy import Selection
 
 __all__ = ["Stratified", "StratifiedState"]
-
-_SWEEPS = 20
-"""Lloyd iterations."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +65,14 @@ def _labels(phi: np.ndarray, strata: int, rng: np.random.Generator) -> np.ndarra
     """Stratum of each row, none of them empty: Lloyd iterations, the best of all kept."""
     labels = _seeded(phi, strata, rng)
     best, least = labels, np.inf
-    for _ in range(_SWEEPS):
+    for _ in range(STRATA.sweeps):
         counts = np.bincount(labels, minlength=strata).astype(float)
         centres = np.zeros((strata, phi.shape[1]))
         np.add.at(centres, labels, phi)
         centres /= counts[:, None]
         squares = _squares(phi, centres)
         value = float(np.bincount(labels, squares[np.arange(len(phi)), labels], minlength=strata).sum())
-        if value >= least * (1.0 - 1e-6):
+        if value >= least * (1.0 - STRATA.settled):
             break
         best, least = labels, value
         labels = _without_empty(np.argmin(squares, axis=1), squares, strata)

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.calls.settings import INTERVALS
 from gp.arrays import shown, to_numpy
 
 _LARGE = 1e140
 """Squares of larger bounds, summed over parameters, come near the largest number that there is."""
 _NARROWEST = 1e-140
 """Narrower plausible boxes have widths whose squares are no numbers."""
-MARGIN = 0.01
-"""How far a plausible bound is moved off the hard bound that it lies on, in widths."""
-INNER = 0.1
-"""A bounded parameter without plausible bounds has [INNER, 1 - INNER] of its interval as such."""
 
 Bound = float | Sequence[float] | np.ndarray | None
 
@@ -181,8 +178,8 @@ def _filled(name: str, a: float, b: float, p: float, q: float) -> tuple[float, f
             raise ValueError(
                 f"{side} of {name} {told}; without two finite bounds a parameter needs plausible ones"
             )
-    p = a + INNER * (b - a) if math.isnan(p) else p
-    q = b - INNER * (b - a) if math.isnan(q) else q
+    p = a + INTERVALS.inner * (b - a) if math.isnan(p) else p
+    q = b - INTERVALS.inner * (b - a) if math.isnan(q) else q
     return p, q
 
 
@@ -192,7 +189,7 @@ def _within_period(name: str, a: float, b: float, p: float, q: float) -> tuple[f
             f"{name} has plausible_lower = {p:.6g} and plausible_upper = {q:.6g}, outside of its period, "
             f"from lower = {a:.6g} to upper = {b:.6g}"
         )
-    middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - MARGIN) * (b - a))
+    middle, half = 0.5 * (p + q), min(0.5 * (q - p), (0.5 - INTERVALS.margin) * (b - a))
     return middle - half, middle + half
 
 
@@ -206,9 +203,9 @@ def _require_within(name: str, a: float, b: float, p: float, q: float) -> None:
 
 def _off_the_bounds(a: float, b: float, p: float, q: float) -> tuple[float, float]:
     width = b - a if math.isfinite(b - a) else q - p
-    low = max(p, a + MARGIN * width) if math.isfinite(a) else p
-    high = min(q, b - MARGIN * width) if math.isfinite(b) else q
+    low = max(p, a + INTERVALS.margin * width) if math.isfinite(a) else p
+    high = min(q, b - INTERVALS.margin * width) if math.isfinite(b) else q
     if low < high:
         return low, high
     # An interval squeezed against a bound: a part of its own width will do.
-    return p + MARGIN * (q - p) * (p == a), q - MARGIN * (q - p) * (q == b)
+    return p + INTERVALS.margin * (q - p) * (p == a), q - INTERVALS.margin * (q - p) * (q == b)

@@ -104,7 +104,7 @@ def _contradiction(points: np.ndarray, values: np.ndarray, gradients: np.ndarray
         return ""
     why, multiple = "check its sign, and that it has every term", _multiple(points, values, gradients)
     if multiple is not None:
-        of_sign = "change its sign" if abs(multiple + 1) < 0.1 else "look for a sign or a factor"
+        of_sign = "change its sign" if abs(multiple + 1) < CHECK.sign else "look for a sign or a factor"
         why = f"it is {multiple:.3g} times that of the values; {of_sign}"
     return (
         f"the gradient is not that of the values: of {len(between)} differences between neighbouring "
@@ -127,7 +127,7 @@ def said(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[
     multiple = _multiple(points, values, gradients)
     why = "check the gradient, its sign, and that it has every term of the log joint."
     if multiple is not None:
-        of_sign = "change its sign" if abs(multiple + 1) < 0.1 else "look for a sign or a factor"
+        of_sign = "change its sign" if abs(multiple + 1) < CHECK.sign else "look for a sign or a factor"
         why = f"the gradient is {multiple:.3g} times that of the values; {of_sign}."
     return [
         "The gradients disagree with differences of the values between neighbouring evaluations (by "

@@ -10,13 +10,7 @@ import warnings
 
 import numpy as np
 
-_LEAST = 4
-"""Values that say something."""
-_SMALL = 0.01
-"""Share of the largest value, below which a value is small beside it."""
-_SHARE = 0.25
-"""Share of the values that are small. None of 210 first designs of VBMC on 21 problems of the studies has
-that many, of 20,000 quadratics with random constants 1; the exponentials of those 210 have in 205."""
+from bqvi.calls.settings import DENSITY
 
 
 def not_logarithms(values: np.ndarray) -> str:
@@ -25,11 +19,11 @@ def not_logarithms(values: np.ndarray) -> str:
     They are, if none is negative and a quarter of them or more is below a hundredth of the largest, or all
     are 0 (as those of a uniform density whose constant is left out are too).
     """
-    if len(values) < _LEAST or not np.isfinite(values).all() or (values < 0.0).any():
+    if len(values) < DENSITY.least or not np.isfinite(values).all() or (values < 0.0).any():
         return ""
     largest = float(values.max())
-    small = int((values <= _SMALL * largest).sum())
-    if small < _SHARE * len(values):
+    small = int((values <= DENSITY.small * largest).sum())
+    if small < DENSITY.share * len(values):
         return ""
     seen = (
         f"is 0 at each of {len(values)} points, as a density that underflows is"

@@ -21,34 +21,9 @@ import numpy as np
 
 from acquisition.conditioned import ConditionedPool, greedy
 from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.settings import SELECTION
 from gp.arrays import Array
 from gp.triangular import cholesky, solve_lower
-
-
-@dataclass(frozen=True)
-class SelectionSettings:
-    """How many rows, and which; ``tempering`` was chosen of 1 and 2 on a Student t with D = 5, 10,000 rows.
-
-    Attributes
-    ----------
-    rows, numbers : the most rows, and the most values and derivatives together.
-    failed : share of the rows that failed ones may take.
-    tempering : c. shallow : depth in units of D to which rows' moments are taken, of at least 10 D rows.
-    lengthscale : of the kernel, in units of sqrt(D). jitter : variance added to each row's.
-    held_out : the most rows to hold out.
-    """
-
-    rows: int = 500
-    numbers: int = 1500
-    failed: float = 0.1
-    tempering: float = 1.0
-    shallow: float = 2.0
-    lengthscale: float = 1.0
-    jitter: float = 1e-6
-    held_out: int = 200
-
-
-SELECTION = SelectionSettings()
 
 
 def selected(
@@ -145,9 +120,9 @@ class _Units:
         if density is not None:
             order = np.argsort(-density, kind="stable")
             depth = density[order[0]] - density[order]
-            points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), 10 * d)]]
+            points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), SELECTION.fewest * d)]]
         spread = points.std(0) + 1e-9 * (1.0 + np.abs(points).max(0))
-        covariance = np.cov((points / spread).T, bias=True).reshape(d, d) + 1e-6 * np.eye(d)
+        covariance = np.cov((points / spread).T, bias=True).reshape(d, d) + SELECTION.jitter * np.eye(d)
         return cls(points.mean(0), spread[:, None] * cholesky(covariance))
 
     def whitened(self, points: np.ndarray) -> np.ndarray:

@@ -21,10 +21,8 @@ import numpy as np
 
 from bqvi.calls.bounds import names_of, vector_of
 from bqvi.calls.function import Function, GradientWithValue
+from bqvi.calls.settings import INTERVALS
 from gp.arrays import shown
-
-_REACH = 2.0
-"""Half the width of a plausible box of which nothing is known: Stan itself starts within 2 of 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,8 @@ class TargetModel:
         middle = np.where(np.isfinite(low + high), 0.5 * (low + high), 0.0)
         start = middle if self.start is None else vector_of("start", self.start, count, np.nan)
         low, high = (
-            np.where(np.isnan(end), start + side, end) for end, side in ((low, -_REACH), (high, _REACH))
+            np.where(np.isnan(end), start + side, end)
+            for end, side in ((low, -INTERVALS.reach), (high, INTERVALS.reach))
         )
         if not np.isfinite(np.stack([start, low, high])).all():
             raise ValueError("start, plausible_lower or plausible_upper has entries that are not finite")
@@ -232,4 +231,4 @@ def require_alone(model: TargetModel, **others: Any) -> None:
 
 def box_around(start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A plausible box (P,), (P,) around points (m, P), of which nothing else is known."""
-    return start.min(0) - _REACH, start.max(0) + _REACH
+    return start.min(0) - INTERVALS.reach, start.max(0) + INTERVALS.reach

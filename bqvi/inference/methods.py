@@ -81,11 +81,11 @@ def _quadrature(nodes: int | None) -> Estimator:
 _STEADY, _FALLING = Adam(DEFAULTS.rate), Adam(DEFAULTS.rate, decay=DEFAULTS.decay)
 
 METHODS: dict[str, Method] = {
-    "cavi": Method(_exact, Natural(), Constant(1.0), "all", 1000, 1e-6),
-    "memoised": Method(_memoised, Natural(), Constant(1.0), "all", 1000, 1e-6),
-    "ngd": Method(_exact, Natural(), Constant(0.5), "all", 1000, 1e-6),
-    "gd": Method(_exact, Euclidean(), _STEADY, "all", 1000, 1e-6),
-    "sngd": Method(_exact, Natural(), RobbinsMonro(0.7, tau=10.0), "mini-batch", 1000),
+    "cavi": Method(_exact, Natural(), Constant(1.0), "all", 1000, DEFAULTS.tolerance),
+    "memoised": Method(_memoised, Natural(), Constant(1.0), "all", 1000, DEFAULTS.tolerance),
+    "ngd": Method(_exact, Natural(), Constant(0.5), "all", 1000, DEFAULTS.tolerance),
+    "gd": Method(_exact, Euclidean(), _STEADY, "all", 1000, DEFAULTS.tolerance),
+    "sngd": Method(_exact, Natural(), RobbinsMonro(DEFAULTS.power, tau=DEFAULTS.delay), "mini-batch", 1000),
     "sgd": Method(_exact, Euclidean(), _FALLING, "mini-batch", 1000),
     "score": Method(_sampling("Score"), Euclidean(), _FALLING, "either", 1000),
     "pathwise": Method(_sampling("Pathwise"), Euclidean(), _FALLING, "either", 1000),

@@ -16,7 +16,7 @@ __all__ = ["ASCENT", "DEFAULTS", "FLAT"]
 
 @dataclass(frozen=True)
 class DefaultSettings:
-    """Defaults where the caller gives no value (`choices`)."""
+    """Defaults where the caller gives no value (`choices`, `methods`); no comparison was kept."""
 
     minibatch: int = 100
     """Data in a mini-batch."""
@@ -26,6 +26,12 @@ class DefaultSettings:
     """Of Adam's rate where gradients are noisy (`Adam`)."""
     network_rate: float = 1e-3
     """Of Adam where parameters are those of networks."""
+    tolerance: float = 1e-6
+    """Change of an exact ELBO between two records that counts as none, nats."""
+    power: float = 0.7
+    """kappa of the rate (t + tau)^-kappa of stochastic natural gradients (`RobbinsMonro`),"""
+    delay: float = 10.0
+    """and its tau."""
 
 
 @dataclass(frozen=True)

@@ -271,11 +271,11 @@ def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateP
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = spectrum(gram, 0.0)
     largest = max(float(values.max()), 1e-300)
-    ratios = np.sqrt(largest / np.maximum(values, 1e-12 * largest))
+    ratios = np.sqrt(largest / np.maximum(values, SEARCH.least_slope * largest))
     lengths, noise = source.psi[:-1], source.psi[-1]
     chart = rotated(measure, source.chart.rotation @ directions)
     equal = np.full(measure.dimension, float(np.median(lengths)))
-    unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, 10.0))
+    unequal = float(lengths.min()) + np.log(np.clip(ratios, 1.0, SEARCH.longest_turned))
     first = surrogate(TURNED, chart, SMOOTH, source.data, np.append(equal, noise))
     return [first, first.at(np.append(unequal, noise))]
 
@@ -303,8 +303,7 @@ def _marginal(
             moments.append(moments_of(drawn))
         except NotPositiveDefiniteError:
             continue
-        # a weight beyond e^3 says that the approximation is too narrow: it counts no further
-        logs.append(min(gain + 0.5 * float(z @ z), 3.0))
+        logs.append(min(gain + 0.5 * float(z @ z), SEARCH.heaviest))
     weights = np.exp(np.array(logs) - max(logs))
     return moments, weights / weights.sum()
 

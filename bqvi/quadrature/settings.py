@@ -111,6 +111,13 @@ class CandidateSettings:
     """Step of a log hyperparameter to either side, for the curvature of the log posterior."""
     prior_precision: float = 0.25
     """Of a hyperparameter that the data do not determine, on the log scale."""
+    heaviest: float = 3.0
+    """Logarithm of a draw's weight beside that of the optimum, at most: a larger one says that Laplace's
+    approximation is too narrow; not compared, like the next two."""
+    longest_turned: float = 10.0
+    """Ratio of two lengthscales on turned axes, where a fit begins, at most."""
+    least_slope: float = 1e-12
+    """Mean squared slope along an axis, over that along the steepest, at least."""
 
 
 @dataclass(frozen=True)

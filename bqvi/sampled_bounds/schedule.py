@@ -22,10 +22,6 @@ from bqvi.sampled_bounds.settings import SETTINGS
 
 __all__ = ["Allotment", "lengths", "next_temperature", "spread"]
 
-_BISECTIONS = 40
-_LEAST = 1e-9
-"""A temperature rises at least by this: weights may differ without limit where the proposal is far off."""
-
 
 def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) -> tuple[float, float]:
     """The next temperature, at most 1, and the conditional effective sample size over L on the way there.
@@ -44,10 +40,10 @@ def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) 
     if (whole := least(longest)) >= wanted:
         return 1.0, whole
     low, high = 0.0, longest
-    for _ in range(_BISECTIONS):
+    for _ in range(SETTINGS.bisections):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if least(middle) >= wanted else (low, middle)
-    step = min(max(low, _LEAST), longest)
+    step = min(max(low, SETTINGS.least_rise), longest)
     return temperature + step, least(step)
 
 
@@ -72,7 +68,7 @@ def spread(temperatures: np.ndarray, ess: np.ndarray, count: int) -> tuple[np.nd
 
 def lengths(ess: np.ndarray) -> np.ndarray:
     """Distances (n,) between temperatures, of conditional effective sample sizes over L, (n,)."""
-    found: np.ndarray = np.sqrt(-np.log(np.clip(ess, 1e-6, 1.0 - 1e-6)))
+    found: np.ndarray = np.sqrt(-np.log(np.clip(ess, SETTINGS.least_loss, 1.0 - SETTINGS.least_loss)))
     return found
 
 

@@ -31,6 +31,30 @@ class BoundsSettings:
     """Particles that the number of temperatures must leave room for."""
     resampling: float = 0.5
     """Particles are resampled where their effective sample size is below this share of L."""
+    least_rise: float = 1e-9
+    """Of a temperature: weights may differ without limit where the proposal is far off. Not studied, like the
+    constants that follow, where they name no source."""
+    bisections: int = 40
+    """For the next temperature."""
+    least_loss: float = 1e-6
+    """Of a conditional effective sample size, over L, and what is left of it at least: so distances are
+    finite."""
+    least_variance: float = 1e-12
+    """Of a coordinate of the units of moves, over the largest."""
+    shortest: float = 0.8
+    """Factors of the step size of Hamiltonian dynamics, from this one"""
+    longest: float = 1.2
+    """to this one: a trajectory of one length may come back to where it began (Neal 2011, 5.4.2)."""
+    leapfrog: int = 3
+    """Leapfrog steps of a move."""
+    hamiltonian_acceptance: float = 0.8
+    """Rate to which step sizes are adapted; Betancourt et al. (2014) advise .6 to .9."""
+    hamiltonian_step: float = 1.2
+    """Times D^(-1/4): the first step size, from which a Gaussian's rate of acceptance is about .8."""
+    walk_acceptance: float = 0.25
+    """The same of the random walk; .234 is best for many dimensions (Roberts et al. 1997)."""
+    walk_step: float = 2.38
+    """Times D^(-1/2): the first step size, which is best for a Gaussian of many dimensions (ibid.)."""
     wide: float = 1.0
     """Nats of standard deviation of one log estimate above which the mean weight rests on few particles, and
     the bounds are not credible. Not studied."""

@@ -21,11 +21,9 @@ from typing import Protocol
 import numpy as np
 
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
+from bqvi.sampled_bounds.settings import SETTINGS
 
 __all__ = ["TRANSITIONS", "Hamiltonian", "MoveUnits", "RandomWalk", "Transition"]
-
-_SHORTEST, _LONGEST = 0.8, 1.2
-"""Factors of the step size: a trajectory of one length may come back to where it began (Neal 2011, 5.4.2)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +93,11 @@ class RandomWalk:
     """Metropolis' random walk."""
 
     cost: int = 1
-    acceptance: float = 0.25
+    acceptance: float = SETTINGS.walk_acceptance
 
     def first_step(self, dimension: int) -> float:
         """2.38 / sqrt(D), which is best for a Gaussian of many dimensions (Roberts et al. 1997)."""
-        return 2.38 / math.sqrt(dimension)
+        return SETTINGS.walk_step / math.sqrt(dimension)
 
     def __call__(
         self,
@@ -131,12 +129,12 @@ class Hamiltonian:
     acceptance : see `Transition`.
     """
 
-    cost: int = 3
-    acceptance: float = 0.8
+    cost: int = SETTINGS.leapfrog
+    acceptance: float = SETTINGS.hamiltonian_acceptance
 
     def first_step(self, dimension: int) -> float:
         """1.2 D^(-1/4), from which the rate of acceptance of a Gaussian is about .8."""
-        return 1.2 / math.sqrt(math.sqrt(dimension))
+        return SETTINGS.hamiltonian_step / math.sqrt(math.sqrt(dimension))
 
     def __call__(
         self,
@@ -151,7 +149,7 @@ class Hamiltonian:
         factors, steps = frame.of_systems(len(particles.points))
         momenta = rng.standard_normal(particles.points.shape)
         uniform = rng.random(movable.shape)
-        steps = steps * rng.uniform(_SHORTEST, _LONGEST, (*movable.shape, 1))
+        steps = steps * rng.uniform(SETTINGS.shortest, SETTINGS.longest, (*movable.shape, 1))
         before = 0.5 * (momenta**2).sum(axis=-1)
         here = particles
         momenta = momenta + 0.5 * steps * (here.slopes(temperature) @ factors)

@@ -23,7 +23,7 @@ from gp.low_discrepancy import normal_sobol
 
 Vector = np.ndarray
 
-_TEMPERATURES = 0.7 ** np.arange(120)
+_TEMPERATURES = RESTARTS.cooling ** np.arange(RESTARTS.powers)
 
 
 def annealed(
@@ -31,10 +31,11 @@ def annealed(
 ) -> tuple[Vector, Vector]:
     """Mean (D,) and covariance (D, D) in the frame, led from those given."""
     dimension = len(mean)
-    least = max(0.2 * RESTARTS.draws, min(4.0 * dimension, 0.5 * RESTARTS.draws))
+    share, each, most = RESTARTS.carriers
+    least = max(share * RESTARTS.draws, min(each * dimension, most * RESTARTS.draws))
     for step in range(RESTARTS.rounds):
         z = normal_sobol(dimension, RESTARTS.draws, seed + step)
-        factor = RESTARTS.widening * root(covariance, 1e-8)
+        factor = RESTARTS.widening * root(covariance, RESTARTS.least_correlation)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)
         log_ratio = (
@@ -46,7 +47,7 @@ def annealed(
         mean = weights @ u
         centred = u - mean
         covariance = (centred.T * weights) @ centred
-        covariance += 1e-3 * np.trace(covariance) / dimension * np.eye(dimension)
+        covariance += RESTARTS.rounder * np.trace(covariance) / dimension * np.eye(dimension)
         if temperature == 1.0 and step:
             break
     return mean, covariance

@@ -156,17 +156,17 @@ def polished(
     where q lacks much of the mass.
     """
     whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
-    wide = proposal_of(q, 0.5, 2.0).joined(whole, 0.3)
-    g = proposal_of(q, 0.4).joined(whole, 0.05)
-    beside = _beside(surrogate, q, _weighed(surrogate, q, g, 512, seed, feasible).log_evidence)
+    wide = proposal_of(q, *WEIGHTS.renewed_wide).joined(whole, WEIGHTS.renewed_whole)
+    g, few = proposal_of(q, WEIGHTS.first_wide).joined(whole, WEIGHTS.first_whole), WEIGHTS.first_draws
+    beside = _beside(surrogate, q, _weighed(surrogate, q, g, few, seed, feasible).log_evidence)
     if beside is not None:
-        g, wide = g.joined(beside, 0.1), wide.joined(beside, 0.3)
-    local = local_proposal(surrogate, g, weighed(surrogate, q, 512, seed, feasible).log_evidence)
+        g, wide = g.joined(beside, WEIGHTS.first_beside), wide.joined(beside, WEIGHTS.renewed_beside)
+    local = local_proposal(surrogate, g, weighed(surrogate, q, few, seed, feasible).log_evidence)
     without = g
     if local is not None:
-        g, wide = g.joined(local, LOCAL.share), wide.joined(local.widened(0.5, 2.0), LOCAL.share)
+        g, wide = g.joined(local, LOCAL.share), wide.joined(local.widened(*WEIGHTS.renewed_wide), LOCAL.share)
     for step in range(WEIGHTS.rounds):
-        u = g.draws(count // 4, seed + 1 + step)
+        u = g.draws(count // WEIGHTS.round_draws, seed + 1 + step)
         logs = g.density.log_parts(u)
         log_ratio = (
             variance_penalised(*surrogate.moments(u), surrogate.data.top)
@@ -175,9 +175,9 @@ def polished(
         )
         weights = np.exp(log_ratio - logsumexp(log_ratio))
         effective = float(effective_size(weights))
-        if effective < 10.0 * u.shape[1] or effective > WEIGHTS.covered * len(u):
+        if effective < WEIGHTS.least_round * u.shape[1] or effective > WEIGHTS.covered * len(u):
             break
-        g = g.adapted(u, weights, logs).joined(wide, 0.1)
+        g = g.adapted(u, weights, logs).joined(wide, WEIGHTS.renewed)
     found = _weighed(surrogate, q, g, count, seed, feasible)
     sd = _sd(surrogate, found.u, found.whitened, found.weights, seed)
     return replace(found, sd=sd, covered=local is None or _lacking(found, without) < LOCAL.mass)

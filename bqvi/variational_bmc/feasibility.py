@@ -84,7 +84,7 @@ class Feasibility:
         near, far = self.good.query(u)[0], failed.query(u)[0]
         log_ratio = np.log(np.maximum(near, FEASIBILITY.least)) - np.log(np.maximum(far, FEASIBILITY.least))
         sharpness = FEASIBILITY.sharpness * np.maximum(1.0, np.square(np.minimum(near, far) / self.gap))
-        result: Vector = 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, -60.0, 69.0)))
+        result: Vector = 1.0 / (1.0 + np.exp(np.clip(sharpness * log_ratio, *FEASIBILITY.logits)))
         return result
 
 
@@ -114,4 +114,4 @@ def _others(points: Vector, which: Vector) -> Vector:
 def _in_hull(points: Vector, x: Vector) -> bool:
     """Whether x (D,) is a mean of points (n, D) with weights of at least 0."""
     away = np.vstack([(points - x).T, np.ones(len(points))])
-    return bool(nnls(away, np.append(np.zeros(len(x)), 1.0))[1] < 1e-6)
+    return bool(nnls(away, np.append(np.zeros(len(x)), 1.0))[1] < FEASIBILITY.in_hull)

@@ -80,7 +80,7 @@ class Frame:
     def measure(self, q: DiagonalMixture) -> GaussianMixture:
         """The mixture of x for a mixture of u; where scales change, a finer one that is near it.
 
-        Each component is then cut into `PIECES` along the leading coordinate, and the map is linear in each.
+        Each component is then cut into pieces along the leading coordinate, and the map is linear in each.
         """
         covariances = np.einsum("ij,kj,lj->kil", self.scale, q.scales**2, self.scale)
         weights, means = q.weights / q.weights.sum(), self.straight(q.means)
@@ -106,14 +106,10 @@ class Frame:
         return DiagonalMixture(q.weights, means, np.sqrt(q.scales**2 @ (turn**2).T))
 
 
-PIECES = 7
-"""Of a component along a coordinate in which scales change."""
-
-
 def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[Vector, Vector, Vector]:
-    """Gaussians (K,), (K, D), (K, D, D), each in `PIECES` of the same moments, narrower along k."""
-    nodes, shares = np.polynomial.hermite_e.hermegauss(PIECES)
-    share = 0.8  # of the variance along k is between the pieces
+    """Gaussians (K,), (K, D), (K, D, D), each in pieces of the same moments, narrower along k."""
+    nodes, shares = np.polynomial.hermite_e.hermegauss(FRAMES.pieces)
+    share = FRAMES.between
     along = covariances[:, :, k] / np.sqrt(covariances[:, [k], k])
     places = means[:, None] + np.sqrt(share) * nodes[:, None] * along[:, None]
     left = covariances - share * along[:, :, None] * along[:, None, :]
@@ -121,7 +117,7 @@ def _cut(weights: Vector, means: Vector, covariances: Vector, k: int) -> tuple[V
     return (
         (weights[:, None] * (shares / shares.sum())).ravel(),
         places.reshape(-1, dimension),
-        np.repeat(left, PIECES, axis=0),
+        np.repeat(left, FRAMES.pieces, axis=0),
     )
 
 
@@ -178,20 +174,23 @@ def elite(points: Vector, values: Vector) -> tuple[Vector, Vector]:
     draws of a Gaussian would, D / 2 nats, they are spread until they would not, up to the plausible box.
     """
     dimension = points.shape[1]
-    count = min(len(values), 2 * dimension + 2)
+    each, more = FRAMES.elite
+    count = min(len(values), each * dimension + more)
     depth = values.max() - values
     weights = np.ones(len(values))
     for temperature in 2.0 ** np.arange(-20.0, 60.0):
         weights = np.exp(-depth / temperature)
         weights /= weights.sum()
-        if 1.0 / (weights @ weights) > 0.5 * count:
+        if 1.0 / (weights @ weights) > FRAMES.elite_effective * count:
             break
     mean = weights @ points
     centred = points - mean
     covariance = (centred.T * weights) @ centred
-    covariance += (0.05 * np.trace(covariance) / dimension + 1e-10) * np.eye(dimension)
+    covariance += (FRAMES.elite_rounder * np.trace(covariance) / dimension + FRAMES.elite_least) * np.eye(
+        dimension
+    )
     widest = float(np.linalg.eigvalsh(covariance)[-1])
-    spread = 0.5 * dimension / max(float(weights @ depth), 1e-6)
+    spread = 0.5 * dimension / max(float(weights @ depth), FRAMES.elite_shallow)
     return mean, covariance * np.clip(spread, 1.0, max(1.0, FRAMES.plausible / widest))
 
 
@@ -205,7 +204,7 @@ def turned(mean: Vector, covariance: Vector) -> Frame:
 
     Of all such frames it is the one nearest to the axes.
     """
-    return Frame(mean, root(covariance, 1e-12))
+    return Frame(mean, root(covariance, FRAMES.least_correlation))
 
 
 def root(covariance: Vector, least: float) -> Vector:

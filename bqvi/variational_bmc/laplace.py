@@ -18,9 +18,6 @@ from gp.search import Expansion, search
 
 Vector = np.ndarray
 
-_STEP = 1e-3
-"""Of the differences, in the frame's units."""
-
 
 def laplace(
     surrogate: Surrogate, start: Vector, lower: Vector, upper: Vector, widest: float | None = None
@@ -64,5 +61,5 @@ class _Mean:
 
 def _curvature(surrogate: Surrogate, u: Vector) -> Vector:
     """Minus the Hessian of the posterior mean at u (D,), (D, D)."""
-    found: Vector = curvature(surrogate.mean_gradient, u, _STEP)
+    found: Vector = curvature(surrogate.mean_gradient, u, RESTARTS.difference)
     return found

@@ -15,16 +15,14 @@ from __future__ import annotations
 import numpy as np
 
 from bqvi.importance import Proposal
-from bqvi.variational_bmc.settings import LOCAL
+from bqvi.variational_bmc.settings import LOCAL, RESTARTS
 from bqvi.variational_bmc.surrogate import Surrogate
 from gp.laplace import curvature, spectrum
 from gp.triangular import cholesky, solve_lower
 
 Vector = np.ndarray
 
-_STEP = 1e-3
-"""Of the differences, in the frame's units."""
-_LENGTHS = 2.0 ** np.arange(-8.0, 1.0)
+_LENGTHS = 2.0 ** np.arange(float(LOCAL.shortest), 1.0)
 """Tried in turn, in the frame's units: no Gaussian is longer than the last."""
 
 
@@ -67,16 +65,16 @@ def local_proposal(surrogate: Surrogate, g: Proposal, log_evidence: float) -> Pr
 def _factor(surrogate: Surrogate, at: Vector, height: float) -> Vector:
     """Lower Cholesky factor (D, D) of the covariance of the Gaussian at a point (D,)."""
     dimension = len(at)
-    _, axes = spectrum(curvature(surrogate.mean_gradient, at, _STEP), -np.inf)
+    _, axes = spectrum(curvature(surrogate.mean_gradient, at, RESTARTS.difference), -np.inf)
     places = at + _LENGTHS[:, None, None] * np.concatenate([axes.T, -axes.T])
     mean, variance = surrogate.moments(places.reshape(-1, dimension))
     falls = (height - mean + np.maximum(variance - 1.0, 0.0)).reshape(len(_LENGTHS), 2 * dimension)
-    far = falls > 0.5
+    far = falls > LOCAL.fall
     far[-1] = True
     first = far.argmax(0)
     fall = np.take_along_axis(falls, first[None], 0)[0]
     # a fall beyond two nats is that of a bend, not of a parabola: the length before it had fallen by < 1/2
-    sds = _LENGTHS[first] / np.sqrt(np.clip(2.0 * fall, 1.0, 4.0))
+    sds = _LENGTHS[first] / np.sqrt(np.clip(2.0 * fall, *LOCAL.bend))
     sds = 0.5 * (sds[:dimension] + sds[dimension:])
     found: Vector = cholesky((axes * sds**2) @ axes.T)
     return found

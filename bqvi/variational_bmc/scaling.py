@@ -27,9 +27,6 @@ from gp.triangular import cholesky, solve_lower
 
 Vector = np.ndarray
 
-_MOST = 30.0
-"""Exponents are cut there."""
-
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
@@ -85,7 +82,9 @@ class Scaling:
         return replace(self, rates=factor * self.rates)
 
     def _exponents(self, y: Vector) -> Vector:
-        found: Vector = np.clip(self.rates * (y[:, [self.leading]] - self.origin), -_MOST, _MOST)
+        found: Vector = np.clip(
+            self.rates * (y[:, [self.leading]] - self.origin), -SCALINGS.cut, SCALINGS.cut
+        )
         return found
 
     def _scales(self, y: Vector) -> Vector:
@@ -140,7 +139,7 @@ def _fitted(targets: Vector, leading: Vector, others: Vector | None = None) -> t
     count, draws = targets.shape
     ones = np.ones((draws, 1))
     design = ones if others is None else np.hstack([ones, others])
-    ridge = 1e-6 * draws
+    ridge = SCALINGS.ridge * draws
     powers = np.column_stack([np.ones(draws), leading, np.square(leading)])
     total = powers.sum(0)
     a, b = np.zeros((2, count))
@@ -150,12 +149,12 @@ def _fitted(targets: Vector, leading: Vector, others: Vector | None = None) -> t
         grams = weighted.transpose(0, 2, 1) @ design + ridge * np.eye(design.shape[1])
         right = np.einsum("pmr,pm->pr", weighted, targets)
         w = np.stack([_solved(*system) for system in zip(grams, right, strict=True)])
-        squares = np.square(targets - w @ design.T) + 1e-12
+        squares = np.square(targets - w @ design.T) + SCALINGS.least_square
         if not step:
             a = 0.5 * np.log(squares.mean(1))
             constant = a + 0.5
             precision = precision * np.exp(-2.0 * a)[:, None]
-        for _ in range(4):
+        for _ in range(SCALINGS.newton):
             sums = (squares * precision) @ powers
             slope_a, slope_b = total[0] - sums[:, 0], total[1] - sums[:, 1]
             aa, ab, bb = 2.0 * sums[:, 0] + ridge, 2.0 * sums[:, 1], 2.0 * sums[:, 2] + ridge
@@ -163,7 +162,7 @@ def _fitted(targets: Vector, leading: Vector, others: Vector | None = None) -> t
             if not (determinant > 0.0).all():
                 raise np.linalg.LinAlgError("a curvature is not positive")
             moves = np.stack([bb * slope_a - ab * slope_b, aa * slope_b - ab * slope_a]) / determinant
-            a, b = np.stack([a, b]) - moves / np.maximum(1.0, np.abs(moves).max(0) / 0.5)
+            a, b = np.stack([a, b]) - moves / np.maximum(1.0, np.abs(moves).max(0) / SCALINGS.longest)
             precision = np.exp(-2.0 * (a[:, None] + b[:, None] * leading))
     value = a + b * leading.mean() + 0.5 * (squares * precision).mean(1)
     return constant - value, b, w

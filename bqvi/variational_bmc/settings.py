@@ -44,6 +44,10 @@ class ShapingSettings:
     """The same, at most."""
     shallowest: float = 15.0
     """Nats beyond D / 2, the mean depth of a Gaussian's draws, to which values are never changed."""
+    slope_noise: float = 1e-8
+    """Variance of an exact derivative, over its square; not compared, like the next."""
+    nothing: float = 0.1
+    """A variance of f that is nothing, over ``least_noise``."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,23 @@ class FittingSettings:
     clusters. In 20 other layouts (2000 to 2019) three had gained enough, and none was called noisy."""
     first_noise: float = 0.1
     """Variance at which the search for such noise begins, nats squared."""
+    lengthscale: tuple[float, float] = (2.0, 1.0)
+    """Median of the prior of a lengthscale, and its sd on the scale of logarithms; of this prior and the next
+    four no comparison was kept."""
+    interaction: tuple[float, float] = (1.0, 1.5)
+    """The same of the weight of interactions,"""
+    variance: tuple[float, float] = (10.0, 4.0)
+    """of the variance,"""
+    quadratic: tuple[float, float] = (0.5, 4.0)
+    """of the quadratic trend,"""
+    noise: tuple[float, float] = (0.3, 2.0)
+    """and of the noise, where it is fitted."""
+    iterations: int = 40
+    """Of a fit, at most; not compared, like the next two."""
+    longest: float = 2.0
+    """Of a step of a fit, in logarithms of hyperparameters."""
+    jitters: tuple[float, ...] = (0.0, 1e-9, 1e-7, 1e-5)
+    """Fractions of the prior variances that are added, in turn, until the covariance has a factor."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +144,22 @@ class FrameSettings:
     """The same, beyond which they are turned."""
     plausible: float = 0.25
     """Variance of the plausible box, two standard deviations to either side."""
+    least_correlation: float = 1e-12
+    """Eigenvalue of correlations, at least; not compared, like the constants that follow."""
+    pieces: int = 7
+    """Of a component along a coordinate in which scales change,"""
+    between: float = 0.8
+    """and the share of its variance there that is between them."""
+    elite: tuple[int, int] = (2, 2)
+    """2 D + 2 evaluated points locate the posterior where nothing better is known,"""
+    elite_effective: float = 0.5
+    """of which that share carries the weight;"""
+    elite_rounder: float = 0.05
+    """the share of their mean variance that is added to every direction,"""
+    elite_least: float = 1e-10
+    """a variance that is added besides,"""
+    elite_shallow: float = 1e-6
+    """and their mean depth in nats, at least."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +199,16 @@ class ScalingSettings:
     3000, converged with the log evidence .18 and .11 too low."""
     unlike: float = 0.1
     """At once where the one that was taken changed the logarithm of a scale by as much, as sd over draws."""
+    newton: int = 4
+    """Newton steps of a scale's logarithm in each round; not compared, like the constants that follow."""
+    longest: float = 0.5
+    """Of such a step, at most."""
+    ridge: float = 1e-6
+    """On the diagonals of both regressions, a draw."""
+    least_square: float = 1e-12
+    """Added to squared residuals of standardised coordinates."""
+    cut: float = 30.0
+    """Logarithm of a scale, at most."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +240,26 @@ class WeightSettings:
     component."""
     trusted: float = 200.0
     """Effective draws below which the posterior's moments are blended with those of q."""
+    first_draws: int = 512
+    """By which is told what q and its proposal lack; not compared, like the constants that follow."""
+    first_wide: float = 0.4
+    """Share of the first proposal of the thorough estimate that is q widened,"""
+    first_whole: float = 0.05
+    """and that is the Gaussian with the moments of all of q."""
+    first_beside: float = 0.1
+    """Share of the components beside q, where there are any."""
+    renewed: float = 0.1
+    """Share of an adapted proposal that is the wide one, so that it never ends where draws did:"""
+    renewed_wide: tuple[float, float] = (0.5, 2.0)
+    """q, with this share widened by this factor,"""
+    renewed_whole: float = 0.3
+    """the share of the Gaussian with the moments of all of q,"""
+    renewed_beside: float = 0.3
+    """and that of the components beside q."""
+    round_draws: int = 4
+    """A round has the draws of the estimate over this number."""
+    least_round: float = 10.0
+    """Effective draws of a round for each dimension, below which the proposal is not led any further."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +289,12 @@ class LocalSettings:
     right."""
     share: float = 0.7
     """Of the first proposal of the thorough estimate that they are."""
+    shortest: int = -8
+    """Lengths are powers of two from this one to 2^0, in the frame's units; not compared, like the next."""
+    fall: float = 0.5
+    """Nats by which the density has to fall over a length."""
+    bend: tuple[float, float] = (1.0, 4.0)
+    """Twice the fall that counts as a parabola's: one of more than two nats is that of a bend."""
 
 
 @dataclass(frozen=True)
@@ -278,6 +351,18 @@ class ComponentSettings:
     """Nats beyond which all such points are alike."""
     beyond_mass: float = 0.02
     """Of the evidence that they have, for q to be given components there."""
+    lightest: float = 1e-9
+    """Weight where an ascent of q begins, at least; not compared, like the constants that follow."""
+    gain: float = 1e-8
+    """Relative change of the ELBO at which such an ascent ends,"""
+    pairs: int = 20
+    """and pairs of steps and gradients that it keeps."""
+    looked_at: int = 40
+    """Draws looked at for each component that is added: those of the largest ratio."""
+    narrower: float = 0.7
+    """Its scales over those of the component that explains the draw."""
+    share: float = 0.5
+    """Weight of an added component, over that of the average one."""
 
 
 @dataclass(frozen=True)
@@ -319,6 +404,19 @@ class RestartSettings:
     """Curvature of the mean below which it is no bowl."""
     tries: int = 12
     """Newton steps to its mode."""
+    difference: float = 1e-3
+    """Of gradients, to either side, for the curvature of the mean, in the frame's units; not compared, like
+    the constants that follow."""
+    cooling: float = 0.7
+    """Ratio of successive powers of the density that are tried,"""
+    powers: int = 120
+    """and how many of them."""
+    carriers: tuple[float, float, float] = (0.2, 4.0, 0.5)
+    """Draws that have to carry the weight: this share of all, or so many a dimension up to the last share."""
+    least_correlation: float = 1e-8
+    """Eigenvalue of the correlations of the Gaussian that is led, at least,"""
+    rounder: float = 1e-3
+    """and the share of its mean variance that is added to every direction."""
 
     @property
     def ascent(self) -> Search:
@@ -354,6 +452,10 @@ class FeasibilitySettings:
     """Distance."""
     alone: float = 0.7
     """An accident is nearer to a good evaluation than to a failed one by this factor."""
+    in_hull: float = 1e-6
+    """Residual of a point as a mean of others, below which it lies among them; not compared."""
+    logits: tuple[float, float] = (-60.0, 69.0)
+    """Between which minus the logit is kept, so that probabilities stay above 0."""
 
 
 @dataclass(frozen=True)
@@ -368,6 +470,8 @@ class PredictionSettings:
     """Nats by which a draw's value exceeds its prediction (`misplaced`), at most: more would overflow."""
     unsettled: float = 1.0
     """Divergence between successive posteriors of a run that is still looking for it."""
+    covering: float = 0.05
+    """Effective share of the draws of a run that has found it; not compared."""
 
 
 @dataclass(frozen=True)

@@ -278,4 +278,6 @@ def missed(state: State) -> float:
 def settled(state: State) -> bool:
     """Whether the posterior has been found: it no longer moves by much, and the draws cover it."""
     last = state.rows[-1] if state.rows else None
-    return last is not None and last.divergence < PREDICTIONS.unsettled and last.effective > 0.05
+    return (
+        last is not None and last.divergence < PREDICTIONS.unsettled and last.effective > PREDICTIONS.covering
+    )

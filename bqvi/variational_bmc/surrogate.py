@@ -167,7 +167,7 @@ def noise_shaped(
     if gradients is not None:
         unknown = np.isnan(gradients)
         gradients = np.where(unknown, 0.0, gradients / excess[:, None])
-        slopes = SHAPING.least_noise + shaped[:, None] + 1e-8 * gradients**2
+        slopes = SHAPING.least_noise + shaped[:, None] + SHAPING.slope_noise * gradients**2
         slopes[unknown] = SHAPING.unknown
         variance = np.concatenate([variance, slopes.reshape(-1)])
     return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess))
@@ -175,11 +175,11 @@ def noise_shaped(
 
 def prior_of(dimension: int, noise_fitted: bool) -> JointPrior:
     """Of the logarithms of D lengthscales, interaction, variance, quadratic, and noise if it is fitted."""
-    tail = [(np.log(1.0), 1.5), (np.log(10.0), 4.0), (np.log(0.5), 4.0)]
+    tail = [FITTING.interaction, FITTING.variance, FITTING.quadratic]
     if noise_fitted:
-        tail.append((np.log(0.3), 2.0))
-    centre, sd = np.array([(np.log(2.0), 1.0)] * dimension + tail).T
-    return JointPrior.normal(centre, sd)
+        tail.append(FITTING.noise)
+    median, sd = np.array([FITTING.lengthscale] * dimension + tail).T
+    return JointPrior.normal(np.log(median), sd)
 
 
 def kernel_of(psi: Vector, dimension: int) -> Sum:
@@ -233,7 +233,7 @@ def log_posterior(data: Data) -> LogPosterior:
     return LogPosterior(gram, data.noise, data.residuals[:, None], prior, convention="known")
 
 
-def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector, float]:
+def fit(data: Data, start: Vector | None, iterations: int = FITTING.iterations) -> tuple[Vector, float]:
     """Return the hyperparameters (P,) of most posterior density near ``start`` (or near the prior's mean).
 
     And the log of that density times the evidence of what was observed, which compares data
@@ -244,7 +244,7 @@ def fit(data: Data, start: Vector | None, iterations: int = 40) -> tuple[Vector,
     centre = objective.prior.lower
     starts = [centre, _bent(centre, data)] if start is None else [start]
     gain = FITTING.gain if data.gradients is None else FITTING.gain_with_gradients
-    asked = Search(len(starts), iterations, settled=0.5 * gain, gained=gain, longest=2.0)
+    asked = Search(len(starts), iterations, settled=0.5 * gain, gained=gain, longest=FITTING.longest)
     found = search(objective, starts, objective.prior.bounds, asked)
     return np.asarray(found.psi), data.log_slope + found.value
 
@@ -312,7 +312,7 @@ class Surrogate:
         """LinAlgError if rounding leaves the covariance without a factor."""
         kernel = ObservedKernel(data.kernel(psi), data.gradients is not None)
         targets, noise = data.by_point(data.residuals), data.by_point(_noises(data, psi)).reshape(-1)
-        for more in (0.0, 1e-9, 1e-7, 1e-5):
+        for more in FITTING.jitters:
             if more:
                 places = kernel.at(data.points)
                 noise = noise + more * np.einsum("ii->i", kernel.covariance(places, places))
@@ -376,7 +376,7 @@ class Surrogate:
     @property
     def rounding(self) -> float:
         """A variance that is nothing."""
-        return 0.1 * SHAPING.least_noise
+        return SHAPING.nothing * SHAPING.least_noise
 
     def covariance(self, u: Vector, v: Vector, whitened_u: Vector, whitened_v: Vector) -> Vector:
         """Posterior covariance of f at u (m, D) and v (p, D), (m, p), given W k of both."""

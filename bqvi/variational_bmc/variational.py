@@ -198,12 +198,13 @@ def climb(
     upper = np.concatenate([np.full(count, 0.0), np.tile(box.upper, count)])
     lower = np.append(lower, np.full(count * dimension, np.log(COMPONENTS.smallest)))
     upper = np.append(upper, np.full(count * dimension, np.log(COMPONENTS.largest)))
-    logits = np.log(np.maximum(q.weights, 1e-9))
+    logits = np.log(np.maximum(q.weights, COMPONENTS.lightest))
     start = np.concatenate([logits - logits.max(), q.means.reshape(-1), np.log(q.scales).reshape(-1)])
     start = np.clip(start, lower, upper)
     found = scipy.optimize.minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=list(zip(lower, upper, strict=True)),
-        options={"maxiter": iterations, "ftol": 1e-8, "maxcor": 20, "maxfun": 2 * iterations},
+        options={"maxiter": iterations, "ftol": COMPONENTS.gain, "maxcor": COMPONENTS.pairs,
+                 "maxfun": 2 * iterations},
     )  # fmt: skip
     best = mixture(found.x)
     expected, h, _ = elbo(surrogate, best, base)
@@ -218,7 +219,7 @@ def pruned(q: DiagonalMixture, least: float) -> DiagonalMixture:
 
 
 def grown(
-    q: DiagonalMixture, u: Vector, log_ratio: Vector, count: int, share: float = 0.5
+    q: DiagonalMixture, u: Vector, log_ratio: Vector, count: int, share: float = COMPONENTS.share
 ) -> DiagonalMixture:
     """With ``count`` more components, where p / q is largest among draws u (m, D) of q.
 
@@ -229,8 +230,8 @@ def grown(
     scales: list[Vector] = []
     parts = q.log_parts(u)
     order = np.argsort(-log_ratio, kind="stable")
-    for index in order[: 40 * count]:
-        own = q.scales[int(np.argmax(parts[index]))] * 0.7
+    for index in order[: COMPONENTS.looked_at * count]:
+        own = q.scales[int(np.argmax(parts[index]))] * COMPONENTS.narrower
         apart = all(
             np.sum(((u[index] - at) / np.maximum(own, sd)) ** 2) > len(own)
             for at, sd in zip(added, scales, strict=True)

@@ -23,7 +23,7 @@ import numpy as np
 
 from acquisition import minibatch
 from acquisition.minibatch import Features, Strategy
-from acquisition.minibatch.features import RANK
+from acquisition.minibatch.settings import FEATURES
 from bqvi.models import GaussianMixture, LogisticRegression
 from bqvi.models.gaussian_mixture import simulate
 from experiments.problems import data
@@ -46,7 +46,7 @@ class Setting:
     """(N, D)."""
     kernel: Kernel | None = None
     """Of these rows; None: the package's default."""
-    rank: int = RANK
+    rank: int = FEATURES.rank
     """Features of these rows, at most."""
     seconds: float = 0.0
     """What making these rows took, where that is more than copying the data."""
