@@ -39,7 +39,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, pi
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -70,17 +70,17 @@ class Evidence:
 
     factor: Factor
     convention: Convention
-    whitened_basis: Any
-    coefficients: Any
-    residual: Any
+    whitened_basis: np.ndarray
+    coefficients: np.ndarray
+    residual: np.ndarray
     least_scale: float
 
     @classmethod
     def of(
         cls,
         factor: Factor,
-        targets: Any,
-        basis: Any = None,
+        targets: np.ndarray,
+        basis: np.ndarray | None = None,
         convention: Convention = "profiled",
         least_scale: float = _TINY,
     ) -> Evidence:
@@ -143,40 +143,45 @@ class Evidence:
         return 2.0 * sum(log(max(abs(float(t)), _TINY)) for t in self._triangle.diagonal())
 
     @cached_property
-    def _triangle(self) -> Any:
+    def _triangle(self) -> np.ndarray:
         """T with T^T T = Z^T Z, (p, p)."""
         z = self.whitened_basis
-        return np.linalg.qr(z, mode="r") if z.shape[1] > 1 else np.sqrt(z.T @ z)
+        found: np.ndarray = np.asarray(np.linalg.qr(z, mode="r")) if z.shape[1] > 1 else np.sqrt(z.T @ z)
+        return found
 
     @cached_property
-    def weights(self) -> Any:
+    def weights(self) -> np.ndarray:
         """W = K^-1 (Y - H b), (n, O)."""
-        return self.factor.solve(self.residual, transposed=True)
+        found: np.ndarray = self.factor.solve(self.residual, transposed=True)
+        return found
 
     @cached_property
-    def _inverse(self) -> Any:
+    def _inverse(self) -> np.ndarray:
         """K^-1, (n, n)."""
-        return inverse(self.factor)
+        found: np.ndarray = inverse(self.factor)
+        return found
 
     @cached_property
-    def projected_inverse(self) -> Any:
+    def projected_inverse(self) -> np.ndarray:
         """P of the marginal form, (n, n): W = P Y."""
         if not self.whitened_basis.shape[1]:
             return self._inverse
         solved = self.factor.solve(self.whitened_basis, transposed=True)
         if solved.shape[1] == 1:  # the usual constant; a solve of one equation takes longer than all the rest
-            return self._inverse - (solved / self._triangle**2) @ solved.T
+            found: np.ndarray = self._inverse - (solved / self._triangle**2) @ solved.T
+            return found
         root = np.linalg.solve(self._triangle.T, solved.T)
-        return self._inverse - root.T @ root
+        rest: np.ndarray = self._inverse - root.T @ root
+        return rest
 
-    def matrix_gradient(self) -> Any:
+    def matrix_gradient(self) -> np.ndarray:
         """d log p / dK, (n, n), symmetric; the caller may overwrite it."""
         of_determinant = self.projected_inverse if self.convention == "marginal" else self._inverse
         gradient = (-0.5 * self.outputs) * of_determinant
         gradient += (0.5 / self.scale * self.weights) @ self.weights.T
         return gradient
 
-    def information(self, moved: Any) -> Any:
+    def information(self, moved: np.ndarray) -> np.ndarray:
         """The curvature of log p along dK_i, (I, I): the average information, positive semi-definite.
 
         Parameters
@@ -187,11 +192,13 @@ class Evidence:
         inverse = self.projected_inverse if self.whitened_basis.shape[1] else self._inverse
         bend = rows @ (inverse @ moved).reshape(rows.shape).T
         if self.convention == "known":
-            return 0.5 * bend
+            found: np.ndarray = 0.5 * bend
+            return found
         rising = rows @ w.reshape(-1)
-        return (
+        whole: np.ndarray = (
             0.5 / self.scale * (bend - np.outer(rising, rising) / (self.degrees * self.outputs * self.scale))
         )
+        return whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,18 +213,18 @@ class LogPosterior:
     basis : (n, p), of the mean; ``None`` for zero. convention : of scale and mean.
     """
 
-    gram: Callable[[Any], tuple[Any, Pullback]]
-    noise: Any
-    targets: Any
+    gram: Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
+    noise: np.ndarray
+    targets: np.ndarray
     prior: JointPrior
-    basis: Any = None
+    basis: np.ndarray | None = None
     convention: Convention = "profiled"
 
-    def value(self, psi: Any) -> float:
+    def value(self, psi: np.ndarray) -> float:
         """The log posterior, up to a constant; LinAlgError where K is singular in floating point."""
         return self._evidence(self.gram(psi)[0]).value + self.prior.log_density(psi)[0]
 
-    def expanded(self, psi: Any) -> Expansion:
+    def expanded(self, psi: np.ndarray) -> Expansion:
         """The same with its gradient and, if there is one, its curvature."""
         matrix, pullback = self.gram(psi)
         found = self._evidence(matrix)
@@ -228,7 +235,7 @@ class LogPosterior:
         bend = lambda: found.information(pullback.times(found.weights)) + self.prior.curvature(psi)  # noqa: E731
         return Expansion(found.value + log_prior, gradient, bend)
 
-    def _evidence(self, matrix: Any) -> Evidence:
+    def _evidence(self, matrix: np.ndarray) -> Evidence:
         diagonal = np.einsum("ii->i", matrix)
         before = diagonal.copy()
         diagonal += self.noise

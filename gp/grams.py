@@ -51,7 +51,7 @@ def on_host(observed: Functional) -> Functional:
     return blocks[0] if len(blocks) == 1 else Observations(blocks)
 
 
-def covariance_with_pullback(kernel: Kernel, observed: Functional) -> tuple[Any, Pullback]:
+def covariance_with_pullback(kernel: Kernel, observed: Functional) -> tuple[np.ndarray, Pullback]:
     """Return the covariance (n, n) of values and gradients, and its pull-back. NumPy only.
 
     The pull-back takes symmetric weights (n, n) to the gradient (P,) in the kernel's parameters, as
@@ -67,15 +67,16 @@ def covariance_with_pullback(kernel: Kernel, observed: Functional) -> tuple[Any,
     )
 
 
-def mean_basis(mean: Mean, observed: Functional) -> Any:
+def mean_basis(mean: Mean, observed: Functional) -> np.ndarray:
     """Return the functionals of the mean's basis functions, (n, p)."""
     return np.concatenate([_basis(mean, block) for block in blocks_of(observed)])
 
 
-def mean_pullback(mean: Mean, observed: Functional, weights: Any) -> Any:
+def mean_pullback(mean: Mean, observed: Functional, weights: np.ndarray) -> np.ndarray:
     """Return the gradient of sum_i w_i m_i, for functionals m_i of the mean, in its parameters."""
     if isinstance(observed, Values):
-        return mean.pullback(observed.x, weights)
+        found: np.ndarray = mean.pullback(observed.x, weights)
+        return found
     if not mean.parameters():
         return np.zeros(0)
     return _reverse_mode(mean, observed, lambda changed, at: at.apply(changed), weights)
@@ -92,9 +93,10 @@ def _moved(block: Functional, move: Callable[[Any], Any]) -> Functional:
     )
 
 
-def _basis(mean: Mean, block: Functional) -> Any:
+def _basis(mean: Mean, block: Functional) -> np.ndarray:
     if isinstance(block, Values):
-        return mean.basis(block.x)
+        found: np.ndarray = mean.basis(block.x)
+        return found
     size = mean.basis(block.x).shape[1]
     offset = block.apply(mean.with_coefficients(np.zeros(size)))
     columns = [block.apply(mean.with_coefficients(unit)) - offset for unit in np.eye(size)]
@@ -102,8 +104,8 @@ def _basis(mean: Mean, block: Functional) -> Any:
 
 
 def _reverse_mode(
-    parametrised: Any, observed: Functional, output: Callable[[Any, Functional], Any], weights: Any
-) -> Any:
+    parametrised: Any, observed: Functional, output: Callable[[Any, Functional], Any], weights: np.ndarray
+) -> np.ndarray:
     """Return the gradient (P,) of sum weights * output, positive parameters on the log scale."""
     import torch
 
@@ -127,11 +129,11 @@ def _reverse_mode(
     )
 
 
-def _of_squared_exponential(kernel: SquaredExponential, observed: Functional) -> tuple[Any, Pullback]:
+def _of_squared_exponential(kernel: SquaredExponential, observed: Functional) -> tuple[np.ndarray, Pullback]:
     matrix = covariance(kernel, observed, observed)
 
-    def pullback(weights: Any) -> Any:
-        lengthscale = 0.0
+    def pullback(weights: np.ndarray) -> np.ndarray:
+        lengthscale: np.ndarray = np.zeros(())
         for (a, rows), (b, columns) in combinations_with_replacement(list(pieces(observed)), 2):
             part = _pulled(kernel, a, b, weights[rows, columns])
             lengthscale = lengthscale + (part if a is b else 2 * part)
@@ -142,7 +144,7 @@ def _of_squared_exponential(kernel: SquaredExponential, observed: Functional) ->
     return matrix, pullback
 
 
-def _pulled(kernel: SquaredExponential, a: Functional, b: Functional, weights: Any) -> Any:
+def _pulled(kernel: SquaredExponential, a: Functional, b: Functional, weights: np.ndarray) -> np.ndarray:
     """Return sum W dcov(a, b)/dlog l, (D,), for a squared exponential."""
     if isinstance(a, Gradients) and isinstance(b, Values):
         return _pulled(kernel, b, a, weights.T)
@@ -151,11 +153,13 @@ def _pulled(kernel: SquaredExponential, a: Functional, b: Functional, weights: A
     apart = a.x[:, None, :] - b.x[None, :, :]
     squares = apart**2 * precision
     if not isinstance(b, Gradients):
-        return np.einsum("ij,ijd->d", weights * k, squares)
+        found: np.ndarray = np.einsum("ij,ijd->d", weights * k, squares)
+        return found
     slope = apart * precision
     if not isinstance(a, Gradients):
         cross = _scattered(weights.reshape(len(a.x), len(b.x), _width(b)), b, 2) * k[:, :, None] * slope
-        return np.einsum("ij,ije->e", cross.sum(axis=2), squares) - 2 * cross.sum(axis=(0, 1))
+        crossed: np.ndarray = np.einsum("ij,ije->e", cross.sum(axis=2), squares) - 2 * cross.sum(axis=(0, 1))
+        return crossed
     both = _scattered(weights.reshape(len(a.x), _width(a), len(b.x), _width(b)), b, 3)
     both = _scattered(both, a, 1)
     same = np.einsum("idjd->ijd", both) * k[:, :, None] * precision
@@ -164,14 +168,15 @@ def _pulled(kernel: SquaredExponential, a: Functional, b: Functional, weights: A
     scaled = k[:, :, None] * slope
     of_kernel = np.sum(same - ahead * scaled, axis=2)
     direct = 2 * (ahead + behind) * scaled - 2 * same
-    return np.einsum("ij,ijd->d", of_kernel, squares) + direct.sum(axis=(0, 1))
+    both_slopes: np.ndarray = np.einsum("ij,ijd->d", of_kernel, squares) + direct.sum(axis=(0, 1))
+    return both_slopes
 
 
 def _width(block: Gradients) -> int:
     return int(block.x.shape[1]) if block.dimensions is None else len(block.dimensions)
 
 
-def _scattered(weights: Any, block: Gradients, axis: int) -> Any:
+def _scattered(weights: np.ndarray, block: Gradients, axis: int) -> np.ndarray:
     """Return the weights with an axis over all dimensions, zero where none was observed."""
     if block.dimensions is None:
         return weights

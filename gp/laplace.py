@@ -12,14 +12,13 @@ The mode itself is found by `gp.search`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 __all__ = ["curvature", "root", "spectrum"]
 
 
-def curvature(gradients: Callable[[Any], Any], at: Any, step: float) -> Any:
+def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float) -> np.ndarray:
     """Return minus the Hessian at a point, (P, P), symmetric: central differences.
 
     Parameters
@@ -31,16 +30,18 @@ def curvature(gradients: Callable[[Any], Any], at: Any, step: float) -> Any:
     moves = step * np.eye(size)
     slopes = np.asarray(gradients(np.concatenate([at + moves, at - moves])))
     falls = (slopes[size:] - slopes[:size]) / (2.0 * step)
-    return 0.5 * (falls + falls.T)
+    found: np.ndarray = 0.5 * (falls + falls.T)
+    return found
 
 
-def spectrum(curvature: Any, least: float) -> tuple[Any, Any]:
+def spectrum(curvature: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenvalues (P,) of a curvature (P, P), raised to ``least``, and its eigenvectors (P, P)."""
     values, vectors = np.linalg.eigh(curvature)
     return np.maximum(values, least), vectors
 
 
-def root(curvature: Any, least: float) -> Any:
+def root(curvature: np.ndarray, least: float) -> np.ndarray:
     """Return R (P, P) with R R^T the inverse of a curvature, its eigenvalues raised to ``least`` > 0."""
     values, vectors = spectrum(curvature, least)
-    return vectors / np.sqrt(values)
+    found: np.ndarray = vectors / np.sqrt(values)
+    return found

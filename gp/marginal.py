@@ -18,7 +18,6 @@ Predictive moments are those of the mixture (laws of total mean and variance):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv, ndtri
@@ -44,7 +43,7 @@ class MarginalPosterior:
     """
 
     posteriors: tuple[Posterior, ...]
-    weights: Any
+    weights: np.ndarray
 
     @property
     def effective_size(self) -> float:
@@ -130,7 +129,9 @@ def marginalise(
     return MarginalPosterior(posteriors, weights[kept] / weights[kept].sum())
 
 
-def _proposals(fit: Hyperparameters, n_points: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+def _proposals(
+    fit: Hyperparameters, n_points: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return places psi (J, P), their log density up to a constant (J,), and factors of the scale."""
     size = len(fit.psi)
     uniform = scrambled_sobol(size + 2, n_points, rng)
@@ -145,12 +146,12 @@ def _proposals(fit: Hyperparameters, n_points: int, rng: np.random.Generator) ->
     return fit.psi + offset @ root.T, log_density, scales
 
 
-def _chi_squared(share: Any, degrees: float) -> Any:
+def _chi_squared(share: np.ndarray, degrees: float) -> np.ndarray:
     """Return the quantiles of a chi-squared distribution."""
     return 2 * gammaincinv(degrees / 2, share)
 
 
-def _log_target(fit: Hyperparameters, psi: Any) -> float:
+def _log_target(fit: Hyperparameters, psi: np.ndarray) -> float:
     """Return log evidence plus log prior; minus infinity beyond the bounds of the search."""
     prior = fit.coordinates.prior
     if np.any(psi < prior.bounds_lower) or np.any(psi > prior.bounds_upper):

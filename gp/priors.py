@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import log, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -118,11 +117,11 @@ class JointPrior:
     bounds_lower, bounds_upper : (P,), how far a search goes.
     """
 
-    lower: Any
-    upper: Any
-    shoulder: Any
-    bounds_lower: Any
-    bounds_upper: Any
+    lower: np.ndarray
+    upper: np.ndarray
+    shoulder: np.ndarray
+    bounds_lower: np.ndarray
+    bounds_upper: np.ndarray
 
     @staticmethod
     def of(priors: list[Plateau | Interval]) -> JointPrior:
@@ -133,7 +132,7 @@ class JointPrior:
         return JointPrior(ends[:, 0], ends[:, 1], shoulder, bounds[:, 0], bounds[:, 1])
 
     @staticmethod
-    def normal(centre: Any, sd: Any, reach: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
+    def normal(centre: np.ndarray, sd: np.ndarray, reach: tuple[float, float] = (4.0, 4.0)) -> JointPrior:
         """Return normal priors: plateaus without width.
 
         Parameters
@@ -144,21 +143,22 @@ class JointPrior:
         return JointPrior(centre, centre, sd, centre - reach[0] * sd, centre + reach[1] * sd)
 
     @property
-    def bounds(self) -> tuple[Any, Any]:
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """How far a search goes, lower and upper ends."""
         return self.bounds_lower, self.bounds_upper
 
-    def curvature(self, psi: Any) -> Any:
+    def curvature(self, psi: np.ndarray) -> np.ndarray:
         """Return minus the Hessian of the log density, (P, P)."""
         flat = (psi > self.lower) & (psi < self.upper)
         return np.diag(np.where(flat, 0.0, self.shoulder**-2.0))
 
     @property
-    def sd(self) -> Any:
+    def sd(self) -> np.ndarray:
         """Standard deviations of the plateaus, (P,): what a parameter has without any data."""
-        return (self.upper - self.lower) / sqrt(12) + self.shoulder
+        found: np.ndarray = (self.upper - self.lower) / sqrt(12) + self.shoulder
+        return found
 
-    def log_density(self, psi: Any) -> tuple[float, Any]:
+    def log_density(self, psi: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log density, up to a constant, and its gradient (P,)."""
         excess = psi - np.clip(psi, self.lower, self.upper)
         scaled = excess / self.shoulder

@@ -48,14 +48,14 @@ class EvidenceProblem:
     """
 
     x: Any
-    y: Any
+    y: np.ndarray
     kernel: Kernel
     mean: Mean
     noise: Any
     profiled: bool
     jitter: float = 0.0
 
-    def pack(self) -> Any:
+    def pack(self) -> np.ndarray:
         """Return the vector of the model's own parameters; the logarithm of the noise is last.
 
         A noise to be learnt has no value yet: `FIT.first_noise` of the kernel's largest variance.
@@ -76,12 +76,12 @@ class EvidenceProblem:
         return gram_of(self.kernel, self.observed)
 
     @cached_property
-    def points(self) -> Any:
+    def points(self) -> np.ndarray:
         """The points of all blocks, one after the other."""
         return np.concatenate([block.x for block in blocks_of(self.observed)])
 
     @cached_property
-    def noisy(self) -> Any:
+    def noisy(self) -> np.ndarray:
         """Which observations a common noise is added to, (n,), ones and zeros: the values."""
         return np.concatenate(
             [np.full(len(block), float(isinstance(block, Values))) for block in blocks_of(self.observed)]
@@ -93,7 +93,7 @@ class EvidenceProblem:
         split = len(pack(self.kernel))
         return split, split + len(pack(self.mean))
 
-    def unpack(self, vector: Any) -> tuple[Kernel, Mean, Any]:
+    def unpack(self, vector: np.ndarray) -> tuple[Kernel, Mean, Any]:
         """Return kernel, mean and noise for a vector of parameters."""
         split, stop = self._ends
         noise = float(np.exp(vector[stop])) if self.noise is None else self.noise
@@ -130,18 +130,18 @@ class Solution:
 
     log_evidence: float
     scale: float
-    coefficients: Any
+    coefficients: np.ndarray
     jitter: float
 
 
-def solve(problem: EvidenceProblem, vector: Any) -> Solution:
+def solve(problem: EvidenceProblem, vector: np.ndarray) -> Solution:
     """Return the log evidence at a vector of parameters, without its gradient."""
     kernel, mean, noise = problem.unpack(vector)
     observed = problem.observed
     return _solution(_evidence(problem, covariance(kernel, observed, observed), mean, noise))
 
 
-def solve_with_gradient(problem: EvidenceProblem, vector: Any) -> tuple[Solution, Any]:
+def solve_with_gradient(problem: EvidenceProblem, vector: np.ndarray) -> tuple[Solution, np.ndarray]:
     """Return the log evidence and its gradient (P,) in the vector of parameters."""
     kernel, mean, noise = problem.unpack(vector)
     gram, pullback = problem.gram(kernel)
@@ -158,7 +158,7 @@ def solve_with_gradient(problem: EvidenceProblem, vector: Any) -> tuple[Solution
     return _solution(found), np.concatenate(parts)
 
 
-def fitted(problem: EvidenceProblem, vector: Any, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
+def fitted(problem: EvidenceProblem, vector: np.ndarray, factor: float = 1.0) -> tuple[Kernel, Mean, Any]:
     """Return kernel, mean and noise with what is found in closed form put in.
 
     ``factor`` multiplies the scale.
@@ -177,7 +177,7 @@ def _solution(found: Evidence) -> Solution:
     return Solution(found.value, found.scale, found.coefficients[:, 0], found.factor.jitter)
 
 
-def _evidence(problem: EvidenceProblem, gram: Any, mean: Mean, noise: Any) -> Evidence:
+def _evidence(problem: EvidenceProblem, gram: np.ndarray, mean: Mean, noise: Any) -> Evidence:
     index = np.arange(gram.shape[0])
     diagonal = gram[index, index]
     gram[index, index] += noise if np.ndim(noise) == 1 else noise * problem.noisy

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import log
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -44,8 +43,8 @@ class Screening:
 
 
 def log_posterior(
-    problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any, with_prior: bool = True
-) -> tuple[float, Any]:
+    problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray, with_prior: bool = True
+) -> tuple[float, np.ndarray]:
     """Return log evidence (plus log prior, if asked) and its gradient (P,) in psi."""
     solution, gradient = solve_with_gradient(problem, coordinates.vector(psi))
     value, gradient = solution.log_evidence, coordinates.pull_back(gradient)
@@ -69,7 +68,7 @@ def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Sc
     return replace(best, psi=scale * best.psi, n_evaluations=spent)
 
 
-def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any) -> Any:
+def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray) -> np.ndarray:
     """Return minus the Hessian (P, P) of the log evidence: differences of exact gradients.
 
     Where a covariance is nearly singular, rounding makes the gradient rough, and its difference over a
@@ -86,13 +85,16 @@ def curvature(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any
     if roughness > FIT.rough:
         raised = replace(problem, jitter=next_jitter(jitter, psi))
         best = min((best, roughness), _smoothest(raised, coordinates, psi), key=itemgetter(1))[0]
-    return (best + best.T) / 2
+    found: np.ndarray = (best + best.T) / 2
+    return found
 
 
-def _smoothest(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any) -> tuple[Any, float]:
+def _smoothest(
+    problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Return the Hessian with the least roughness, and that."""
 
-    def gradient(at: Any) -> Any:
+    def gradient(at: np.ndarray) -> np.ndarray:
         return log_posterior(problem, coordinates, at, with_prior=False)[1]
 
     centre, best, least = gradient(psi), np.zeros((0, 0)), np.inf
@@ -111,7 +113,7 @@ def _smoothest(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: An
     return best, least
 
 
-def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> list[Any]:
+def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> list[np.ndarray]:
     """Return the starting points: the present values, the best of a grid, then random ones.
 
     Half of them are from the grid: where an evaluation is before a climb says little about where
@@ -120,7 +122,7 @@ def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Scr
     lengthscale that is long has no gradient to come back by.
     """
 
-    def ranked(places: list[Any]) -> list[Any]:
+    def ranked(places: list[np.ndarray]) -> list[np.ndarray]:
         values = [_value(problem, coordinates, psi, asked.with_prior) for psi in places]
         return [places[i] for i in np.argsort(values)[::-1]]
 
@@ -134,7 +136,7 @@ def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Scr
     return [*chosen, *moved][: asked.n_starts]
 
 
-def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[Any]:
+def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.ndarray]:
     """Return the present values; with several noises, if there is no present value of it."""
     psi = coordinates.psi(problem.pack())
     noise = np.array(coordinates.kinds) == "noise"
@@ -142,7 +144,7 @@ def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[A
     return [psi + step * noise for step in smaller]
 
 
-def _grid(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[Any]:
+def _grid(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.ndarray]:
     """Return combinations of common lengthscales and noises."""
     kinds = np.array(coordinates.kinds)
     points = []
@@ -154,7 +156,7 @@ def _grid(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[Any]
     return points
 
 
-def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> Any:
+def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> np.ndarray:
     """Return a random starting point."""
     kinds, prior = np.array(coordinates.kinds), coordinates.prior
     psi = rng.standard_normal(len(kinds))
@@ -165,7 +167,7 @@ def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> Any:
     return np.clip(psi, prior.bounds_lower, prior.bounds_upper)
 
 
-def log_evidence(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any) -> float:
+def log_evidence(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray) -> float:
     """Return the log evidence at psi; a huge negative number where K cannot be factorised."""
     try:
         return solve(problem, coordinates.vector(psi)).log_evidence
@@ -173,7 +175,9 @@ def log_evidence(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: 
         return -_FAILED
 
 
-def _value(problem: EvidenceProblem, coordinates: SearchCoordinates, psi: Any, with_prior: bool) -> float:
+def _value(
+    problem: EvidenceProblem, coordinates: SearchCoordinates, psi: np.ndarray, with_prior: bool
+) -> float:
     value = log_evidence(problem, coordinates, psi)
     return value + coordinates.prior.log_density(psi)[0] if with_prior else value
 
@@ -185,8 +189,8 @@ class _Scaled:
     problem: EvidenceProblem
     coordinates: SearchCoordinates
     with_prior: bool
-    scale: Any
+    scale: np.ndarray
 
-    def expanded(self, psi: Any) -> Expansion:
+    def expanded(self, psi: np.ndarray) -> Expansion:
         value, gradient = log_posterior(self.problem, self.coordinates, self.scale * psi, self.with_prior)
         return Expansion(value, lambda: self.scale * gradient)

@@ -47,24 +47,25 @@ class Expansion:
     """
 
     value: float
-    slope: Callable[[], Any]
-    bend: Callable[[], Any] | None = None
+    slope: Callable[[], np.ndarray]
+    bend: Callable[[], np.ndarray] | None = None
 
     @cached_property
-    def gradient(self) -> Any:
+    def gradient(self) -> np.ndarray:
         """(P,)."""
         return self.slope()
 
     @cached_property
-    def curvature(self) -> Any:
-        """(P, P), or ``None``."""
-        return None if self.bend is None else self.bend()
+    def curvature(self) -> np.ndarray:
+        """(P, P), where there is one."""
+        assert self.bend is not None  # who asks looks at ``bend`` first
+        return self.bend()
 
 
 class Objective(Protocol):
     """A function of psi (P,) that is maximised. ``LinAlgError`` where it has no value."""
 
-    def expanded(self, psi: Any) -> Expansion:
+    def expanded(self, psi: np.ndarray) -> Expansion:
         """The value with its gradient and, if there is one, its curvature."""
 
 
@@ -123,7 +124,7 @@ class Race:
 class Optimum:
     """Where a search ended: psi (P,), the objective there, and how it went."""
 
-    psi: Any
+    psi: np.ndarray
     value: float
     converged: bool
     message: str
@@ -131,7 +132,10 @@ class Optimum:
 
 
 def search(
-    objective: Objective, starts: Sequence[Any], bounds: tuple[Any, Any], asked: Search = Search()
+    objective: Objective,
+    starts: Sequence[np.ndarray],
+    bounds: tuple[np.ndarray, np.ndarray],
+    asked: Search = Search(),
 ) -> Optimum:
     """Return the highest of the optima that climbs from the best starting points reach.
 
@@ -156,8 +160,12 @@ def search(
 
 
 def raced(
-    objective: Objective, starts: Sequence[Any], bounds: tuple[Any, Any], asked: Search, race: Race = Race()
-) -> tuple[Any, int]:
+    objective: Objective,
+    starts: Sequence[np.ndarray],
+    bounds: tuple[np.ndarray, np.ndarray],
+    asked: Search,
+    race: Race = Race(),
+) -> tuple[np.ndarray, int]:
     """Return the best place (P,) after rounds of short climbs, and the evaluations that they took.
 
     Parameters
@@ -177,7 +185,11 @@ def raced(
 
 
 def _climb(
-    objective: Objective, start: Any, first: Expansion, bounds: tuple[Any, Any], asked: Search
+    objective: Objective,
+    start: np.ndarray,
+    first: Expansion,
+    bounds: tuple[np.ndarray, np.ndarray],
+    asked: Search,
 ) -> Optimum:
     """Return the optimum that is reached from one starting point; arguments as of `search`."""
     if not len(start):
@@ -188,7 +200,11 @@ def _climb(
 
 
 def _newton(
-    objective: Objective, psi: Any, now: Expansion, bounds: tuple[Any, Any], asked: Search
+    objective: Objective,
+    psi: np.ndarray,
+    now: Expansion,
+    bounds: tuple[np.ndarray, np.ndarray],
+    asked: Search,
 ) -> Optimum:
     spent, message = 1, "the iterations are spent"
     damping = asked.damping * np.eye(len(psi))
@@ -224,7 +240,7 @@ def _newton(
     return Optimum(psi, now.value, message.startswith("a step"), message, spent)
 
 
-def _expanded(objective: Objective, psi: Any) -> Expansion | None:
+def _expanded(objective: Objective, psi: np.ndarray) -> Expansion | None:
     """The objective there, or None where it has no value."""
     try:
         found = objective.expanded(psi)
@@ -233,7 +249,9 @@ def _expanded(objective: Objective, psi: Any) -> Expansion | None:
     return None if isnan(found.value) else found
 
 
-def _newton_step(psi: Any, gradient: Any, curvature: Any, bounds: tuple[Any, Any]) -> Any:
+def _newton_step(
+    psi: np.ndarray, gradient: Any, curvature: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
     """Return the step (P,) to the maximum of the expansion, of the entries that are free to move."""
     held = ((psi <= bounds[0]) & (gradient < 0)) | ((psi >= bounds[1]) & (gradient > 0))
     if not held.any():
@@ -245,15 +263,16 @@ def _newton_step(psi: Any, gradient: Any, curvature: Any, bounds: tuple[Any, Any
     return step
 
 
-def _solved(matrix: Any, right: Any) -> Any:
+def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return M^-1 b by LAPACK at once: of four equations `numpy.linalg.solve` takes eight times as long."""
     *_, solution, failed = lapack("gesv", matrix.dtype)(matrix, right)
     if failed:
         raise np.linalg.LinAlgError("singular matrix")
-    return solution
+    found: np.ndarray = solution
+    return found
 
 
-def _corrected(curvature: Any, step: Any, fall: Any) -> Any:
+def _corrected(curvature: np.ndarray, step: np.ndarray, fall: np.ndarray) -> np.ndarray:
     """Return the curvature (P, P) with which the gradient falls by ``fall`` along ``step`` (BFGS)."""
     bent, along = curvature @ step, float(fall @ step)
     expected = float(step @ bent)
@@ -263,11 +282,15 @@ def _corrected(curvature: Any, step: Any, fall: Any) -> Any:
 
 
 def _quasi_newton(
-    objective: Objective, start: Any, first: Expansion, bounds: tuple[Any, Any], asked: Search
+    objective: Objective,
+    start: np.ndarray,
+    first: Expansion,
+    bounds: tuple[np.ndarray, np.ndarray],
+    asked: Search,
 ) -> Optimum:
     known = [first]
 
-    def lowered(psi: Any) -> tuple[float, Any]:
+    def lowered(psi: np.ndarray) -> tuple[float, np.ndarray]:
         if known and np.array_equal(psi, start):
             found = known.pop()
         else:

@@ -43,8 +43,8 @@ class DataUnits:
     gradients show, whichever is larger.
     """
 
-    centre: Any
-    inputs: Any
+    centre: np.ndarray
+    inputs: np.ndarray
     output: float
     output_varies: bool
 
@@ -63,7 +63,7 @@ class DataUnits:
         return DataUnits(points.mean(axis=0), inputs, size, varying)
 
 
-def _sorted_targets(observed: Functional, y: Any, inputs: Any) -> tuple[Any, Any]:
+def _sorted_targets(observed: Functional, y: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the values among the targets, and the gradients times the spread of their inputs."""
     values, rises = [np.zeros(0)], [np.zeros(0)]
     for block, part in pieces(observed):
@@ -74,7 +74,7 @@ def _sorted_targets(observed: Functional, y: Any, inputs: Any) -> tuple[Any, Any
     return np.concatenate(values), np.concatenate(rises)
 
 
-def _spread(values: Any) -> tuple[Any, Any]:
+def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     largest = np.abs(values).max(axis=0)
     size = np.where(largest > 0, largest, 1.0)
     spread = (values / size).std(axis=0)  # sizes of 1e200 have no squares
@@ -99,12 +99,12 @@ class SearchCoordinates:
 
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    free: Any
+    free: np.ndarray
     reference: int | None
-    origin: Any
-    step: Any
-    positive: Any
-    scale_powers: Any
+    origin: np.ndarray
+    step: np.ndarray
+    positive: np.ndarray
+    scale_powers: np.ndarray
     prior: JointPrior
 
     @staticmethod
@@ -130,13 +130,13 @@ class SearchCoordinates:
             prior=JointPrior.of([priors.of(entries[i].parameter.kind) for i in free]),
         )
 
-    def vector(self, psi: Any) -> Any:
+    def vector(self, psi: np.ndarray) -> np.ndarray:
         """Return the model's vector for psi (P,)."""
         full = np.zeros(len(self.origin))
         full[self.free] = psi
         return self.origin + self.step * full
 
-    def psi(self, vector: Any) -> Any:
+    def psi(self, vector: np.ndarray) -> np.ndarray:
         """Return psi (P,) for a vector of the model, moved into the bounds of the search.
 
         Where the first variance stays at its unit, the others keep their ratio to it.
@@ -145,13 +145,15 @@ class SearchCoordinates:
         psi = counted[self.free]
         if self.reference is not None:
             psi = psi - (self.scale_powers == 2) * counted[self.reference]
-        return np.clip(psi, self.prior.bounds_lower, self.prior.bounds_upper)
+        found: np.ndarray = np.clip(psi, self.prior.bounds_lower, self.prior.bounds_upper)
+        return found
 
-    def pull_back(self, gradient: Any) -> Any:
+    def pull_back(self, gradient: Any) -> np.ndarray:
         """Return a gradient in psi for one in the model's vector."""
-        return (gradient * self.step)[self.free]
+        found: np.ndarray = (gradient * self.step)[self.free]
+        return found
 
-    def values(self, psi: Any, scale: float) -> Any:
+    def values(self, psi: np.ndarray, scale: float) -> np.ndarray:
         """Return the parameters (P,) in the units of the user, for an overall scale of K."""
         natural = self.vector(psi)[self.free]
         positive = np.exp(np.where(self.positive, natural, 0.0)) * scale ** (self.scale_powers / 2)

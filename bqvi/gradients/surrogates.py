@@ -252,8 +252,9 @@ def _fitted(posterior: LogPosterior, start: np.ndarray | None, parameters: int) 
     prior = posterior.prior
     simple = prior.lower.copy()
     simple[:parameters] += np.array(SEARCH.simple[:parameters]) * prior.shoulder[:parameters]
-    known = start is not None and len(start) == len(simple)
-    starts = (start, prior.lower) if known else (prior.lower, simple)
+    starts = (prior.lower, simple)
+    if start is not None and len(start) == len(simple):
+        starts = (start, prior.lower)
     asked = SEARCH.search if posterior.convention == "profiled" else SEARCH.noisy_search
     found: np.ndarray = search(posterior, starts, prior.bounds, asked).psi
     return found

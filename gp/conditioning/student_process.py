@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -45,27 +44,31 @@ class StudentProcess:
     evidence: Evidence
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> np.ndarray:
         """The coefficient b of each output, (o,); zero without a basis function."""
         found = self.evidence.coefficients
         return found[0] if len(found) else np.zeros(self.evidence.outputs)
 
     @property
-    def weights(self) -> Any:
+    def weights(self) -> np.ndarray:
         """W = K^-1 (Y - H b), (n, o)."""
         return self.evidence.weights
 
     @cached_property
-    def covariance(self) -> Any:
+    def covariance(self) -> np.ndarray:
         """S, (o, o), of the outputs."""
         residual = self.evidence.residual
-        return residual.T @ residual / self.evidence.degrees
+        found: np.ndarray = residual.T @ residual / self.evidence.degrees
+        return found
 
     @cached_property
-    def scales(self) -> Any:
+    def scales(self) -> np.ndarray:
         """The diagonal of S, (o,), kept above zero."""
         residual = self.evidence.residual
-        return np.maximum(np.einsum("no,no->o", residual, residual) / self.evidence.degrees, _TINY)
+        found: np.ndarray = np.maximum(
+            np.einsum("no,no->o", residual, residual) / self.evidence.degrees, _TINY
+        )
+        return found
 
     @property
     def inflation(self) -> float:
@@ -73,16 +76,17 @@ class StudentProcess:
         nu = max(float(self.evidence.degrees), _LEAST_DEGREES)
         return nu / (nu - 2)
 
-    def whitened(self, right: Any) -> Any:
+    def whitened(self, right: np.ndarray) -> np.ndarray:
         """C^-1 times ``right``, an array (n,) or (n, m)."""
-        return self.evidence.factor.solve(right)
+        found: np.ndarray = self.evidence.factor.solve(right)
+        return found
 
-    def leave_one_out(self) -> tuple[Any, Any]:
+    def leave_one_out(self) -> tuple[np.ndarray, np.ndarray]:
         """Errors y_i - E[y_i | others], (n, o), and their standard deviations (n, o)."""
         precision = np.maximum(np.diag(self.evidence.projected_inverse), _TINY)[:, None]
         return self.weights / precision, np.sqrt(self.inflation * self.scales / precision)
 
-    def rule(self, cross: Any, level: float) -> Any:
+    def rule(self, cross: np.ndarray, level: float) -> np.ndarray:
         """Weights (n,) of the data in the mean of a functional.
 
         Parameters
@@ -93,9 +97,12 @@ class StudentProcess:
         half, z = self.whitened(cross), self.evidence.whitened_basis
         if z.shape[1]:
             half = half + z[:, 0] * ((level - half @ z[:, 0]) / self._information)
-        return self.evidence.factor.solve(half, transposed=True)
+        found: np.ndarray = self.evidence.factor.solve(half, transposed=True)
+        return found
 
-    def predict(self, cross: Any, level: Any, prior: Any) -> tuple[Any, Any]:
+    def predict(
+        self, cross: np.ndarray, level: np.ndarray, prior: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Means (m, o) of functionals, and their covariance (m, m) for unit scale.
 
         Parameters

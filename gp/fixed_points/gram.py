@@ -26,7 +26,7 @@ from gp.kernels import Constant, Kernel, Sum
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Gradients, Observations, Values
 
-Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
+Gram: TypeAlias = Callable[[Any], tuple[np.ndarray, Pullback]]
 """A kernel of the same kind to the covariance (N, N), and its pull-back, which may read that matrix."""
 
 
@@ -65,8 +65,8 @@ class Changes:
 
 
 def scaled(
-    gram: Callable[[Any], tuple[Any, Pullback]], diagonal: np.ndarray
-) -> Callable[[Any], tuple[Any, Pullback]]:
+    gram: Callable[[np.ndarray], tuple[np.ndarray, Pullback]], diagonal: np.ndarray
+) -> Callable[[np.ndarray], tuple[np.ndarray, Pullback]]:
     """Return s^2 (K + N) as a function of psi, of which the last is ln s^2, and the others are those of K.
 
     Parameters
@@ -74,7 +74,7 @@ def scaled(
     gram : psi to K (N, N) and its pull-back, which is a `Changes`. diagonal : of N, (N,).
     """
 
-    def of(psi: np.ndarray) -> tuple[Any, Pullback]:
+    def of(psi: np.ndarray) -> tuple[np.ndarray, Pullback]:
         matrix, pullback = gram(psi[:-1])
         assert isinstance(pullback, Changes)
         scale = float(np.exp(psi[-1]))
@@ -92,7 +92,7 @@ def without_values(kernel: Kernel, x: np.ndarray) -> Gram:
     """Return the covariance of the gradients at points x (n, D) from that of values and gradients."""
     n, gram = len(x), gram_of(kernel, Observations((Values(x), Gradients(x))))
 
-    def of(changed: Any) -> tuple[Any, Pullback]:
+    def of(changed: Kernel) -> tuple[np.ndarray, Pullback]:
         matrix, whole = gram(changed)
 
         def pullback(weights: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ def gram_of(kernel: Kernel, observed: Functional) -> Gram:
     return lambda changed: covariance_with_pullback(changed, observed)
 
 
-def slopes_at(observed: Functional) -> tuple[Any, int] | None:
+def slopes_at(observed: Functional) -> tuple[np.ndarray, int] | None:
     """Return the points (n, D) of values ``observed``, and the number m of them with derivatives too.
 
     ``None`` for any other layout: derivatives have to be all D of them, at the first m points.
@@ -155,7 +155,7 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
         return _beside_constant(gram_of(kernel.terms[1], observed))
     parts = [gram_of(term, observed) for term in kernel.terms]
 
-    def gram(changed: Sum) -> tuple[Any, Pullback]:
+    def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
         found = [part(term) for part, term in zip(parts, changed.terms, strict=True)]
         pulled = [pullback for _, pullback in found]
         matrix = found[0][0]  # which its pull-back may read: it is left as it is
@@ -178,7 +178,7 @@ def _sum(kernel: Sum, observed: Functional) -> Gram:
 def _beside_constant(part: Gram) -> Gram:
     """Of values under a constant and another kernel: no matrix is made of the constant."""
 
-    def gram(changed: Sum) -> tuple[Any, Pullback]:
+    def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
         constant, other = changed.terms
         assert isinstance(constant, Constant)  # as it was when this was made
         variance = float(constant.variance)
@@ -203,11 +203,11 @@ def _beside_constant(part: Gram) -> Gram:
 def _constant(kernel: Constant, observed: Functional) -> Gram:
     of_values = np.concatenate([np.full(len(b), isinstance(b, Values), float) for b in blocks_of(observed)])
 
-    def of_all(changed: Constant) -> tuple[Any, Pullback]:
+    def of_all(changed: Constant) -> tuple[np.ndarray, Pullback]:
         matrix = np.full((len(of_values),) * 2, float(changed.variance))
         return matrix, Changes.of(matrix[None])
 
-    def gram(changed: Constant) -> tuple[Any, Pullback]:
+    def gram(changed: Constant) -> tuple[np.ndarray, Pullback]:
         variance = float(changed.variance)
         matrix = np.outer(variance * of_values, of_values)
         return matrix, Changes.of(matrix[None])

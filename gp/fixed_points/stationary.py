@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ def squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -
 
         distances = squares.sum(0)
 
-        def gram(changed: SquaredExponential) -> tuple[Any, Pullback]:
+        def gram(changed: SquaredExponential) -> tuple[np.ndarray, Pullback]:
             matrix, pullback = _of_pairs(pairs, changed, parts)
             if np.size(changed.lengthscale) > 1:
                 return matrix, pullback
@@ -110,7 +109,7 @@ def tilted_gram(kernel: Tilted, observed: Functional) -> Gram:
     inner, a = gram_of(kernel.kernel, observed), kernel.factor(observed.x)
     both = np.outer(a, a)
 
-    def gram(changed: Tilted) -> tuple[Any, Pullback]:
+    def gram(changed: Tilted) -> tuple[np.ndarray, Pullback]:
         matrix, pullback = inner(changed.kernel)
 
         def tilted(weights: np.ndarray) -> np.ndarray:
@@ -165,7 +164,7 @@ def _of_slopes(x: np.ndarray) -> Gram:
     apart = x[:, None, :] - x[None, :, :]
     squares = apart**2
 
-    def gram(kernel: SquaredExponential) -> tuple[Any, Pullback]:
+    def gram(kernel: SquaredExponential) -> tuple[np.ndarray, Pullback]:
         lengthscales, one = _by_coordinate(kernel, dimension)
         precision = lengthscales**-2.0
         k = kernel.variance * np.exp(-0.5 * squares @ precision)
@@ -226,7 +225,7 @@ def _slopes_pullback(
 
 def components_gram(
     scaled: np.ndarray, components: Sequence[np.ndarray]
-) -> Callable[[Any], tuple[Any, Pullback]]:
+) -> Callable[[np.ndarray], tuple[np.ndarray, Pullback]]:
     """The covariance exp(-|x - y|^2 / (2 l^2)) + sum_j b_j C_j as a function of psi = ln (l, b_1, ..).
 
     Parameters
@@ -238,7 +237,7 @@ def components_gram(
 
     fixed = np.stack(components)
 
-    def gram(psi: np.ndarray) -> tuple[Any, Pullback]:
+    def gram(psi: np.ndarray) -> tuple[np.ndarray, Pullback]:
         lengthscale, *sizes = np.exp(psi)
         changes = np.empty((1 + len(fixed), *distances.shape))
         stretched = np.divide(distances, lengthscale**2, out=changes[0])

@@ -8,7 +8,6 @@ shorter way registers it: ``@value_slopes.register``.
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,15 @@ _IN_CACHE = 2**15
 """Entries of an array (D, m, n) that are worked on at once."""
 
 
-def crossed(kernel: Kernel, x: Any, y: Any, slopes: bool = False) -> Any:
+def crossed(kernel: Kernel, x: np.ndarray, y: np.ndarray, slopes: bool = False) -> np.ndarray:
     """Return the covariances of f at x (m, D) with f at y (n, D), and with its derivatives there.
 
     The shape is (m, n), and (m, n (D + 1)) with ``slopes``: value and derivatives of a point are next to each
     other. NumPy only.
     """
     if not slopes:
-        return kernel(x, y)
+        result: np.ndarray = kernel(x, y)
+        return result
     m, (n, dimension) = len(x), y.shape
     found = np.empty((m, n, dimension + 1))
     block = max(_IN_CACHE // max(n * dimension, 1), 1)
@@ -42,14 +42,14 @@ def crossed(kernel: Kernel, x: Any, y: Any, slopes: bool = False) -> Any:
 
 
 @singledispatch
-def value_slopes(kernel: Kernel, x: Any, y: Any) -> tuple[Any, Any]:
+def value_slopes(kernel: Kernel, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return k(x_i, y_j), (m, n), and its derivatives in y, (D, m, n). NumPy only."""
     found = differentiable(kernel).derivatives(x, y)
     return found.k, np.moveaxis(found.k_y, -1, 0)
 
 
 @value_slopes.register
-def _anova(kernel: Anova, x: Any, y: Any) -> tuple[Any, Any]:
+def _anova(kernel: Anova, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     gap = x.T[:, :, None] - y.T[:, None, :]
     precision = (kernel.lengthscale**-2.0)[:, None, None]
     varying = kernel.interaction * np.exp(-0.5 * precision * gap**2)
@@ -63,24 +63,24 @@ def _anova(kernel: Anova, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 @value_slopes.register
-def _quadratic(kernel: QuadraticTrend, x: Any, y: Any) -> tuple[Any, Any]:
+def _quadratic(kernel: QuadraticTrend, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     t = x @ y.T
     return kernel.of_products(t), kernel.slope(t) * x.T[:, :, None]
 
 
 @value_slopes.register
-def _constant(kernel: Constant, x: Any, y: Any) -> tuple[Any, Any]:
+def _constant(kernel: Constant, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return kernel(x, y), np.zeros((x.shape[1], len(x), len(y)))
 
 
 @value_slopes.register
-def _multiple(kernel: Multiple, x: Any, y: Any) -> tuple[Any, Any]:
+def _multiple(kernel: Multiple, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     g = kernel.variance * kernel.function(x)
     return np.outer(g, kernel.function(y)), g[:, None] * kernel.function.gradient(y).T[:, None, :]
 
 
 @value_slopes.register
-def _sum(kernel: Sum, x: Any, y: Any) -> tuple[Any, Any]:
+def _sum(kernel: Sum, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     parts = [value_slopes(term, x, y) for term in kernel.terms]
     values, slopes = parts[0]
     for more, steeper in parts[1:]:

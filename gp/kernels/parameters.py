@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Parametrised(Protocol):
 P = TypeVar("P", bound=Parametrised)
 
 
-def pack(parametrised: Parametrised) -> Any:
+def pack(parametrised: Parametrised) -> np.ndarray:
     """Return all parameters of what is parametrised as one NumPy vector (P,); positive ones as logarithms."""
     parts = [
         np.log(np.ravel(to_numpy(p.value))) if p.positive else np.ravel(to_numpy(p.value))
@@ -35,7 +35,7 @@ def pack(parametrised: Parametrised) -> Any:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def unpack(parametrised: P, vector: Any) -> P:
+def unpack(parametrised: P, vector: np.ndarray) -> P:
     """Return a copy of what is parametrised with the parameters ``vector``, laid out as by :func:`pack`."""
     values: list[Array] = []
     start = 0

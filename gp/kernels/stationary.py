@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -160,10 +160,11 @@ def squared_distance(x: Array, y: Array) -> Array:
     return cdist(x, y, "sqeuclidean").astype(x.dtype, copy=False)
 
 
-def contract_squared_differences(weights: Any, x: Any) -> Any:
+def contract_squared_differences(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return sum_ij W_ij (x_id - x_jd)^2, (D,), for symmetric W, without an (n, n, D) array."""
     x = x - x.mean(axis=0)
-    return 2 * (weights.sum(axis=1) @ x**2 - np.einsum("id,id->d", x, weights @ x))
+    found: np.ndarray = 2 * (weights.sum(axis=1) @ x**2 - np.einsum("id,id->d", x, weights @ x))
+    return found
 
 
 def safe_sqrt(s: Array) -> Array:
