@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -178,7 +177,7 @@ def with_evaluations(
     )
 
 
-def _joined(before: IntegrationState, more: Evaluations) -> Any:
+def _joined(before: IntegrationState, more: Evaluations) -> np.ndarray | None:
     """Noise variances of all nodes, NaN where a function that gives them failed, or None."""
     if before.noise_variance is None and more.noise_variance is None:
         return None
@@ -201,7 +200,9 @@ def _exhausted(problem: IntegrationProblem, state: IntegrationState) -> bool:
     return len(state) >= len(np.unique(problem.measure.points, axis=0))
 
 
-def final(problem: IntegrationProblem, state: IntegrationState) -> tuple[Any, Any, IntegrandUnits, Judgement]:
+def final(
+    problem: IntegrationProblem, state: IntegrationState
+) -> tuple[np.ndarray, np.ndarray, IntegrandUnits, Judgement]:
     """Return mean (o,) and covariance (o, o) in units, with hyperparameters marginalised."""
     state = prepared(problem, state)
     assert state.ensemble is not None  # prepared
@@ -225,8 +226,8 @@ def whole_ensemble(problem: IntegrationProblem, state: IntegrationState) -> Ense
 
 
 def _estimate(
-    problem: IntegrationProblem, state: IntegrationState, integral: tuple[Any, Any]
-) -> tuple[Any, Any, IntegrandUnits, Judgement]:
+    problem: IntegrationProblem, state: IntegrationState, integral: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, IntegrandUnits, Judgement]:
     assert state.ensemble is not None  # prepared by the caller
     values, units = _units(problem, state)
     weights = problem.model.weights(state.ensemble.best)
@@ -276,18 +277,18 @@ def _with_estimate(problem: IntegrationProblem, state: IntegrationState, began: 
     return replace(state, seconds=seconds, rows=(*state.rows, row))
 
 
-def number(values: Any) -> Any:
+def number(values: np.ndarray) -> float | np.ndarray:
     """Return one output as a number, several as they are."""
     return float(values[0]) if len(values) == 1 else values
 
 
-def _unlogged(problem: IntegrationProblem, state: IntegrationState) -> tuple[Any, float]:
+def _unlogged(problem: IntegrationProblem, state: IntegrationState) -> tuple[np.ndarray, float]:
     if problem.integrand.function.logarithmic:
         return unlogged(state.values)
     return in_range(state.values)
 
 
-def _units(problem: IntegrationProblem, state: IntegrationState) -> tuple[Any, IntegrandUnits]:
+def _units(problem: IntegrationProblem, state: IntegrationState) -> tuple[np.ndarray, IntegrandUnits]:
     values, shift = _unlogged(problem, state)
     _, centre, unit = problem.model.data(problem, state, values, shift)
     return values, IntegrandUnits(shift, centre, unit)
@@ -302,7 +303,9 @@ def _batch(problem: IntegrationProblem, state: IntegrationState) -> int:
     return problem.batch or max(2, int((DESIGN.growth - 1) * len(state)))
 
 
-def _chosen(problem: IntegrationProblem, state: IntegrationState, count: int) -> tuple[Any, Any]:
+def _chosen(
+    problem: IntegrationProblem, state: IntegrationState, count: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes (k, D) in standard coordinates, and which of them are from the Sobol sequence, (k,)."""
     found = state.ensemble
     assert found is not None  # prepared by the caller
@@ -340,7 +343,7 @@ def _seed(problem: IntegrationProblem, n: int) -> int:
     return int(np.random.default_rng([problem.seed, n]).integers(2**31))
 
 
-def _sequence(problem: IntegrationProblem, count: int, state: IntegrationState | None) -> Any:
+def _sequence(problem: IntegrationProblem, count: int, state: IntegrationState | None) -> np.ndarray:
     """Return the next ``count`` points of the Sobol sequence, in standard coordinates."""
     if count == 0:
         return np.zeros((0, problem.measure.dimension))
@@ -348,10 +351,11 @@ def _sequence(problem: IntegrationProblem, count: int, state: IntegrationState |
     if isinstance(problem.measure, Empirical):
         return _drawn(problem, count, state)
     cube = scrambled_sobol(problem.measure.dimension, used + count, problem.seed)[used:]
-    return problem.standard.map.to_standard(problem.measure.from_unit_cube(cube))
+    found: np.ndarray = problem.standard.map.to_standard(problem.measure.from_unit_cube(cube))
+    return found
 
 
-def _drawn(problem: IntegrationProblem, count: int, state: IntegrationState | None) -> Any:
+def _drawn(problem: IntegrationProblem, count: int, state: IntegrationState | None) -> np.ndarray:
     """Points of a finite measure drawn without replacement: a Sobol sequence would repeat them."""
     measure = problem.standard.measure
     assert isinstance(measure, Empirical)  # checked by the caller
@@ -364,9 +368,10 @@ def _drawn(problem: IntegrationProblem, count: int, state: IntegrationState | No
     return points[left[:count]]
 
 
-def _points(problem: IntegrationProblem, u: Any) -> Any:
+def _points(problem: IntegrationProblem, u: np.ndarray) -> np.ndarray:
     """Return nodes (n, D) in the coordinates of the measure."""
     x = problem.standard.map.from_standard(u)
     if isinstance(problem.measure, Uniform):
         x = np.clip(x, problem.measure.lower, problem.measure.upper)
-    return x
+    found: np.ndarray = x
+    return found

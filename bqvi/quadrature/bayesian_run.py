@@ -229,7 +229,7 @@ def _exact(problem: IntegrationProblem, state: IntegrationState, checkpoint: Che
     return replace(result, reason="All points of the measure have been evaluated: the sum is exact.")
 
 
-def scaled(mean: Any, sd: Any, covariance: Any, shift: float) -> dict[str, Any]:
+def scaled(mean: np.ndarray, sd: np.ndarray, covariance: np.ndarray, shift: float) -> dict[str, Any]:
     """Return the fields mean, sd and covariance of a result, from numbers in units of e^shift."""
     joint = shifted_back(covariance, 2 * shift) if len(mean) > 1 else None
     return {

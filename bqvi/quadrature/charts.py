@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import pi, sqrt
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from bqvi.quadrature.settings import SEARCH
-from gp.arrays import as_like, namespace
+from gp.arrays import Array, as_like, namespace
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 
 __all__ = ["AffineChart", "Cube", "MeasureChart", "cube", "identity", "pushed", "rotated"]
@@ -38,15 +38,15 @@ class MeasureChart(Protocol):
         """The measure of v."""
         ...
 
-    def forward(self, u: Any) -> Any:
+    def forward(self, u: np.ndarray) -> np.ndarray:
         """Return v (n, D) for u (n, D)."""
         ...
 
-    def backward(self, v: Any) -> Any:
+    def backward(self, v: np.ndarray) -> np.ndarray:
         """Return u (n, D) for v (n, D)."""
         ...
 
-    def slopes(self, u: Any, gradients: Any) -> Any:
+    def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return df/dv (n, D) for df/du (n, D) at u."""
         ...
 
@@ -61,19 +61,22 @@ class AffineChart:
     """
 
     measure: Measure
-    rotation: Any
+    rotation: np.ndarray
 
-    def forward(self, u: Any) -> Any:
+    def forward(self, u: np.ndarray) -> np.ndarray:
         """Return u R."""
-        return u @ self.rotation
+        found: np.ndarray = u @ self.rotation
+        return found
 
-    def backward(self, v: Any) -> Any:
+    def backward(self, v: np.ndarray) -> np.ndarray:
         """Return v R^T."""
-        return v @ self.rotation.T
+        found: np.ndarray = v @ self.rotation.T
+        return found
 
-    def slopes(self, u: Any, gradients: Any) -> Any:
+    def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return gradients R."""
-        return gradients @ self.rotation
+        found: np.ndarray = gradients @ self.rotation
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +90,15 @@ class Cube:
 
     measure: Uniform
 
-    def forward(self, u: Any) -> Any:
+    def forward(self, u: np.ndarray) -> np.ndarray:
         """Return v."""
         return sqrt(3) * (2 * ndtr(u) - 1)
 
-    def backward(self, v: Any) -> Any:
+    def backward(self, v: np.ndarray) -> np.ndarray:
         """Return u; points on the faces are moved inside."""
         return ndtri(np.clip((v / sqrt(3) + 1) / 2, SEARCH.edge, 1 - SEARCH.edge))
 
-    def slopes(self, u: Any, gradients: Any) -> Any:
+    def slopes(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Return gradients / (dv/du)."""
         return gradients / (2 * sqrt(3) * np.exp(-(u**2) / 2) / sqrt(2 * pi))
 
@@ -105,7 +108,7 @@ def identity(measure: Measure) -> AffineChart:
     return AffineChart(measure, np.eye(measure.dimension))
 
 
-def rotated(measure: Measure, rotation: Any) -> AffineChart:
+def rotated(measure: Measure, rotation: np.ndarray) -> AffineChart:
     """Standard coordinates after a rotation R (D, D)."""
     if isinstance(measure, Gaussian):
         return AffineChart(measure, rotation)  # N(0, I), which a product with R would only blur
@@ -118,7 +121,7 @@ def cube(dimension: int) -> Cube:
     return Cube(Uniform(-half, half))
 
 
-def pushed(measure: Measure, shift: Any, linear: Any) -> Measure:
+def pushed(measure: Measure, shift: Array, linear: Array) -> Measure:
     """Return the measure of A (x - shift) for a matrix A (D, D).
 
     Raises TypeError for a box unless A is diagonal. Arrays are of the kind of the measure's parameters.

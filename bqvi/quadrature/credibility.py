@@ -65,7 +65,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -107,8 +106,8 @@ class Past:
     returned, and its standard deviation is not counted.
     """
 
-    mean: Any
-    variance: Any
+    mean: np.ndarray
+    variance: np.ndarray
     shift: float
     promised: bool = True
 
@@ -133,11 +132,11 @@ class Judgement:
     gain: float
     inflation: float
     grows: bool
-    beyond: Any
-    constant: Any
-    excess: Any
-    zero: Any
-    missed: Any
+    beyond: np.ndarray
+    constant: np.ndarray
+    excess: np.ndarray
+    zero: np.ndarray
+    missed: np.ndarray
     remainder: SampleMean | None = None
 
     @property
@@ -199,7 +198,12 @@ class Judgement:
 
 
 def judge(
-    ensemble: Ensemble, sobol: Any, past: list[Past], values: Any, shift: float, weights: Any
+    ensemble: Ensemble,
+    sobol: np.ndarray,
+    past: list[Past],
+    values: np.ndarray,
+    shift: float,
+    weights: np.ndarray,
 ) -> Judgement:
     """Make the four checks.
 
@@ -240,7 +244,7 @@ def judge(
     return replace(found, missed=missed)
 
 
-def _remainder(data: StandardData, errors: Any, sobol: Any) -> SampleMean | None:
+def _remainder(data: StandardData, errors: np.ndarray, sobol: np.ndarray) -> SampleMean | None:
     """The average of errors (n, o) of values of f left out, where hardly any node was chosen."""
     of_values = data.slopes is None and data.centred
     return (
@@ -250,27 +254,28 @@ def _remainder(data: StandardData, errors: Any, sobol: Any) -> SampleMean | None
     )
 
 
-def beyond_promise(changes: Any, sds: Any) -> Any:
+def beyond_promise(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
     """Return the excess of sums of squares of changes (m, o) over their expectation, (o,)."""
     squares = sds**2
     promised = squares.sum(axis=0) + np.sqrt(2 * np.sum(squares**2, axis=0))
-    return np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
+    found: np.ndarray = np.maximum(np.sum(changes**2, axis=0) - promised, 0.0)
+    return found
 
 
-def passes(ensemble: Ensemble, sobol: Any) -> bool:
+def passes(ensemble: Ensemble, sobol: np.ndarray) -> bool:
     """Whether the surrogate passes the first two checks."""
     return (
         explained_by(ensemble, sobol) >= CREDIBILITY.explained and _gain(ensemble) >= CREDIBILITY.least_gain
     )
 
 
-def explained_by(ensemble: Ensemble, sobol: Any) -> float:
+def explained_by(ensemble: Ensemble, sobol: np.ndarray) -> float:
     """Make the first check alone."""
     errors, _ = ensemble.best.process.leave_one_out()
     return share_explained(errors[: len(sobol)][sobol], ensemble.best.data.values[sobol])
 
 
-def share_explained(errors: Any, values: Any) -> float:
+def share_explained(errors: np.ndarray, values: np.ndarray) -> float:
     """Return 1 - sum e_i^2 / sum (f_i - mean of the others)^2 for (m, o) both; 0 where f does not vary."""
     m = len(values)
     others = (values - values.mean(axis=0)) * m / max(m - 1, 1)
@@ -278,7 +283,7 @@ def share_explained(errors: Any, values: Any) -> float:
     return 1.0 - float(np.sum(errors**2)) / total if total > 0 else 0.0
 
 
-def left_out(errors: Any, sds: Any) -> tuple[float, float]:
+def left_out(errors: np.ndarray, sds: np.ndarray) -> tuple[float, float]:
     """Return r = sum error^2 / sum sd^2 of nodes left out, (m, o) both, and as how many nodes it counts.
 
     The squares of the largest standard deviations dominate the sums, so they are those of
@@ -330,7 +335,9 @@ def kappa(past: list[Past], shift: float = 0.0, outside: tuple[float, float] = (
     return float(np.sqrt(max(1.0, total / count)))
 
 
-def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobol: Any) -> tuple[Any, Any]:
+def combined(
+    mean: np.ndarray, covariance: np.ndarray, judgement: Judgement, values: np.ndarray, sobol: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return mean (o,) and covariance (o, o) of the result, from those of the surrogate.
 
     Parameters
@@ -360,7 +367,7 @@ def combined(mean: Any, covariance: Any, judgement: Judgement, values: Any, sobo
     return w * mean + (1 - w) * plain.mean, mixed
 
 
-def _joined(first: SampleMean, second: SampleMean, varies: Any) -> SampleMean:
+def _joined(first: SampleMean, second: SampleMean, varies: np.ndarray) -> SampleMean:
     """Return w first + (1 - w) second, with sds as of fully correlated errors; see the module.
 
     ``varies`` are the outputs (o,) to which that applies.
@@ -372,13 +379,13 @@ def _joined(first: SampleMean, second: SampleMean, varies: Any) -> SampleMean:
     return SampleMean(w * first.mean + (1 - w) * second.mean, first.covariance * np.outer(scale, scale))
 
 
-def _share(first: SampleMean, second: SampleMean, varies: Any) -> float:
+def _share(first: SampleMean, second: SampleMean, varies: np.ndarray) -> float:
     """w, by precisions."""
     own, other = np.diag(first.covariance), np.diag(second.covariance)
     return float(np.mean((other / np.maximum(own + other, 1e-300))[varies]))
 
 
-def drawn(values: Any, sobol: Any) -> SampleMean:
+def drawn(values: np.ndarray, sobol: np.ndarray) -> SampleMean:
     """Return the average over Sobol nodes, and its covariance with that of one more node.
 
     See the module; parameters are those of :func:`combined`.

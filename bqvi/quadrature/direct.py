@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +22,8 @@ class Direct:
     """f ~ GP, counted from its mean over the nodes in its standard deviation there."""
 
     def data(
-        self, problem: IntegrationProblem, state: IntegrationState, values: Any, shift: float
-    ) -> tuple[StandardData, Any, Any]:
+        self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
+    ) -> tuple[StandardData, np.ndarray, np.ndarray]:
         """Return the data, and centre and unit of the outputs, (o,)."""
         unit, centre = _spread(values, problem.noise_sd is not None), values.mean(axis=0)
         slopes = None
@@ -37,27 +37,27 @@ class Direct:
         data = StandardData(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
         return data, centre, unit
 
-    def moments(self, member: CandidateProcess) -> tuple[Any, Any]:
+    def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) of the integral."""
         mean, unit = member.integral()
         return mean, member.process.inflation * unit * member.process.covariance
 
-    def weights(self, member: CandidateProcess) -> Any:
+    def weights(self, member: CandidateProcess) -> np.ndarray:
         """Return the weights of Bayesian quadrature, (m,)."""
         return member.process.rule(member.with_integral(), float(member.data.centred))
 
-    def variance_of_the_prior(self, member: CandidateProcess) -> Any:
+    def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
         """Return zero, (o,): the mean tends to the data's where no node is."""
         return np.zeros(member.data.outputs)
 
     def choose(
-        self, member: CandidateProcess, candidates: Any, count: int, given: int = 0, before: int = 0
-    ) -> Any:
+        self, member: CandidateProcess, candidates: np.ndarray, count: int, given: int = 0, before: int = 0
+    ) -> np.ndarray:
         """Return the candidates that reduce the integral's variance most."""
         return by_variance(member, candidates, count, given)
 
 
-def _spread(values: Any, shared: bool) -> Any:
+def _spread(values: np.ndarray, shared: bool) -> np.ndarray:
     """Standard deviations of the outputs, or their sizes where they do not vary; one for all."""
     sizes = np.abs(values).max(axis=0)
     spread = values.std(axis=0)
@@ -65,7 +65,9 @@ def _spread(values: Any, shared: bool) -> Any:
     return np.full_like(spread, spread.max()) if shared else spread
 
 
-def _noise(problem: IntegrationProblem, state: IntegrationState, unit: float) -> tuple[Any, float | None]:
+def _noise(
+    problem: IntegrationProblem, state: IntegrationState, unit: float
+) -> tuple[np.ndarray | None, float | None]:
     """Relative noise variances (n,) or ``None``, and their mean in ``unit``, if it is known.
 
     Nodes at which f counts as zero because it failed have the least of those known.

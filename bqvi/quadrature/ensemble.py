@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-Moments: TypeAlias = Callable[[CandidateProcess], tuple[Any, Any]]
+Moments: TypeAlias = Callable[[CandidateProcess], tuple[np.ndarray, np.ndarray]]
 """A surrogate to the mean (o,) and the covariance (o, o) of the integral."""
 
 
@@ -63,8 +63,8 @@ class Fits:
     resting : names of candidates that the next fit leaves out.
     """
 
-    hyperparameters: Mapping[str, Any]
-    rotation: Any = None
+    hyperparameters: Mapping[str, np.ndarray]
+    rotation: np.ndarray | None = None
     resting: tuple[str, ...] = ()
 
 
@@ -73,7 +73,7 @@ class Ensemble:
     """Fitted candidates, best first, and the logarithms of their weights (unnormalised)."""
 
     members: tuple[CandidateProcess, ...]
-    scores: Any
+    scores: np.ndarray
 
     @property
     def best(self) -> CandidateProcess:
@@ -81,10 +81,11 @@ class Ensemble:
         return self.members[0]
 
     @property
-    def weights(self) -> Any:
+    def weights(self) -> np.ndarray:
         """Normalised weights, (J,)."""
         weights = np.exp(self.scores - self.scores[0])
-        return weights / weights.sum()
+        found: np.ndarray = weights / weights.sum()
+        return found
 
     @property
     def growth(self) -> float:
@@ -108,14 +109,14 @@ class Ensemble:
             resting.remove(PLAIN)  # by how much it is behind is asked each time
         return Fits(hyperparameters, rotation, tuple(resting))
 
-    def integral(self, moments: Moments) -> tuple[Any, Any]:
+    def integral(self, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
         kept = self.weights >= SEARCH.negligible
         members = [member for member, keep in zip(self.members, kept, strict=True) if keep]
         weights = self.weights[kept]
         return _mixture([moments(member) for member in members], weights / weights.sum())
 
-    def marginal_integral(self, moments_of: Moments, draws: int, seed: int) -> tuple[Any, Any]:
+    def marginal_integral(self, moments_of: Moments, draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) over candidates and their hyperparameters."""
         moments, weights = [], []
         for member, weight in zip(self.members, self.weights, strict=True):
@@ -207,6 +208,7 @@ def condition(measure: Measure, data: StandardData, earlier: Fits) -> Ensemble:
     ]
     for name, family in ((TURNED, SMOOTH), (TURNED_ROUGH, ROUGH)):
         if name in earlier.hyperparameters and name not in earlier.resting:
+            assert earlier.rotation is not None  # with which they were found
             chart = rotated(measure, earlier.rotation)
             members.append(surrogate(name, chart, family, data, earlier.hyperparameters[name]))
     return _weighed(members)
@@ -260,6 +262,7 @@ def _turned_rough(
         starts.append(smooth.psi)
     if not starts:
         return []
+    assert rotation is not None  # of the fit before, if not of this one
     first = surrogate(TURNED_ROUGH, rotated(measure, rotation), ROUGH, data, starts[0])
     return [fitted([first.at(start) for start in starts], effort.again)]
 
@@ -280,7 +283,9 @@ def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateP
     return [first, first.at(np.append(unequal, noise))]
 
 
-def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:
+def _mixture(
+    moments: list[tuple[np.ndarray, np.ndarray]], weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     means = np.stack([mean for mean, _ in moments])
     mean = weights @ means
     within = np.einsum("j,jop->op", weights, np.stack([covariance for _, covariance in moments]))
@@ -290,7 +295,7 @@ def _mixture(moments: list[tuple[Any, Any]], weights: Any) -> tuple[Any, Any]:
 
 def _marginal(
     member: CandidateProcess, moments_of: Moments, draws: int, seed: int
-) -> tuple[list[tuple[Any, Any]], Any]:
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """Moments at the optimum and at ``draws`` hyperparameters about it, with normalised weights."""
     size = len(member.psi)
     lower, upper = member.bounds()
@@ -308,10 +313,10 @@ def _marginal(
     return moments, weights / weights.sum()
 
 
-def _laplace_root(member: CandidateProcess) -> Any:
+def _laplace_root(member: CandidateProcess) -> np.ndarray:
     """R with R R^T the covariance of Laplace's approximation of the hyperparameters' posterior."""
 
-    def gradients(points: Any) -> Any:
+    def gradients(points: np.ndarray) -> np.ndarray:
         return np.array([member.expanded(psi).gradient for psi in points])
 
     found = curvature(gradients, member.psi, SEARCH.difference)

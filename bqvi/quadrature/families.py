@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -40,15 +40,15 @@ from gp.kernels import (
     Sum,
     Tilted,
 )
+from gp.kernels.base import Pullback
 from gp.observations import Functional
 
-__all__ = ["BROKEN", "ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram", "Pullback"]
+__all__ = ["BROKEN", "ROUGH", "SMOOTH", "SPARSE", "TILTED", "Family", "Gram"]
 
 
-Pullback: TypeAlias = Callable[[Any], Any]
-"""Weights W (m, m), symmetric, to sum_ij W_ij dK_ij/dlog l, (D,)."""
-Gram: TypeAlias = Callable[[Any], tuple[Any, Pullback]]
-"""Lengthscales (D,) to K (m, m), the caller's to change, and its pull-back."""
+Gram: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
+"""Lengthscales (D,) to K (m, m), the caller's to change, and its pull-back: from weights W (m, m), symmetric,
+to sum_ij W_ij dK_ij/dlog l, (D,)."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Family:
     first : where the lengthscales begin among the kernel's parameters.
     """
 
-    kernel: Callable[[Any], Kernel]
+    kernel: Callable[[np.ndarray], Kernel]
     smooth: bool
     first: int = 0
 
@@ -74,7 +74,7 @@ class Family:
             slice(self.first, self.first + width),
         )
 
-        def gram(lengthscales: Any) -> tuple[Any, Pullback]:
+        def gram(lengthscales: np.ndarray) -> tuple[np.ndarray, Pullback]:
             matrix, pullback = of_kernel(self.kernel(lengthscales))
             return matrix, pullback.among(chosen) if isinstance(pullback, Changes) else (
                 lambda weights: pullback(weights)[chosen]
@@ -88,26 +88,26 @@ def _interaction(dimension: int) -> float:
     return 2 * SEARCH.pairs / dimension
 
 
-def _squared_exponential(lengthscales: Any) -> SquaredExponential:
+def _squared_exponential(lengthscales: np.ndarray) -> SquaredExponential:
     return SquaredExponential(lengthscales, 1.0)
 
 
-def _rough(lengthscales: Any) -> ByColumn:
+def _rough(lengthscales: np.ndarray) -> ByColumn:
     return ByColumn(Matern32(lengthscales, 1.0))
 
 
-def _broken(lengthscales: Any) -> ByColumn:
+def _broken(lengthscales: np.ndarray) -> ByColumn:
     return ByColumn(Matern12(lengthscales, 1.0))
 
 
-def _sparse(lengthscales: Any) -> Sum:
+def _sparse(lengthscales: np.ndarray) -> Sum:
     dimension = len(lengthscales)
     w = _interaction(dimension)
     constant = float((1 + w) ** -dimension)
     return Sum((Constant(constant), Anova(lengthscales, w, 1 - constant)))
 
 
-def _tilted(lengthscales: Any) -> Tilted:
+def _tilted(lengthscales: np.ndarray) -> Tilted:
     return Tilted(_squared_exponential(lengthscales), 0.5)
 
 

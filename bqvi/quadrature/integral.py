@@ -30,9 +30,9 @@ class EstimateRow:
     """Evaluations of the integrand so far."""
     seconds: float
     """Time so far, the integrand's own included."""
-    mean: Any
+    mean: Array
     """Estimate, a number or (o,)."""
-    sd: Any
+    sd: Array
     """Its standard deviation, a number or (o,)."""
 
 
@@ -62,15 +62,15 @@ class Integral:
     surrogate : the fitted surrogate, with ``expectation(measure)`` for other measures; or ``None``.
     """
 
-    mean: Any
-    sd: Any
+    mean: Array
+    sd: Array
     n_evaluations: int
     nodes: Array
     values: Array
     trace: Trace
     method: str
     stopped: str
-    covariance: Any = None
+    covariance: Array = None
     credible: bool = True
     reason: str = ""
     effective_sample_size: float | None = None
@@ -145,7 +145,7 @@ class Integral:
         return "\n".join(lines)
 
 
-def _short(values: Any) -> str:
+def _short(values: Array) -> str:
     """A number to six digits; the first of several."""
     numbers = np.atleast_1d(values)
     if np.ndim(values) == 0:

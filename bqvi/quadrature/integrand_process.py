@@ -13,13 +13,12 @@ all, with its hyperparameters at their optimum.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bqvi.quadrature.charts import pushed
 from bqvi.quadrature.surrogate import CandidateProcess
-from gp.arrays import as_like, is_torch, to_numpy
+from gp.arrays import Array, as_like, is_torch, to_numpy
 from gp.expectation import Expectation, expectation
 from gp.integrals import Integral
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
@@ -41,10 +40,10 @@ class IntegrandProcess:
     """
 
     surrogate: CandidateProcess
-    shift: Any
-    linear: Any
-    centre: Any
-    unit: Any
+    shift: Array
+    linear: Array
+    centre: Array
+    unit: Array
 
     def expectation(self, measure: Measure, output: int = 0) -> Expectation:
         """Return the integral of an output against a measure on the same space, with gradients.
@@ -59,7 +58,7 @@ class IntegrandProcess:
         unit, centre = float(self.unit[output]), float(self.centre[output])
         gradient = self._pulled_back(measure, found.gradient, unit, centre)
 
-        def uncertainty() -> tuple[Any, Any]:
+        def uncertainty() -> tuple[Array, Array]:
             slope = self._pulled_back(measure, found.variance_gradient, unit**2, 0.0)
             return unit**2 * found.variance, slope
 
@@ -74,12 +73,12 @@ class IntegrandProcess:
         unit, centre = float(self.unit[output]), float(self.centre[output])
         return Integral(centre + unit * found.mean, unit**2 * found.variance)
 
-    def mean(self, x: Any, output: int = 0) -> Any:
+    def mean(self, x: Array, output: int = 0) -> Array:
         """Return the mean of f at points x (n, D), (n,)."""
         v = (np.asarray(to_numpy(x), dtype=float) - self.shift) @ self.linear.T
         return self.centre[output] + self.unit[output] * self.surrogate.posterior(output).mean(v)
 
-    def _pulled_back(self, measure: Measure, gradient: Any, unit: float, centre: float) -> Any:
+    def _pulled_back(self, measure: Measure, gradient: Array, unit: float, centre: float) -> Array:
         """Gradients in the parameters of v's measure as those in the parameters of x's."""
         a = self.linear
         parts = [unit * to_numpy(part) for part in gradient]
@@ -95,7 +94,7 @@ class IntegrandProcess:
         return type(gradient)._make(parts)
 
 
-def _torch(posterior: Posterior, like: Any) -> Posterior:
+def _torch(posterior: Posterior, like: Array) -> Posterior:
     """The posterior on tensors."""
     blocks = [
         Values(as_like(block.x, like)) if isinstance(block, Values) else Gradients(as_like(block.x, like))

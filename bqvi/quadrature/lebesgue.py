@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gp.arrays import shown, to_numpy
+from gp.arrays import Array, shown, to_numpy
 from gp.measures import Measure, Uniform
 
 __all__ = ["LEBESGUE", "integrated_against"]
@@ -18,7 +18,9 @@ _ELSEWHERE = (
 )
 
 
-def integrated_against(measure: Any, lower: Any, upper: Any) -> tuple[Measure, float]:
+def integrated_against(
+    measure: Any, lower: Array | float | None, upper: Array | float | None
+) -> tuple[Measure, float]:
     """Return a probability measure, and the logarithm of what integrals against it are multiplied by.
 
     Parameters

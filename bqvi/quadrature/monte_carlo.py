@@ -11,7 +11,6 @@ the first for the integrand f p/q, so there is one code. The effective sample si
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -39,12 +38,12 @@ _EXPONENT = 300.0
 class SampleMean:
     """mean (o,) and covariance (o, o) of an estimate, in units of e^shift."""
 
-    mean: Any
-    covariance: Any
+    mean: np.ndarray
+    covariance: np.ndarray
     shift: float = 0.0
 
 
-def average(values: Any) -> SampleMean:
+def average(values: np.ndarray) -> SampleMean:
     """Return the mean of independent values (n, o), n >= 2, and its covariance."""
     n = len(values)
     mean = values.mean(axis=0)
@@ -52,14 +51,14 @@ def average(values: Any) -> SampleMean:
     return SampleMean(mean, centred.T @ centred / (n - 1) / n)
 
 
-def unlogged(logs: Any) -> tuple[Any, float]:
+def unlogged(logs: np.ndarray) -> tuple[np.ndarray, float]:
     """Return exp(logs - shift), (n, o), and the shift that makes the largest value 1."""
     shift = float(np.max(logs, initial=-np.inf))
     shift = shift if np.isfinite(shift) else 0.0
     return np.exp(logs - shift), shift
 
 
-def in_range(values: Any) -> tuple[Any, float]:
+def in_range(values: np.ndarray) -> tuple[np.ndarray, float]:
     """Return values e^-shift (n, o) and the shift, which is 0 unless squares would over- or underflow."""
     largest = float(np.max(np.abs(values), initial=0.0))
     if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
@@ -67,12 +66,14 @@ def in_range(values: Any) -> tuple[Any, float]:
     return values / largest, float(np.log(largest))
 
 
-def shifted_back(values: Any, shift: float) -> Any:
+def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:
     """Return values e^shift; infinite where that is beyond the range of numbers, and 0 where it is below."""
     if abs(shift) <= _EXPONENT:
-        return np.exp(shift) * values
+        found: np.ndarray = np.exp(shift) * values
+        return found
     with np.errstate(divide="ignore", over="ignore"):
-        return np.sign(values) * np.exp(np.log(np.abs(values)) + shift)
+        whole: np.ndarray = np.sign(values) * np.exp(np.log(np.abs(values)) + shift)
+        return whole
 
 
 def with_zeros(function: Function, made: Evaluations) -> Evaluations:
@@ -83,7 +84,7 @@ def with_zeros(function: Function, made: Evaluations) -> Evaluations:
     return replace(made, values=values, failed=np.zeros(len(made), dtype=bool))
 
 
-def as_wide(values: Any, more: Any) -> tuple[Any, Any]:
+def as_wide(values: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return values (n, o) of f at some nodes and (m, o) at others, with as many outputs each.
 
     One column where f counts as zero everywhere, as it failed there, stands for any number of outputs.
@@ -106,6 +107,6 @@ def as_wide(values: Any, more: Any) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
-def effective_sample_size(log_weights: Any) -> float:
+def effective_sample_size(log_weights: np.ndarray) -> float:
     """Return the effective sample size of weights e^log_weights (n,); 0 if all are zero."""
     return float(effective_size(normalised(log_weights)))

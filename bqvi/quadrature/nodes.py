@@ -12,15 +12,14 @@ until it is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
-from bqvi.quadrature.charts import Cube
+from bqvi.quadrature.charts import Cube, MeasureChart
 from bqvi.quadrature.quasi_monte_carlo import shifted_sobol
 from bqvi.quadrature.settings import DESIGN, SEARCH
 from bqvi.quadrature.surrogate import CandidateProcess
@@ -30,7 +29,7 @@ from gp.observations import Values, covariance
 __all__ = ["among", "by_criterion", "by_variance", "conditioned", "pool", "whitened_cross"]
 
 
-def pool(measure: Measure, chart: Any, seed: int, taken: Any = None) -> Any:
+def pool(measure: Measure, chart: MeasureChart, seed: int, taken: np.ndarray | None = None) -> np.ndarray:
     """Return candidates in standard coordinates, (M, D).
 
     ``taken`` are the nodes there are, (n, D): points of a finite measure are evaluated once.
@@ -39,7 +38,7 @@ def pool(measure: Measure, chart: Any, seed: int, taken: Any = None) -> Any:
         return _left(measure, taken, seed)
     cube_points = shifted_sobol(measure.dimension, DESIGN.pool, seed)
     if isinstance(chart, Cube):
-        u: Any = chart.backward(chart.measure.from_unit_cube(cube_points))
+        u: np.ndarray = chart.backward(chart.measure.from_unit_cube(cube_points))
         return u
     u = measure.from_unit_cube(cube_points)
     if not isinstance(measure, Uniform):
@@ -47,22 +46,22 @@ def pool(measure: Measure, chart: Any, seed: int, taken: Any = None) -> Any:
     return u
 
 
-def _left(measure: Empirical, taken: Any, seed: int) -> Any:
+def _left(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.ndarray:
     distinct = np.unique(measure.points, axis=0)
-    seen = {tuple(row) for row in taken}
+    seen = {tuple(row) for row in ([] if taken is None else taken)}
     left = np.array([row for row in distinct if tuple(row) not in seen])
     if len(left) > DESIGN.largest_pool:
         left = np.random.default_rng(seed).permutation(left)[: DESIGN.largest_pool]
     return left.reshape(-1, measure.dimension)
 
 
-def whitened_cross(surrogate: CandidateProcess, v: Any) -> Any:
+def whitened_cross(surrogate: CandidateProcess, v: np.ndarray) -> np.ndarray:
     """Return C^-1 k(X, v), (n, M), for v (M, D) in the chart; C C^T is the data's covariance."""
     return surrogate.process.whitened(covariance(surrogate.kernel, surrogate.view.observed, Values(v)))
 
 
 def conditioned(
-    surrogate: CandidateProcess, v: Any, half: Any, cross: Any, with_data: Any
+    surrogate: CandidateProcess, v: np.ndarray, half: np.ndarray, cross: np.ndarray, with_data: np.ndarray
 ) -> ConditionedPool:
     """Return the posterior moments at v (M, D) in the chart, for unit scale, with a functional of interest.
 
@@ -86,8 +85,8 @@ def among(
     state: ConditionedPool,
     count: int,
     given: int,
-    score: Callable[[ConditionedPool], Any] = variance_reduction,
-) -> Any:
+    score: Callable[[ConditionedPool], np.ndarray] = variance_reduction,
+) -> np.ndarray:
     """Return the indices of ``count`` candidates, the first ``given`` of which will be evaluated anyway."""
     for index in range(given):
         state = state.given(index)
@@ -95,7 +94,9 @@ def among(
     return np.array(greedy(state, left, score, closed=range(given)), dtype=int)
 
 
-def by_variance(surrogate: CandidateProcess, candidates: Any, count: int, given: int = 0) -> Any:
+def by_variance(
+    surrogate: CandidateProcess, candidates: np.ndarray, count: int, given: int = 0
+) -> np.ndarray:
     """Return the indices of ``count`` candidates (M, D) that reduce the integral's variance most.
 
     The first ``given`` of the candidates will be evaluated anyway.
@@ -111,9 +112,9 @@ def by_criterion(
     criterion: Criterion,
     count: int,
     seed: int,
-    among: Any = None,
-    waiting: Any = (),
-) -> Any:
+    among: np.ndarray | None = None,
+    waiting: Sequence[np.ndarray] | np.ndarray = (),
+) -> np.ndarray:
     """Return ``count`` nodes in standard coordinates, (count, D), by a criterion of the user's.
 
     ``among`` are the points of a finite measure that are left, (M, D); otherwise the domain is searched.

@@ -11,8 +11,6 @@ that of Student's t, (R - 1)/(R - 3), so that two standard deviations are about 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bqvi.quadrature.monte_carlo import SampleMean
@@ -25,7 +23,7 @@ __all__ = ["LEAST_REPLICATES", "over_replicates", "replicated", "shifted_sobol"]
 LEAST_REPLICATES = 4
 
 
-def shifted_sobol(dimension: int, n: int, seed: int) -> Any:
+def shifted_sobol(dimension: int, n: int, seed: int) -> np.ndarray:
     """Return the first n points of the Sobol sequence, shifted at random modulo 1, (n, D).
 
     They fill the cube as evenly as scrambled ones, at a tenth of the time; no error is read off them.
@@ -34,14 +32,14 @@ def shifted_sobol(dimension: int, n: int, seed: int) -> Any:
     return (sobol(dimension, n) + shift) % 1.0
 
 
-def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> list[Any]:
+def replicated(measure: Measure, budget: int, replicates: int, seed: int) -> list[np.ndarray]:
     """Return R arrays of nodes of the measure, as even in size as ``budget`` allows."""
     sizes = [len(part) for part in np.array_split(np.arange(budget), replicates)]
     rng = np.random.default_rng(seed)
     return [measure.from_unit_cube(scrambled_sobol(measure.dimension, size, rng)) for size in sizes]
 
 
-def over_replicates(averages: Any) -> SampleMean:
+def over_replicates(averages: np.ndarray) -> SampleMean:
     """Return the mean of R replicates' averages (R, o), and its covariance."""
     count = len(averages)
     mean = averages.mean(axis=0)

@@ -13,6 +13,7 @@ from bqvi.calls.call import log_weights
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import EstimateRow, Integral, log_moments
 from bqvi.quadrature.monte_carlo import (
+    SampleMean,
     as_wide,
     average,
     effective_sample_size,
@@ -42,8 +43,8 @@ class Sampled:
     without_node : evaluations that gave no node: of batches that failed and were called again point by point.
     """
 
-    nodes: Any
-    values: Any
+    nodes: np.ndarray
+    values: np.ndarray
     known: Any
     seconds: float = 0.0
     without_node: int = 0
@@ -180,7 +181,7 @@ class SamplingRun:
             **numbers,
         )
 
-    def _numbers(self, values: Any, shift: float, missed: Any) -> dict[str, Any]:
+    def _numbers(self, values: np.ndarray, shift: float, missed: np.ndarray | float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift.
 
         The integral of a peak that the nodes ``missed`` (:mod:`tails`) is in the standard deviation.
@@ -197,7 +198,7 @@ class SamplingRun:
             logs = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
         return {**numbers, "log_mean": logs[0], "log_sd": logs[1]}
 
-    def _missed(self, x: Any, values: Any) -> Any:
+    def _missed(self, x: np.ndarray, values: np.ndarray) -> np.ndarray | float:
         """The integral (o,) of a peak between the nodes x (n, D)."""
         try:
             u = self.measure.standardise().map.to_standard(x)
@@ -205,7 +206,7 @@ class SamplingRun:
             return 0.0
         return missed_peak(u, values)
 
-    def _estimate(self, values: Any) -> Any:
+    def _estimate(self, values: np.ndarray) -> SampleMean:
         if self.method != "qmc":
             return average(values)
         sizes = [len(part) for part in np.array_split(np.arange(self.budget), self.replicates)]

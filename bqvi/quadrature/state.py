@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from acquisition.pointwise import Criterion
 from bqvi.calls import Caller
 from bqvi.quadrature.credibility import Past
@@ -32,34 +34,34 @@ class IntegrandUnits:
     """f = e^shift (centre + unit * what is modelled): shift a number, centre and unit (o,)."""
 
     shift: float
-    centre: Any
-    unit: Any
+    centre: np.ndarray
+    unit: np.ndarray
 
 
 class Model(Protocol):
     """What a Gaussian process stands for, and what follows for the integral."""
 
     def data(
-        self, problem: IntegrationProblem, state: IntegrationState, values: Any, shift: float
-    ) -> tuple[StandardData, Any, Any]:
+        self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
+    ) -> tuple[StandardData, np.ndarray, np.ndarray]:
         """Return the data of the process for values (n, o) of f e^-shift, and centre and unit, (o,)."""
         ...
 
-    def moments(self, member: CandidateProcess) -> tuple[Any, Any]:
+    def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) of the integral of f in these units."""
         ...
 
-    def weights(self, member: CandidateProcess) -> Any:
+    def weights(self, member: CandidateProcess) -> np.ndarray:
         """Return the derivatives of that mean in the m observations of the process, (m,)."""
         ...
 
-    def variance_of_the_prior(self, member: CandidateProcess) -> Any:
+    def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
         """Return a variance, (o,), for what the mean is by the prior alone and not by the data."""
         ...
 
     def choose(
-        self, member: CandidateProcess, candidates: Any, count: int, given: int = 0, before: int = 0
-    ) -> Any:
+        self, member: CandidateProcess, candidates: np.ndarray, count: int, given: int = 0, before: int = 0
+    ) -> np.ndarray:
         """Return the indices of ``count`` of the candidates (M, D) to evaluate next.
 
         The first ``given`` of the candidates will be evaluated anyway, and are not counted; ``before`` were
@@ -114,14 +116,14 @@ class IntegrationState:
     seconds : time spent. ensemble : the surrogates given all of it (made again when it is not there).
     """
 
-    u: Any
-    values: Any
-    slopes: Any
-    sobol: Any
-    pending: Any
-    pending_u: Any
-    pending_sobol: Any
-    noise_variance: Any = None
+    u: np.ndarray
+    values: np.ndarray
+    slopes: np.ndarray | None
+    sobol: np.ndarray
+    pending: np.ndarray
+    pending_u: np.ndarray
+    pending_sobol: np.ndarray
+    noise_variance: np.ndarray | None = None
     without_node: int = 0
     fits: Fits | None = None
     fitted_at: int = 0

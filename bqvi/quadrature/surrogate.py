@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -56,10 +55,10 @@ class StandardData:
     least_noise : the smallest tau that is searched.
     """
 
-    u: Any
-    values: Any
-    slopes: Any = None
-    noise: Any = None
+    u: np.ndarray
+    values: np.ndarray
+    slopes: np.ndarray | None = None
+    noise: np.ndarray | None = None
     noise_variance: float | None = None
     noisy: bool = False
     centred: bool = True
@@ -90,9 +89,9 @@ class View:
     """
 
     observed: Functional
-    y: Any
-    basis: Any
-    noise: Any
+    y: np.ndarray
+    basis: np.ndarray | None
+    noise: np.ndarray
     gram: Gram
     prior: JointPrior
 
@@ -132,7 +131,7 @@ class CandidateProcess:
     name: str
     chart: MeasureChart
     family: Family
-    psi: Any
+    psi: np.ndarray
     data: StandardData
     view: View
 
@@ -157,16 +156,16 @@ class CandidateProcess:
         gram = self.view.gram(np.exp(self.psi[:-1]))[0]
         return StudentProcess(self._evidence(gram, self.tau))
 
-    def _evidence(self, gram: Any, tau: float) -> Evidence:
+    def _evidence(self, gram: np.ndarray, tau: float) -> Evidence:
         """That of the data, with K = ``gram``, which is overwritten, and tau N."""
         gram.flat[:: len(gram) + 1] += tau * self.view.noise
         return Evidence.of(cholesky(gram), self.view.y, self.view.basis, "marginal")
 
-    def at(self, psi: Any) -> CandidateProcess:
+    def at(self, psi: np.ndarray) -> CandidateProcess:
         """Return the surrogate with other hyperparameters."""
         return replace(self, psi=np.asarray(psi, dtype=float))
 
-    def integral(self) -> tuple[Any, Any]:
+    def integral(self) -> tuple[np.ndarray, float]:
         """The mean (o,) of the integral against the measure of the chart, and its variance for unit scale.
 
         The covariance of outputs is that times ``process.covariance``.
@@ -176,12 +175,14 @@ class CandidateProcess:
         mean, unit = self.process.predict(self.with_integral()[:, None], level, prior)
         return mean[0], max(float(unit[0, 0]), 0.0)
 
-    def with_integral(self) -> Any:
+    def with_integral(self) -> np.ndarray:
         """Return the prior covariances of the data with the integral, (m,)."""
         observed = self.view.observed
         if isinstance(observed, Values):
-            return self.embedding().mean(observed.x)
-        return covariance(self.kernel, observed, Integrals((self.chart.measure,)))[:, 0]
+            found: np.ndarray = self.embedding().mean(observed.x)
+            return found
+        both: np.ndarray = covariance(self.kernel, observed, Integrals((self.chart.measure,)))[:, 0]
+        return both
 
     def embedding(self) -> KernelEmbedding:
         """The integrals of the kernel against the measure of the chart."""
@@ -194,11 +195,12 @@ class CandidateProcess:
         process = GaussianProcess(kernel, mean, scale * self.tau * self.view.noise)
         return process.condition(self.view.observed, self.view.y[:, output])
 
-    def slopes(self) -> Any:
+    def slopes(self) -> np.ndarray:
         """Return df/dv of the mean of each output at the data's points, (n, D, o)."""
         at = Gradients(self.chart.forward(self.data.u))
         cross = covariance(self.kernel, at, self.view.observed)
-        return (cross @ self.process.weights).reshape(len(self.data), self.dimension, -1)
+        found: np.ndarray = (cross @ self.process.weights).reshape(len(self.data), self.dimension, -1)
+        return found
 
     @cached_property
     def log_posterior(self) -> float:
@@ -206,7 +208,7 @@ class CandidateProcess:
         found = self.process.evidence
         return found.value + self.view.prior.log_density(self.psi)[0] + self._pin(found, self.psi)[0]
 
-    def expanded(self, psi: Any) -> Expansion:
+    def expanded(self, psi: np.ndarray) -> Expansion:
         """The log posterior at other hyperparameters, with its gradient in them, (D + 1,).
 
         It makes a surrogate an objective of `gp.search`.
@@ -222,7 +224,9 @@ class CandidateProcess:
             return Expansion(value, slope)
         return Expansion(value, slope, partial(self._curvature, found, pullback, psi))
 
-    def _slope(self, found: Evidence, pullback: Pullback, tau: float, of_prior: Any, pin_slope: float) -> Any:
+    def _slope(
+        self, found: Evidence, pullback: Pullback, tau: float, of_prior: np.ndarray, pin_slope: float
+    ) -> np.ndarray:
         """The gradient in psi, (D + 1,)."""
         weights, gradient = found.matrix_gradient(), of_prior.copy()
         if pin_slope:
@@ -233,7 +237,7 @@ class CandidateProcess:
         gradient[-1] += tau * (weights.diagonal() @ self.view.noise) + pin_slope
         return gradient
 
-    def _curvature(self, found: Evidence, pullback: Changes, psi: Any) -> Any:
+    def _curvature(self, found: Evidence, pullback: Changes, psi: np.ndarray) -> np.ndarray:
         """Minus the Hessian, approximately, (D + 1, D + 1)."""
         w = found.weights
         of_noise = np.exp(psi[-1]) * self.view.noise[:, None] * w
@@ -243,9 +247,10 @@ class CandidateProcess:
             of_log_scale = moved.reshape(len(moved), -1) @ w.reshape(-1) / -found.squares
             of_log_scale[-1] += 1.0
             curvature += np.outer(of_log_scale, of_log_scale) / SEARCH.known_sd**2
-        return curvature
+        result: np.ndarray = curvature
+        return result
 
-    def _pin(self, found: Evidence, psi: Any) -> tuple[float, float]:
+    def _pin(self, found: Evidence, psi: np.ndarray) -> tuple[float, float]:
         """Log density of log(s tau / known noise), and its slope in log s (and log tau)."""
         known = self.data.noise_variance
         if known is None:
@@ -253,7 +258,7 @@ class CandidateProcess:
         excess = (np.log(found.scale) + psi[-1] - np.log(known)) / SEARCH.known_sd
         return float(-0.5 * excess**2), float(-excess / SEARCH.known_sd)
 
-    def bounds(self) -> tuple[Any, Any]:
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """How far psi is searched: lower and upper ends, (D + 1,)."""
         return self.view.prior.bounds
 
@@ -273,7 +278,7 @@ class CandidateProcess:
 
 
 def surrogate(
-    name: str, chart: MeasureChart, family: Family, data: StandardData, psi: Any
+    name: str, chart: MeasureChart, family: Family, data: StandardData, psi: np.ndarray
 ) -> CandidateProcess:
     """Condition a candidate on data."""
     return CandidateProcess(
@@ -310,7 +315,7 @@ def _prior(data: StandardData) -> JointPrior:
     )
 
 
-def starting_points(dimension: int, noisy: bool) -> list[Any]:
+def starting_points(dimension: int, noisy: bool) -> list[np.ndarray]:
     """Lengthscales from below to above the spread of the measure, without and with much noise."""
     noises = SEARCH.starting_noises_of_noisy if noisy else SEARCH.starting_noises
     return [

@@ -51,8 +51,6 @@ in 95 to 100. The standard deviation was infinite in 0 to 25 of 100.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import chdtrc
@@ -80,14 +78,14 @@ NOTHING_SEEN = (
 )
 
 
-def largest_share(values: Any) -> float:
+def largest_share(values: np.ndarray) -> float:
     """Return the share of sum |f| that the largest of values (n,) carries."""
     sizes = np.abs(values)
     largest = float(sizes.max())
     return 1.0 / float((sizes / largest).sum()) if largest > 0 else 0.0
 
 
-def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
+def verdict(values: np.ndarray, log_weights: np.ndarray | None = None) -> tuple[float, bool, str]:
     """Return k, whether an average of draws can be used, and a sentence if it is not.
 
     Parameters
@@ -115,7 +113,7 @@ def verdict(values: Any, log_weights: Any = None) -> tuple[float, bool, str]:
     return shape, True, ""
 
 
-def beyond(u: Any, values: Any) -> Any:
+def beyond(u: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the integral (o,) beyond the farthest node of f that grows as fast as it can.
 
     Parameters
@@ -127,16 +125,18 @@ def beyond(u: Any, values: Any) -> Any:
     g = values[outermost] * np.exp(-TAILS.fastest * squares[outermost] / 2)[:, None]
     size = np.sqrt(np.mean(g**2, axis=0))
     dimension, left = u.shape[1], 1 - TAILS.fastest
-    return size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
+    found: np.ndarray = size * left ** (-dimension / 2) * float(chdtrc(dimension, left * squares.max()))
+    return found
 
 
-def underflowed(values: Any) -> Any:
+def underflowed(values: np.ndarray) -> np.ndarray:
     """Whether one value of f (n, o) is not zero, and tiny, (o,): then the others have underflowed."""
-    tiny: Any = np.abs(values).max(axis=0) < PEAKS.lone
-    return tiny & (np.count_nonzero(values, axis=0) == 1)
+    tiny: np.ndarray = np.abs(values).max(axis=0) < PEAKS.lone
+    found: np.ndarray = tiny & (np.count_nonzero(values, axis=0) == 1)
+    return found
 
 
-def missed_peak(u: Any, values: Any, least_rise: float = 0.0) -> Any:
+def missed_peak(u: np.ndarray, values: np.ndarray, least_rise: float = 0.0) -> np.ndarray:
     """Return the integral (o,) of the peak whose foot the largest values are; 0 where they are none.
 
     Parameters
@@ -148,7 +148,7 @@ def missed_peak(u: Any, values: Any, least_rise: float = 0.0) -> Any:
     return np.array([_missed_peak(u, column, least_rise) for column in sizes.T])
 
 
-def _missed_peak(u: Any, sizes: Any, least_rise: float) -> float:
+def _missed_peak(u: np.ndarray, sizes: np.ndarray, least_rise: float) -> float:
     n, dimension = u.shape
     order = np.argsort(-sizes)[: 3 * (dimension + 2) + dimension * (dimension - 1) // 2]
     order = order[sizes[order] > 0.0]
@@ -175,7 +175,7 @@ def _missed_peak(u: Any, sizes: Any, least_rise: float) -> float:
     return share * float(np.exp(min(logs[0] + rise, 700.0))) if rise >= least_rise else 0.0
 
 
-def _peak_through(away: Any, logs: Any) -> tuple[Any, Any, float]:
+def _peak_through(away: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Return b (D,), C (D, D) of a + b.d - d.C d / 2 through logarithms (k,) at d (k, D), and what is left.
 
     C is a number times the identity, unless another one, all of whose eigenvalues are positive, is far
@@ -200,7 +200,7 @@ def _peak_through(away: Any, logs: Any) -> tuple[Any, Any, float]:
     return slope, curvatures, left
 
 
-def _root(matrix: Any) -> Any | None:
+def _root(matrix: np.ndarray) -> np.ndarray | None:
     """L of L L^T, None where the matrix is not positive definite."""
     try:
         return cholesky(matrix)
@@ -208,14 +208,14 @@ def _root(matrix: Any) -> Any | None:
         return None
 
 
-def _through(columns: Any, logs: Any) -> tuple[Any, float]:
+def _through(columns: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, float]:
     """Return coefficients by least squares, and the mean square left for each degree of freedom."""
     found = least_squares(columns, logs[:, None])[0][:, 0]
     free = len(logs) - columns.shape[1]
     return found, float(np.sum((logs - columns @ found) ** 2)) / free if free > 0 else np.inf
 
 
-def slows(u: Any, values: Any, slopes: Any) -> bool:
+def slows(u: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> bool:
     """Whether f grows more slowly among the outermost quarter of nodes than among the quarter before.
 
     Parameters

@@ -31,7 +31,7 @@ follow the measure.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -70,15 +70,15 @@ class Warped:
     matched: bool
 
     def data(
-        self, problem: IntegrationProblem, state: IntegrationState, values: Any, shift: float
-    ) -> tuple[StandardData, Any, Any]:
+        self, problem: IntegrationProblem, state: IntegrationState, values: np.ndarray, shift: float
+    ) -> tuple[StandardData, np.ndarray, np.ndarray]:
         """Return the data of g, and centre 0 and unit of f, (1,)."""
         root = np.sqrt(2 * values)
         size = max(float(np.sqrt(np.mean(root**2))), 1e-150)
         data = StandardData(state.u, root / size, centred=False, least_noise=SEARCH.least_noise_of_root)
         return data, np.zeros(1), np.array([size**2])
 
-    def moments(self, member: CandidateProcess) -> tuple[Any, Any]:
+    def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (1,) and covariance (1, 1) of the integral of g^2/2."""
         found = member.process
         p = products(member)
@@ -94,7 +94,7 @@ class Warped:
             variance += scale**2 * more_variance
         return np.array([mean]), np.array([[variance]])
 
-    def weights(self, member: CandidateProcess) -> Any:
+    def weights(self, member: CandidateProcess) -> np.ndarray:
         """Return those of the linearised integral pi[m g] in the values of g, (n,)."""
         lengths, data = np.exp(member.psi[:-1]), member.view.observed.x
         of_mean = (
@@ -102,7 +102,7 @@ class Warped:
         )
         return member.process.rule(of_mean, 0.0)
 
-    def variance_of_the_prior(self, member: CandidateProcess) -> Any:
+    def variance_of_the_prior(self, member: CandidateProcess) -> np.ndarray:
         """Return a third of the square of what the mean of M adds to that of L, (1,), otherwise zero.
 
         That is a prior variance where no node is. It holds where g is large, and is too large beside a peak:
@@ -115,13 +115,13 @@ class Warped:
         return np.array([(scale * more_mean) ** 2 / 3])
 
     def choose(
-        self, member: CandidateProcess, candidates: Any, count: int, given: int = 0, before: int = 0
-    ) -> Any:
+        self, member: CandidateProcess, candidates: np.ndarray, count: int, given: int = 0, before: int = 0
+    ) -> np.ndarray:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         state, mean = _linearised(member, candidates)
         scale = float(member.process.scales[0])
 
-        def score(state: ConditionedPool) -> Any:
+        def score(state: ConditionedPool) -> np.ndarray:
             explore = (before + state.count - given) % DESIGN.explore == DESIGN.explore - 1
             return _uncertainty(scale * state.variance, mean) if explore else variance_reduction(state)
 
@@ -132,7 +132,7 @@ def _quadratic(member: CandidateProcess, p: Products) -> tuple[float, float]:
     """pi[C]/2 and pi pi'[C^2]/2 for unit scale: what moment matching adds."""
     process = member.process
 
-    def whitened(matrix: Any) -> Any:
+    def whitened(matrix: np.ndarray) -> np.ndarray:
         return process.whitened(process.whitened(matrix).T)
 
     of_single, of_triple = whitened(p.single), whitened(p.triple)
@@ -142,7 +142,7 @@ def _quadratic(member: CandidateProcess, p: Products) -> tuple[float, float]:
     return mean, 0.5 * max(variance, 0.0)
 
 
-def _linearised(member: CandidateProcess, candidates: Any) -> tuple[ConditionedPool, Any]:
+def _linearised(member: CandidateProcess, candidates: np.ndarray) -> tuple[ConditionedPool, np.ndarray]:
     """The candidates for pi[m g], whose prior covariance with g(x) is Q_x w, and m there, (M,)."""
     found = member.process
     v = member.chart.forward(candidates)
@@ -153,7 +153,8 @@ def _linearised(member: CandidateProcess, candidates: Any) -> tuple[ConditionedP
     return conditioned(member, v, half, cross, with_data), half.T @ found.evidence.residual[:, 0]
 
 
-def _uncertainty(variance: Any, mean: Any) -> Any:
+def _uncertainty(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """C^2/2 + m^2 C under the measure, which candidates follow already, (M,)."""
     variance = np.maximum(variance, 0.0)
-    return variance * (variance / 2 + mean**2)
+    found: np.ndarray = variance * (variance / 2 + mean**2)
+    return found
