@@ -1,4 +1,4 @@
-"""Models of other packages, as the front doors take them: one file a package, which is imported only there.
+"""Models of other packages, made into what the front doors take. Only the file of a package imports it.
 
     model = bqvi.adapters.from_pymc(pymc_model)
     bqvi.vbmc(model)        bqvi.fit(model, method="bq")        bqvi.integrate(model)

@@ -1,4 +1,4 @@
-"""`from_function`: a log joint over R^D that stands by itself, with whatever else is known of it."""
+"""`from_function`: a log joint over R^D, given by NumPy functions, with names, bounds and transforms."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def from_function(
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is not as described; the message names it.
     """
     count = require_integer("dimension", dimension, 1)
     if gradient is not None and log_joint_and_gradient is not None:

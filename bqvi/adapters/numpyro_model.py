@@ -92,7 +92,7 @@ def from_numpyro(
 
 
 def _require_ready(model: Any) -> None:
-    """An error unless ``model`` is a function, and JAX in double precision."""
+    """Raise an error unless ``model`` is a function and JAX computes in double precision."""
     import jax
 
     if not callable(model):
@@ -105,7 +105,7 @@ def _require_ready(model: Any) -> None:
 
 
 def _prior_box(model: _Sites, seed: int, low: Any, high: Any) -> tuple[Any, Any]:
-    """The plausible box: what was not given is that of draws of the prior, None where there are none."""
+    """The plausible box: a bound that was not given is that of draws of the prior, or None without draws."""
     if low is not None and high is not None:
         return low, high
     import jax
@@ -127,7 +127,7 @@ def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _check(sites: Mapping[str, Any]) -> None:
-    """ValueError with the names of what is wrong with a model, and what to do."""
+    """Raise ValueError where a model cannot be taken; the message names the variables and says what to do."""
     for name, site in sites.items():
         if site["type"] == "plate" and site["args"][1] is not None and site["args"][1] < site["args"][0]:
             size, part = site["args"]

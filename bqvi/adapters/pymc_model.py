@@ -38,8 +38,8 @@ def from_pymc(
 
     Parameters
     ----------
-    model : a ``pymc.Model`` whose free variables are continuous. Its data are those of the moment: after
-        ``pymc.set_data`` call this again.
+    model : a ``pymc.Model`` whose free variables are continuous. Its data are read when this function is
+        called; after ``pymc.set_data`` it has to be called again.
     start : (P,), unconstrained; by default PyMC's initial point.
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
         of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from (``Flat``).
@@ -48,8 +48,8 @@ def from_pymc(
     Returns
     -------
     TargetModel
-        Named by PyMC's value variables ("tau_log__"), with the model's coords and dims. Compiling takes
-        seconds, some twenty the first time.
+        Parameters have the names of PyMC's value variables ("tau_log__"), with the model's coords and dims.
+        Compiling takes a few seconds, and about twenty the first time.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def from_pymc(
 
 
 def _check(model: Any) -> None:
-    """ValueError with the names of what is wrong with a PyMC model, and what to do."""
+    """Raise ValueError where a model cannot be taken; the message names the variables and says what to do."""
     discrete = [variable.name for variable in model.free_RVs if variable.dtype[:5] != "float"]
     if discrete:
         raise ValueError(
@@ -190,7 +190,7 @@ class _Value:
 
 
 class _PyMCVariables:
-    """What turns unconstrained vectors into the variables of the model and back, compiled when needed."""
+    """The maps from unconstrained vectors to the variables of the model and back, compiled at first use."""
 
     def __init__(self, model: Any, layout: VectorLayout) -> None:
         self.model, self.layout = model, layout

@@ -18,7 +18,7 @@ from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
 
 
 def is_ready() -> bool:
-    """Whether BridgeStan is installed together with its sources: its own download is not begun."""
+    """Whether BridgeStan is installed together with its sources; it is not asked to download them."""
     if importlib.util.find_spec("bridgestan") is None:
         return False
     from bridgestan.compile import get_bridgestan_path, verify_bridgestan_path

@@ -18,7 +18,7 @@ import numpy as np
 from bqvi.adapters.stan_arrays import TitledColumns, unconstrained_titles
 
 _ATTEMPTS = 5
-"""httpstan gives its translator a second, which a busy machine may not have."""
+"""Times that Stan's translator is started: httpstan gives it one second, too short on a loaded machine."""
 
 
 def is_ready() -> bool:
@@ -116,13 +116,15 @@ def _built(code: str) -> Any:
         return import_services_extension_module(name)
     except KeyError:
         _translated(code)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:  # a notebook's thread has a loop of its own
+        with concurrent.futures.ThreadPoolExecutor(
+            1
+        ) as pool:  # in a notebook an event loop already runs in this thread
             pool.submit(_build, code).result()
         return import_services_extension_module(name)
 
 
 def _translated(code: str) -> None:
-    """ValueError with what Stan's translator says of a program that is none."""
+    """Translate the program; ValueError with the translator's message where it is not valid Stan."""
     from httpstan.compile import compile as translate
 
     for attempt in range(_ATTEMPTS):

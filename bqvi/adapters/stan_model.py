@@ -1,8 +1,8 @@
 """`from_stan`: a Stan program and its data, through BridgeStan or else httpstan.
 
-BridgeStan keeps every constant of the density (``propto=False``). httpstan, whose wheel brings the compiler
-and the headers, drops those of ``~`` statements, which moves the evidence; a program that has such
-statements is warned of. Either builds a program once (minutes) and finds it again.
+BridgeStan keeps every constant of the density (``propto=False``). httpstan, whose wheel contains the compiler
+and the headers, drops the constants of ``~`` statements, which changes the evidence; a program with such
+statements leads to a warning. Either builds a program once (minutes) and keeps the build.
 """
 
 from __future__ import annotations

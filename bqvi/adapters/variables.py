@@ -67,7 +67,7 @@ def entries(name: str, shape: Sequence[int]) -> list[str]:
 def box_of_draws(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A plausible box (P,), (P,) of draws of a prior (n, P): its central 95 %.
 
-    Entries that are not finite are left out; a parameter that does not move keeps a width of 1.
+    Entries that are not finite are left out; a parameter that is constant over the draws gets a width of 1.
     """
     low, high = np.nanquantile(np.where(np.isfinite(draws), draws, np.nan), [0.025, 0.975], axis=0)
     narrow = ~(high - low > 1e-8 * (1.0 + np.abs(low)))

@@ -1,7 +1,7 @@
 """Categorical over K outcomes as one-hot vectors (thesis Table 1).
 
     eta = logits (unnormalised),   t(z) = z,   mu = softmax(eta),   h = 1,
-    A = logsumexp(eta)   (Table 1 prints 0, which holds only for normalised eta),   u = eta.
+    A = logsumexp(eta)   (Table 1 has 0, which is right for normalised eta only),   u = eta.
 
 The natural parameter is determined up to a constant, so the Fisher matrix diag(p) - p p^T is
 singular along 1; ``fisher_solve`` returns one of its solutions for cotangents that sum to zero.
@@ -128,7 +128,7 @@ class Categorical:
         return (self.probabilities * centred,)
 
     def fisher_solve(self, cotangent: Values) -> Values:
-        """A d eta with F d eta = d mu, for d mu that sums to zero."""
+        """One solution d eta of F d eta = d mu, for d mu that sums to zero."""
         return (cotangent[0] / self.probabilities,)
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
@@ -140,5 +140,5 @@ class Categorical:
         return self.fisher_solve(gradient)
 
     def retract(self, tangent: Values) -> Self:
-        """eta + d eta: every logit is in the domain."""
+        """The distribution at eta + d eta: the domain is all of R^K."""
         return self.from_natural((self.logits + tangent[0],))

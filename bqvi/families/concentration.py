@@ -5,10 +5,9 @@ log normaliser. In alpha that is an exponential family's: its natural parameters
 
     chi = sum_d E[ln pi_d],   nu = the number of draws,   statistics (alpha, -A(alpha)),
 
-and its mode is where E[ln pi | alpha] = chi / nu, the maximum likelihood estimate. As a factor of q under a
-flat prior (chi = nu = 0) it makes a model's hyperparameter learnt, by coordinate ascent and by natural
-gradients of mini-batches alike. The entropy of a point, -infinity wherever it is, is left out, as in
-`point_mass`.
+and its mode is where E[ln pi | alpha] = chi / nu, the maximum likelihood estimate. With it as a factor of q,
+under a flat prior (chi = nu = 0), coordinate ascent and natural gradients of mini-batches estimate the
+concentration together with the other parameters. The entropy is left out, as in `point_mass`.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class Concentration:
 
     Parameters
     ----------
-    concentration : (K,), positive: alpha to begin with
-    count : nu >= 0, draws that it stands for; 0 makes a flat prior, whose alpha is not read
+    concentration : (K,), positive: the initial alpha
+    count : nu >= 0, the number of draws; 0 makes a flat prior, which does not use ``concentration``
     symmetric : alpha_k equal for all k
     """
 
@@ -78,11 +77,11 @@ class Concentration:
 
     @property
     def entropy(self) -> Array:
-        """Left out: 0 by convention."""
+        """0 by convention, as of every point mass (see `point_mass`)."""
         return np.zeros(())
 
     def kl(self, other: Concentration) -> Array:
-        """-ln of ``other``'s density at the mode, without its normaliser; 0 for a flat one."""
+        """-ln of the density of ``other`` at the mode, without its normaliser; 0 where ``other`` is flat."""
         chi, nu = other.natural
         alpha, negative = self.expected_statistics
         return np.asarray(-(chi @ alpha + nu * negative))
@@ -96,7 +95,7 @@ class Concentration:
         return 0.0 * theta.sum(-1)
 
     def log_prob(self, theta: Array) -> Array:
-        """Left out: 0 by convention, as the entropy, (L,)."""
+        """0 at each of the points theta (L, K) by convention, as the entropy is 0; (L,)."""
         return 0.0 * theta.sum(-1)
 
     def sample(self, n: int, seed: Seed) -> Array:
@@ -106,7 +105,7 @@ class Concentration:
 
     @property
     def unconstrained(self) -> Values:
-        """u = (ln alpha, 0): the second coordinate does not move."""
+        """u = (ln alpha, 0); the second coordinate stays 0."""
         return (np.log(self.mode), np.zeros(()))
 
     def from_unconstrained(self, unconstrained: Values) -> Concentration:
@@ -124,7 +123,7 @@ class Concentration:
 def _symmetric(level: float, size: int) -> float:
     """The a with psi(a) - psi(size a) = level, by Newton's method in 1 / a, in which it is nearly linear."""
     if size == 1:
-        return 1.0  # one point on a simplex of one: every concentration is as good
+        return 1.0  # a simplex of one coordinate is a point: the likelihood does not depend on it
     inverse = -(level + np.log(size)) / (1.0 - 1.0 / size)
     for _ in range(100):
         a = 1.0 / inverse

@@ -120,7 +120,7 @@ class DiagonalGaussian:
         return theta, theta * theta
 
     def log_base_measure(self, theta: Array) -> Array:
-        """-(D / 2) ln(2 pi), whatever x."""
+        """-(D / 2) ln(2 pi) for each of the draws theta (L, ..., D)."""
         return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
 
     def log_prob(self, theta: Array) -> Array:
@@ -159,7 +159,7 @@ class DiagonalGaussian:
         return gradient[0] - 2.0 * second * self.mean, second
 
     def retract(self, tangent: Values) -> Self:
-        """Along d eta without leaving the domain, as for the full covariance."""
+        """The distribution at eta + d eta to first order, inside the domain; see `gaussian`."""
         change = -2.0 * tangent[1]
         bend = 0.5 * change * change * self.variance
         first = self.natural[0] + tangent[0] + bend * self.mean

@@ -61,7 +61,7 @@ class Dirichlet:
         Raises
         ------
         ValueError
-            No Dirichlet has these: each must be negative with sum of exponentials below 1.
+            None has these: each must be negative, and their exponentials must sum to less than 1.
         """
         (target,) = expected
         if not (np.exp(target).sum(-1) < 1.0).all():
@@ -134,7 +134,7 @@ class Dirichlet:
         """Log density (in pi) at points given as ln pi (L, ..., K)."""
         excess = self.concentration - 1.0
         xp = namespace(theta)
-        # 0 * -inf is 0 here: a flat prior does not mind an empty component
+        # 0 * -inf is 0 here: under a flat prior an empty component has density 1
         counted = xp.where(excess == 0.0, xp.zeros_like(theta), theta)
         return (excess * counted).sum(-1) - self.log_normaliser
 

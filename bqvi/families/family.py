@@ -4,21 +4,22 @@ A distribution over theta in an exponential family has density (thesis Eq. 4.5)
 
     p(theta) = h(theta) exp(<eta, t(theta)> - A(eta)),
 
-and everything variational inference needs of it factorises into a few maps between coordinates:
+and variational inference needs two maps between its coordinates:
 
     natural parameters eta  --grad A-->  mean parameters mu = E[t]       (`expected_statistics`)
     natural parameters eta  <------->    unconstrained parameters u      (`unconstrained`)
 
-with two linear maps at a point, exact and in no need of an autodiff graph:
+two linear maps of gradients at a point, in closed form and without automatic differentiation:
 
     natural gradient dL/dmu  -->  dL/du          (`gradient_to_unconstrained`, J^T with J = dmu/du)
     dL/du  -->  natural gradient dL/dmu          (`gradient_to_natural`, its inverse)
 
-and one move that cannot leave the domain, whatever the tangent (`retract`).
+and a retraction, which stays in the domain for every tangent (`retract`).
 
-The gradient of the ELBO in the mean parameters *is* its natural gradient in eta (thesis Eq. 4.12,
-with F = d mu / d eta), so a conjugate model hands over eta* - eta and a Euclidean method pulls it
-back to u. u has no constraints (logarithms, Cholesky factors): no step can leave the domain.
+The gradient of the ELBO in the mean parameters is its natural gradient in eta (thesis Eq. 4.12, with
+F = d mu / d eta). A conjugate model therefore returns eta* - eta, and a Euclidean method pulls this
+gradient back to u. The coordinates u are logarithms and Cholesky factors without constraints, so that
+no step in u leaves the domain.
 
 An instance may hold a batch of distributions: ``log_normaliser``, ``entropy``, ``kl`` and
 ``log_prob`` then have the batch shape; parameters and statistics have it in front.

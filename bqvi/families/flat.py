@@ -1,4 +1,4 @@
-"""An improper prior of density 1, for maximum likelihood: only a point mass has a KL to it.
+"""An improper prior of density 1, for maximum likelihood; only a point mass has a finite divergence from it.
 
 Its natural parameters are those at which a family's density is constant: 1 for a Dirichlet's concentrations
 and a gamma's shape (densities are in pi and in the rate), 0 for all others. With it, `cavi` on point masses
@@ -22,7 +22,7 @@ class Flat:
 
     Parameters
     ----------
-    family : the distribution (or batch) whose structure the points have; its parameters do not matter
+    family : a distribution (or batch) with points of the same structure; its parameters are not used
     """
 
     def __init__(self, family: Any) -> None:
@@ -30,7 +30,7 @@ class Flat:
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """As the family's."""
+        """Name of the factor that owns each array of ``natural``, as of the family."""
         return tuple(self.family.leaf_names)
 
     @property
@@ -42,9 +42,9 @@ class Flat:
         return zeros
 
     def from_natural(self, natural: Values) -> Any:
-        """A distribution of the family: what data make of the flat prior."""
+        """The distribution of the family at ``natural``, such as the posterior under the flat prior."""
         return self.family.from_natural(natural)
 
     def log_prob(self, theta: Array) -> Array:
-        """0 at points (L, ...), summed over nothing."""
+        """0 at the points (L, ...), batch-shaped."""
         return np.zeros(len(theta))

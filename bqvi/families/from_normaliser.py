@@ -2,8 +2,8 @@
 
     eta any arrays,   mu = grad A(eta) by automatic differentiation,   KL = the Bregman divergence of A
 
-That is what coordinate ascent, natural gradients and the exact bound ask for. With the mode and t given as
-well, q may also be a point (EM, MAP). Draws and Euclidean coordinates need more, and are not there.
+Coordinate ascent, natural gradients and the exact bound need no more than that. With the mode and t given as
+well, q may also be a point mass (EM, MAP). Draws and Euclidean coordinates are not available.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class FromNormaliser:
 
     Parameters
     ----------
-    log_normaliser : A, written for torch: of as many tensors as eta has, each with the batch's axes in front;
-        returns the batch's shape
+    log_normaliser : A, a function in torch of the tensors of eta, each with the axes of the batch in front;
+        returns an array of the batch's shape
     natural : eta, one array for each argument of A
     mode : of eta, a tuple of arrays: theta (batch, ...) where the density is highest; default none, and no
         point estimates
@@ -51,7 +51,7 @@ class FromNormaliser:
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """One for each array of eta."""
+        """An empty name for each array of eta: there is one factor."""
         return ("",) * len(self.natural)
 
     def from_natural(self, natural: Values) -> Self:
@@ -83,7 +83,7 @@ class FromNormaliser:
 
     @property
     def mean(self) -> Values:
-        """mu: the family is known by its statistics only."""
+        """mu, as t is the only statistic that is known."""
         return self.expected_statistics
 
     def kl(self, other: FromNormaliser) -> np.ndarray:

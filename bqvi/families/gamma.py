@@ -112,7 +112,7 @@ class Gamma:
         """Log density (in lambda) at points given as ln lambda (L, ...)."""
         excess = self.shape - 1.0
         xp = namespace(theta)
-        # 0 * -inf is 0 here: a flat prior does not mind a rate of zero
+        # 0 * -inf is 0 here: under a flat prior a rate of zero has density 1
         counted = xp.where(excess == 0.0, xp.zeros_like(theta), theta)
         return excess * counted - self.rate * xp.exp(theta) - self.log_normaliser
 

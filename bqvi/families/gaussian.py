@@ -3,12 +3,12 @@
     eta = (C^-1 m, -C^-1 / 2),   t(x) = (x, x x^T),   mu = (m, C + m m^T),
     A = m^T C^-1 m / 2 + ln|C| / 2,   h = (2 pi)^(-D/2).
 
-Unconstrained coordinates are u = (m, R): the covariance is C = L L^T with L the lower triangle of R
-but for its diagonal, which is exp of R's. With a natural gradient (g, G), G symmetric,
+Unconstrained coordinates are u = (m, R): the covariance is C = L L^T, where L has the entries of R below
+its diagonal and the exponentials of R's diagonal on it. With a natural gradient (g, G), G symmetric,
 
     dL/dm = g + 2 G m,   dL/dL = tril(2 G L),   and back: G = L^-T S L^-1 / 2, S symmetric with the
-    lower triangle of L^T dL/dL (the strict upper part of 2 G L meets an upper triangular L^T, so it
-    leaves that triangle alone).
+    lower triangle of L^T dL/dL (L^T is upper triangular, so that the strict upper part of 2 G L does not
+    enter that triangle).
 
 The retraction along (d eta_1, d eta_2) takes the precision P, with G = -2 d eta_2, to
 
@@ -68,7 +68,7 @@ class Gaussian:
 
     @classmethod
     def _of(cls, **known: Array | Values) -> Self:
-        """An instance from any one of its representations; the others follow when asked for."""
+        """An instance from any one of its representations; the others are computed at first use."""
         self = object.__new__(cls)
         self.__dict__.update(known)
         return self
@@ -174,7 +174,7 @@ class Gaussian:
         return theta, outer(theta, theta)
 
     def log_base_measure(self, theta: Array) -> Array:
-        """-(D / 2) ln(2 pi), whatever x."""
+        """-(D / 2) ln(2 pi) for each of the draws theta (L, ..., D)."""
         return namespace(theta).full_like(theta[..., 0], -0.5 * theta.shape[-1] * LOG_2PI)
 
     def log_prob(self, theta: Array) -> Array:

@@ -2,17 +2,17 @@
 
     q(x) = sum_k w_k N(x; m_k, C_k)
 
-is no exponential family: it has no natural parameters, no closed entropy, and no natural gradient. It
-factorises into weights and a batch of K Gaussians, full or diagonal, which own their coordinates:
+is not an exponential family: it has no natural parameters, no entropy in closed form, and no natural
+gradient. It consists of weights and of a batch of K Gaussians with full or diagonal covariances:
 
     u = (logits, coordinates of the Gaussians),    w = softmax(logits),
 
 (`gaussian`: means and Cholesky factors with logarithmic diagonals; `diagonal_gaussian`: means and logarithms
-of standard deviations). Logits may all be raised alike without a change.
+of standard deviations). A constant added to all logits does not change the weights.
 
-What is linear in q comes component by component: E_q = sum_k w_k E_k. A gradient in weights (free, as if they
-need not sum to one), means and covariances is pulled back by `pulled_back`. The entropy -E[ln q] is not
-linear: it is estimated from draws of every component (`strata`).
+Expectations are linear in q and are sums over components, E_q = sum_k w_k E_k. A gradient in weights (without
+the constraint that they sum to one), means and covariances is mapped to u by `pulled_back`. The entropy
+-E[ln q] is not linear in q and is estimated from draws of every component (`strata`).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class GaussianMixture:
 
     @property
     def measure(self) -> measures.GaussianMixture:
-        """The same as what functions are integrated against, in NumPy."""
+        """The same mixture as a measure of `gp.measures`, in NumPy arrays."""
         weights, means, covariances = (to_numpy(x) for x in (self.weights, self.means, self.covariances))
         return measures.GaussianMixture(weights, means, covariances)
 
@@ -141,7 +141,7 @@ class GaussianMixture:
         return self._carried(like(noise, self.means), index)
 
     def rsample(self, n: int, seed: Seed) -> Array:
-        """Refused: which component a draw is of has no gradient.
+        """Not defined: the component from which a draw comes has no derivative in the weights.
 
         Raises
         ------
@@ -155,9 +155,10 @@ class GaussianMixture:
         )
 
     def strata(self, noise: np.ndarray) -> Array:
-        """Standard normal points ``noise`` (L, K, D), each in its component's units; differentiable in torch.
+        """Draws of each component (L, K, D) by standard normal ``noise`` (L, K, D); differentiable in torch.
 
-        sum_k w_k of what is taken of [:, k] estimates E_q, for the weights too.
+        E_q[g] is estimated by sum_k w_k times the mean of g over the draws [:, k] of component k, which is
+        differentiable in the weights too.
         """
         return self._carried(like(noise, self.means), slice(None))
 
@@ -168,9 +169,9 @@ class GaussianMixture:
         return own.mean[index] + matvec(own.scale_tril[index], noise)
 
     def pulled_back(self, weights: Array, means: Array, covariances: Array) -> Values:
-        """dL/du from gradients in weights (..., K), taken as free, means and covariances (..., K, D, D).
+        """dL/du from gradients in weights (..., K), means (..., K, D) and covariances (..., K, D, D).
 
-        Those in covariances are symmetric.
+        The gradient in weights is without the constraint on their sum; those in covariances are symmetric.
         """
         own = self.weights
         logits = own * (weights - (weights @ own)[..., None])

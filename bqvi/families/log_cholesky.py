@@ -1,4 +1,8 @@
-"""Coordinates R of positive definite matrices: the Cholesky factor L, with the logarithm of its diagonal."""
+"""Unconstrained coordinates R of positive definite matrices L L^T.
+
+R is lower triangular: below its diagonal it has the entries of the Cholesky factor L, on its diagonal the
+logarithms of L's.
+"""
 
 from __future__ import annotations
 

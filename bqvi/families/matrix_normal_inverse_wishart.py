@@ -15,9 +15,9 @@ sum_j y_j y_j^T, J), and a Gaussian datum is one with P = 1 and x = 1. So this i
     J = 1               regressions with D outputs; P means with one covariance (V diagonal)
     D = 1               regressions with J outputs and one variance: the normal-inverse-gamma, P = 1 for means
 
-Densities are over (W, Sigma), so eta = 0 is the flat density. Everything is in coordinates about ``origin``,
-a constant: with it near the means, second moments keep their digits. The coordinates without constraints
-are u = (M, R_V, R_Psi, ln(nu + 1 - D)), R those of `log_cholesky`.
+Densities are over (W, Sigma), so that eta = 0 is the flat density. Coefficients are relative to ``origin``, a
+constant; where it is near the means, second moments are computed without cancellation. The unconstrained
+coordinates are u = (M, R_V, R_Psi, ln(nu + 1 - D)), with R as in `log_cholesky`.
 
 The maps between coordinates go through p = (M, V, Psi, nu): with H = nu sum_j (sym(g_1 M_j^T) - M_j G_2 M_j^T
 / 2) - nu G_3 / 2, the gradient of <g, mu> is
@@ -67,7 +67,7 @@ class MatrixNormalInverseWishart:
     precision : (..., P, P), V, symmetric positive definite; for means the number of data that M counts
     scale : (..., D, D), Psi, symmetric positive definite
     dof : (...), nu > D - 1
-    origin : what coordinates are taken about, of any shape that broadcasts to M's; default 0
+    origin : from which coefficients are measured, of any shape that broadcasts to that of M; default 0
 
     Raises
     ------
@@ -238,7 +238,7 @@ class MatrixNormalInverseWishart:
     @property
     def entropy(self) -> Array:
         """Entropy of (W, Sigma), nats."""
-        # E of minus the quadratic forms is (J D P + nu D) / 2, whatever the parameters
+        # the expectation of minus the quadratic forms is (J D P + nu D) / 2 for all parameters
         quadratic = 0.5 * (self._size * (1.0 + LOG_2PI) + self.dimension * self.dof)
         return quadratic + self.log_normaliser - 0.5 * self.natural[3] * self.expected_log_determinant
 
@@ -270,7 +270,7 @@ class MatrixNormalInverseWishart:
         return linear, -0.5 * _inner(w, linear), -0.5 * precision, -0.5 * _log_determinant(factor)
 
     def log_base_measure(self, theta: Array) -> Array:
-        """-(J D P / 2) ln(2 pi), whatever theta."""
+        """-(J D P / 2) ln(2 pi) for each of the points theta (L, ..., J P + D, D)."""
         return namespace(theta).full_like(theta[..., 0, 0], -0.5 * self._size * LOG_2PI)
 
     def log_prob(self, theta: Array) -> Array:
@@ -375,7 +375,7 @@ class MatrixNormalInverseWishart:
         return self._pushed_back((mean, precisions, scales, dof / self._excess))
 
     def retract(self, tangent: Values) -> Self:
-        """Along d eta without leaving the domain, in the coordinates p."""
+        """The distribution at eta + d eta to first order, inside the domain, by the coordinates p."""
         mean, precision, scale, dof = self._moved(tangent)
         excess = self._excess + dof + 0.5 * dof * dof / self._excess
         return self._of(

@@ -1,6 +1,6 @@
-"""A Dirac delta at an array that has no prior and no family: a parameter that is maximised over.
+"""A point mass (Dirac delta) at an array without a prior: a parameter over which the ELBO is maximised.
 
-The weights of a network are such. Its one coordinate is its place.
+The weights of a network are an example. The coordinates u of a point mass are the array itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Point:
 
     Parameters
     ----------
-    place : array of any shape, finite
+    place : array of any shape, finite: where all mass is
     """
 
     leaf_names = ("",)
@@ -38,7 +38,7 @@ class Point:
 
     @property
     def entropy(self) -> Array:
-        """Left out: 0, as of every point mass."""
+        """0 by convention, as of every point mass (see `point_mass`)."""
         return namespace(self.place).zeros_like(self.place).sum()
 
     @property
@@ -53,18 +53,18 @@ class Point:
         return found
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
-        """The gradient itself."""
+        """The gradient itself, as u is the place."""
         return gradient
 
     def sample(self, n: int, seed: Seed) -> Array:
-        """The place (n, ...), whatever the seed."""
+        """``n`` copies of the place, (n, ...); the seed is not used."""
         return self.rsample(n, seed)
 
     def rsample(self, n: int, seed: Seed) -> Array:
-        """The place (n, ...) with its gradient, whatever the seed."""
+        """``n`` copies of the place, (n, ...), which carry gradients to it; the seed is not used."""
         del seed
         return namespace(self.place).broadcast_to(self.place, (n, *self.place.shape))
 
     def log_prob(self, theta: Any) -> Array:
-        """Left out: 0 at draws theta (L, ...), as of every point mass."""
+        """0 at each of the draws theta (L, ...) by convention, as of every point mass."""
         return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)

@@ -1,13 +1,13 @@
-"""A Dirac delta in place of q(theta): MAP and EM by the same loop.
+"""A point mass (Dirac delta) as q(theta): with it the loop of variational inference is MAP estimation by EM.
 
-A conjugate update needs q only through E[t(theta)]. With q a point mass at the mode of the family that
-the update names, E[t] = t(mode), and
+A conjugate update needs q only through E[t(theta)]. Where q is a point mass at the mode of the family to
+which the update belongs, E[t] = t(mode), and
 
     local step with t(mode)  = the E step,     eta <- eta*, then its mode  = the M step,
 
 so `cavi` is MAP-EM (soft k-means for the mixture with known covariance; maximum likelihood EM
-under flat priors), and `sngd` is the online EM of Cappe and Moulines (2009). The delta's entropy,
--infinity whatever its place, is left out: ELBO becomes ln p(X, theta), z summed out.
+under flat priors), and `sngd` is the online EM of Cappe and Moulines (2009). The entropy of a point mass
+is -infinity at every point and is left out: the ELBO is then ln p(X, theta), with z summed out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gp.arrays import Array, is_torch, to_numpy
 
 
 class PointMass:
-    """All mass at the mode of ``family`` (a batch of them).
+    """All mass at the mode of ``family``, a distribution or a batch of distributions.
 
     Raises
     ------
@@ -47,7 +47,7 @@ class PointMass:
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """As the family's."""
+        """Name of the factor that owns each array of ``natural``, as of the family."""
         return tuple(self.family.leaf_names)
 
     @property
@@ -63,7 +63,7 @@ class PointMass:
 
     @cached_property
     def mode(self) -> Any:
-        """Where the mass is."""
+        """The mode of the family, where all mass is."""
         return self.family.mode
 
     @property
@@ -75,21 +75,21 @@ class PointMass:
 
     @cached_property
     def expected_statistics(self) -> Values:
-        """t(mode)."""
+        """E[t] = t(mode)."""
         return tuple(t[0] for t in self.family.statistics(self.mode[None]))
 
     @property
     def covariance(self) -> Array:
-        """Zero."""
+        """The covariance of a point mass, which is zero, (..., D, D)."""
         return np.zeros((*self.mode.shape, self.mode.shape[-1]))
 
     @property
     def entropy(self) -> Array:
-        """Left out: 0 by convention, see the module's docstring."""
+        """0 by convention: the entropy of a point mass is left out (see the module's docstring)."""
         return self.mode.new_zeros(()) if is_torch(self.mode) else np.zeros(())
 
     def kl(self, other: Any) -> Array:
-        """-ln p(mode) for ``other``'s density p: KL without the delta's entropy."""
+        """-ln p(mode) for the density p of ``other``: the divergence without the entropy of q."""
         prior = other.family if isinstance(other, PointMass) else other
         return -prior.log_prob(self.mode[None])[0]
 
@@ -101,17 +101,17 @@ class PointMass:
         return np.broadcast_to(self.mode, (n, *self.mode.shape)).copy()
 
     def rsample(self, n: int, seed: Seed) -> Array:
-        """``n`` copies of the mode, with its gradient."""
+        """``n`` copies of the mode, which carry gradients to it."""
         del seed
         return self.mode + self.mode.new_zeros((n, *self.mode.shape))
 
     def log_prob(self, theta: Array) -> Array:
-        """Left out: 0 by convention, as the entropy."""
+        """0 at each of the draws theta (L, ...) by convention, as the entropy is 0."""
         return 0.0 * theta.reshape(theta.shape[0], -1).sum(-1)
 
     @property
     def unconstrained(self) -> Values:
-        """u = (m, 0): the place of a Gaussian's mode; the second coordinate does not move."""
+        """u = (m, 0): the mode m of a Gaussian family; the second coordinate stays 0."""
         mean, raw = self._gaussian().unconstrained
         return mean, 0.0 * raw
 
@@ -120,7 +120,7 @@ class PointMass:
         return PointMass(self._gaussian().from_unconstrained(unconstrained))
 
     def gradient_to_unconstrained(self, gradient: Values) -> Values:
-        """d ln p(X, m)/dm = g + 2 G m from the natural gradient; nothing for the second coordinate."""
+        """d ln p(X, m)/dm = g + 2 G m from the natural gradient; 0 for the second coordinate."""
         mean_gradient, raw = self._gaussian().gradient_to_unconstrained(gradient)
         return mean_gradient, 0.0 * raw
 

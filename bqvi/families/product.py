@@ -1,8 +1,8 @@
 """Product of independent factors, itself an exponential family.
 
-Its natural parameter is the concatenation of the factors', its log normaliser their sum: the engine
-never needs to know that q(pi, mu) = q(pi) prod_k q(mu_k) has parts. A factor that is a batch counts
-as the product over its batch. Points theta are dictionaries, name -> draws of that factor.
+Its natural parameters are those of the factors, concatenated, and its log normaliser is the sum of theirs.
+Inference therefore treats q(pi, mu) = q(pi) prod_k q(mu_k) like any other family. A factor that is a batch
+counts as the product over its batch. Points theta are dictionaries, name -> draws of that factor.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Product:
 
     @property
     def log_normaliser(self) -> Array:
-        """Sum over factors."""
+        """Sum of the log normalisers of the factors, a number."""
         return sum(q.log_normaliser.sum() for q in self.factors.values())
 
     @property
     def entropy(self) -> Array:
-        """Sum over factors, nats."""
+        """Sum of the entropies of the factors, nats."""
         return sum(q.entropy.sum() for q in self.factors.values())
 
     @property
@@ -105,11 +105,11 @@ class Product:
         return tuple(t for name, q in self.factors.items() for t in q.statistics(theta[name]))
 
     def log_base_measure(self, theta: Mapping[str, Array]) -> Array:
-        """Sum over factors, (L,)."""
+        """ln h of draws theta (name -> draws of the factor), summed over factors, (L,)."""
         return sum(_over_batch(q.log_base_measure(theta[name])) for name, q in self.factors.items())
 
     def log_prob(self, theta: Mapping[str, Array]) -> Array:
-        """Log density of draws, (L,)."""
+        """Log density of draws theta (name -> draws of the factor), (L,)."""
         return sum(_over_batch(q.log_prob(theta[name])) for name, q in self.factors.items())
 
     def sample(self, n: int, seed: Seed) -> dict[str, Array]:

@@ -3,9 +3,9 @@
     from bqvi.families.testing import check_family
     check_family(MyFamily(...))          # AssertionError names the clause that does not hold
 
-Nothing here shares a derivation with a family: derivatives are torch's automatic ones, of the log
-normaliser and of mu(u); expectations are averages of draws, held against what they estimate at six
-standard errors (a false alarm in 1e9 for each number where the average is normal).
+The checks share no derivation with a family: derivatives are torch's automatic ones, of the log
+normaliser and of mu(u); expectations are averages of draws, compared with what they estimate at six
+standard errors (a probability of a false alarm of 2e-9 for each number where the average is normal).
 
 Clauses, for q with natural parameters eta and any tangent d:
 
@@ -47,7 +47,7 @@ def check_family(
     Raises
     ------
     AssertionError
-        Naming the clause that does not hold.
+        A clause does not hold; the message names it.
     """
     rng = np.random.default_rng(seed)
     tangent = _tangent(q, rng)

@@ -1,4 +1,4 @@
-"""Estimators with scikit-learn's interface (the extra ``bqvi[sklearn]``); nothing else here imports it."""
+"""Estimators with scikit-learn's interface; only this package imports it (extra ``bqvi[sklearn]``)."""
 
 from gp.extras import needing
 

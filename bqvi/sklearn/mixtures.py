@@ -1,10 +1,10 @@
 """Gaussian mixtures as scikit-learn estimators: a model of `bqvi.models`, and coordinate ascent.
 
 ``lower_bound_`` is the bound with all its constants, in nats for all the data (for `GaussianMixture` ln p(X,
-theta)): it can be compared over numbers of components, shapes of covariance and models.
+theta)), so that numbers of components, shapes of covariance and models can be compared by it.
 
-``partial_fit`` takes a natural step on each batch: stochastic variational inference, and of a point the
-online EM of Cappe and Moulines (2009).
+``partial_fit`` takes a natural-gradient step on each batch: stochastic variational inference, or, for a point
+estimate, the online EM of Cappe and Moulines (2009).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from bqvi.sklearn.shared import (
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
-    """What the three share; they differ in ``_model``, and in whether q is a point."""
+    """What the three estimators share; they differ in ``_model``, and in whether q is a point mass."""
 
     covariance_type: str = "full"
     max_iter: int = 500
@@ -94,9 +94,10 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """A natural step on the rows X (S, D), which stand for ``total_samples``.
+        """A natural-gradient step on the rows X (S, D), a sample of ``total_samples``.
 
-        The first batch has at least K rows: the prior, where it is taken from data, and the start are its.
+        The first batch must have at least K rows: the start, and the prior where it depends on data, are
+        computed from it.
 
         Parameters
         ----------
@@ -118,7 +119,7 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _merges(self, found: Any) -> bool:
-        # a covariance that is shared is known of whole rows only
+        # a shared covariance is updated from whole rows only
         incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
         return getattr(self, "merge", False) and not incomplete
 
@@ -152,11 +153,11 @@ class _Mixture(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.model_.responsibilities(self.posterior_, X))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The component most responsible, (N,)."""
+        """The component with the largest responsibility for each row, (N,)."""
         return np.asarray(self.predict_proba(X).argmax(1))
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """``predict`` of the X that was fitted to."""
+        """Fit to X, and return ``predict(X)``."""
         return self.fit(X, y, sample_weight).predict(X)
 
     def score_samples(self, X: Any) -> np.ndarray:

@@ -31,14 +31,14 @@ from bqvi.sklearn.shared import (
 
 _EMISSIONS = ("gaussian", "categorical", "poisson")
 MOST_SYMBOLS = 10_000_000
-"""A table of more for each state is taken for a slip: symbols number from 0."""
+"""Symbols are below it: a larger one is more likely an error, as symbols are numbered from 0."""
 
 
 @dataclass(eq=False, repr=False)
 class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
-    """States of sequences, by variational Bayes or Baum and Welch's EM; rows of X (T, D) are times.
+    """A hidden Markov model, by variational Bayes or Baum and Welch's EM; rows of X (T, D) are times.
 
-    NaN is a missing observation, in a row or in some of its columns: it is integrated out.
+    NaN is a missing observation, in a row or in some of its columns; missing observations are integrated out.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any = None, lengths: Any = None, sequence_weight: Any = None) -> Self:
-        """A natural step on the sequences in X, which stand for ``total_samples``.
+        """A natural-gradient step on the sequences in X, a sample of ``total_samples``.
 
         The prior, where it is taken from data, the number of symbols and the start are those of the first
         call.

@@ -48,7 +48,7 @@ _SWITCHES = ("bayesian", "flat", "merge")
 
 
 def require_settings(estimator: Any) -> None:
-    """What estimators share, under the names that they have here; ValueError or TypeError where wrong."""
+    """Check the settings that all estimators have; ValueError or TypeError where one is not valid."""
     given = estimator.get_params(deep=False)
     for name in ("n_components", "max_iter", "n_init"):
         if name in given:
@@ -71,7 +71,7 @@ def require_enough(n_components: int, n: int) -> None:
 
 
 def warn_unsettled(converged: bool, tol: float, max_iter: int) -> None:
-    """Warn where the bound still rose."""
+    """Warn where the bound still rose when the iterations ended."""
     if not converged:
         warnings.warn(
             f"the bound still rose by more than tol = {tol:g} nats after max_iter = {max_iter} "
@@ -87,7 +87,7 @@ STREAM = RobbinsMonro(0.7, tau=10.0)
 
 @dataclass(frozen=True)
 class StreamState:
-    """What calls of ``partial_fit`` have come to."""
+    """The state after some calls of ``partial_fit``."""
 
     model: Any
     """Its prior settled."""
@@ -98,7 +98,7 @@ class StreamState:
 
 
 def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
-    """Before the first step: the prior and the start are those of the first batch.
+    """The state before the first step: the prior and the start are computed from the first batch.
 
     ``model`` is that of the rows, or `Weighted`, with weights in ``data``.
     """
@@ -108,7 +108,10 @@ def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Gene
 
 
 def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float | None) -> StreamState:
-    """After a natural step on ``rows`` with ``weights`` (S,), which stand for ``total``, or all seen."""
+    """The state after a natural-gradient step on ``rows`` with ``weights`` (S,), a sample of ``total`` rows.
+
+    Where ``total`` is None, it is the number of rows of all calls so far.
+    """
     count = seen.rows + float(weights.sum())
     scaled = weights * ((count if total is None else total) / weights.sum())
     target = update_target(seen.model, seen.model.local_step(seen.q, rows, scaled))

@@ -123,7 +123,7 @@ class LatentDirichletAllocation(
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """A natural step on the documents X (S, V), which stand for ``total_samples``.
+        """A natural-gradient step on the documents X (S, V), a sample of ``total_samples``.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class LatentDirichletAllocation(
         return float(self.model_.log_likelihood(X, {"topics": self.posterior_["topics"].mean}))
 
     def perplexity(self, X: Any) -> float:
-        """exp of minus the bound of ``score`` on a word of whole counts X, in their order."""
+        """exp(-b / n): b is the bound of ``score`` on the words in their order, n the number of words."""
         check_is_fitted(self)
         X = self._counts(X, reset=False)
         counts = self.model_.check(X)
