@@ -5,8 +5,8 @@ the sums:
 
     ln p(x_t | z_t = k) = w_k . (T(x_t), 1) + ln h(x_t),        sum_t r_tk (T(x_t), 1)
 
-Missing columns that are independent of the others are zeros in T. Those of Gaussians are integrated out
-(`incomplete`), which takes products of their own for each pattern of columns.
+Missing columns that are independent of the others are zeros in T. Missing columns of Gaussians are integrated
+out (`incomplete`), with a matrix product for each pattern of columns.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ComponentEmissions:
-    """What the components of a mixture are, each state emits.
+    """Emissions that are the components of a mixture: state k emits what component k generates.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ class ComponentEmissions:
         Raises
         ------
         ValueError
-            Components whose expected log density is about another place than their centre, with products of
-            the columns among their statistics: these are taken about the centre once for all iterations.
+            Components with products of columns among their statistics whose expected log density is relative
+            to another point than their centre: the statistics are computed once, relative to the centre.
         """
         known, part = known_values(values, weights)
         settled = self.components.for_data(known, None if weights is None else part)

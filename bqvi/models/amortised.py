@@ -1,4 +1,4 @@
-"""What a model states whose local posteriors are the output of a network (source 002, Section 9.6).
+"""The contract of a model whose local posteriors q(z_n) are output of a network (source 002, Section 9.6).
 
 Each datum has a latent variable z_n ~ N(0, I), and
 

@@ -3,9 +3,10 @@
     p(z) = N(0, I),   p(x | z) a `likelihoods.Likelihood` of the decoder's output at z,
     q(z | x) = N(m(x), diag s(x)^2),   the encoder's output is (m, ln s).
 
-Kingma and Welling (2014). The model states its densities; `bqvi.gradients.amortised` makes bounds and
-gradients of them, and `bqvi.fit` ascends. Weights are parameters of q: a `families.Product` with a factor for
-each array, named as in the networks ("encoder.0.weight"). The decoder's may have a prior (`WeightPrior`).
+The model is that of Kingma and Welling (2014). It has the densities; `bqvi.gradients.amortised` computes
+bounds and their gradients, and `bqvi.fit` ascends. Weights are parameters of q: a `families.Product` with a
+factor for each array, named as in the networks ("encoder.0.weight"). The decoder's may have a prior
+(`WeightPrior`).
 """
 
 from __future__ import annotations
@@ -57,14 +58,13 @@ class VariationalAutoencoder:
     device : where the networks and each mini-batch are: "cpu", "cuda", ...; data stay where they are
     dtype : torch.float32 or torch.float64
 
-    Modules are copied. A run starts at the weights that they have; with ``start_from="random"`` each layer
-    draws its own anew. Data may be a memory map: it is read block by block.
+    Modules are copied. A run starts at the weights that they have; with ``start_from="random"`` the weights
+    of each layer are drawn anew. Data may be a memory map, which is read block by block.
 
     Raises
     ------
     ValueError, TypeError
-        An argument that is none of these, a dimension that is needed and not given, a device that is not
-        there.
+        An argument is not as described, ``dimension`` is needed and not given, or the device does not exist.
     """
 
     def __init__(

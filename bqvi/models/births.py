@@ -1,13 +1,13 @@
 """Births of components: the data of one component are divided among several where that raises the bound.
 
-Coordinate ascent cannot part a component in two without descending, so a mixture that starts with few
-occupied components stays with them. The data of one component are divided by k-means, components without data
-of their own take the parts, and a few steps of coordinate ascent follow:
+Coordinate ascent never lowers the bound and therefore does not divide a component in two, so that a mixture
+which starts with few occupied components keeps them. Here the data of one component are divided by k-means,
+the parts are assigned to components without data, and a few steps of coordinate ascent follow:
 
     eta_j <- eta_0 + statistics of part 1,      eta_k <- eta_0 + statistics of part 2, ..       (k was empty)
 
-A birth is kept if the bound is higher then: the bound stays monotone (after Hughes and Sudderth 2013, whose
-births are of many components from a sample).
+A birth is kept if the bound is then higher, so that the bound never falls (after Hughes and Sudderth 2013,
+who create many components at once from a sample).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def born(model: Mixture, q: Product, data: Data, *, seed: Seed = 0, steps: int =
     Parameters
     ----------
     model : a mixture, its prior settled; components that share parameters (a tied covariance) cannot be born
-    q : a posterior of it, in the prior's family, with components to spare: without data of their own
+    q : a posterior of it, in the prior's family, with some components that have no data
     data : what ``q`` was fitted to, checked
     seed : of the divisions
     steps : of coordinate ascent after a birth, >= 1

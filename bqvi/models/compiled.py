@@ -1,8 +1,8 @@
 """Loops that numba compiles where it is installed (``pip install "bqvi[compiled]"``).
 
-Importing numba takes a second, and compiling half a minute, once for an installation. So loops stand
-in modules of their own, which are imported when data are large enough. Without numba such a module runs as
-plain Python, to the same numbers; that is for tests, and models then use their array code.
+Importing numba takes a second, and compiling takes half a minute once for an installation. Loops are
+therefore in separate modules, which are imported only when data are large enough. Without numba such a module
+runs as plain Python with the same results. Only tests use it so; models use their array code then.
 """
 
 from __future__ import annotations

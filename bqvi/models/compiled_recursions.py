@@ -1,9 +1,9 @@
 """The recursions of `forward_backward` as loops over pieces and time, for numba.
 
-In a block of pieces the states of one time stay in the processor's first-level cache. What can be had
-again by one product, pred and w, is not stored: passing over memory takes most of the time. Functions take
-whole tables (c, K, C) with a time and a first piece: numba knows of a row of a table, and of no part of a
-table, that its entries lie side by side, which is what vectorised loops need.
+In a block of pieces the states of one time fit into the processor's first-level cache. pred and w are not
+stored but computed again by one product each, as memory access takes most of the time. Functions take whole
+tables (c, K, C) with a time and a first piece, because numba can infer that the entries of a row are
+contiguous, which vectorised loops need, but not that those of a part of a table are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A mixture of any components under any weights: what all mixtures of this package are.
+"""A mixture of any components with any prior of the weights; all mixtures of this package are of this class.
 
     z_n ~ weights (`mixing`),   x_n | z_n = k ~ p(x | theta_k) (`components`),   q(theta) = q(weights) prod_k
     q(theta_k)
@@ -62,7 +62,7 @@ class Mixture:
         return self.mixing.n_components
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """The same model, with what its prior takes from ``data`` settled; `fit` asks for it.
+        """The same model, with the parameters of its prior that depend on ``data`` computed; `fit` calls it.
 
         Parameters
         ----------

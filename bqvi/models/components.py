@@ -1,4 +1,4 @@
-"""What a mixture asks of its components, whatever the weights: `mixing` has those.
+"""The contract of the components of a mixture; that of its weights is in `mixing`.
 
 Components are a conjugate pair: a likelihood in an exponential family, and its prior,
 
@@ -6,7 +6,7 @@ Components are a conjugate pair: a likelihood in an exponential family, and its 
 
 The expected log density is affine in T(x) under any q (`affine`), what data add to the natural parameters is
 linear in sum_n r_nk T(x_n) and N_k (`statistics`), and ln h depends on no parameter (`log_base_measure`).
-That is all that coordinate ascent, mini-batches and the exact bound need.
+Coordinate ascent, mini-batches and the exact bound need no more than these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a conditionally conjugate model states, and what follows from it for all of them.
+"""The contract of a conditionally conjugate model, and what follows from it for all such models.
 
 Such a model has global variables theta with a conjugate prior p(theta), eta_0 its natural parameter,
 and local variables z_n, one for each datum, with (Hoffman et al. 2013; thesis Section 4.2)
@@ -10,7 +10,7 @@ Mean-field VI with q(theta) in the prior's family then factorises into two steps
     local    q(z_n) optimal given E[t(theta)];   S = sum_n w_n E_q(z)[s(x_n, z_n)]
     global   eta* = eta_0 + S                     (thesis Eqs 3.24 to 3.26)
 
-and everything else in the package that concerns such a model is one of
+from which natural gradients and the ELBO follow:
 
     natural gradient     eta* - eta                                              (Eq. 4.12)
     ELBO                 bound + sum ln h(x_n) - KL(q(theta) || p(theta)),

@@ -1,6 +1,6 @@
-"""Components of any exponential family with a conjugate prior, in a few lines each.
+"""Components of any exponential family with a conjugate prior, each stated in a few lines.
 
-Write the likelihood so that its statistics stand beside those of the prior's family,
+The likelihood is written with the statistics t of the prior's family,
 
     ln p(x | theta) = <T(x), t(theta)> + ln h(x),
 
@@ -15,9 +15,10 @@ t = (ln lambda, -lambda):
         log_base_measure=lambda x: -gammaln(x + 1.0).sum(1),
     )
 
-A prior that is no family here is given by its log normaliser, `families.FromNormaliser`. The functions below
-make the usual ones; their default priors are worth one datum that is like the data's mean. Their columns are
-independent, so that a missing value (NaN) drops out of the likelihood: it is integrated out.
+A prior whose family is not among `bqvi.families` is given by its log normaliser (`families.FromNormaliser`).
+The functions below make the usual components. Their default priors have the weight of one datum at the mean
+of the data. Their columns are independent, so that a missing value (NaN) is integrated out by omitting its
+factor.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class ConjugateComponents:
     statistics_of : T, a function of rows (N, D) to a tuple of arrays (N, ...), each beside a natural
         parameter of the prior
     log_base_measure_of : ln h, a function of rows (N, D): (N,)
-    validate : a function of the data that raises a ValueError where there can be no such data; default none
+    validate : a function that raises a ValueError for data outside the support; default none
     name : of the factor of theta
     by_column : whether the columns are independent, and each array of T has an axis of columns behind that of
-        rows. NaN is then a missing value: T of it is 0, and ``log_base_measure_of`` must leave it out; the
-        other functions see 0 in its place, but a prior that is a function of the data sees NaN
+        rows. NaN is then a missing value: its T is 0, and ``log_base_measure_of`` must omit it. The other
+        functions are given 0 in its place, but a prior that is a function of the data is given NaN
     """
 
     component_prior: Any

@@ -56,9 +56,8 @@ def fingerprint(data: Data) -> str:
 def as_numbers(name: str, data: Any) -> Any:
     """``data`` as an array of real numbers: lists and data frames become NumPy arrays.
 
-    NumPy arrays of numbers and memory maps pass as they are; so do tensors, but for their graph and
-    for integers and half precision, which torch has no products or inverses for: those become
-    float64.
+    NumPy arrays of numbers and memory maps are returned unchanged. Tensors are detached from their graph;
+    those of integers and of half precision, for which torch lacks products or inverses, become float64.
 
     Raises
     ------

@@ -20,7 +20,7 @@ from bqvi.models.mixing import Sticks
 
 
 class DirichletProcessMixture(Mixture):
-    """A mixture whose number of components is not given.
+    """A mixture of which the number of occupied components is inferred.
 
     Parameters
     ----------
@@ -30,13 +30,12 @@ class DirichletProcessMixture(Mixture):
     truncation : T, the largest number of components in q
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to learn it
     discount : d in [0, 1), for Pitman and Yor's process; above 0 only with a fixed concentration
-    tail : 'truncated' (the last component has all that is left) or 'tied' (beyond T all is as the prior has
-    it)
+    tail : 'truncated' (the last component has all remaining weight) or 'tied' (beyond T, q is the prior)
 
     Raises
     ------
     ValueError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Two other treatments of a mixture's discrete z than its analytic E step.
+"""Two treatments of the discrete z of a mixture other than its analytic E step.
 
-A mixture model by itself keeps q(z) optimal under q(theta). Wrapped, it becomes a `LogJointModel`
-whose theta is structured:
+In a mixture model q(z) is optimal given q(theta). The two classes here turn the mixture into a
+`LogJointModel` whose theta is structured:
 
     Marginal(mixture)   z summed out: ln p(x_n | theta) = logsumexp_k ln p(x_n, z_n = k | theta). A tighter
                         bound, since q(z | theta) is then exact; draws of theta cost per datum.
@@ -96,7 +96,7 @@ class Relaxed:
     """
 
     full_batch = True
-    """q(z) has parameters for each datum, so a mini-batch has no place here."""
+    """Whether mini-batches are supported: they are not, as q(z) has parameters for each datum."""
 
     def __init__(self, mixture: SummableMixture, temperature: float = 0.5) -> None:
         _require_draws(mixture)

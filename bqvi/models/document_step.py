@@ -11,16 +11,17 @@ repeated until gamma_d settles. q(z) is optimal given gamma_d throughout, so tha
 
     bound_d = sum_w n_dw ln p_dw - KL(Dir(gamma_d) || Dir(alpha))
 
-is exact. So the way to gamma is free: it is extrapolated (Varadhan and Roland 2008, their third step
-length, row by row), which takes a third of the sweeps, and in single precision where that is enough.
-Documents are swept in blocks; a result does not depend on the neighbours, but for rounding.
+is exact. Any iteration that ends at a good gamma may therefore be used: the sweeps are extrapolated (Varadhan
+and Roland 2008, their third step length, row by row), which takes a third of the sweeps, and are made in
+single precision where that suffices. Documents are swept in blocks; up to rounding, a result does not depend
+on which other documents are in the block.
 
-bound_d has several maxima. Sweeps that start where those of the iteration before ended stay in the maximum
-of the first topics, which are noise; sweeps that start anew may end in a lower one. With ``start`` both are
-tried, and each document keeps the better: no document's bound falls, and none is tied to its past.
+bound_d has several maxima. Sweeps from the gamma of the iteration before remain in the maximum that belongs
+to the first topics, which are noise; sweeps from a new start may end in a lower maximum. With ``start`` both
+are tried and the better is kept for each document, so that no document's bound falls.
 
-Both factors of p_dw are taken relative to their largest entry and floored: one of the two is 1, so p_dw never
-underflows, and what is floored has a responsibility of zero to rounding.
+Both factors of p_dw are divided by their largest entry, and small entries are raised to a floor. p_dw then
+does not underflow, and entries at the floor have a responsibility of zero to rounding.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Sweeps:
     """How gamma is found."""
 
     tolerance: float = 1e-3
-    """Mean over topics of what a sweep changes of gamma, in words: scikit-learn's, the yardstick."""
+    """A sweep whose mean change of gamma over topics is below it is the last, in words; as scikit-learn."""
     most: int = 100
     longest: float = 16.0
     """Of a step, in sweeps: 4 and 16 tried on 2,000 simulated documents, K = 20; 4 takes a quarter longer."""

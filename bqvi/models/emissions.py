@@ -1,8 +1,8 @@
-"""What the states of a hidden Markov model emit: a likelihood and its conjugate prior.
+"""The contract of the emissions of a hidden Markov model: a likelihood and its conjugate prior.
 
-Values come in the layout of the recursions (`sequences.SequenceLayout`), arrays (c, C) or (c, C, D). Where a
-value is missing, or a piece has ended, nothing is emitted: all states have likelihood 1, and the statistics
-are zero. Of a row with NaN in some columns these are integrated out. The emissions that there are:
+Values are in the layout of the recursions (`sequences.SequenceLayout`), arrays (c, C) or (c, C, D). Where a
+value is missing, or a piece has ended, all states have likelihood 1, and the statistics are zero. In a row
+with NaN in some columns these columns are integrated out. The emissions of this package:
 
     symbol_emissions  CategoricalEmissions  symbols 0..V-1; Dirichlet
     affine_emissions  PoissonEmissions      counts (T,) or (T, D); gamma, each column with rates of its own

@@ -1,4 +1,4 @@
-"""What stands behind the gate of a mixture of experts: K regressions of y on x.
+"""The experts of a mixture of experts, which its gate weighs: K regressions of y on x.
 
     LinearExperts      y ~ N(w_k x, v_k)                 conjugate: `regression_prior.RegressionPrior`
     LogisticExperts    y ~ Bernoulli(sigmoid(w_k x))     w_k normal; bounded as `mixture_of_experts` says
@@ -25,7 +25,7 @@ from gp.arrays import Array
 
 
 class Experts(Protocol):
-    """The K regressions behind the gate; frozen settings. ``x`` is (N, P), ``y`` (N,)."""
+    """The K regressions that the gate weighs; frozen settings. ``x`` is (N, P), ``y`` (N,)."""
 
     @property
     def points_only(self) -> bool:

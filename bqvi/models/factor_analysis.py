@@ -48,7 +48,7 @@ PARAMETERS = ("loadings", "centre", "variances")
 
 
 class FactorAnalysis:
-    """Q factors behind D columns; data (N, D).
+    """Factor analysis with Q factors of D columns; data (N, D).
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class FactorAnalysis:
     Raises
     ------
     ValueError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

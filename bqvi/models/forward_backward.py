@@ -9,16 +9,16 @@ p(x_t | z_t), each relative to its largest,
 gamma_t is p(z_t | x) and needs no normalising; the expected transitions are A * sum_t alpha_t w_t+1^T, one
 matrix product. Rows of A need not sum to one: variational inference has exp(E[ln A]).
 
-Sequences are cut into pieces (`sequences.SequenceLayout`). All pieces run forward from a guess of what enters
-them; then each that was entered by something else than the end of the piece before is run again, until its
-state agrees with that of the run before, from where on the two are the same. The distribution of a chain that
-mixes converges whatever its start, so that the second run is short; one that does not mix takes as many runs
-as a sequence has pieces, and ends with the same numbers.
+Sequences are cut into pieces (`sequences.SequenceLayout`). All pieces are first run forward from a guess of
+their initial state. A piece whose guess differs from the end of the piece before is then run again, until its
+state agrees with that of the first run; from there on the two runs are the same. Where the chain mixes, the
+second run is short, as the state then soon does not depend on the initial one. A chain that does not mix
+takes as many runs as a sequence has pieces, and ends with the same numbers.
 
-Nothing underflows: ln A and ln b are floored at -70, and alpha is normalised at each eighth step, so that
-no state has less than exp(-9 * 70) of the weight. The floors add weight to paths that have almost none. If
-what passes through floored entries is more than `TOLERANCE`, the floors mattered, and the recursions are to
-be done in logarithms (`in_logarithms`).
+Underflow is avoided: ln A and ln b are at least -70, and alpha is normalised at each eighth step, so that
+no state has less than exp(-9 * 70) of the weight. The floor adds weight to paths that have almost none. If
+the expected number of visits to entries at the floor exceeds `TOLERANCE`, the recursions have to be done in
+logarithms (`in_logarithms`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SIDE_BY_SIDE = 0.1
 SAME = 1e-10
 """Relative difference of states that count as the same."""
 TOLERANCE = 1e-10
-"""Expected number of visits to floored entries that is none: the log evidence is off by no more, nats."""
+"""Largest expected number of visits to entries at the floor: bounds the log evidence's error, in nats."""
 IMPOSSIBLE = -1e30
 """In place of ln 0, so that a sequence that no path explains has a smallest number of impossible steps."""
 
@@ -164,7 +164,7 @@ class _Forward:
         self.entered[:, layout.previous < 0] = 0.0
 
     def run(self) -> None:
-        """Until all pieces are entered by the ends of those before."""
+        """Run the pieces until the initial state of each is the end of the piece before."""
         layout, later = self.layout, self.layout.previous >= 0
         self._first_run()
         while True:
@@ -269,7 +269,7 @@ class _Backward:
         self.message = np.ones(forward.alpha.shape[1:])
 
     def run(self) -> None:
-        """Until all pieces are left by the starts of those after."""
+        """Run the pieces until the last state of each agrees with the start of the piece after."""
         goes_on = self.layout.following >= 0
         self._first_run()
         while True:

@@ -3,8 +3,8 @@
     rho_nk = E[ln pi_k] + (E ln|L_k| - s_k - (y_n - m_k)^T L_k (y_n - m_k)) / 2,    ln h(x) = -(D / 2) ln(2
     pi)
 
-(Attias 2000; "Raise your ELBO", the fully Bayesian Gaussian mixture.) The prior can be given, taken from the
-data, or flat, which with point masses is maximum likelihood by EM.
+(Attias 2000; "Raise your ELBO", the fully Bayesian Gaussian mixture.) The prior is given, or computed from
+the data, or flat; a flat prior with point masses is maximum likelihood by EM.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from gp.arrays import Array, is_torch, to_numpy
 class EmpiricalPrior:
     """The default prior's parameters, taken from the data; it does not depend on K.
 
-    The mean is the data's. A component's covariance is expected to be a part ``spread`` of the data's
-    variances, with as few degrees of freedom as have an expectation, and its mean to be anywhere among the
-    data: the standard deviation of a mean is 1 / sqrt(strength) = 10 of its component's own.
+    The prior mean is the mean of the data. The expected covariance of a component is ``spread`` times the
+    variances of the data, with the smallest number of degrees of freedom that has an expectation. The prior
+    standard deviation of a component's mean is 1 / sqrt(strength) = 10 times that of the component, which
+    covers the data.
     """
 
     strength: float = 0.01
@@ -58,7 +59,7 @@ class GaussianComponents:
     mean, strength, scale, dof : of the prior, see `covariances.GaussianPrior`; what is None is taken from
     data
     flat : a flat prior instead, for point masses
-    settled : the prior with nothing left open; made by `for_data`
+    settled : the prior with all its parameters; made by `for_data`
     """
 
     covariance: Covariance

@@ -66,15 +66,15 @@ class GaussianMixture(Mixture):
     'diagonal'
         and a number for 'spherical', each variance ~ InverseGamma(dof / 2, scale / 2). Default a tenth of the
         variances of the data's columns
-    prior_dof : of the same; default D + 2 for matrices and 3 for variances: then the scale is what is
-    expected
+    prior_dof : of the same; default D + 2 for matrices and 3 for variances, with which prior_scale is their
+    mean
     flat : True for a flat prior of unknown covariances, and of the weights: with family='point', maximum
         likelihood by EM
 
     Raises
     ------
     ValueError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Passes over data with missing values (NaN): they are integrated out, rows with the same columns together.
 
-For rows whose columns o are there the expected log joint is affine in T(x_o), as it is for whole rows in
-T(x), so each pattern of columns takes a pass of `mixture`; what is missing is put into the statistics
-afterwards (`covariances`), or left out of them (`known_covariance`). The bound stays exact. Cost: a pass, and
-K inverses of the missing columns' precision, for each pattern.
+For rows in which the columns o are observed the expected log joint is affine in T(x_o), as it is affine in
+T(x) for whole rows. Each pattern of columns therefore takes one pass of `mixture`; the expectations of the
+missing columns are then added to the statistics (`covariances`), or left out (`known_covariance`). The bound
+remains exact. Each pattern costs one pass, and K inverses of the missing columns' precision.
 """
 
 from __future__ import annotations

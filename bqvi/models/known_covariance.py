@@ -6,9 +6,9 @@
     W_k = Sigma^-1 (m_k - m_0),
 
 which is Eq. 3.12 less -(x_n - m_0)^T Sigma^-1 (x_n - m_0) / 2: that term and the normalising constant
-depend on no parameter and form the base measure ln h(x_n). In the pass over the data m_0 gives way to the
-centre of the means, which keeps digits when the data lie far from it; what that changes is common to
-all components and put right in the sums.
+depend on no parameter and form the base measure ln h(x_n). The pass over the data is relative to the centre
+of the means instead of m_0, which avoids cancellation where the data are far from m_0. The difference is the
+same for all components and is corrected in the sums.
 
 What the data add to the natural parameters: Sigma^-1 sum_n r_nk x_n and -N_k Sigma^-1 / 2 (Eqs 3.25, 3.26).
 """
@@ -53,7 +53,7 @@ class KnownCovariance:
     Raises
     ------
     ValueError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     name = "means"

@@ -5,9 +5,9 @@
 
     q(beta, pi, z) = prod_k Dir(beta_k | lambda_k) prod_d Dir(pi_d | gamma_d) prod_n Cat(z_dn)
 
-The topics are the global variables; pi_d and z_d belong to their document and are its local step
-(`document_step`). What the data add to the natural parameter of beta_k is sum_d n_dw q(z = k | d, w).
-Stochastic steps on mini-batches of documents are those of Hoffman, Blei and Bach (2010).
+The topics are the global variables; pi_d and z_d are the local variables of document d (`document_step`). The
+data add sum_d n_dw q(z = k | d, w) to the natural parameter of beta_k. Stochastic steps on mini-batches of
+documents are those of Hoffman, Blei and Bach (2010).
 
 Data are counts, so ln h(x_d) is the logarithm of the multinomial coefficient: the bound is that of a
 mixture of multinomials, and comparable with it. The probability of words in their order is the bound less
@@ -55,12 +55,12 @@ class LatentDirichletAllocation:
     word_concentration : eta > 0, a number or (V,); default 0.1. Where it is learnt, its start
     learn_concentration : 'symmetric', 'asymmetric', or None to keep alpha
     learn_word_concentration : whether eta is learnt, as one number
-    fractional : whether counts may be weights of words, such as tf-idf: each then counts as so much of a word
+    fractional : whether counts may be weights of words that are not whole numbers, such as tf-idf
 
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class LatentDirichletAllocation:
         return self._with_shared(q, self._own(sums))
 
     def own_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
-        """What is a sum over the documents: `local_step` less `shared_step`."""
+        """The part of `local_step` that is a sum over documents: without `shared_step`."""
         return self._own(document_step(rows, _log_topics(q), self._alpha(q), weights))
 
     def _own(self, sums: DocumentSums) -> LocalStep:

@@ -1,8 +1,8 @@
 """Bayesian linear regression with unknown noise: y_n = W x_n + e_n, e_n ~ N(0, v I).
 
-The prior, `regression_prior.RegressionPrior`, is conjugate and nothing is latent, so one step of coordinate
-ascent lands on the posterior, and the ELBO is there the log evidence. A mini-batch strategy makes it
-stochastic. Predictions are Student t densities.
+The prior (`regression_prior.RegressionPrior`) is conjugate and there are no latent variables, so that one
+step of coordinate ascent gives the exact posterior, at which the ELBO is the log evidence. With a mini-batch
+strategy the steps are stochastic. Predictive densities are Student's t.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LinearRegression:
     Raises
     ------
     ValueError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Any other model: a log joint density of theta in R^D, differentiable by torch unless it says otherwise.
+"""The contract of all other models: a log joint density of theta in R^D, in torch unless stated otherwise.
 
-It is stated in two parts, so that an estimator can take a mini-batch of the data:
+The log joint has two parts, so that an estimator can take a mini-batch of the data:
 
     ln p(X, theta) = log_prior(theta) + sum_n log_likelihood_terms(theta)_n,
 
@@ -72,8 +72,8 @@ class LogJoint:
     Attributes
     ----------
     function : what was given, as a `bqvi.calls.Function`
-    coordinates : those of theta, where it is not its own (`within`); else None
-    executor, n_jobs : who makes the calls, as of `bqvi.calls.Caller`
+    coordinates : from R^D to the parameters of the function, where bounds were given (`within`); else None
+    executor, n_jobs : what makes the calls, as of `bqvi.calls.Caller`
     """
 
     coordinates: Coordinates | None = None
@@ -112,7 +112,7 @@ class LogJoint:
 
     @property
     def target(self) -> TargetModel | None:
-        """The model of another package that it is the log joint of (`of`), if it is one's."""
+        """The model of another package whose log joint this is (made by `of`); None for other log joints."""
         return self.function.model
 
     def with_noise(self, noise_sd: Any, gradient_noise_sd: np.ndarray | None) -> LogJoint:
@@ -138,8 +138,8 @@ class LogJoint:
         Parameters
         ----------
         coordinates : from R^D to the P parameters of ``log_prob``; None for none.
-        executor, n_jobs : who makes the calls.
-        errors : what becomes of an exception; None for what was said before.
+        executor, n_jobs : what makes the calls, as of `bqvi.calls.Caller`.
+        errors : what is done with an exception, as of the class; None keeps the present setting.
         """
         found = copy.copy(self)
         found.coordinates, found.executor, found.n_jobs = coordinates, executor, n_jobs

@@ -1,8 +1,8 @@
 """E[ln sigmoid(x)] for x ~ N(m, s^2), to rounding for every s.
 
-ln sigmoid has poles at +-i pi. For s <= 1 they are far from the Gaussian and Gauss-Hermite quadrature
-with 40 nodes is exact to rounding; at s = 3 it errs by 1e-6, at s = 10 by 1e-2. For s > 1 the integrand
-is split into its asymptotes, whose expectation has a closed form, and what decays within a few units:
+ln sigmoid has singularities at +-i pi. For s <= 1 Gauss-Hermite quadrature with 40 nodes is exact to
+rounding; its error is 1e-6 at s = 3 and 1e-2 at s = 10. For s > 1 the integrand is split into its asymptotes,
+whose expectation has a closed form, and a rest that decays within a few units:
 
     ln sigmoid(x) = min(x, 0) - ln(1 + exp(-|x|)),
     E[min(x, 0)]  = m Phi(-m / s) - s phi(m / s),

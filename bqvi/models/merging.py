@@ -1,13 +1,13 @@
-"""Merges of components that share one cluster, which coordinate ascent cannot join without descending.
+"""Merges of components that share one cluster, which coordinate ascent does not join.
 
-All that a component has learnt is what data added to its prior's natural parameters, so two components are
-joined by adding those up,
+The posterior of a component is its prior with the statistics of its data added to the natural parameters. Two
+components are therefore joined by adding these statistics,
 
     eta_j <- eta_j + eta_k - eta_0,      eta_k <- eta_0,
 
-and the data of k become those of j in the weights' factor. Components that share a covariance are what the
-data make of them once those of k are j's. The next step of coordinate ascent then works out what data make of
-the rest. A merge is kept if the bound is higher after that step: the bound stays monotone.
+and the data of k are counted for j in the weights' factor. Components that share a covariance are computed
+from the data with the responsibilities of k added to those of j. A step of coordinate ascent follows. A merge
+is kept if the bound is higher after that step, so that the bound never falls.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
-"""The weights of a mixture: what p(z_n = k) is, and what is learnt of it.
+"""The weights p(z_n = k) of a mixture: their priors, and the updates of their posteriors.
 
     DirichletWeights   pi ~ Dir(alpha_0)
-    UniformWeights     pi_k = 1 / K, nothing to learn
+    UniformWeights     pi_k = 1 / K, known
     Sticks             pi_t = v_t prod_{s < t} (1 - v_s), v_t ~ Beta(1 - d, alpha + t d): the Dirichlet
     process (d = 0)
                        and Pitman and Yor's, in one of two truncations
 
 `Sticks` end after T components. **Truncated** (Blei and Jordan 2006): v_T = 1, so that the last component has
-all that is left. **Tied** (after Kurihara, Welling and Vlassis 2007): beyond T the posterior of sticks and
-components is the prior, and one more column of responsibilities, of weight prod_t (1 - v_t), is for all of
-those together. Theirs splits that column among its components, each with its own E ln v, and lowers the bound
-of each datum in it by -E ln v + ln(1 - exp E ln(1 - v)) > 0 nats; here z_n is drawn within the tail by the
-sticks as they are.
+all remaining weight. **Tied** (after Kurihara, Welling and Vlassis 2007): beyond T the posterior of sticks
+and components is the prior, and one more column of responsibilities, of weight prod_t (1 - v_t), stands for
+all components beyond T together. Kurihara and others divide that column among its components, each with its
+own E ln v, which lowers the bound of each datum in the column by -E ln v + ln(1 - exp E ln(1 - v)) > 0 nats.
+Here q(z_n) within the tail is the prior given the sticks, which avoids this loss.
 
 A concentration alpha ~ Gamma(a, b) is learnt: its optimal q(alpha) given q(v) is
 
     Gamma(a + T - 1, b - sum_t E ln(1 - v_t))           (T sticks, if tied)
 
-which the local step works out as it does q(z), so that the bound is that of q(v) alone, the loop stays the
-same, and coordinate ascent stays monotone.
+which the local step computes together with q(z). The bound is then a function of q(v) alone, and coordinate
+ascent remains monotone.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class UniformWeights:
         return np.full(self.n_components, -np.log(self.n_components))
 
     def log_weights_at(self, theta: Array) -> Array:
-        """-ln K, (K,), whatever ``theta`` is."""
+        """-ln K, (K,), for every ``theta``."""
         return self.log_weights(theta)
 
     def statistics(self, q: Any, counts: np.ndarray) -> Values:

@@ -9,11 +9,11 @@ so the local step is two matrix products around a softmax:
 
     N_k = sum_n w_n r_nk,   sum_n w_n r_nk T(x_n),   sum_n w_n logsumexp_k(rho_nk).
 
-The dense pass works through blocks of rows that stay in the processor's cache, data on the last axis so
-that what is done to each component or column is vectorised over them. The softmax is never normalised:
-1 / sum exp is moved to the columns of T(x) where they are fewer numbers. Sums over blocks are in float64;
-inside a block the arithmetic has the precision of the data. Memory beyond the data is a few blocks, whatever
-N.
+The dense pass works through blocks of rows that fit into the processor's cache, with the data on the last
+axis so that operations on a component or a column are vectorised over data. The softmax is not normalised: 1
+/ sum exp multiplies the columns of T(x) instead where these are fewer numbers. Sums over blocks are in
+float64; inside a block the arithmetic has the precision of the data. Memory beyond the data is that of a few
+blocks for every N.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gp.threads import as_the_user_has_it, single_threaded
 BLOCK_ENTRIES = 1 << 16
 """Responsibilities held at once (half a MiB in float64): within a core's second-level cache."""
 _THREADED_ROWS = 1000
-"""From here on BLAS would take several threads for the products of a block, which gain nothing by them."""
+"""Size of a product from which BLAS uses several threads, which do not make a block's products faster."""
 SMALLEST = {np.dtype(np.float32): -80.0, np.dtype(np.float64): -700.0}
 """Floor of rho - max rho, nats: below it exp is subnormal, on which processors are tens of times slower,
 and a responsibility that small changes no sum."""

@@ -61,7 +61,7 @@ class MixtureOfFactorAnalysers:
     Raises
     ------
     ValueError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A row's statistics are (r_n1, .., r_nK, r_n1 T(x_n - c), .., r_nK T(x_n - c)). Their sum over the
 data is what the local step gives; an *estimate* of that sum (with negative weights, or a control variate)
-may be a sum that no data have. It is projected onto what data can give, term by term:
+may be impossible for any data. It is projected onto the sums that are possible, term by term:
 
     N_k >= 0,  sum_k N_k = N,      N_k min_n T(x_n - c) <= sum_n r_nk T(x_n - c) <= N_k max_n T(x_n - c).
 

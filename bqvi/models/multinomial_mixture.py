@@ -27,7 +27,7 @@ class MultinomialMixture(Mixture):
     Raises
     ------
     ValueError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ is a few iterations of L-BFGS on
     sum_n r_nk ln p(y_n | x_n, w_k, v_k) + ln p(w_k, v_k),      w_k ~ N(0, scale^2 I),   ln v_k normal,
 
 which never lower it, so that the log posterior density (with flat priors the log likelihood) never falls. The
-point is the mode of a diagonal Gaussian of the prior's variances, and the step is stated as what moves that
-mode: so mini-batches and step sizes are those of every model here.
+point estimate is the mode of a diagonal Gaussian with the prior's variances, and a step is the change of
+natural parameters that moves that mode, so that mini-batches and step sizes are those of the other models.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NetworkExperts:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     module: nn.Module

@@ -7,9 +7,9 @@ Under mu, Sigma ~ NIW(m, kappa, Psi, nu), a new x has a t density of nu - D + 1 
     2
               - (nu + 1) / 2 ln(1 + kappa / (kappa + 1) (x - m)^T Psi^-1 (x - m));
 
-with one variance for D coordinates, s for Psi and nu + D for nu + 1. Of a row with missing values (NaN) it is
-the density of the columns that it has: their part of Psi, with nu less by the number of the others. A point
-mass has the Gaussian at its point.
+with one variance for D coordinates, s replaces Psi and nu + D replaces nu + 1. For a row with missing values
+(NaN) the density is that of its observed columns, with their part of Psi and with nu reduced by the number of
+missing columns. For a point mass the density is the Gaussian at the point.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rows that a kernel over data should see: near rows must have near per-datum gradients.
+"""Rows on which kernels over data are evaluated: data with similar rows should have similar gradients.
 
-A model may know them (`representation`); otherwise they are the data's columns, standardised, and labels
-with the weight of all other columns together.
+A model may state them (`representation`). Otherwise they are the standardised columns of the data, with
+labels weighted like all other columns together.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ less the flat priors' constants the log likelihood; with ``family='full'`` the s
 Bayes. Tempering (Hofmann 1999) raises the terms to a power below 1: q(z) is then optimal for an entropy
 weighted with 1 / power.
 
-Documents are parameters, so all data are seen at each step.
+Each document has parameters, so that every step uses all data.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ProbabilisticLatentSemanticAnalysis:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, what was given and what is allowed.
+        An argument is not valid; the message names it, what was given and what is allowed.
     """
 
     full_batch = True

@@ -1,9 +1,9 @@
 """Sequences of different lengths, and the layout in which recursions over time are array code.
 
-A recursion over time is vectorised over sequences; a few long ones would leave little to vectorise. So
-sequences are cut into *pieces* of about the same length, which are treated side by side: arrays are (c, K,
-C), time within a piece first, pieces last, longest pieces first, so that those still running at a time are
-a prefix. What enters a piece from its neighbour is found by iteration (`forward_backward`).
+A recursion over time is vectorised over sequences, which is of little use for a few long ones. Sequences are
+therefore cut into *pieces* of about the same length, which are computed together: arrays are (c, K, C), with
+time within a piece on the first axis and pieces on the last, longest first, so that the pieces that reach a
+given time are a prefix. The initial state of a piece is found by iteration (`forward_backward`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ and 8."""
 COMPILED_PIECES = 64
 """The same where loops are compiled: 32, 64, 128 and 500 tried."""
 SHORTEST = 128
-"""Longest piece that is never cut: in shorter ones the start still matters at the end."""
+"""Length up to which a sequence is not cut: in shorter pieces the end still depends on the initial state."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ mu_k ~ N(0, scale^2 I). With responsibilities r the bound on the log joint is
 
 N_k = sum_n r_nk, s_k = sum_n r_nk x_n, Q_k = sum_n r_nk |x_n|^2, and the E step inside,
 r_nk ~ exp(E_q[ln pi_k] + E_q[ln N(x_n; mu_k, I)]), is the best r under q(theta): the ELBO is E_q[f_r] + H[q],
-and its gradient in q with r held fixed is its gradient (thesis Section 5.3). So the
-log joint changes with every step. What a memory keeps are the *points*: t(theta) = (ln pi, mu, |mu|^2) at
-them is known, the data enter through (N, s, Q), and f_r of now at all the old points costs no further pass
-over the data.
-Dirichlet q(pi) has no such form, as a process needs a Gaussian q over R^D; this is the softmax's.
+and its gradient in q with r held fixed is the gradient of the ELBO (thesis Section 5.3). The log joint f_r
+thus changes with every step. A memory keeps the *points*: t(theta) = (ln pi, mu, |mu|^2) is known there and
+the data enter through (N, s, Q) only, so that the present f_r at all earlier points takes no further pass
+over the data. The weights are a softmax because a process needs a Gaussian q over R^D, which a Dirichlet
+q(pi) is not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Places to start a mixture from: K rows of the data."""
+"""Starting centres of a mixture: K rows of the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bqvi.checks import require_one_of
 
 STARTS = ("k-means++", "random")
 MOST_ROWS = 20_000
-"""k-means++ uses no more rows than this, drawn at random: its cost stays bounded at any N."""
+"""Most rows that k-means++ uses, drawn at random, so that its cost is bounded for every N."""
 
 
 CANDIDATES = 4

@@ -1,9 +1,9 @@
 """A model of weighted rows: data are (X, w), and row n enters as w_n copies of itself.
 
-That holds for everything: for the statistics and the bound, for what a prior takes from the data, and for the
-start, which is drawn from the distinct rows, each as likely as all its copies, in an order that does not
-depend on theirs. So whole weights give what repeated rows give, to rounding (up to `starts.MOST_ROWS` rows:
-of more a sample is drawn, which is another one then).
+Weights enter the statistics and the bound, the parameters of a prior that depend on the data, and the start,
+which is drawn from the distinct rows with probabilities proportional to their weights, in an order that does
+not depend on that of the rows. Whole weights therefore give the results of repeated rows, to rounding, for up
+to `starts.MOST_ROWS` rows; from more rows a sample is drawn, which then differs.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Weighted:
         return float(weights @ self.model.log_base_measures(x))
 
     def log_likelihood(self, data: Data, theta: Any) -> float:
-        """ln p of every row, times its weight, is not asked for here: of X without weights."""
+        """ln p(X | theta) of the rows X of ``data``, without their weights."""
         return float(self.model.log_likelihood(data[0], theta))
 
 
