@@ -1,9 +1,9 @@
-"""Arrays of NumPy or torch: one formula serves both.
+"""Arrays of NumPy or torch, for which each formula is written once.
 
-Formulas are written against the Python array API standard. The kind, dtype and device of the
-*points* decide what is computed and returned; numbers and arrays held by kernels, means and
-measures (lengthscales, variances, ...) are taken to the points' kind when they are used, so one
-kernel serves NumPy and torch, and gradients flow through parameters that are torch tensors.
+Formulas follow the Python array API standard. The kind, dtype and device of the *points* decide what
+is computed and returned; numbers and arrays in kernels, means and measures (lengthscales, variances,
+...) are converted to the kind of the points when they are used, so that one kernel works with NumPy
+and torch, and gradients propagate to parameters that are torch tensors.
 """
 
 from math import inf, prod
@@ -21,7 +21,7 @@ Namespace: TypeAlias = Any
 
 
 numpy_namespace: Namespace = np if hasattr(np, "unstack") else compatible_numpy
-"""NumPy itself is up to the standard from 2.1 on; a wrapper around it costs up to 20 microseconds a call."""
+"""NumPy follows the standard itself from 2.1 on; a wrapper around it takes up to 20 microseconds a call."""
 
 _FEW, _LINE = 8, 120
 """Numbers of an array, and characters, that an error message has room for."""
@@ -48,8 +48,8 @@ def to_numpy(array: Array) -> Any:
 def as_like(value: Array, like: Array) -> Array:
     """Return ``value`` in the kind, dtype and device of ``like``.
 
-    Numbers are returned as they are: they take on the kind of what they are multiplied with. A
-    torch tensor stays in its autodiff graph when ``like`` is one too.
+    Numbers are returned unchanged, as arrays of either kind can be multiplied with them. A torch
+    tensor stays in its autodiff graph where ``like`` is a torch tensor too.
     """
     if isinstance(value, int | float):
         return value

@@ -1,4 +1,4 @@
-"""Checks of what users hand in: each names the argument, what was given, and what to do."""
+"""Checks of users' input: each message names the argument, what was given, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terms of a sum, apart: what each contributes to a posterior.
+"""The terms of a sum of kernels, and the contribution of each to a posterior.
 
 With a kernel k = k_1 + ... + k_T, f = m + f_1 + ... + f_T is a sum of independent functions, and
 f_t covaries with what was observed by k_t alone (Duvenaud 2014, "Automatic model construction with
@@ -8,7 +8,7 @@ Gaussian processes", section 2.4.5; thesis Eqs 7.7 and 7.8 with k_t in the place
     covariance  k_t** - V_t^T V_t,         V_t = C^-1 k_t*^T,   K = C C^T.
 
 The means of the terms and the prior mean add up to the posterior mean. Their variances do not add
-up: given the data, the terms are correlated (what one takes, the others must give).
+up, as the terms are correlated given the data.
 """
 
 from __future__ import annotations

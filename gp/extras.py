@@ -1,4 +1,4 @@
-"""Packages that only some functions need: their absence is an error that says what to install."""
+"""Packages that only some functions need; where one is missing, the error says what to install."""
 
 from __future__ import annotations
 

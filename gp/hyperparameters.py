@@ -1,14 +1,15 @@
-"""Hyperparameters: where the evidence (times a weak prior) is largest, and how sure that is.
+"""Hyperparameters at which the evidence (times a weak prior) is largest, and their uncertainty.
 
-A fit is: parameters counted in units of the data (so that nothing depends on its scale) x an
-objective (log evidence, or log posterior) x a search. What can be had in closed form is: the linear
-coefficients of the mean, and the overall scale of the kernel where the noise is learnt or absent
-(:mod:`gp.problem`). The rest is searched by L-BFGS-B with exact gradients, from the most promising
-of many starting points, and kept from collapsing by priors and bounds (:mod:`gp.priors`).
+A fit combines parameters in units of the data (so that results do not depend on its scale), an objective
+(log evidence, or log posterior) and a search. The linear coefficients of the mean, and the overall scale of
+the kernel where the noise is learnt or absent, are in closed form (:mod:`gp.problem`). The other parameters
+are found by L-BFGS-B with exact gradients, from the best of many starting points, within priors and bounds
+that keep them from degenerate values (:mod:`gp.priors`).
 
 Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum, by
-differences of exact gradients, plus one over the prior's variance. What the data do not determine,
-by that standard deviation or because an end of the prior would do as well, the result names.
+differences of exact gradients, plus one over the prior's variance. The result names the parameters that the
+data do not determine: those with a large standard deviation, and those for which an end of the prior is about
+as likely.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SMALLEST_SPREAD = 1e-120
 
 @dataclass(frozen=True, eq=False)
 class Hyperparameters:
-    """What a fit found, and how sure it is. ``print`` it.
+    """The result of a fit with its uncertainty; ``print`` shows it as a table.
 
     Attributes
     ----------
@@ -53,8 +54,8 @@ class Hyperparameters:
     psi : (P,), the optimum: logarithms of unit-free numbers (locations: numbers).
     log_evidence, scale, coefficients : at the optimum; the overall scale and the mean's linear
         coefficients were found in closed form (the scale is 1 where the noise is known).
-    jitter : what the factorisation needed, as a fraction of each variance.
-    converged : whether the search ended at an optimum. message : what it said.
+    jitter : added to the diagonal for the factorisation, as a fraction of each variance.
+    converged : whether the search ended at an optimum. message : that of the search.
     n_evaluations : of the evidence, over all starts.
     """
 
@@ -101,12 +102,11 @@ class Hyperparameters:
 
     @cached_property
     def reasons(self) -> dict[str, str]:
-        """Why the parameters that the data do not determine are not: a sentence for each name.
+        """For each parameter that the data do not determine, by name, a sentence that says why.
 
-        Named are those outside the plateau of their prior, where it is the prior that stopped them;
-        those that could as well be at an end of it (infinite or zero, for all the data know), which
-        costs less than 2 nats with the others as they are; and those whose standard deviation is
-        more than 70 % of the prior's.
+        These are the parameters outside the plateau of their prior, which the prior limits; those for which
+        an end of the prior (in effect zero or infinity) lowers the evidence by less than 2 nats with the
+        others held fixed; and those whose standard deviation is more than 70 % of the prior's.
         """
         prior, open_ended = self.coordinates.prior, self._open_ended()
         found = {}
@@ -130,10 +130,10 @@ class Hyperparameters:
 
     @cached_property
     def n_repeated(self) -> int:
-        """How many rows are copies of another, targets and all, if that made a learnt noise vanish.
+        """The number of rows that repeat another, targets included, if that made a learnt noise vanish.
 
-        A copy that agrees to the last digit multiplies the evidence by noise^(-1/2) as the noise
-        goes to zero, without bound: the fit is then of the copies, at the expense of all other rows.
+        Each exact copy multiplies the evidence by noise^(-1/2) as the noise goes to zero, without bound. The
+        hyperparameters are then determined by the copies instead of by all rows.
         """
         prior = self.coordinates.prior
         if self.problem.noise is not None or self.psi[-1] >= prior.lower[-1]:

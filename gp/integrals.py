@@ -4,9 +4,8 @@
     cov(df/dx_j, pi[f])     = dz/dx_j
     cov(pi[f], rho[f])      = C(pi, rho)
 
-with z and C the kernel embedding (:mod:`gp.embeddings`). Registered as functionals, integrals can
-be predicted (Bayesian quadrature, thesis Eqs 7.9 to 7.12; O'Hagan 1991) and observed alike:
-everything a posterior does with them is conditioning.
+with z and C the kernel embedding (:mod:`gp.embeddings`). Integrals are registered as functionals, so that
+they can be predicted (Bayesian quadrature, thesis Eqs 7.9 to 7.12; O'Hagan 1991) and also observed.
 """
 
 from __future__ import annotations

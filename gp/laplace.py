@@ -2,9 +2,9 @@
 
     N(mode, H^-1),     H by central differences of gradients,   draws mode + R z,  R R^T = H^-1,  z ~ N(0, I)
 
-A draw counts with the importance weight p / N, the logarithm of which is ln p(draw) - ln p(mode) + |z|^2 / 2
-up to a constant. Where p is hardly curved along a direction, or not concave, N would have no bound on its
-width: eigenvalues of H are raised to a least one, as a prior would.
+A draw has the importance weight p / N, the logarithm of which is ln p(draw) - ln p(mode) + |z|^2 / 2 up to a
+constant. Where -ln p has almost no curvature along a direction, or is not convex, the width of N would be
+unbounded; eigenvalues of H are therefore raised to a least one, which has the effect of a prior.
 
 The mode itself is found by `gp.search`.
 """

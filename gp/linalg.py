@@ -6,9 +6,10 @@ rows extend the factor in O(n^2):
     [K   C]   [L    0][L^T  B]
     [C^T S] = [B^T  M][0  M^T],   L B = C,   M M^T = S - B^T B.
 
-Numerically, K may fail to be positive definite (points too close for the kernel to tell apart), or be
-so by mere luck (gp.rounding). Then the diagonal is multiplied by 1 + jitter, with the smallest jitter
-that helps, *and how much is returned*: it acts as a noise variance that the user did not state.
+In floating point K may fail to be positive definite (where points are too close to each other), or may have a
+factor that consists of rounding errors (gp.rounding). The diagonal is then multiplied by 1 + jitter, with the
+smallest jitter that suffices. The jitter is returned, as it acts as a noise variance that the user did not
+state.
 
 Factors are stored in column order, which is what LAPACK reads without a copy.
 """
@@ -47,8 +48,8 @@ class NotPositiveDefiniteError(np.linalg.LinAlgError):
 class Factor:
     """K + jitter diag(K) = C C^T, with the last k rows of C kept apart.
 
-    Adding a row to a matrix means copying it, which costs more than the O(n^2) arithmetic. So C is
-    kept as a head and a few later rows, [B^T M], and put together again now and then.
+    Adding a row to a matrix means copying it, which costs more than the O(n^2) arithmetic. C is therefore
+    kept as a head and a few later rows, [B^T M], which are joined when there are many of them.
 
     Attributes
     ----------
@@ -260,7 +261,7 @@ def inverse(factor: Factor) -> Any:
 
 
 def least_squares(columns: Any, targets: Any) -> tuple[Any, Any]:
-    """Return coefficients (p, O) and residuals (n, O); columns (n, p) of very different sizes will do."""
+    """Return coefficients (p, O) and residuals (n, O); columns (n, p) may have very different norms."""
     if columns.shape[1] == 1:
         column = columns[:, 0]
         coefficients = (column @ targets)[None] / ((column @ column) or 1.0)

@@ -1,7 +1,7 @@
-"""Small factorisations that serve NumPy and torch, with any leading batch dimensions.
+"""Small factorisations for NumPy and torch, with any leading batch dimensions.
 
-They are for the D x D matrices of measures and embeddings, where what counts is that gradients flow
-and that a failure names the argument; the n x n matrices of a posterior have their own.
+They are for the D x D matrices of measures and embeddings: they are differentiable in torch, and errors name
+the argument. The n x n matrices of a posterior are factorised in `gp.linalg`.
 """
 
 from __future__ import annotations

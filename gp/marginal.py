@@ -5,8 +5,8 @@ Laplace precision, at scrambled Sobol points, and weighted by
 
     w_j proportional to  p(y | psi_j) p(psi_j) / q(psi_j)        (importance sampling),
 
-so that the set is right however skewed the true posterior, as long as the proposal covers it; the
-effective number of points says whether it did. Where the overall scale s was found in closed form,
+so that the weighted set also represents a skewed posterior, provided that the proposal covers it; the
+effective number of points shows whether it does. Where the overall scale s was found in closed form,
 its conditional distribution under a flat prior on log s is known, n s_hat / chi^2_n, and is drawn
 from exactly. Linear coefficients of the mean stay at their generalised least squares values.
 
@@ -47,7 +47,7 @@ class MarginalPosterior:
 
     @property
     def effective_size(self) -> float:
-        """1 / sum w_j^2: near J if the Laplace approximation is good, near 1 if it is useless."""
+        """1 / sum w_j^2: near J if the Laplace approximation is accurate, near 1 if one point dominates."""
         return float(1 / np.sum(self.weights**2))
 
     def mean(self, x: Array | Functional) -> Array:

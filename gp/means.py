@@ -20,7 +20,7 @@ from gp.kernels.base import Parameter
 
 @runtime_checkable
 class Mean(Protocol):
-    """What a prior mean is to the rest of the package."""
+    """The contract of a prior mean."""
 
     def __call__(self, x: Array) -> Array:
         """Return m(x_i), (n,), for points x (n, D)."""
@@ -250,7 +250,7 @@ class NegativeQuadratic:
 
 @dataclass(frozen=True, eq=False)
 class Fixed(_WithoutParameters):
-    """``mean`` as it is: a fit leaves it alone."""
+    """``mean`` with its present coefficients and parameters, which a fit does not change."""
 
     mean: Mean
 
@@ -263,7 +263,7 @@ class Fixed(_WithoutParameters):
         return self.mean.gradient(x)
 
     def basis(self, x: Array) -> Array:
-        """Return (n, 0): nothing to fit."""
+        """Return an array (n, 0), as there are no coefficients to fit."""
         return x[:, :0]
 
     def with_coefficients(self, coefficients: Array) -> Fixed:

@@ -1,4 +1,4 @@
-"""Linear functionals of f, which are what a Gaussian process is conditioned on and what it predicts.
+"""Linear functionals of f, on which a Gaussian process is conditioned and which it predicts.
 
     Values(x)                  f(x_i)
     Gradients(x, dimensions)   df/dx_d at x_i, for all dimensions or some

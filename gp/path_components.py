@@ -1,4 +1,4 @@
-"""What a random function is made of, by the kernel it is drawn from: known functions of points.
+"""The terms of a random function, according to the kernel from which it is drawn: known functions of points.
 
     Plane   a linear function, drawn exactly
     CosineSum   a sum of random cosines, each of which may be multiplied by random linear functions
@@ -91,10 +91,10 @@ class CosineSum:
 class Noise:
     """sd(x) e(x), e(x) a standard normal number for each point, independent of those of all others.
 
-    Nobody can store a number for each point: e(x) is one that is computed from the digits of the
-    point and a key, such that it looks random (the finaliser of SplitMix64; Steele, Lea & Flood
-    2014, "Fast splittable pseudorandom number generators", Sec. 4.1). The same point has the same
-    number in single and in double precision.
+    e(x) is computed from the digits of the point and a key by a pseudorandom function (the finaliser of
+    SplitMix64; Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", Sec. 4.1), as
+    numbers cannot be stored for all points. The same point has the same number in single and in double
+    precision.
 
     Attributes
     ----------

@@ -6,9 +6,9 @@ On the logarithm of that number the prior is flat between two values and Gaussia
 
     log p(t) = -(max(lower - t, 0, t - upper) / shoulder)^2 / 2 + constant.
 
-Within the plateau the posterior mode is the maximum of the evidence: the prior costs nothing.
-Beyond it the prior ends what the evidence would not: the ridge along which a lengthscale runs off
-to zero or infinity. The search never goes further than ``_WIDTH`` shoulders out.
+Within the plateau the prior is constant, so that the posterior mode is the maximum of the evidence. Beyond it
+the prior bounds parameters that the evidence alone does not, such as a lengthscale along whose ridge the
+evidence rises to zero or infinity. The search is limited to ``_WIDTH`` shoulders beyond the plateau.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Priors:
 
     Attributes
     ----------
-    lengthscale : in standard deviations of the input column: from a hundredth (finer than any but a
-        large data set resolves) to a thousand (where an input no longer matters).
+    lengthscale : in standard deviations of the input column: from a hundredth (below the resolution of all
+        but large data sets) to a thousand (where the input has almost no effect).
     variance : of a part of the kernel, in variances of the targets. The overall scale of the kernel
         has a flat prior where it is found in closed form.
     noise : variance of the noise, in units of the overall scale of the kernel where that is found

@@ -1,11 +1,11 @@
-"""Whether rounding has left anything of a Cholesky factor: the smallest eigenvalue, in rounding errors.
+"""Whether a Cholesky factor is accurate: the smallest eigenvalue of its matrix, in rounding errors.
 
 A factorisation K = C C^T in floating point is exact for K + E, |E| about eps times the variances
 (Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem 10.3). With D the variances and
 K_s = D^-1/2 K D^-1/2, rounding therefore moves log |K| by about eps tr K_s^-1. Once the smallest
-eigenvalue of K_s is a few eps, whether there is a factor at all is luck, and where there is one the log
-evidence can be wrong by hundreds. No pivot need be small then: with derivatives among the observations
-the smallest one is 10^3 to 10^5 times that eigenvalue.
+eigenvalue of K_s is a few eps, rounding decides whether the factorisation succeeds, and where it does the log
+evidence can be wrong by hundreds of nats. The pivots may be large all the same: with derivatives among the
+observations the smallest pivot is 10^3 to 10^5 times that eigenvalue.
 
     smallest eigenvalue of K_s = 1 / |C^-1 D^1/2|^2,
 

@@ -28,7 +28,7 @@ _FAILED = 1e25
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """What a search is asked for.
+    """Settings of a search for starting points.
 
     Attributes
     ----------
@@ -116,10 +116,9 @@ def _smoothest(
 def _starts(problem: EvidenceProblem, coordinates: SearchCoordinates, asked: Screening) -> list[np.ndarray]:
     """Return the starting points: the present values, the best of a grid, then random ones.
 
-    Half of them are from the grid: where an evaluation is before a climb says little about where
-    the climb ends, so its other points count as well. The random ones have short lengthscales,
-    different in each dimension: from there a climb can find out which dimensions matter, while a
-    lengthscale that is long has no gradient to come back by.
+    Half of them are from the grid, and not its best point alone, as the value before a climb says little
+    about where the climb ends. The random ones have short lengthscales, different in each dimension: from
+    there a climb finds which dimensions have an effect, whereas the gradient in a long lengthscale vanishes.
     """
 
     def ranked(places: list[np.ndarray]) -> list[np.ndarray]:

@@ -9,10 +9,10 @@ semi-definite curvature:
                          value rises stays there
     without              L-BFGS-B (SciPy), projected onto the bounds
 
-A climb starts from the best few of the starting points (`search`), or from the one that is best after short
-climbs from all of them (`raced`): where a climb is early says something about where it ends, but not all. An
-objective may raise ``LinAlgError`` where a
-covariance matrix has no factor: such a point counts as lower than any other.
+Climbs start from the best few of the starting points (`search`), or from the best point after rounds of short
+climbs from all of them (`raced`), as the value early in a climb predicts its end only in part. An objective
+may raise ``LinAlgError`` where a covariance matrix has no factor; such a point counts as lower than any
+other.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Search:
-    """What a search is asked for.
+    """Settings of a search.
 
     Attributes
     ----------

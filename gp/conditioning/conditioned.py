@@ -11,11 +11,12 @@ fitted (O = 1), b is 1 for a value and 0 for a derivative. Then
     alpha   = K^-1 (Y - b c)                             weights of the posterior mean
     P       = K^-1 - K^-1 b b^T K^-1 / (b^T K^-1 b)      weights of targets: alpha = P Y
 
-One convention for the scale: its most likely value given c, the one at which the evidence of the
-hyperparameters is maximised ("profiled" in `gp.evidence`), with no degree of freedom taken off and no prior.
-The unbiased s^2 is n O / (n O - 1) times it where a constant is fitted, and a Student t in the place of the
-normal has as many degrees of freedom: with ten numbers or more that is 5 % of a standard deviation, less
-than what a wrong kernel does, for which the residuals of nodes left out answer.
+The scale is its most likely value given c, at which the evidence of the hyperparameters is maximised
+("profiled" in `gp.evidence`), without a correction for degrees of freedom and without a prior. Where a
+constant is fitted the unbiased s^2 is n O / (n O - 1) times it, and the predictive distribution with the
+scale integrated out is a Student t with as many degrees of freedom. With ten numbers or more the difference
+is below 5 % of a standard deviation, which is less than the effect of a wrong kernel; that effect is
+estimated by the residuals of nodes left out.
 
 Without node i, hyperparameters and s^2 kept, the other nodes predict its numbers with the residual
 
@@ -34,8 +35,8 @@ With further observations C grows by rows [X^T M],
 
     X = W k,    M M^T = K_new - X^T X,
 
-and W by rows M^-1 [-X^T W, I]: O(n^2) for each, and nothing of what is there is made anew. W itself is
-kept, not C: products with it take a third of the time of solves at these sizes.
+and W by rows M^-1 [-X^T W, I], in O(n^2) for each and without recomputing the earlier rows. W is kept instead
+of C, as products with it take a third of the time of triangular solves at these sizes.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class BlockKernel(Protocol):
     """A kernel between what is observed at points."""
 
     def at(self, points: np.ndarray) -> Places:
-        """What is needed of (m, D) points."""
+        """What covariances need of (m, D) points."""
 
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """K_0 between m and n points, (m B, n B), the numbers of a point next to each other."""
@@ -85,7 +86,7 @@ class Conditioned:
     targets: np.ndarray
     """(m, B) of one function, (m, O) of outputs."""
     level: float
-    """Subtracted from values before anything is solved: they may be 1e6 everywhere."""
+    """Subtracted from the values before the solves, which lose digits where all values are near 1e6."""
     whitening: np.ndarray
     """W, lower triangular, (n, n)."""
     whitened: np.ndarray

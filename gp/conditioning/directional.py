@@ -1,9 +1,9 @@
-"""Values of one function, and its derivatives along directions, each a row of its own.
+"""A process on one function, given values and derivatives along directions, each a row.
 
-A row (x, w) of (N, 2 D) rows shows phi(x) where w = 0, and w . grad phi(x) elsewhere: of some points all
-derivatives can be kept, of others one of them or none. With the kernel of `function_kernel`, r = x - x',
-e = exp(-|r|^2 / (2 l^2)), v = 1 where w = 0 and v = 0 elsewhere, f = v x + w, the covariances over s^2 of two
-rows are, where derivatives are among them (h = l^2),
+A row (x, w) of (N, 2 D) rows is an observation of phi(x) where w = 0, and of w . grad phi(x) elsewhere, so
+that all derivatives, some or none can be kept at each point. With the kernel of `function_kernel`, r = x -
+x', e = exp(-|r|^2 / (2 l^2)), v = 1 where w = 0 and v = 0 elsewhere, f = v x + w, the covariances over s^2 of
+two rows are, where derivatives are among them (h = l^2),
 
     e (w . w' - (r . w - l^2 v) (r . w' + l^2 v') / l^2) + b1 f . f'
         + b2 ((f . f' - v v' x . x' / 2) x . x' + (w . x') (x . w')),

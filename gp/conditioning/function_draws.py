@@ -1,16 +1,16 @@
-"""Draws of a function from its posterior, for what is not linear in it.
+"""Draws of a function from its posterior, for functionals that are not linear in it.
 
-A functional that is linear in phi has its posterior variance in closed form (`functionals`). For others there
-are functions to evaluate it on. As `gp.paths` does for kernels of `gp.kernels`, a draw of the prior is
-updated (Matheron's rule; Wilson et al. 2020, "Efficiently sampling functions from Gaussian process
-posteriors"): a draw of the posterior is a draw h of the prior and what the process makes of the observations
-less those of h,
+A functional that is linear in phi has its posterior variance in closed form (`functionals`). Other
+functionals are evaluated on draws of phi. As in `gp.paths`, a draw of the prior is updated (Matheron's rule;
+Wilson et al. 2020, "Efficiently sampling functions from Gaussian process posteriors"): a draw of the
+posterior is the sum of a draw h of the prior and of the posterior mean given the observations less those of
+h,
 
     phi_s = h + sum_n k(., u_n) beta_n,      beta = P (observations - observations of h - noise),
 
-where P is K^-1 less what the constant explains. Only h is approximate, by F random features (Rahimi and
-Recht 2007). Unlike paths, which are independent, draws share their features: these are evaluated once for
-all, and the covariance of draws is right to 1 / sqrt(F).
+with P of `conditioned`, which is K^-1 where no constant is fitted. Only h is approximate, by F random
+features (Rahimi and Recht 2007). Unlike the paths of `gp.paths`, draws share their features, which are
+evaluated once for all draws; the covariance of draws has a relative error of the order of 1 / sqrt(F).
 
     h(u) = s (sqrt(2 v / F) sum_j a_j cos(w_j . u + p_j) + sqrt(b1) g . u + sqrt(b2 / 2) u^T Z u)
 

@@ -1,6 +1,6 @@
 """Prior covariances of E_k[phi], E_k[grad phi] and E_k[Hessian of phi] under Gaussians N(m_k, S_k).
 
-They are what gradients of E_q[phi] are made of, for q a Gaussian or a mixture. With the kernel of
+Gradients of E_q[phi], with q a Gaussian or a mixture, are linear in these functionals. With the kernel of
 `function_kernel`,
 
     k(u, u') = s^2 (h exp(-|u - u'|^2 / (2 l^2)) + b1 u . u' + b2 (u . u')^2 / 2),

@@ -1,8 +1,9 @@
-"""Any kernel of `gp.kernels` between what points show: values, or values and all derivatives.
+"""Any kernel of `gp.kernels` between observations of values, or of values and all derivatives.
 
-`function_kernel` has the one kernel that is fast enough for the innermost loops of gradients; here the kernel
-itself is asked. At fixed points the matrix comes from `gp.fixed_points`, whose rows are values first and then
-derivatives; what is returned has the numbers of a point next to each other, as `conditioned` has them.
+`function_kernel` is a faster form of one kernel, for the innermost loops of gradients; here covariances are
+those of the kernel's own functions. At fixed points the matrix comes from `gp.fixed_points`, whose rows are
+values first and then derivatives; in the matrices that are returned the numbers of a point are adjacent, as
+in `conditioned`.
 """
 
 from __future__ import annotations

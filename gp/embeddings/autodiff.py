@@ -1,8 +1,8 @@
-"""Derivatives by automatic differentiation, for pairs that do not bring their own.
+"""Derivatives by automatic differentiation, for pairs without derivatives in closed form.
 
-Formulas are written once for NumPy and torch; here they run on torch tensors whatever was given,
-and the answer goes back to the kind that came in. Where tensors are given the graph is kept, so
-that what is returned can be differentiated again.
+Formulas are written once for NumPy and torch. Here they are evaluated on torch tensors, and the result
+is converted to the kind of array that was given. Where tensors are given the graph is kept, so that
+the result can be differentiated again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:
 def jacobian_in_parameters(function: Callable[[Measure], Array], measure: Measure) -> Any:
     """Return the gradient of ``function(measure)`` (...) in the parameters, each (..., its own).
 
-    Matrices are symmetrised, because only symmetric changes of a covariance mean anything.
+    Matrices are symmetrised, because a covariance can only change symmetrically.
     """
     import torch
 

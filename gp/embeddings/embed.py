@@ -1,8 +1,8 @@
 """The embedding of a kernel against a measure, as it is used.
 
-:func:`embed` looks up the formulas of the pair and completes them: derivatives that the pair does
-not bring come from automatic differentiation, and double integrals between measures of different
-classes are reduced by what holds for every kernel,
+:func:`embed` looks up the formulas of the pair and completes them: missing derivatives come from automatic
+differentiation, and double integrals between measures of different classes are reduced by identities that
+hold for every kernel,
 
     C(pi, sum_i w_i delta(x_i)) = sum_i w_i z_pi(x_i),
     C(pi, sum_k w_k rho_k)      = sum_k w_k C(pi, rho_k),
@@ -34,9 +34,9 @@ from gp.measures import Measure
 class KernelEmbedding:
     """The integrals of ``kernel`` against ``measure``, and their derivatives.
 
-    What depends on points follows their kind of array; what does not follows the measure's. Where
-    the measure holds torch tensors that are differentiated, its graph is shared by all calls: make
-    a new embedding at each step of an optimiser.
+    Results that depend on points are of the points' kind of array, others of the measure's. Where the
+    measure holds torch tensors that are differentiated, its graph is shared by all calls, so that an
+    optimiser has to make a new embedding at each step.
     """
 
     kernel: Kernel

@@ -1,6 +1,6 @@
 """One-dimensional integrals of a stationary kernel k(t), t = x - y, with k(0) = 1.
 
-What an embedding of a product over columns is made of, for each column d, as arrays (..., D):
+An embedding of a product over columns consists of these integrals for each column d, as arrays (..., D):
 
     interval          average of k(x - y) over y in [a, b], and its derivative in x
     gaussian          E k(x - Y), Y ~ N(m, s^2), and its derivative in x
@@ -11,7 +11,7 @@ Two facts serve every stationary kernel. The difference of two independent Gauss
 a double integral between Gaussians is ``gaussian`` with the variances added. And with K'' = k, the
 double integral over two intervals is the second difference K(b-c) - K(a-c) - K(b-d) + K(a-d);
 taking K(t) = kappa |t| + h(|t|) with kappa = int_0^inf k and h decaying, its first part is 2 kappa
-times the length of the overlap, and what is left has no large numbers to cancel.
+times the length of the overlap, and the rest is computed without cancellation of large numbers.
 
 A difference of primitives over a short interval loses digits. Intervals shorter than the
 lengthscale are therefore integrated by Gauss-Legendre rules, cut where the integrand has a kink; on

@@ -13,8 +13,8 @@ Gaussian is a mixture of one. All components are done at once, as arrays with a 
 Lengths are divided by the lengthscales before A is factorised, and determinants are added up as
 logarithms, so neither the units of the inputs nor a large D under- or overflow.
 
-These are the classical formulas (O'Hagan 1991; Rasmussen & Ghahramani 2003); their derivatives in m
-and S are written out, because an ELBO is climbed along them.
+These are the classical formulas (O'Hagan 1991; Rasmussen & Ghahramani 2003). Their derivatives in m and S
+are in closed form too, as gradients of an ELBO need them.
 """
 
 from __future__ import annotations

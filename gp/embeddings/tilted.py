@@ -5,7 +5,7 @@ Against a Gaussian their integrals are those of k against a wider one, for a(u) 
     C N(u; m', S'),   S'^-1 = S^-1 - beta I,   m' = S' S^-1 m,
     C = (|S'| / |S|)^(1/2) exp((m'^T S'^-1 m' - m^T S^-1 m) / 2),
 
-and importance sampling from N(m', S') instead of N(m, S) is the same idea with other weights.
+as in importance sampling from N(m', S') instead of N(m, S).
 """
 
 from __future__ import annotations

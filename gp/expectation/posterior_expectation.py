@@ -111,7 +111,7 @@ def covariances(posterior: Posterior, measures: Sequence[Measure]) -> JointInteg
 def variance_gradient(posterior: Posterior, q: Measure) -> Any:
     """Return the gradient of the variance of E_q[f], f of a ``posterior``, in the parameters of q.
 
-    K^-1 z_q takes the place of the weights of the mean, so it is a gradient of the same kind.
+    It is the gradient of a posterior mean with the weights K^-1 z_q.
     """
     at = Integrals((q,))
     half = posterior.factor.solve(covariance(posterior.kernel, posterior.observations, at))[:, 0]

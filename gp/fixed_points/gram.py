@@ -7,9 +7,10 @@ times. What depends on the points alone (the differences of pairs, the inner pro
     matrix, pullback = gram(kernel)          # and again for kernels with other parameters
 
 The pull-back is that of :meth:`gp.kernels.base.Kernel.with_pullback`, for values and derivatives of f. A
-kernel without a shorter way is asked for it anew each time; a new one registers its own:
-``@gram_of.register``. Where a kernel has few parameters its pull-back is a `Changes`: it has the derivatives
-times vectors too, with which a search has the curvature of the evidence (`gp.evidence`).
+kernel class without a function of its own here computes its covariance anew each time; such a function is
+registered by ``@gram_of.register``. Where a kernel has few parameters its pull-back is a `Changes`, which
+also gives products of the derivatives with vectors, from which a search computes the curvature of the
+evidence (`gp.evidence`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The way in and out: GPyTorch kernels, fitted GPyTorch and BoTorch models, BoTorch acquisition.
+"""Conversion from and to other packages: GPyTorch kernels, fitted GPyTorch and BoTorch models.
 
     in    from_gpytorch_kernel    a GPyTorch kernel as one of ours
           from_gpytorch           a fitted ``gpytorch.models.ExactGP`` as a posterior
           from_botorch            a fitted BoTorch model, its transforms folded in, as a posterior
     out   as_botorch_model        a posterior as a model that BoTorch's acquisition functions take
 
-What comes in is turned into our own kernels and posteriors once, at the boundary, so everything the
-package can do with a posterior it can do with an imported one: ``from_botorch(model).integral(q)``.
+Kernels and models are converted to those of this package once, so that every method of a posterior also works
+on a converted one: ``from_botorch(model).integral(q)``.
 
 Torch, GPyTorch and BoTorch are imported when one of these functions is called, not before; the last two come
 with the extra ``botorch``.
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def from_gpytorch_kernel(kernel: Any) -> Kernel:
-    """Return our kernel with the values that a GPyTorch kernel has now.
+    """Return a kernel of this package with the present values of a GPyTorch kernel.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def as_botorch_model(posterior: Posterior) -> PosteriorModel:
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """Return ``kernel`` if it is one of ours, or what it is in ours if it is GPyTorch's.
+    """Return ``kernel`` if it is a kernel of this package, and convert it if it is GPyTorch's.
 
     Raises TypeError for anything else.
     """

@@ -17,8 +17,8 @@ the new rows of the extended factor, predictions are sums over the stages:
     mean(X)          = m(X) + sum_i H_i(X)^T z_i
     covariance(X, Y) = k(X, Y) - sum_i H_i(X)^T H_i(Y)
 
-Nothing is factorised but the p x p blocks. The stages keep their own batch dimensions, which are
-only broadcast where they meet: points shared by all fantasies are whitened once.
+Only the p x p blocks are factorised. Each stage has its own batch dimensions, which are broadcast only in
+sums over stages, so that points shared by all fantasies are whitened once.
 """
 
 from __future__ import annotations
@@ -151,9 +151,9 @@ def _prior_covariance(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
 def cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
     """Factorise each of a batch (..., p, p) with as little jitter as ``gp.linalg.cholesky`` adds.
 
-    But judged by its pivots alone: of the values at a few points they tell enough (:mod:`gp.rounding`).
-    ``scale`` (..., p) holds the prior variances, which rounding errors and jitter are relative to.
-    Raises NotPositiveDefiniteError where no reasonable jitter helps.
+    Here a matrix is judged by its pivots alone, which suffices for values at a few points
+    (:mod:`gp.rounding`). ``scale`` (..., p) holds the prior variances, which rounding errors and jitter are
+    relative to. Raises NotPositiveDefiniteError where no reasonable jitter helps.
     """
     rounding = torch.finfo(matrix.dtype).eps
     least = rounding * SMALLEST_EIGENVALUE * scale

@@ -28,8 +28,8 @@ __all__ = ["JointPosterior", "PosteriorModel"]
 class JointPosterior(GPyTorchPosterior):
     """The distribution of f, or of noisy observations of it, at points x (batch x q x D).
 
-    It is what BoTorch expects of a Gaussian, but its covariance is found when it is needed, and its
-    variances may be as small as they are.
+    It has the interface that BoTorch expects of a Gaussian, but its covariance is computed at first use, and
+    small variances are not raised.
     """
 
     def __init__(self, batched: Batched, x: Tensor, noise: Tensor | None) -> None:

@@ -1,9 +1,9 @@
 """Models fitted with GPyTorch or BoTorch as posteriors.
 
-An exact GP is a mean, a kernel, a noise and data; ours is conditioned on the same. What a GPyTorch
-model computes is written in its ``forward``, which is code: that it returns its mean and covariance
-modules' values at the inputs it is given is a convention, so it is checked, by comparing what
-``forward`` returns with the converted prior at some of the training inputs.
+An exact GP consists of a mean, a kernel, a noise and data, on which a process of this package is conditioned.
+By convention the ``forward`` of a GPyTorch model returns the values of its mean and covariance modules at its
+inputs. As a model may do otherwise, the result of ``forward`` is compared with the converted prior at some of
+the training inputs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""GPyTorch's kernels as ours.
+"""GPyTorch's kernels as kernels of this package.
 
-The formulas are the same but for two things. GPyTorch's kernels have no variance; a ``ScaleKernel``
-around them brings it. And its periodic kernel divides sin^2 by the lengthscale, ours by the square
-of the lengthscale (Rasmussen & Williams 2006, Eq. 4.31), so ours is the root of theirs.
+The formulas differ in two ways. GPyTorch's kernels have no variance, which a ``ScaleKernel`` around them
+adds. Its periodic kernel divides sin^2 by the lengthscale, that of this package by the square of the
+lengthscale (Rasmussen & Williams 2006, Eq. 4.31), so that the lengthscale here is the root of GPyTorch's.
 
 A kernel with ``active_dims`` uses those columns only. A ``ScaleKernel`` takes over the active
 dimensions of the kernel it scales, which then count once, not twice.

@@ -2,8 +2,8 @@
 
 ``AffineInputTransform`` and its kinds ``Normalize`` and ``InputStandardize`` take x to
 (x - offset) / coefficient, in some columns or all; a chain of them is one such map again.
-``Standardize`` takes y to (y - mean) / standard deviation. Through the others (logarithms, powers,
-warps) a Gaussian process does not stay one of a kernel we have, so they cannot be folded in.
+``Standardize`` takes y to (y - mean) / standard deviation. The other transforms (logarithms, powers,
+warps) do not lead to a Gaussian process with a kernel of this package, so they cannot be folded in.
 """
 
 from __future__ import annotations

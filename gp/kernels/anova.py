@@ -4,8 +4,7 @@
 
 Multiplied out it is a sum over all sets of coordinates of a squared exponential of those coordinates, with
 the variance w^j for j of them. As the interaction w vanishes, functions are sums of functions of one
-coordinate each; as it grows, the kernel becomes the squared exponential of all coordinates. Between the two
-are the log densities of most models.
+coordinate each; as it grows, the kernel becomes the squared exponential of all coordinates.
 
 With p = prod_d (1 + w e_d), u_d = w e_d / (1 + w e_d), g_d = u_d (x_d - y_d) / l_d^2 and h for the variance
 over its norm,

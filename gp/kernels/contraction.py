@@ -1,4 +1,4 @@
-"""Gradients in points, contracted: what ascent in x needs of a kernel, without an (n, m, D) array.
+"""Weighted sums of gradients in points, for ascent in x, without an (n, m, D) array.
 
 For weights A, the gradient of sum_ij A_ij k(x_i, y_j) in x_i is
 
@@ -8,9 +8,10 @@ A radial kernel has dk/dx = 2 variance phi'(s) (x - y) / l^2, so that with B = 2
 
     g_i = (x_i sum_j B_ij - sum_j B_ij y_j) / l^2,
 
-two matrix products. Sums add up; in a product each factor is contracted with the others in the
-weights; a kernel of some columns contributes to those. Any other kernel goes through its array of
-derivatives. A new kernel with a shorter way registers it: ``@contracted_gradient.register``.
+two matrix products. The terms of a sum add up; each factor of a product is contracted with weights times
+the other factors; a kernel of some columns contributes to those columns. For any other kernel the array of
+derivatives is computed. A faster function for a kernel class is registered by
+``@contracted_gradient.register``.
 """
 
 from __future__ import annotations

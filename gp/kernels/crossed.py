@@ -1,8 +1,8 @@
 """Covariances of f with its values and its derivatives at other points, in one pass.
 
-Values and derivatives share most of what they are computed from, and the derivatives in both arguments, which
-:meth:`gp.kernels.base.DifferentiableKernel.derivatives` returns too, are not needed here. A kernel with a
-shorter way registers it: ``@value_slopes.register``.
+Values and derivatives have most of their computation in common, and the derivatives in both arguments, which
+:meth:`gp.kernels.base.DifferentiableKernel.derivatives` returns too, are not needed here. A faster function
+for a kernel class is registered by ``@value_slopes.register``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tilted kernels, of functions that grow in the tails of a Gaussian measure: the quotient of two densities.
 
-A stationary process varies by as much at four standard deviations as at the centre. The quotient p/q of a
-density and a proposal with lighter tails does not: it grows, at worst like the reciprocal of q, where
-there are no nodes. As a function of standard coordinates u it is in place to say
+A stationary process has the same variance at four standard deviations as at the centre. The quotient p/q of a
+density and a proposal with lighter tails grows in the tails, at most like the reciprocal of q, where there
+are no nodes. A prior of it in standard coordinates u is
 
     f(u) = a(u) g(u),     a(u) = exp(beta |u|^2 / 2),     g stationary,
 

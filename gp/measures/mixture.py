@@ -5,11 +5,11 @@ against its components, its mean is m = sum_k w_k m_k and its covariance is
 sum_k w_k (S_k + (m_k - m)(m_k - m)^T). All K components are handled at once, as arrays with a
 leading dimension K.
 
-A point u of the unit cube has D coordinates, while a draw needs D + 1: which component, and where
-in it. The first coordinate is spent twice: component k is the one whose interval of cumulative
-weights [c_(k-1), c_k) holds u_1, and (u_1 - c_(k-1)) / w_k, which is uniform given k, takes the
-place of u_1. The points follow the mixture exactly, and a low-discrepancy set in the cube remains
-one in each component, with component counts within one of n w_k for stratified first coordinates.
+A point u of the unit cube has D coordinates, while a draw needs D + 1 numbers: the component, and the point
+in it. The first coordinate is therefore used twice: component k is the one whose interval of cumulative
+weights [c_(k-1), c_k) contains u_1, and (u_1 - c_(k-1)) / w_k, which is uniform given k, replaces u_1. The
+points follow the mixture exactly, and a low-discrepancy set in the cube is a low-discrepancy set in each
+component, with component counts within one of n w_k for stratified first coordinates.
 """
 
 from __future__ import annotations
