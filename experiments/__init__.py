@@ -7,13 +7,13 @@
     catalogue    the experiments by name
 
 An experiment is a grid, cases x seeds. `harness.runner` computes its cells, each into a file of its own
-(`harness.store`), in any order, in any number of sittings; `harness.results` reads the cells back into
-one table; `harness.report` hands that table to the experiment's ``draw`` and ``tables`` and makes a page of
-what they return. An experiment (`harness.experiment.Experiment`) is therefore a few functions and some
-words. A new one is a new file such as this, and a line in `catalogue`; or a module of
-one's own, as `harness.registry` tells:
+(`harness.store`), in any order; an interrupted command can be repeated. `harness.results` reads the cells
+back into one table. `harness.report` passes that table to the experiment's ``draw`` and ``tables`` and makes
+a page of the results. An experiment (`harness.experiment.Experiment`) therefore consists of a few functions,
+a title and a summary. A new one is a file such as the following and a line in `catalogue`, or a user's own
+module, as `harness.registry` describes:
 
-    """How fast the mean of n draws settles."""
+    """The error of the mean of n draws."""
 
     import numpy as np
     import pandas as pd
@@ -35,5 +35,6 @@ one's own, as `harness.registry` tells:
         drawing.legend_below(figure, axes)
         return [Drawing("error", figure, f"Error of the mean. {drawing.band_caption(results)}")]
 
-    experiment = Experiment("means", "Means", "Do they settle?", cases=cases, run=run, draw=draw)
+    experiment = Experiment("means", "Means", "How fast does the error fall?", cases=cases, run=run,
+    draw=draw)
 '''

@@ -1,15 +1,15 @@
 """Few data: a decoder with a prior on its weights, beside one that is maximised over.
 
-The plain autoencoder maximises over the decoder's weights and begins to fit the images that it has; the fully
-Bayesian one (source 004) integrates over them, by local or global reparameterisation, with means and standard
-deviations that are free or given by a network that sees the mean of each pixel. Trained on 200 digits.
-Of the digits that the other experiments hold out, the first half is a validation set, which tells where the
+The plain autoencoder maximises over the decoder's weights and overfits; the fully Bayesian one (source 004)
+integrates over them, by local or global reparameterisation, with means and standard deviations that are free
+or the output of a network whose input is the mean of each pixel. Both are trained on 200 digits. Of the
+digits that the other experiments hold out, the first half is a validation set, which determines where the
 plain decoder would have been stopped, and the second half is held out. ln p(x) is estimated by importance
 sampling and, where weights are random, is the mean over ten draws of them.
 
-A network for q(theta) can give whatever free parameters can, and takes another path: with a tenth of the rate
-it came to a higher bound (-30.1 nats an image against -30.4, one seed) with less held-out evidence (-26.5
-against -25.5), as the bound has several optima.
+A network for q(theta) can represent every q(theta) that free parameters can, but optimisation takes another
+path: with a tenth of the rate it reached a higher bound (-30.1 nats an image against -30.4, one seed) with
+less held-out evidence (-26.5 against -25.5), as the bound has several optima.
 """
 
 from __future__ import annotations

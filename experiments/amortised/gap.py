@@ -1,4 +1,4 @@
-"""What an encoder loses: the amortisation gap of single images, by Bayesian quadrature.
+"""The amortisation gap of an encoder for single images, by Bayesian quadrature.
 
 With the decoder held fixed, each held-out image has an evidence ln p(x) and a best Gaussian q*(z), and
 
@@ -37,7 +37,7 @@ FITTED, TESTED, DRAWS = 512, 4096, 20_000
 QUICK_POINTS = 256
 FAMILIES = {"diagonal": "mean-field", "full": "full"}
 CLOSE = 0.05
-"""Nats an image: a mean gap that is known to this is known well enough to compare encoders."""
+"""Nats an image: the accuracy of a mean gap that suffices to compare encoders."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

@@ -1,10 +1,9 @@
 """Mini-batch strategies on an autoencoder: evaluations to a held-out bound, against random reshuffling.
 
-Strategies that choose by features need rows that say what a datum's gradient depends on. Of an autoencoder
-these are the encoder's means, which change as it learns. They are kept fresh cheaply: every ten epochs all
-data are encoded again. That is a forward pass of half the model where a step takes forward and backward
-passes of both halves, a sixth of an evaluation for each datum, and it is counted so. A strategy begins with
-the pixels, features that never change.
+Strategies that choose by features need rows on which a datum's gradient depends. For an autoencoder these are
+the encoder's means, which change during training; all data are therefore encoded again every ten epochs. That
+is a forward pass of half the model, where a step takes forward and backward passes of both halves: it is
+counted as a sixth of an evaluation for each datum. A strategy begins with the pixels as features.
 
     reshuffled           a permutation each epoch
     uniform              independent mini-batches
@@ -12,8 +11,8 @@ the pixels, features that never change.
     balanced, encoder    the same by the encoder's means, made again every ten epochs
     stratified, encoder  one datum of each of S strata of the encoder's means, strata made again as often
 
-How much there is to be gained is measured at the end of each run: the variance of the gradient over
-mini-batches and draws of z, and the part of it that draws of z make with the mini-batch held fixed.
+At the end of each run the possible gain is measured: the variance of the gradient over mini-batches and draws
+of z, and the part of it that is due to draws of z with the mini-batch held fixed.
 """
 
 from __future__ import annotations

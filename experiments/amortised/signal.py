@@ -1,12 +1,11 @@
 """Signal to noise of the encoder's gradient over the draws of an importance-weighted bound.
 
-Rainforth et al. (2018): a tighter bound leaves the encoder's gradient less signal, whose ratio to the noise
-falls like L^-1/2 for IWAE; Tucker et al. (2019): DReG removes the term that does it, and its ratio rises like
-L^1/2. Both are statements on bounds that weigh their draws: L >= 2. With one draw DReG is
-sticking-the-landing, whose signal and noise both vanish at the posterior; their ratio there is not the first
-of a sequence. Where q is a Gaussian with the posterior's variance and its mean is off by d standard
-deviations, the gradient in the mean is the same number for every draw at L = 1, an infinite ratio, and, to
-first order in d,
+The signal-to-noise ratio of the encoder's gradient falls like L^-1/2 for IWAE (Rainforth et al. 2018); DReG
+removes the term that causes this, and its ratio rises like L^1/2 (Tucker et al. 2019). Both statements are
+about bounds with importance weights, L >= 2. With one draw DReG is sticking-the-landing, whose signal and
+noise both vanish at the posterior, so that its ratio does not belong to the same sequence. Where q is a
+Gaussian with the posterior's variance and its mean is off by d standard deviations, the gradient in the mean
+is the same number for every draw at L = 1, an infinite ratio, and, to first order in d,
 
     ratio = L / (d^2 (2 (L - 1))^1/2)   at L >= 2,
 
@@ -123,7 +122,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check what becomes of the encoder's signal."""
+    """Check how the signal-to-noise ratio of the encoder's gradient changes with L."""
     first, second, *_, last = sorted(set(results["samples"]))
     return [
         Claim(

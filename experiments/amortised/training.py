@@ -2,7 +2,7 @@
 
 All methods have the same networks, seeds, mini-batches and step sizes, and run in the same loop. Held-out
 ln p(x) is estimated by importance sampling with 50 draws, the same for all. The last case has a latent space
-of two dimensions, to look at.
+of two dimensions, which is drawn as a map.
 """
 
 from __future__ import annotations

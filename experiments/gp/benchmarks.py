@@ -5,7 +5,7 @@ standard deviation s_i of the test targets y_i,
 
     RMSE      root mean square of y_i - m_i
     NLPD      mean of 1/2 z_i^2 + log s_i + 1/2 log 2 pi,   z_i = (y_i - m_i) / s_i
-    coverage  share of |z_i| < 1.96, 95 % if the predictions are honest
+    coverage  share of |z_i| < 1.96, 95 % if the predictions are calibrated
 
 (`gp-benchmarks-folder` does the same on any folder of sets.)
 """

@@ -8,12 +8,12 @@ as Rasmussen & Williams do (2006, section 5.4.3):
 
 The hyperparameters are fitted to the months before the cut, from Rasmussen & Williams' values and
 others, and the months after it are predicted. Two predictions are compared: at the optimum of the
-hyperparameters, and averaged over what the data leave open about them (`gp.marginalise`). With z
-the error of a prediction in its own standard deviations, an honest forecast has a root mean square
-of z near 1 and 95 % of |z| below 1.96. Months ahead are correlated: one sequence of seven years is
-few independent facts.
+hyperparameters, and averaged over their posterior (`gp.marginalise`). With z the error of a prediction
+in its own standard deviations, a calibrated forecast has a root mean square of z near 1 and 95 % of |z|
+below 1.96. Errors of successive months are correlated, so that a sequence of seven years has few independent
+errors.
 
-For every term of the sum, `gp.components` gives what the posterior ascribes to it.
+For every term of the sum, `gp.components` gives its posterior mean and standard deviation.
 """
 
 from __future__ import annotations

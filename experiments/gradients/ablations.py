@@ -1,4 +1,4 @@
-"""Inference with a surrogate: what each part is worth, taken away or changed one at a time.
+"""Inference with a surrogate: the effect of each part, which is left out or changed one at a time.
 
 trust region   KL radius .3, 1 (the default), 5, none
 memory         none; the 40 most recent; 500 (the default: all of them here)

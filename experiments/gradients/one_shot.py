@@ -9,9 +9,9 @@ of the gradient in units whitened by q, sums over all coordinates. `REPLICATES` 
 seed and n, and bias^2 is estimated without bias from all of them: |mean error|^2 less its expectation under
 no bias.
 
-Nothing is kept from before, with two exceptions that ask for a process first: nodes chosen by
-integral-variance reduction and by uncertainty. They are given n // 2 independent evaluations at the same q
-before, which count in n; processes are then of all n.
+No evaluations of earlier steps are kept, except for the two designs that need a process beforehand: nodes
+chosen by integral-variance reduction and by uncertainty. These are given n // 2 independent evaluations at
+the same q first, which count in n; processes are then of all n.
 
 Coverage is the share of coordinates whose 95 % interval holds the reference: for Bayesian quadrature in
 whitened units, +- 1.96 of its standard deviations; for Monte Carlo in the estimator's own coordinates,

@@ -6,8 +6,8 @@
     adam         Adam on sticking-the-landing estimates, in the Cholesky coordinates
 
 Step size and number of samples of "natural" and "adam" are the best of a grid *for each budget and target* by
-the mean gap over two seeds that are not reported (`tune`; the table is `tuned.json`): an oracle that
-nobody has. Evaluations are of the value and its gradient; of the value alone for "bq values".
+the mean gap over two seeds that are not reported (`tune`; the table is `tuned.json`), a choice that a user
+cannot make. Evaluations are of the value and its gradient; of the value alone for "bq values".
 """
 
 from __future__ import annotations

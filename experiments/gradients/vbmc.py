@@ -4,7 +4,7 @@
 both are judged by the ELBO of the q they return, against the best *Gaussian's*:
 
     elbo_gap       ELBO of the best Gaussian less that of q, nats; below 0 q is better than any Gaussian
-    limit          the least it can be: less KL(best Gaussian || posterior) = ln Z - its ELBO
+    limit          the smallest possible gap, -KL(best Gaussian || posterior): its ELBO less ln Z
     said_error     the ELBO that VBMC reports less that of its q
     evidence_error the ln Z that VBMC reports less ln Z
 

@@ -1,4 +1,4 @@
-"""What every experiment is run with: records, grid, files, claims, figures, report, command line.
+"""The programs that run every experiment: records, grid, files, claims, figures, report, command line.
 
     experiment   the records: Case, Experiment, Drawing, Table, Resources
     registry     an experiment by its name
@@ -7,5 +7,5 @@
     drawing, animation, comparison, summaries   figures and tables of the same form in many experiments
     report       the page; cli: `bqvi list`, `bqvi run`, `bqvi report`
 
-What stands here computes no result, so a change to it leaves results valid (`provenance`).
+No module of this package computes a result, so that results remain valid when it changes (`provenance`).
 """

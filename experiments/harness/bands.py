@@ -1,4 +1,4 @@
-"""Bands over seeds: the median and the quartiles of what each had reached at equal x.
+"""Bands over seeds: the median and the quartiles of the values that seeds have reached at equal x.
 
 Seed s recorded y_s1, y_s2, ... at x_s1 <= x_s2 <= ... What it had reached at x is the last of these
 at or before x,

@@ -1,4 +1,4 @@
-"""What a source claims, and what our results say of it.
+"""Claims of the sources, and their verdicts by results.
 
 A claim is checked in one or several settings (in iterations, in seconds; with the source's step sizes,
 with tuned ones), each check true or false by a criterion stated in code, or undecided, with the reason: too

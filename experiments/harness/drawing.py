@@ -1,4 +1,4 @@
-"""Figures of results: curves with bands over seeds, in one look, for every kind of colour vision.
+"""Figures of results: curves with bands over seeds, in one style, with colours for every colour vision.
 
 A curve is the median over seeds and a band the interquartile range (`bands` defines both). Figures
 are made with matplotlib's objects, without pyplot and its global state; `style` is a context.

@@ -1,7 +1,7 @@
-"""What an experiment is: cases to run, a function that runs one, functions that show results.
+"""An experiment: cases to run, a function that runs one, functions that show results.
 
-An experiment computes a table T[case, seed, record] and then looks at it. The two halves meet only
-in that table:
+An experiment computes a table T[case, seed, record] and then draws and tabulates it. The two parts have
+only that table in common:
 
     cases(quick, resources) -> the lines of the figure        run(case, seed)  -> T[case, seed, :]
     draw(T)                 -> figures and animations         tables(T)        -> summary tables

@@ -1,9 +1,9 @@
-"""What must be known of a run to repeat it: its inputs, the code, the machine, and when.
+"""The record of a run that is needed to repeat it: its inputs, the code, the machine, and the time.
 
-The version is the one in pyproject.toml or in the installed metadata: no git is needed. As a
-version seldom moves while code is being written, a digest of the code goes with it: of the syntax
-trees, docstrings left out, of the three libraries and of those modules of `experiments`, or of the
-package of an experiment from elsewhere, that define `run`. Comments, layout and docstrings do not change it.
+The version is the one in pyproject.toml or in the installed metadata; git is not needed. As the version
+changes seldom during development, a digest of the code is recorded too: of the syntax trees without
+docstrings of the three libraries and of those modules of `experiments`, or of the package of an experiment
+from elsewhere, that define `run`. Comments, layout and docstrings do not change it.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """The page, and the experiments that have something amiss in it.
+    """The page, with the experiments whose figures, tables or claims could not be made.
 
     Attributes
     ----------

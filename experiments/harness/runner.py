@@ -4,9 +4,9 @@
     execute  an iterator over the outcomes of those cells, as they come
 
 A cell is written by the process that computed it, so whatever ends the command (Ctrl-C, a crash, a
-full disk) leaves the finished cells, and the same command goes on from there. A cell that raises
-leaves its traceback and harms no other. Every cell runs on one thread, alone or beside others, so
-that seconds mean the same in all.
+full disk) leaves the finished cells, and the same command continues from there. Where a cell raises, its
+traceback is written and the other cells are computed. Every cell runs on one thread, alone or beside others,
+so that seconds of different cells can be compared.
 """
 
 from __future__ import annotations

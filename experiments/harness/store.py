@@ -1,4 +1,4 @@
-"""Where results lie, and how one run is written so that it is there whole or not at all.
+"""The files of results, and how a run is written atomically.
 
     ROOT/EXPERIMENT/run.json                    what was last asked for: cases, seeds, version
     ROOT/EXPERIMENT/DIGEST/CASE-SEED.parquet    one run; its `Record` is in the file's metadata
@@ -6,8 +6,8 @@
     ROOT/EXPERIMENT.parquet                     those runs in one table, for other programs
 
 DIGEST is a hash of the experiment's name, the case's name and settings, and the version of bqvi.
-What has the same digest is the same computation, so it is kept whatever else changes; what differs
-is never found under it.
+Results with the same digest are of the same computation and are kept when other settings change; a changed
+setting leads to another digest.
 
 Each file holds the SHA-256 of what it says, so that one that was damaged or changed is refused and not read
 as other numbers.

@@ -7,9 +7,9 @@
     drug           patients of `experiments.problems.pharmacokinetics`, N = 2000: a millisecond a datum
 
 All are natural-gradient problems. Strategies that need features get those of `representation`: data in
-units of the cluster's covariance, y x for the logistic regression; patients have a kernel smooth in their
-covariates and affine in their measurements, as gradients are, with more features: their cost is small beside
-a millisecond. Lengthscales are the package's defaults everywhere: nothing was fitted.
+units of the cluster's covariance, y x for the logistic regression; patients have a kernel that is smooth in
+their covariates and affine in their measurements, as gradients are, with more features, whose cost is small
+beside a millisecond. Lengthscales are the defaults of the package; none was fitted.
 """
 
 from __future__ import annotations

@@ -53,9 +53,10 @@ GRIDS: Mapping[str, Sequence[Schedule]] = {
     "logistic": (*LARGE[1:], *SMALL),
     "drug": ((1.0, 3.0, 1.0), (1.0, 2.0, 1.0), (1.0, 1.5, 1.0), (0.3, 10.0, 1.0), (0.3, 10.0, 0.7)),
 }
-"""On the thesis mixture the small ones were tried on one seed: with none of them any strategy got near the
-optimum, since whatever stops early stops in a poor local one. On the logistic model larger is worse. On 20k
-data reshuffling arrives with none of the three on the tuning seeds: its noise wants long small steps."""
+"""On the thesis' mixture the small ones were tried on one seed, and no strategy came near the optimum with
+them: runs whose steps fall early end in a poor local optimum. On the logistic model larger ones are worse. On
+20k data reshuffling reaches the level with none of the three on the tuning seeds: its noise requires many
+small steps."""
 GOALS = {
     **BUDGETS,
     "drug": (minibatch_expensive.SIZE, minibatch_expensive.BUDGET, minibatch_expensive.GAPS),

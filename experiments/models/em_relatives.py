@@ -1,7 +1,7 @@
 """EM and its relatives on one data set: soft k-means, k-means as its limit, elliptical components, MAP.
 
     soft k-means         EM with the covariance s^2 I known, equal weights
-    k-means              what that becomes for s -> 0, from the same start
+    k-means              its limit for s -> 0, from the same start
     EM                   unknown covariances, spherical or full ("elliptical"), maximum likelihood
     MAP, variational     the same with the default priors, as a point and as a distribution
 
@@ -94,7 +94,7 @@ def _kmeans(x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _soft(x: np.ndarray, start: np.ndarray, scale: float) -> tuple[Mixture, Product]:
-    """EM with covariance s^2 I from centres ``start``; a prior so wide that it does not matter."""
+    """EM with covariance s^2 I from centres ``start``, under a prior so wide that it has no effect."""
     known = scale**2 * np.eye(2)
     model = Mixture(UniformWeights(K), KnownCovariance(known, prior_covariance=1e8 * np.eye(2)))
     begin = Product({"means": Gaussian(start, np.tile(1e-12 * np.eye(2), (K, 1, 1)))})

@@ -4,13 +4,13 @@ With theta* the mode of an unnormalised log density l and H the Hessian of -l th
 
     q = N(theta*, H^-1),        ln Z ~ l(theta*) + (D/2) ln 2 pi - (1/2) ln det H.
 
-A likelihood far narrower than its prior is a needle to a quadrature against the prior. Against q it is
-an integrand of the order of one,
+A likelihood far narrower than its prior is hard to integrate against the prior, as few nodes lie where it is
+not negligible. Relative to q it is an integrand of the order of one,
 
     Z = int e^l = int (e^l / q) q,
 
-whatever the shape of l beside its peak. As the quotient must not grow faster in the tails than points
-are proposed there, q is widened (`widened`) or mixed with wider ones (`heavy_tailed`).
+near the mode. As the quotient must not be large in the tails, where few points are proposed, q is
+widened (`widened`) or mixed with wider ones (`heavy_tailed`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Laplace", "NoModeError", "laplace"]
 
 FARTHEST = 1e10
-"""A search in which a coordinate has gone so far is running off. Not studied."""
+"""A search in which a coordinate exceeds it is taken to diverge. Not studied."""
 STATIONARY = 1e-6
 """Largest derivative, nats over a unit of the coordinate, at which the search ends. Not studied."""
 

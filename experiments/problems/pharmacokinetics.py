@@ -133,11 +133,11 @@ class Pharmacokinetics:
         return Gaussian(CENTRE + shift, 0.01 * np.eye(DIMENSION))
 
     def log_prior(self, theta: Any) -> Any:
-        """Not to be had: the expectations are this model's own."""
+        """Not defined, as the model has expectations in closed form only: raises TypeError."""
         raise TypeError(EXACT_ONLY)
 
     def log_likelihood_terms(self, theta: Any, rows: Any) -> Any:
-        """Not to be had: exact methods take the local step."""
+        """Not defined, as the model has a local step only: raises TypeError."""
         raise TypeError(EXACT_ONLY)
 
     def local_step(self, q: Gaussian, rows: Any, weights: Any = None) -> LocalStep:

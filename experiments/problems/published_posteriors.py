@@ -1,4 +1,4 @@
-"""Posteriors on which others have published figures, and toys of packages for evidences in cosmology.
+"""Posteriors with published figures, among them test problems of nested-sampling packages.
 
 rosenbrock_gaussian  two Rosenbrock densities and a Gaussian side by side, D = 6 (Li, Huggins and Acerbi
                      2025); closed form given `known_posteriors.rosenbrock`

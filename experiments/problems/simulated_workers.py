@@ -1,8 +1,8 @@
-"""Workers whose evaluations take simulated seconds: a clock that nobody waits for.
+"""Workers whose evaluations take simulated seconds, on a clock that takes no real time.
 
-A call is made when it is submitted, and its answer is handed out once the clock has come to its end. The
-clock moves when somebody asks for what has returned and nothing has: to the end of the evaluation that ends
-first. The order of the answers follows from the seed.
+A call is made when it is submitted, and its value is returned once the simulated clock has reached its end.
+When a finished evaluation is asked for and there is none, the clock moves to the end of the evaluation that
+ends first. The order of the values follows from the seed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Quadrature: whether standard deviations say how wrong estimates are.
+"""Quadrature: whether standard deviations are calibrated.
 
-If an estimate Z with standard deviation s is what it claims to be, (truth - Z)/s is a standard normal
+If an estimate Z with standard deviation s is calibrated, (truth - Z)/s is a standard normal
 variable over problems and seeds: 95 % of truths are within two standard deviations, and
 
     PIT = Phi((truth - Z) / s)
 
 is uniform on [0, 1]. The calibration curve shows the share of truths in the central interval that
-should hold a share c of them, for each c, which a rule of thumb at two standard deviations cannot: a
-standard deviation ten times too large holds all.
+should hold a share c of them, for each c. The share within two standard deviations alone does not show that
+standard deviations are too large: with ones ten times too large all truths are within.
 
 All integrands of `experiments.problems.integrands` are tried but three of D = 10, which take as long as
 ten others and have not been missed. `bqvi run quadrature-calibration --seeds 12` gives the shares to within

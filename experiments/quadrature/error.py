@@ -54,7 +54,7 @@ METHODS = tuple(LABELS)
 BUDGETS = (10, 20, 40, 80)
 SCRAMBLINGS = 40
 _LEAST = 1e-15
-"""Errors below rounding count as that: a zero would decide every geometric mean."""
+"""Smaller errors are rounding and count as it: a geometric mean with an error of zero would be zero."""
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:

@@ -1,10 +1,10 @@
 """Quadrature: two evidences, of a regression on diabetes data and of a Gaussian process on the Nile.
 
 The targets and their truths, by brute force, are in `experiments.problems.evidence_targets`; the proposals
-against which they are integrated are in `evidence_runs`. Against the prior, the likelihood of 442 patients is
-a needle: its standard deviation is a twentieth of the prior's in each of four dimensions. Around the mode
-it is an easy integrand. The other evidence is not: the length of the Nile's trend is determined so
-weakly that its posterior has tails which Laplace's approximation does not have.
+against which they are integrated are in `evidence_runs`. The standard deviation of the likelihood of 442
+patients is a twentieth of the prior's in each of four dimensions, so that it is hard to integrate against the
+prior, but easy against a Gaussian around the mode. For the other evidence this is not so: the length scale of
+the Nile's trend is weakly determined, and its posterior has heavier tails than Laplace's approximation.
 
 `bqvi run quadrature-evidence --seeds 20` for narrower bands (three minutes on two cores).
 """

@@ -1,8 +1,8 @@
 """Gradient descent and the cone of positive definite matrices: two choices of coordinates.
 
-The thesis takes steps in (alpha, m, C) themselves (Eqs 3.41 to 3.43, 4.1 to 4.3). Nothing keeps C_k
-positive definite there; alpha is kept above 0.1 by hand in the author's program. With the natural
-gradient (g_alpha, g_1, g_2) at q, those directions are
+The thesis takes steps in (alpha, m, C) themselves (Eqs 3.41 to 3.43, 4.1 to 4.3), in which C_k may cease to
+be positive definite; in the author's program alpha is raised to 0.1 after a step. With the natural gradient
+(g_alpha, g_1, g_2) at q, those directions are
 
     dL/dalpha = F g_alpha,    dL/dm = g_1 + 2 g_2 m,    dL/dC = g_2,
 

@@ -26,7 +26,7 @@ KINDS = {
 
 
 def cases(quick: bool, resources: Resources) -> list[Case]:
-    """Return both kinds of gradient with two sizes, and CAVI, which they would like to equal."""
+    """Return both kinds of gradient with two sizes, and CAVI to compare with."""
     del resources
     steps = thesis.QUICK_STEPS if quick else thesis.STEPS
     made = [

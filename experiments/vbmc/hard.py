@@ -1,9 +1,9 @@
 """VBMC on posteriors that are hard: several modes, a ring, funnels, a hierarchy, twenty dimensions, noise.
 
 The posteriors are those of `experiments.problems.hard_posteriors` and `published_posteriors`, and known
-ones; their evidences are known. Each seed has a layout of the modes, or a plausible box, of its own: wider
-or narrower by up to 1.4 and moved by up to a tenth of its width. The layouts of this experiment were not used
-for choosing any default: those used for it have the numbers 0 to 399.
+ones; their evidences are known. Each seed has its own layout of the modes or its own plausible box, wider
+or narrower by a factor of up to 1.4 and moved by up to a tenth of its width. The layouts of this experiment
+were not used for choosing any default; those used for it have the numbers 0 to 399.
 
 A row for each run:
 
@@ -47,14 +47,15 @@ _WRONG = 0.1
 
 @dataclass(frozen=True)
 class Hard:
-    """A problem, how it is run, and what is asked of it.
+    """A problem, how it is run, and the criterion that its runs should meet.
 
     Attributes
     ----------
     make : layout -> problem. laid_out : whether the layout makes another problem; if not, another box.
     method : VALUES or GRADIENTS. budget : evaluations. noise_sd : of values, nats.
     level : of |error|, nats. share : of the runs in which the error has to be below it.
-    or_said : whether a run also meets it that has not converged and whose sd is at least half its error.
+    or_said : whether a run that has not converged meets the criterion too, if its sd is at least half its
+    error.
     """
 
     make: Callable[[int], Problem]
@@ -113,7 +114,7 @@ HARD: dict[str, Hard] = {
     "tilted 20, gradients": Hard(lambda _: hard_posteriors.tilted(20), GRADIENTS, 200, 0.05),
     "schools, gradients": Hard(lambda _: hard_posteriors.schools(True), GRADIENTS, 600, 0.1),
 }
-"""What is asked, by name."""
+"""The problems by name."""
 QUICK = {"clusters": 30, "Rosenbrock 2, noise 1": 20}
 """Evaluations of the quick form."""
 
@@ -158,7 +159,7 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def met(asked: Hard, rows: pd.DataFrame) -> pd.Series:
-    """Which of the runs (rows) do what is asked."""
+    """Which of the runs (rows) meet the criterion."""
     good = rows["error"].abs() < asked.level
     if asked.or_said:
         good |= ~rows["converged"].astype(bool) & (rows["sd"] >= 0.5 * rows["error"].abs())
@@ -231,7 +232,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:
-    """Check each problem against what is asked of it, and all of them for honesty."""
+    """Check the criterion of each problem, and over all problems whether stated uncertainties are right."""
     made = [
         _asked(str(problem), HARD[str(problem)], group)
         for problem, group in results.groupby("problem", sort=False)

@@ -1,8 +1,8 @@
 """VBMC: a hundred runs from plausible boxes that are badly chosen.
 
 The seed makes the box three times too wide or too narrow, and moves it by a width of the good one, up or down
-along each axis. Asked of each run: that it ends, with numbers, and that it says `converged` only where its
-evidence is right.
+along each axis. Each run should end with finite numbers, and report `converged` only where its evidence is
+right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""VBMC with workers: batches that are waited for, and workers that are never idle.
+"""VBMC with workers: synchronous batches, and asynchronous evaluations.
 
 Evaluations take simulated seconds, lognormal with median 1 (`experiments.problems.simulated_workers`): the
 clock is that of the simulation, on which learning takes no time. A row for each record of a run:
