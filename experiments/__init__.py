@@ -13,7 +13,7 @@ a page of the results. An experiment (`harness.experiment.Experiment`) therefore
 a title and a summary. A new one is a file such as the following and a line in `catalogue`, or a user's own
 module, as `harness.registry` describes:
 
-    """The error of the mean of n draws."""
+    """How fast the error of the mean of n draws falls."""
 
     import numpy as np
     import pandas as pd

@@ -276,7 +276,7 @@ def test_the_version_needs_no_extra():
 
 
 def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch):
-    block = experiments.__doc__.partition("`harness.registry` tells:\n")[2]
+    block = experiments.__doc__.partition("`harness.registry` describes:\n")[2]
     (tmp_path / "docstring_example.py").write_text(textwrap.dedent(block))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "EXPERIMENTS", {"means": "docstring_example"})
@@ -286,7 +286,7 @@ def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch
     # The sd of a mean of 500 draws is sd / 22.4; 4.5 of them are exceeded once in 150,000.
     last = rows[rows["samples"] == 500]
     assert (last["error"] < 4.5 * last["sd"] / 500**0.5).all()
-    assert "How fast the mean" in bqvi("list").output
+    assert "How fast the error of the mean" in bqvi("list").output
 
 
 OWN = """The user's own study."""
