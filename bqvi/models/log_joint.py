@@ -72,7 +72,7 @@ class LogJoint:
     Attributes
     ----------
     function : what was given, as a `bqvi.calls.Function`
-    coordinates : from R^D to the parameters of the function, where bounds were given (`within`); else None
+    coordinates : from R^D to theta, where the function has bounds (`within`); else None
     executor, n_jobs : what makes the calls, as of `bqvi.calls.Caller`
     """
 

@@ -199,16 +199,24 @@ def report(
     made = page.build(experiments, results, command, jobs or joblib.cpu_count())
     target = out or results / "report.html"
     page.write(made, target)
-    console.print(f"{escape(str(target))}: {len(names)} experiments, {len(made.html) / 1e6:.2g} MB")
+    console.print(
+        f"{escape(str(target))}: {_counted(len(names), 'experiment')}, {len(made.html) / 1e6:.2g} MB"
+    )
     if figures is not None:
         console.print(f"{escape(str(figures))}: {len(page.write_pictures(made, figures))} figures")
     if gallery is not None:
         from experiments.harness import gallery as cards
 
-        console.print(f"{escape(str(gallery))}: {len(cards.write(experiments, results, gallery))} cards")
+        written = cards.write(experiments, results, gallery)
+        console.print(f"{escape(str(gallery))}: {_counted(len(written), 'card')}")
     if made.broken:
         console.print(f"[red]Failed to draw:[/] {', '.join(made.broken)} (the page holds the tracebacks)")
         raise typer.Exit(1)
+
+
+def _counted(number: int, noun: str) -> str:
+    """The number with its noun, in the plural unless it is one."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _add(modules: Sequence[str] | None) -> dict[str, str]:
