@@ -44,6 +44,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     ----------
     n_components : K, states
     emissions : 'gaussian', 'categorical' (X of one column, symbols 0, 1, ..) or 'poisson'
+    n_symbols : V, symbols that there are, of categorical emissions; default those up to the largest in X
     covariance_type : of Gaussian emissions: 'full', 'tied', 'diag' or 'spherical'
     bayesian : True for variational Bayes; False for a point, maximum a posteriori
     max_iter, tol, n_init, init_params, random_state, verbose : as of `GaussianMixture`
@@ -53,6 +54,7 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     n_components: int = 2
     _: KW_ONLY
     emissions: str = "gaussian"
+    n_symbols: int | None = None
     covariance_type: str = "full"
     bayesian: bool = True
     max_iter: int = 500
@@ -76,6 +78,8 @@ class HiddenMarkovModel(BaseEstimator):  # type: ignore[misc]
     def _emissions(self, rows: Sequences) -> Emissions:
         require_one_of("emissions", self.emissions, _EMISSIONS)
         if self.emissions == "categorical":
+            if self.n_symbols is not None:
+                return CategoricalEmissions(require_integer("n_symbols", self.n_symbols, 1))
             largest = np.nanmax(finite_or_missing(rows.values))
             if largest >= MOST_SYMBOLS:
                 raise ValueError(f"X has the symbol {largest:g}; symbols must be below {MOST_SYMBOLS:g}")

@@ -44,7 +44,7 @@ def gaussian_draws(
     return found
 
 
-_SWITCHES = ("bayesian", "flat", "merge")
+_SWITCHES = ("bayesian", "flat", "merge", "learn_word_concentration")
 
 
 def require_settings(estimator: Any) -> None:

@@ -37,8 +37,9 @@ class LatentDirichletAllocation(
     ----------
     n_components : K, topics
     concentration : alpha of the documents' proportions; default 1 / K
-    word_concentration : eta of the topics
+    word_concentration : eta of the topics, a number or (V,)
     learn_concentration : 'symmetric', 'asymmetric', or None to keep alpha
+    learn_word_concentration : whether eta is learnt, as one number
     method : 'batch', coordinate ascent; 'online', natural gradients on mini-batches; 'memoised', mini-batches
         with an exact bound
     batch_size : documents in a mini-batch, of 'online' and 'memoised'
@@ -52,8 +53,9 @@ class LatentDirichletAllocation(
     n_components: int = 10
     _: KW_ONLY
     concentration: Any = None
-    word_concentration: float = 0.1
+    word_concentration: Any = 0.1
     learn_concentration: str | None = None
+    learn_word_concentration: bool = False
     method: str = "batch"
     batch_size: int = 128
     total_samples: float | None = None
@@ -83,6 +85,7 @@ class LatentDirichletAllocation(
             concentration=self.concentration,
             word_concentration=self.word_concentration,
             learn_concentration=self.learn_concentration,
+            learn_word_concentration=self.learn_word_concentration,
             fractional=True,
         )
 

@@ -1,0 +1,285 @@
+"""Properties that hmmlearn's test suite holds its models to, held here too, from the mathematics.
+
+Of its tests those are not repeated that other files hold already: recursions, Viterbi paths and posteriors by
+all paths, and one by one hmmlearn's values (`test_hidden_markov_model`, `test_hidden_markov_model_peer`);
+chains from left to right, the order of sequences, draws, a state without visits, underflow
+(`test_peers_properties`); moments of samples, scores (`test_sklearn`); divergences (`tests/families`). There
+is nothing here for those of parameters set by hand, of mixtures as emissions, and of AIC and BIC.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+import bqvi
+from bqvi.families import Dirichlet, PointMass, Product
+from bqvi.models import (
+    CategoricalEmissions,
+    ComponentEmissions,
+    HiddenMarkovModel,
+    Multinomial,
+    PoissonEmissions,
+    Sequences,
+    gaussian_emissions,
+)
+from bqvi.sklearn import HiddenMarkovModel as HiddenStates
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+SHAPES = ("full", "tied", "diag", "spherical")
+EMISSIONS = ("gaussian", "categorical", "poisson")
+INITIAL = np.array([0.6, 0.4])
+TRANSITIONS = np.array([[0.7, 0.3], [0.4, 0.6]])
+SYMBOLS = np.array([[0.1, 0.4, 0.5], [0.6, 0.3, 0.1]])
+
+
+def at_a_point(initial, transitions, symbols):
+    """q with all its mass at these probabilities: the mode of Dir(1 + p) is p."""
+    parts = {"initial": initial, "transitions": transitions, "symbols": symbols}
+    return Product({name: PointMass(Dirichlet(1.0 + p)) for name, p in parts.items()})
+
+
+def values_of(emissions, size, rng):
+    """(size, 1) of two far states."""
+    states = rng.integers(2, size=size)
+    drawn = {
+        "gaussian": rng.normal(8.0 * states, 1.0),
+        "categorical": states + 2 * rng.integers(2, size=size),
+        "poisson": rng.poisson(1.0 + 30.0 * states),
+    }
+    return drawn[emissions][:, None].astype(float)
+
+
+def rises(found):
+    bounds = np.asarray(found.lower_bounds_)
+    return np.isfinite(bounds).all() and (np.diff(bounds) > -1e-9 * abs(bounds[-1])).all()
+
+
+def test_known_parameters_have_the_likelihood_posterior_and_path_of_all_paths():
+    model, q = HiddenMarkovModel(2, CategoricalEmissions(3)), at_a_point(INITIAL, TRANSITIONS, SYMBOLS)
+    x = np.array([0, 1, 2, 2, 0, 1])
+    paths = list(itertools.product(range(2), repeat=len(x)))
+    joint = np.array(
+        [
+            INITIAL[z[0]]
+            * np.prod([TRANSITIONS[i, j] for i, j in itertools.pairwise(z)])
+            * np.prod(SYMBOLS[list(z), x])
+            for z in paths
+        ]
+    )
+    assert model.log_evidence_bounds(q, [x])[0] == pytest.approx(np.log(joint.sum()), rel=1e-12)
+    (posterior,), (path,), (states,) = model.posteriors(q, [x]), model.viterbi(q, [x]), model.decode(q, [x])
+    one = (np.array(paths) * joint[:, None]).sum(axis=0) / joint.sum()
+    np.testing.assert_allclose(posterior, np.column_stack([1.0 - one, one]), rtol=1e-10)
+    np.testing.assert_array_equal(path, paths[joint.argmax()])
+    np.testing.assert_array_equal(states, one > 0.5)
+
+
+def test_equal_transitions_leave_a_mixture_with_equal_weights():
+    k, rng = 4, np.random.default_rng(0)
+    symbols = rng.dirichlet(np.ones(6), k)
+    q = at_a_point(np.full(k, 1.0 / k), np.full((k, k), 1.0 / k), symbols)
+    model, x = HiddenMarkovModel(k, CategoricalEmissions(6)), rng.integers(6, size=50)
+    each = symbols[:, x].T
+    np.testing.assert_allclose(model.posteriors(q, [x])[0], each / each.sum(1, keepdims=True), rtol=1e-9)
+    np.testing.assert_array_equal(model.viterbi(q, [x])[0], each.argmax(axis=1))
+    assert model.log_evidence_bounds(q, [x])[0] == pytest.approx(np.log(each.mean(axis=1)).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("family", ["full", "point"])
+def test_one_draw_from_several_words_is_a_symbol(family):
+    """Counts of a multinomial of one trial, beside the symbol."""
+    x = np.random.default_rng(1).integers(4, size=60)
+    lengths, start = np.array([25, 1, 34]), np.random.default_rng(2).uniform(1.0, 5.0, (3, 4))
+    first = {"initial": Dirichlet(np.array([2.0, 3.0, 4.0])), "transitions": Dirichlet(1.0 + np.eye(3))}
+    ends = []
+    for emissions, name, values in (
+        (CategoricalEmissions(4, concentration=1.5), "symbols", x),
+        (ComponentEmissions(Multinomial(4, concentration=1.5)), Multinomial.name, np.eye(4)[x]),
+    ):
+        model, data = HiddenMarkovModel(3, emissions), Sequences(values, lengths)
+        begin = Product({**first, name: Dirichlet(1.5 + start)})
+        fit = bqvi.fit(model, data, family=family, start_from=begin, steps=25)
+        ends.append((fit.elbo, np.asarray(fit.q[name].mean), np.asarray(fit.q["transitions"].mean)))
+    for one, other in zip(*ends, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8)
+
+
+@pytest.mark.parametrize("lengths", [[3, 4, 5], [10, 1, 1], [12], [1] * 12])
+@pytest.mark.parametrize("bayesian", [True, False])
+@pytest.mark.parametrize("emissions", EMISSIONS)
+def test_sequences_of_any_lengths_never_lower_the_bound(emissions, bayesian, lengths):
+    x = values_of(emissions, 12, np.random.default_rng(3))
+    found = HiddenStates(2, emissions=emissions, bayesian=bayesian, random_state=0).fit(x, lengths=lengths)
+    assert rises(found)
+    assert len(found.predict(x, lengths)) == 12
+    assert found.predict_proba(x, lengths).sum(axis=1) == pytest.approx(np.ones(12))
+    assert np.isfinite(found.score_samples(x, lengths)).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bayesian", [True, False])
+def test_a_column_that_never_changes_leaves_everything_finite(shape, bayesian):
+    """And as few rows as parameters: nine of four columns for three states."""
+    rng = np.random.default_rng(4)
+    x = np.column_stack(
+        [np.full(9, 715.0), 65.0 * np.arange(9.0, 0.0, -1.0), rng.normal(0.0, [[4.0, 40.0]], (9, 2))]
+    )
+    found = HiddenStates(3, covariance_type=shape, bayesian=bayesian, random_state=0).fit(x)
+    assert rises(found)
+    assert np.isfinite(found.predict_proba(x)).all()
+    draws, _ = found.sample(20)
+    assert np.isfinite(draws).all()
+
+
+def test_symbols_number_from_zero_and_their_number_is_kept():
+    """A number of symbols above that of the data leaves room for others; below it is refused."""
+    x = np.array([0.0, 0.0, 2.0, 1.0, 3.0, 1.0, 1.0])[:, None]
+    for given, expected in ((None, 4), (6, 6)):
+        found = HiddenStates(2, emissions="categorical", n_symbols=given, random_state=0).fit(x)
+        assert found.posterior_["symbols"].mean.shape == (2, expected)
+        assert rises(found)
+    assert np.isfinite(found.score(np.array([[5.0], [4.0]])))
+    with pytest.raises(ValueError, match=r"symbol 3.*n_symbols = 3"):
+        HiddenStates(2, emissions="categorical", n_symbols=3).fit(x)
+    for bad in (-1.0, 0.5):
+        with pytest.raises(ValueError, match="symbol"):
+            HiddenStates(2, emissions="categorical").fit(np.array([[0.0], [bad], [1.0]]))
+
+
+@pytest.mark.parametrize("bad", ["round", "FULL", "", None])
+def test_shapes_of_covariances_that_there_are_not_are_refused(bad):
+    with pytest.raises((ValueError, TypeError), match="covariance_type"):
+        HiddenStates(2, covariance_type=bad).fit(np.random.default_rng(0).normal(size=(10, 2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("initial", (2,)), ("transitions", (2, 3)), ("symbols", (3, 4)), ("symbols", (2, 3))]
+)
+def test_starts_of_other_shapes_are_refused(name, shape):
+    """Of three states and three symbols."""
+    q = at_a_point(np.full(3, 1 / 3), np.full((3, 3), 1 / 3), np.full((3, 3), 1 / 3))
+    start = Product({n: Dirichlet(np.ones(shape)) if n == name else f.family for n, f in q.factors.items()})
+    model = HiddenMarkovModel(3, CategoricalEmissions(3))
+    with pytest.raises(ValueError, match="start_from"):
+        bqvi.fit(model, [np.arange(3)], start_from=start, steps=1)
+
+
+@pytest.mark.parametrize("shape", [(2,), (4,), (2, 3), (3, 2)])
+def test_priors_of_other_shapes_are_refused(shape):
+    with pytest.raises(ValueError, match="transition_concentration"):
+        HiddenMarkovModel(3, CategoricalEmissions(3), transition_concentration=np.ones(shape))
+    with pytest.raises(ValueError, match="initial_concentration"):
+        HiddenMarkovModel(3, CategoricalEmissions(3), initial_concentration=np.ones(shape))
+    with pytest.raises(ValueError, match="concentration"):
+        CategoricalEmissions(3, concentration=np.ones(shape))
+
+
+def test_priors_worth_much_hold_the_estimates():
+    """Posterior modes between the prior's and the frequencies, and at the prior's where it is worth 1e9."""
+    x = [np.random.default_rng(5).integers(3, size=200)]
+    wanted = np.array([[0.8, 0.2], [0.3, 0.7]])
+    for weight, within in ((1e9, 1e-5), (1.0, 1.0)):
+        model = HiddenMarkovModel(
+            2, CategoricalEmissions(3), transition_concentration=1.0 + weight * wanted,
+            initial_concentration=1.0 + weight * np.array([0.9, 0.1]),
+        )  # fmt: skip
+        fit = bqvi.fit(model, x, family="point", steps=50, start_from="random")
+        assert (np.abs(fit.q["transitions"].mean - wanted) < within).all()
+        assert (np.diff(fit.trace["elbo"]) > -1e-9 * abs(fit.elbo)).all()
+
+
+def cycles(n, length, rng):
+    """Sequences (n, length) that go 0, 1, 2, 0, .. from anywhere."""
+    return (rng.integers(3, size=(n, 1)) + np.arange(length)) % 3
+
+
+def test_variational_bayes_leaves_states_empty_that_are_not_needed():
+    """Of five states three, each with one symbol and one way on, from the best of twenty starts.
+
+    Sparse priors (0.1) make fewer states cheaper; the bound is compared with that of the model of three.
+    """
+    data = list(cycles(7, 100, np.random.default_rng(6)))
+
+    def fitted(k):
+        emissions = CategoricalEmissions(3, concentration=0.1)
+        model = HiddenMarkovModel(k, emissions, initial_concentration=0.1, transition_concentration=0.1)
+        return model, bqvi.fit(model, data, starts=20, start_from="random", steps=300, tolerance=1e-6, seed=0)
+
+    model, fit = fitted(5)
+    visits = np.concatenate(model.posteriors(fit.q, data)).sum(axis=0)
+    used = visits > 1.0
+    assert used.sum() == 3
+    np.testing.assert_allclose(visits[used], 700.0 / 3.0, rtol=0.02)
+    assert (fit.q["symbols"].mean[used].max(axis=1) > 0.99).all()
+    assert (fit.q["transitions"].mean[used].max(axis=1) > 0.98).all()
+    assert fit.elbo < fitted(3)[1].elbo
+
+
+def test_maximum_likelihood_from_the_posterior_means_is_near_and_above():
+    """EM climbs from where variational Bayes ended, and little: 2,000 observations, 11 free parameters."""
+    rng = np.random.default_rng(7)
+    states = np.repeat(rng.integers(2, size=100), 20)
+    x = [rng.normal(6.0 * states, 1.0 + states)]
+    model = HiddenMarkovModel(2, gaussian_emissions("full"))
+    fit = bqvi.fit(model, x, steps=200, tolerance=1e-8)
+    settled = fit.problem.model
+    means, covariances = settled.emissions.components.each(fit.q["components"])
+    at_means = gaussian_log_likelihood(x[0], fit.q, means, covariances)
+    flat = HiddenMarkovModel(2, gaussian_emissions("full", flat=True))
+    best = bqvi.fit(flat, x, family="point", steps=500, tolerance=1e-9, starts=3)
+    assert best.elbo - 11.0 < at_means <= best.elbo + 1e-6
+
+
+def gaussian_log_likelihood(x, q, means, covariances):
+    """By the forward recursion in logarithms, one step after the other."""
+    spread = np.sqrt(covariances[:, 0, 0])
+    logs = scipy.stats.norm.logpdf(x[:, None], means[:, 0], spread)
+    moves = np.log(q["transitions"].mean)
+    alpha = np.log(q["initial"].mean) + logs[0]
+    for row in logs[1:]:
+        alpha = scipy.special.logsumexp(alpha[:, None] + moves, axis=0) + row
+    return scipy.special.logsumexp(alpha)
+
+
+@pytest.mark.parametrize("emissions", EMISSIONS)
+def test_the_bound_tells_the_number_of_states(emissions):
+    """Two far states, of one to four: the bound is the criterion, with no penalty to add."""
+    rng = np.random.default_rng(8)
+    states = np.repeat(rng.integers(2, size=60), 10)
+    x = {
+        "gaussian": rng.normal(8.0 * states, 1.0),
+        "categorical": states + 2 * rng.integers(2, size=len(states)),
+        "poisson": rng.poisson(2.0 + 30.0 * states),
+    }[emissions]
+    made = {
+        "gaussian": gaussian_emissions("full"),
+        "categorical": CategoricalEmissions(4),
+        "poisson": PoissonEmissions(),
+    }[emissions]
+    bounds = [
+        bqvi.fit(HiddenMarkovModel(k, made), [x], starts=5, steps=200, tolerance=1e-4, seed=0).elbo
+        for k in (1, 2, 3, 4)
+    ]
+    assert int(np.argmax(bounds)) == 1
+
+
+def test_iterations_are_counted_and_shown(capfd):
+    x = values_of("gaussian", 200, np.random.default_rng(9))
+    short = HiddenStates(2, max_iter=2, tol=1e-12, random_state=0).fit(x)
+    assert (short.n_iter_, short.converged_) == (2, False)
+    long = HiddenStates(2, random_state=0, verbose=True).fit(x)
+    assert long.converged_
+    assert 1 <= long.n_iter_ < long.max_iter
+    assert capfd.readouterr().err
+    # a fit begins anew: nothing is left of the one before
+    again = long.fit(x)
+    assert len(again.lower_bounds_) <= again.n_iter_ + 1
+
+
+@pytest.mark.parametrize("seed", [None, 0, np.random.RandomState(0), np.random.default_rng(0)])
+def test_every_kind_of_seed_is_taken(seed):
+    x = values_of("gaussian", 40, np.random.default_rng(9))
+    assert rises(HiddenStates(2, random_state=seed, max_iter=5).fit(x))
