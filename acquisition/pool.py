@@ -69,7 +69,7 @@ class Pool:
     mean, variance : (N,), posterior moments; the variance without what rounding adds.
     signals : (N, r), covariances with the targets; ``None`` where the criterion has none.
     log_density : (N,), log p at the points, the log weights for an empirical measure; ``None``
-        where the criterion asks for none.
+        where the criterion needs none.
     extra : (N,), variance of an observation beyond that of f: noise, and jitter.
     rounding : variance that is rounding.
     open : (N,), False for what has been chosen.

@@ -1,7 +1,7 @@
 """One run of `bqvi.fit` as the table that an experiment returns.
 
 The table of a run that diverges ends with infinities, since a run that merely ended would be drawn
-on at its last value, as if it had converged. Whatever else goes wrong is raised.
+on at its last value, as if it had converged. All other errors are raised.
 """
 
 from __future__ import annotations

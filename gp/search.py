@@ -32,7 +32,7 @@ __all__ = ["Expansion", "Objective", "Optimum", "Race", "Search", "raced", "sear
 
 _FAILED = 1e25
 _LEAST_BEND = 1e-3
-"""Of the bend that a curvature has along a step: where the gradient falls less it says nothing."""
+"""Least fall of the gradient along a step, over that by the curvature: below it there is no correction."""
 _STOPPED_BY_ROUNDING = 2
 """Status of SciPy's L-BFGS-B when its line search finds no lower value."""
 

@@ -1,8 +1,8 @@
 """Weights of a given mini-batch for the sum over all data, by Bayesian quadrature.
 
 With K the kernel of the S rows and z their kernel means over the data, the mean of a Gaussian process over
-the data has the posterior mean sum_i w_i f(x_i), w = K^-1 z, whatever f: one solve serves all coordinates
-of a gradient. The variance it leaves is the squared MMD of the weighted batch to the data.
+the data has the posterior mean sum_i w_i f(x_i), w = K^-1 z, for every f, so that one solve serves all
+coordinates of a gradient. The variance it leaves is the squared MMD of the weighted batch to the data.
 
     plain      w = (K + s^2 I)^-1 (z + s^2 / N)       shrinks towards 0: biased
     shrunk     w = 1/S + (K + s^2 I)^-1 (z - K 1/S)   shrinks towards equal weights: biased, less so

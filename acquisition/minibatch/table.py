@@ -1,8 +1,8 @@
 """The last gradient of every datum, N x P numbers: too many to copy at each step.
 
 The table is written to in place, one step late: what was seen last is *pending* and goes in with the next
-observation. So the last table stays valid whatever happens between (writing the same rows twice changes
-nothing), earlier ones do not, and `fork` gives one that shares nothing.
+observation. The last table therefore remains valid when a step fails in between (writing the same rows twice
+changes nothing), earlier ones do not, and `fork` gives one that shares nothing.
 """
 
 from __future__ import annotations

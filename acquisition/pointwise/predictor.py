@@ -13,7 +13,7 @@ derivatives a_m, a_v, a_s of a score in the moments give
     d score / d k_*  =  C^-T (C^-1 (y - m0) a_m - 2 h a_v - C^-1 Z R a_s),
 
 which is contracted with the derivatives of the kernel without forming an array of them. Batches of
-points cost one matrix product each, whatever the criterion.
+points cost one matrix product each, for every criterion.
 """
 
 from __future__ import annotations

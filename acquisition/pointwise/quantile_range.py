@@ -5,7 +5,7 @@ and 1 - p is exp(mean) sinh(u sd), u the normal quantile. Once f is seen at x (w
 
     sd(t; x) = sqrt(v(t) - c(x, t)^2 / (v(x) + noise))
 
-whatever is seen. A point is as good as what it leaves of the integral of that range over t (Acerbi 2020,
+for every value. The score of a point is the remaining integral of that range over t (Acerbi 2020,
 "Variational Bayesian Monte Carlo with noisy likelihoods", Eqs 7 and 8), a weighted sum over points t_s,
 
     VIQR     sum_s w_s sinh(u sd(t_s; x)),   t_s drawn from the variational posterior,

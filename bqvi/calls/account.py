@@ -1,7 +1,8 @@
 """The budget of a step of a run, the ledger of its evaluations, and those that it need not make again.
 
-A step that was cut short is made again, from the same state and by the same random numbers: it asks for the
-same points. Those that had returned are its `Unfinished` evaluations, and take the place of calls.
+A step that was cut short is repeated from the same state and with the same random numbers, so that it
+proposes the same points. The evaluations that had returned are its `Unfinished` evaluations, which are used
+instead of calls.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Account:
     budget : asked before each call; None for no limit.
     unfinished : what the step had evaluated when it was cut short before; None for nothing.
     told : evaluations that the step learns from in the place of its own; None where it makes its own.
-    seen : where those of an estimator that keeps none are looked at; None where they are not.
+    seen : where evaluations of an estimator that keeps none are entered for checks; None where they are not.
     """
 
     ledger: Ledger | None = None

@@ -4,7 +4,7 @@
                                                                   + log Jacobian, pulled back
                                                              -->  Evaluations, in the coordinates
 
-What a function may do, and what becomes of it:
+What a function may return or raise, and how it is treated:
 
     a number                     an evaluation; (number, sd) where it is noisy
     -inf, NaN, a numerical       a *failed* row, with its reason. It counts, and designs keep away from it
@@ -17,8 +17,8 @@ What a function may do, and what becomes of it:
     lost the worker or the time
     Ctrl-C, SystemExit           pass through unchanged
 
-Whatever ends a batch, what had returned is in the ledger. A vectorised function that raises a numerical
-exception on a batch is called again point by point, so that one bad point does not fail the others.
+However a batch ends, the evaluations that had returned are in the ledger. A vectorised function that raises a
+numerical exception on a batch is called again point by point, so that one bad point does not fail the others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from gp.threads import as_the_user_has_it
 
 @dataclass(frozen=True, eq=False)
 class Caller:
-    """A function, the coordinates in which an engine takes it, and who makes the calls.
+    """A function, the coordinates in which an engine takes it, and how the calls are made.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class Caller:
     def told(
         self, points: np.ndarray, values: Any, gradients: Any = None, noise_sd: Any = None
     ) -> Evaluations:
-        """Evaluations that somebody else made, at points (n, D) that an engine asked for.
+        """Evaluations that the caller of a run made, at points (n, D) that the engine proposed.
 
         Parameters
         ----------

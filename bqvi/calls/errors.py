@@ -47,7 +47,7 @@ class EvaluationError(RuntimeError):
         self.state = state
 
     def __reduce__(self) -> Any:
-        """A process that fails hands over what it had."""
+        """The message and attributes, so that the exception can be sent to another process."""
         return type(self), (str(self), self.point, self.evaluations, self.state)
 
 

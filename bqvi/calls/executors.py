@@ -5,7 +5,7 @@
     has `get_executor`          a Dask client, whose own `map` gives futures and whose own `submit`
                                 gives equal calls one answer; its executor does neither
 
-A future is whatever has ``result()``. Where an executor's futures are those of concurrent.futures they are
+A future is any object with ``result()``. Where an executor's futures are those of concurrent.futures they are
 waited for together; others are asked in turn whether they are ``done()``.
 """
 
@@ -55,7 +55,7 @@ class Submits(Protocol):
 
 
 Executor = Submits | Maps
-"""Whatever has a `submit`, or else a `map`; where it has both, `submit` is used."""
+"""An object with a `submit`, or else a `map`; where it has both, `submit` is used."""
 
 
 class RayExecutor:

@@ -1,4 +1,4 @@
-"""What becomes of an exception of the user's function: the one policy of all engines.
+"""How exceptions of the user's function are treated, the same in all engines.
 
     an error of the code or of the system     NameError, TypeError, AttributeError, ImportError, KeyError,
                                               MemoryError, OSError, ...: the run stops at the first

@@ -1,4 +1,4 @@
-"""What the sampling estimators share: q in torch, and the log joint as a function of draws.
+"""Common parts of the sampling estimators: q in torch, and the log joint as a function of draws.
 
 The integrand is f(theta) = ln p(X, theta), less ln h(X), weighted to stand for all the data. Two kinds
 of model give it:

@@ -1,4 +1,4 @@
-"""The exact natural gradient of a model with a local step: eta* - eta (thesis Eq. 4.12).
+"""The exact natural gradient of a model with a local step, eta* - eta (thesis Eq. 4.12).
 
 On all the data a natural step of size 1 ends at eta*, which is coordinate ascent. On a weighted
 mini-batch the local statistics are an unbiased estimate of the data's, so this is an unbiased estimate

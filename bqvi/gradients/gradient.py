@@ -1,17 +1,17 @@
-"""What an estimator is: (model, q, mini-batch, rng) -> gradient of a bound in q's parameters.
+"""The contract of an estimator: (model, q, mini-batch, rng) -> gradient of a bound in q's parameters.
 
-Two kinds of gradients come out, and a geometry takes either:
+A gradient is of one of two kinds, and a geometry takes either:
 
 - *natural*: dL/dmu, the gradient in the mean parameters, which is the natural gradient in eta. Exact
-  methods for conjugate models hand over eta* - eta (thesis Eq. 4.12).
+  methods for conjugate models return eta* - eta (thesis Eq. 4.12).
 - *unconstrained*: dL/du in q's coordinates without constraints. Black-box estimators differentiate
   sampled values there.
 
 An estimator may keep what it has evaluated, because the log joint stays the same while q moves. It then has
-a `start`, takes the memory of the step before, and hands back a new one in its gradient: arrays and numbers,
-so that a run can be saved and resumed to the same numbers. A step that fails hands back nothing; what it had
-evaluated is in the ledger of the batch's account. The step made again takes these evaluations in the place of
-calls; what it does not ask for, the memory takes in (`rescued`).
+a `start`, takes the memory of the step before, and returns a new one in its gradient: arrays and numbers,
+so that a run can be saved and resumed to the same numbers. A step that fails returns nothing; its
+evaluations are in the ledger of the batch's account. When the step is repeated it uses these evaluations
+instead of calls, and those that it does not use are added to the memory (`rescued`).
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 is a bound of its own (Burda et al. 2016). With normalised weights v_l = w_l / sum w:
 
     IWAE   sum_l v_l d ln w_l / du, through the path and through q's parameters (Eq. 5.32)
-    DReG   sum_l v_l^2 d ln w_l / du, through the path only: the score term that IWAE hides is
-           reparameterised once more (Tucker et al. 2018); same mean, and its variance does not
-           drown the signal as L grows
+    DReG   sum_l v_l^2 d ln w_l / du, through the path only: the score term that IWAE contains is
+           reparameterised once more (Tucker et al. 2018); the mean is the same, and the ratio of
+           signal to noise does not fall as L grows
 
 For q a mixture of Gaussians see `stratified_bound`.
 """

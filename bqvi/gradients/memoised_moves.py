@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moves:
-    """How often births and merges are tried. The bound is exact whatever these are."""
+    """How often births and merges are tried; the bound is exact for all values."""
 
     pairs: int = 10
     """Most pairs whose merge is prepared in a pass: those with the largest gain but for the entropy."""

@@ -7,9 +7,9 @@ E_q[phi] and its gradient come in closed form from a process on phi (`mixture_ex
 Gaussian or q itself at the last round (`mixture_evidence`); what is left, the entropy or the divergence from
 that q, is drawn from q alone (`mixture_draws`), which costs no evaluation of f and leaves no bias.
 
-The process is on f, whatever q is, so not every step needs evaluations. A *round* of them, chosen to
-reduce the variance of the gradient most, takes place at the first step and once q has moved by `reach`
-since the last round,
+The process is on f and does not depend on q, so that not every step needs evaluations. A *round* of them,
+chosen to reduce the variance of the gradient most, takes place at the first step and once q has moved by
+`reach` since the last round,
 
     KL(w || w') + sum_k w_k KL(N_k || N'_k)  >=  KL(q || q'),
 

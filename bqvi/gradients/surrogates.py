@@ -2,7 +2,7 @@
 
 Each kind says what its targets are in the units of a q, how its hyperparameters are fitted (as logarithms, so
 that a memory can keep them as an array), and how the process is made of them. The separable process on
-gradients costs O(m^3) whatever D, and is the default wherever it is possible.
+gradients costs O(m^3) for every D, and is the default wherever it is possible.
 
 Where evaluations are noisy, the variances V of the noise are known in nats, not over s^2: then s^2 is a
 hyperparameter, the last, and the evidence that of s^2 (K_0 + N) + V; V / s^2 is added to the noise N of the

@@ -132,7 +132,7 @@ def fit(
         than two bounds; q starts with two standard deviations to either side
     periodic : indices or booleans; the period is upper - lower
     names : of the parameters
-    errors : what becomes of an exception of the log joint, for such an estimator, as in `bqvi.vbmc`; by
+    errors : how an exception of the log joint is treated, for such an estimator, as in `bqvi.vbmc`; by
         default that of the `LogJoint`
     executor, n_jobs : the evaluations of a step of such an estimator are made through ``executor.submit``, or
         else ``executor.map``; or by so many processes of joblib

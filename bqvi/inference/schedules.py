@@ -78,7 +78,7 @@ class Constant(StepSizes):
 class Exponential(StepSizes):
     """rho_t = scale * exp(-decay t) (thesis Section 6.2).
 
-    The steps sum to scale / (1 - exp(-decay)): whatever is further away than that is not reached.
+    The steps sum to scale / (1 - exp(-decay)): an optimum at a larger distance is not reached.
     """
 
     scale: float = 1.0

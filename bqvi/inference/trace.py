@@ -51,7 +51,7 @@ class Recorder:
 
     @classmethod
     def of(cls, record: int | Iterable[int]) -> Recorder:
-        """Make the recorder that an argument of `fit` asks for."""
+        """Make the recorder for an argument of `fit`."""
         if isinstance(record, int | np.integer):
             return cls(every=require_integer("record", record, 1))
         if not isinstance(record, Iterable) or (isinstance(record, np.ndarray) and not record.ndim):

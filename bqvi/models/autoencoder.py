@@ -32,7 +32,7 @@ from gp.arrays import Array, is_torch, to_numpy
 
 Tensor = torch.Tensor
 _BLOCK = 2048
-"""Data looked at together where nothing is differentiated."""
+"""Data evaluated at once where nothing is differentiated."""
 _DRAWS = 20_000
 """Outputs of the decoder made together."""
 ENCODER, DECODER, LIKELIHOOD = "encoder", "decoder", "likelihood"

@@ -106,7 +106,7 @@ class LogisticRegression:
         return LocalTerms(np.concatenate([slope[:, None] * signed, second], axis=1), values)
 
     def term_limits(self, data: Data) -> None:
-        """Curvatures are negative semi-definite, whatever the data."""
+        """Curvatures are negative semi-definite for all data."""
         del data
 
     def local_total(self, total: np.ndarray, bound: float, limits: None) -> LocalStep:

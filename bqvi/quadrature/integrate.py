@@ -119,7 +119,7 @@ def integrate(
         does. For 'bq'.
     log_density : logarithm of a density p, normalised, points (n, D) to (n,): then the integral is
         int f p, and ``measure`` is only where points are proposed (importance re-weighting, 7.11).
-    errors : what becomes of a point at which f raises or returns a value that is not finite. 'raise': the
+    errors : how a point is treated at which f raises or returns a value that is not finite. 'raise': the
         run stops, with every evaluation that returned. 'infeasible': f counts as zero there (its logarithm
         as -inf), as where it is outside of its domain; not with ``gradient``.
     initial : nodes of the initial design; by default 2 D + 4, and at least 8.
@@ -142,7 +142,7 @@ def integrate(
     seed : or a generator; the same seed gives the same result.
     resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
         same f, measure and choices, to a budget that may be larger for 'bq' and 'wsabi'; ``evaluations`` is
-        then not looked at.
+        then not used.
     verify : with ``resume``, for 'bq' and 'wsabi': so many of its evaluations are made again before the first
         step, within the budget, and it is an error if one differs by more than its noise. 0: that f is the
         same is not checked.

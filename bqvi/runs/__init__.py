@@ -1,8 +1,8 @@
 """Runs: the parts of the front doors that do not depend on what is computed.
 
-A front door is an `Engine` of ``init``, ``step``, ``finished`` and ``result``; `Run` drives it, hands over
-the state whatever happens, and writes checkpoints; `door` makes the function that users call, with its
-``steps``.
+A front door is an `Engine` of ``init``, ``step``, ``finished`` and ``result``. `Run` drives it, keeps its
+state in every exception that ends it, and writes checkpoints. `door` makes the function that users call, with
+its ``steps``.
 """
 
 from bqvi.runs.checkpoint import Checkpoint, resumed

@@ -80,7 +80,7 @@ class RunStopped(Ended, BaseException):
 def exit_of(
     error: BaseException, checkpoint: Checkpoint, place: str, result: Callable[[], Any] | None
 ) -> RunError | RunInterrupted | RunExit | RunStopped:
-    """The exception that hands over ``checkpoint`` in the place of ``error``.
+    """The exception that replaces ``error`` and holds ``checkpoint``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A run that begins with the search of a plausible box, of whatever door it is.
+"""A run that begins with the search of a plausible box, for any door.
 
     Searching(evaluations) --one step: bqvi.calls.plausible_search--> box, evaluations
                            --begin--> the door's own run, in coordinates of that box, with the evaluations

@@ -1,11 +1,11 @@
-"""The one driver: a run under way, whatever it is of.
+"""The driver of all engines: a run under way.
 
     while finished(state) is None:  state = step(state)         and then  result(state)
 
-Whatever ends a step before its time, the evaluations that returned are in the engine's ledger; they are added
-to the state from before the step, and the exception that leaves the run has both. With ``checkpoint`` the
-same is written to a file each time that an evaluation returns, so that a killed process loses no more than
-the evaluations under way.
+When a step is ended early, by any exception, the evaluations that returned are in the engine's ledger; they
+are added to the state before the step, and the exception that leaves the run has both. With ``checkpoint``
+the same is written to a file each time that an evaluation returns, so that a killed process loses no more
+than the evaluations under way.
 
 With workers a step asks the engine for as many further points as workers are free, begins their evaluations,
 and takes what has returned. The points under way are part of the state, so that a run that was killed begins
@@ -82,9 +82,10 @@ class Watch:
 
 @dataclass(frozen=True)
 class _HandingOver:
-    """In the ``threads`` of a run, where whatever is raised becomes what ``ended`` makes of it.
+    """A context, with the ``threads`` of a run, in which ``ended`` turns each exception into one of `exits`.
 
-    A generator made a context would let a StopIteration pass, which ends a loop over the run without a word.
+    A context made of a generator would let a StopIteration pass, which would silently end a loop over the
+    run.
     """
 
     threads: AbstractContextManager[Any]

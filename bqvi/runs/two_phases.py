@@ -4,7 +4,7 @@
 
 The first phase is the search of a plausible box (`locating`), before the run of any door, or a run on a cheap
 model (`bqvi.variational_bmc.cheap_first`), before one on the log joint. Both engines enter evaluations in one
-ledger, so that whatever ends the run they are kept, and resumed from.
+ledger, so that they are kept however the run ends, and it can be resumed.
 """
 
 from __future__ import annotations

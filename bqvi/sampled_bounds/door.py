@@ -97,7 +97,7 @@ def evidence_bounds(
     confidence : of ``interval``. Logs of few estimates are skewed: of 150 intervals of 95 % from ten of each
         kind, on posteriors whose evidence is known, 138 held it, and so the default asks for more.
     vectorised : ``False`` if log_joint takes one point (P,) at a time.
-    errors : what becomes of an exception of log_joint, as in `bqvi.vbmc`.
+    errors : how an exception of log_joint is treated, as in `bqvi.vbmc`.
     executor, n_jobs : evaluations are made through ``executor.submit``, or else ``executor.map``; or by so
         many processes of joblib.
     progress : show evaluations and the phase on a line.

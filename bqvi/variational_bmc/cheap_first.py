@@ -8,7 +8,7 @@ The first points of the log joint are draws of that q, and as many of the plausi
 model is wrong. A cheap model may be improper: where its q diverges, the run goes on without it, with a
 warning.
 Both are runs of :mod:`bqvi.variational_bmc.vbmc_run`, with a budget for each. Evaluations of the cheap model
-are entered in the same ledger, so that whatever ends the run they are kept, and resumed from.
+are entered in the same ledger, so that they are kept however the run ends, and it can be resumed.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ class Feasibility:
 def _accidents(good: Vector, bad: Vector, distances: Vector) -> Vector:
     """Which of the failed points (m, D) lie among good ones (n, D), ``distances`` (m,) away, (m,) bool.
 
-    An accident does not make another one an edge: so those that are left are looked at again.
+    A failure that is an accident is not evidence of an edge near another one: the remaining ones are judged
+    again.
     """
     among = np.array([_in_hull(good, x) for x in bad])
     found = np.zeros(len(bad), bool)

@@ -89,7 +89,7 @@ def vbmc(
         many processes of joblib.
     workers : with an executor that has ``submit``: so many evaluations are kept under way, each taken as it
         returns, and points are chosen given those that have not. None: batches, each waited for.
-    errors : what becomes of an exception of log_joint. None: a numerical one (ArithmeticError, ValueError,
+    errors : how an exception of log_joint is treated. None: a numerical one (ArithmeticError, ValueError,
         RuntimeError, LinAlgError) is an infeasible point, one of its code or of the system (NameError,
         TypeError, MemoryError, OSError, ...) stops the run. "raise": each stops it, and values that are not
         finite do; "infeasible": none does.
@@ -112,7 +112,7 @@ def vbmc(
     seed : or a generator; the same seed gives the same result.
     checkpoint : path of a file that is written each time that log_joint returns, for ``resume``.
     resume : a result, a saved one's path, or the exception that ended a run: go on from there, with the
-        same bounds; ``start``, ``initial`` and ``evaluations`` are then not looked at.
+        same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.
     verify : with ``resume``: so many of its evaluations are made again before the first step, within the
         budget, and it is an error if one differs by more than its noise. 0: that log_joint is the same is not
         checked.

@@ -190,7 +190,7 @@ def kernel_of(psi: Vector, dimension: int) -> Sum:
 
 
 def _noises(data: Data, psi: Vector) -> Vector:
-    """Noise variances of all observations, with what rounding asks for, (N,)."""
+    """Noise variances of all observations, with those added because of rounding, (N,)."""
     dimension = data.points.shape[1]
     noise = data.noise + data.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
     if data.noise_fitted:

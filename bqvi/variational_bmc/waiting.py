@@ -105,7 +105,7 @@ def _learned(run: VBMCRun, state: State) -> State:
 
 
 def _explored(run: VBMCRun, state: State, estimate: Estimate) -> State:
-    """The state with the points that exploration asks for; ``explored`` where it asks for none."""
+    """The state with the points that exploration proposes; ``explored`` where it proposes none."""
     dimension, frame = run.target.dimension, state.frame
     modes = Modes.of(estimate.surrogate, estimate.q, frame, estimate.found.log_evidence + frame.log_volume)
     sequence = design(dimension, EXPLORATION.count(dimension, len(modes)), run.seed)

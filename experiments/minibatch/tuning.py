@@ -2,7 +2,7 @@
 
 The seeds are not reported. What is compared is what is reported: evaluations until the ELBO gap stays at or
 below each of the problem's levels, where the gap is to the best end of any run of the seed, of any
-strategy and schedule. A run that never gets there counts as twice its budget; between runs that never do,
+strategy and schedule. A run that does not reach a level counts as twice its budget; between such runs,
 the smaller gap at the end wins.
 
     python -m experiments.minibatch.tuning [PROBLEM...]

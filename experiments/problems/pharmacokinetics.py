@@ -161,7 +161,7 @@ class Pharmacokinetics:
         return LocalTerms(statistics, bounds)
 
     def term_limits(self, data: Any) -> None:
-        """Curvatures are negative semi-definite, whatever the data."""
+        """Curvatures are negative semi-definite for all data."""
         del data
 
     def local_total(self, total: Floats, bound: float, limits: None) -> LocalStep:

@@ -1,6 +1,6 @@
 """Runs of VBMC on posteriors that are known, as the experiments on it record them.
 
-A row for each number of evaluations at which a posterior was looked at:
+A row for each number of evaluations at which a posterior was recorded:
 
     method  n  seconds  log_evidence  sd  error  mmtv  gskl  converged
 
@@ -11,7 +11,7 @@ A row for each number of evaluations at which a posterior was looked at:
     seconds     of the method by itself since its start; the log joints cost next to nothing
 
 `ours` goes on from each budget to the next; what it costs to look is not counted. `pyvbmc` is one run of
-PyVBMC (Acerbi 2018, 2020; the extra `peers`) with its default options, looked at after each of its
+PyVBMC (Acerbi 2018, 2020; the extra `peers`) with its default options, recorded after each of its
 iterations. Its log evidence is its ELBO, as it has no other.
 """
 

@@ -103,7 +103,7 @@ def _against(results: pd.DataFrame, x: str, label: str) -> Drawing:
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate where each run ended, and how honest its standard deviation is."""
+    """Tabulate where each run ended, and whether its standard deviation is calibrated."""
     last = results.sort_values("n").groupby(["problem", "method", "seed"], sort=False).tail(1)
     rows = []
     for (problem, method), group in last.groupby(["problem", "method"], sort=False):
