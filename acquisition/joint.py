@@ -1,7 +1,7 @@
 """Nodes moved together until the variance they leave is at a local minimum.
 
-Choosing nodes one after the other is greedy: the first ones stand where they would be best alone.
-But what q further nodes x_1..x_q leave of the variance of the targets is a smooth function of all of
+Choosing nodes one after the other is greedy, as the first nodes are those that would be best alone. The
+variance of the targets that remains after q further nodes x_1..x_q is a smooth function of all of
 them. With signals s (q, r), posterior covariance K (q, q) with noise, and U = K^-1 s,
 
     V = trace(S) - trace(s^T U),
@@ -9,10 +9,10 @@ them. With signals s (q, r), posterior covariance K (q, q) with noise, and U = K
 
 with o the n earlier observations, whose quadrature weights are w = C^-T (C^-1 Z - H U). One evaluation
 costs O(n^2 q + n q^2 + q^3), less than one search for a single node, and a quasi-Newton descent of
-log V needs some tens of them. So :func:`plan` places *all nodes that are still to come* for a fraction
-of what as many greedy searches cost, and leaves less variance under that kernel. How much of this is
-seen in the error of an integral depends on how well the kernel is known: when it has been fitted again,
-what is left of the plan is the start of the next one.
+log V needs some tens of them. :func:`plan` thus places *all remaining nodes* for a fraction
+of the cost of as many greedy searches, and the variance under that kernel is lower. Whether the error of an
+integral is lower too depends on how well the kernel is known; when it has been fitted again, the remaining
+nodes of the plan are the start of the next one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where in a finite pool an acquisition is largest: no search, and no matrix solved twice.
+"""The points of a finite pool at which an acquisition is largest, one after the other.
 
 With H = C^-1 k(X, pool) the whitened covariances of the n observations with the N points, observing point j
 adds one row to H and changes variances and signals by one rank (:mod:`acquisition.conditioned`); the mean

@@ -1,4 +1,4 @@
-"""Few points with positive weights that stand for many: recombination.
+"""Recombination: few points with positive weights whose sums are those of many.
 
 Given N points with weights mu_i >= 0 and m functions phi_j, Caratheodory's theorem says that at most
 m + 1 of the points carry weights w_i >= 0 with the same total and the same

@@ -115,7 +115,7 @@ class ContinuousSearch:
 
     By default it stops within a few per cent of a local maximum: choosing nodes one after the other
     is greedy, and exact maxima gave no smaller integral variance after 50 nodes in D = 1, 2, 5 and
-    10, at twice the time. :data:`THOROUGH` is for those who want the maximum itself.
+    10, at twice the time. :data:`THOROUGH` finds the maximum itself.
 
     Attributes
     ----------

@@ -1,19 +1,19 @@
 """Balanced mini-batches: a partition into batches that each resemble the whole. The recommended default.
 
 The data are split once into B = N // S batches whose mean features are close to those of all the data
-(`partition`), and the batches are read off in random order, each once an epoch, weights N / S. Two things
-lower the variance: each batch is balanced, and every datum is used once an epoch, which random
-reshuffling has too. Nothing is tuned, and weights are equal and positive. With a kernel that explains nothing
-of the gradient the method is random reshuffling.
+(`partition`), and the batches are used in random order, each once an epoch, with weights N / S. The variance
+is lower for two reasons: each batch is balanced, and every datum is used once an epoch, as in random
+reshuffling. There are no parameters to tune, and weights are equal and positive. Where the kernel explains no
+part of the gradient, the method is random reshuffling.
 
-Unbiased over the random split: a batch seen alone is a uniformly random set. Within an epoch, at a fixed q,
-the errors of the batches cancel. The N mod S rows that a split leaves over change places with random rows at
-the start of each epoch.
+The estimate is unbiased over the random split, as the marginal distribution of a batch is that of a uniformly
+random set. Within an epoch, at a fixed q, the errors of the batches cancel. The N mod S rows that a split
+leaves over are exchanged with random rows at the start of each epoch.
 
-With ``replacement`` each step takes any batch, whatever came before. Then the estimate is unbiased *given the
-past*, which is what control variates that learn from the past need (`GPControlVariate`); in exchange errors
-do not cancel within an epoch. A slot of the batch takes a left-over row with the probability
-that gives every row S / N.
+With ``replacement`` each step draws a batch independently of the earlier ones. The estimate is then unbiased
+*given the past*, as control variates that learn from the past require (`GPControlVariate`), but errors
+do not cancel within an epoch. A place in the batch is given to a left-over row with the probability
+for which every row has the inclusion probability S / N.
 
 Cost O(S) a step. Once O(N M^2) for the features and O(N M B_block) for the assignment, about 20 microseconds
 a datum; per epoch O(B). Memory N integers and the N x M features, of which a run needs only the integers

@@ -8,8 +8,8 @@ The norm of a datum's gradient is a Gaussian process over the data, learnt from 
 m the expected norm, scale its average, sd^2 the variance that the kernel leaves given the rows already taken.
 Weights are equal, or those of Bayesian quadrature.
 
-*Biased*: it prefers large gradients and does not undo it. Cost O(pool (S M + S^2) + M^2 S) a step; O(N M^2)
-once for the features. Memory N x M.
+*Biased*: large gradients are preferred without a correction by weights. Cost O(pool (S M + S^2) + M^2 S) a
+step; O(N M^2) once for the features. Memory N x M.
 """
 
 from __future__ import annotations

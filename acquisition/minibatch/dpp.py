@@ -1,6 +1,6 @@
 """A k-determinantal point process with Horvitz-Thompson weights.
 
-A set A of S rows of a pool comes with probability det K_A / e_S(lambda), so rows that are alike rarely come
+A set A of S rows of a pool is drawn with probability det K_A / e_S(lambda), so that similar rows are rarely drawn
 together (Kulesza and Taskar 2011). With K = V diag(lambda) V^T over the pool and e_k the elementary
 symmetric polynomials, row i is in the set with probability
 
@@ -9,7 +9,7 @@ symmetric polynomials, row i is in the set with probability
 and its weight is N / |pool| / pi_i. The pool is a uniform subset, so the estimate is unbiased over pool and
 set together. K contains the residual's diagonal, so every pi_i is positive.
 
-Cost a step O(|pool|^3): the price of an exact draw; O(N M^2) once for the features. Memory N x M.
+Cost O(|pool|^3) a step, for an exact draw; O(N M^2) once for the features. Memory N x M.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DPP(Greedy):
         """The next mini-batch."""
         pool = self._pool(state.n, rng)
         gram = self.features.gram(pool)
-        gram[np.diag_indices(len(pool))] += 1e-8 * gram.diagonal().max()  # identical rows are a draw too
+        gram[np.diag_indices(len(pool))] += 1e-8 * gram.diagonal().max()  # identical rows can be drawn too
         values, vectors = np.linalg.eigh(gram)
         log_values = np.log(np.maximum(values, 1e-12 * values[-1]))
         before = log_elementary(log_values, self.size)

@@ -1,4 +1,4 @@
-"""What strategies share that choose data by their features."""
+"""Common parts of strategies that choose data by their features."""
 
 from __future__ import annotations
 

@@ -238,9 +238,9 @@ def affine_in_labels(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, Kernel]:
     """Rows (x, e) and the kernel k(x, x') (1 + <e, e'> / E), for gradients affine in y and smooth in x.
 
     With Gaussian errors, or any exponential family with mean f(x, theta), a datum's gradient is
-    J(x)^T (y - f(x)) times a precision: affine in y for each x, and as smooth in x as the model. e is what a
-    smooth function of x leaves of y: near the optimum the gradient is about that, and of y itself most is
-    said by x already.
+    J(x)^T (y - f(x)) times a precision: affine in y for each x, and as smooth in x as the model. e is the
+    residual of y after regression on a smooth function of x: near the optimum the gradient depends on this
+    residual, and most of y itself is determined by x.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A Gaussian process of the gradients, kept up from step to step, as control variate.
+"""A Gaussian process of the gradients, updated from step to step, as control variate.
 
 Gradients of earlier mini-batches enter the current estimate (the last question of the thesis' Section
 7.3.2). The per-datum gradient is modelled as a linear function of features, B^T f(x), by a Kalman
@@ -10,8 +10,8 @@ with B from the steps *before* this one.
 
 Unbiased over the draw, given the past, where the mini-batches below do not depend on the past: on `Uniform`,
 and on `Balanced` with ``replacement=True``, which has both the balance and the memory. On `Reshuffled` and
-`Balanced` by epochs it is *biased* within an epoch: the data still to come are those that B was not fitted
-to, and averages of an epoch do not undo it, since B has moved on. Where the features explain most of the
+`Balanced` by epochs it is *biased* within an epoch: the remaining data are those to which B was not fitted,
+and the average over an epoch is biased too, as B changes during it. Where the features explain most of the
 gradient that bias is small, and the errors of a partition's batches cancel (`minibatch-expensive`). Cost
 O(M^2 S + M P S) a step beyond the gradients; O(N M^2) once for the features. Memory N x M and P x M, whatever
 N.

@@ -1,9 +1,9 @@
 """GraB: the order of an epoch that kept the gradients of the last one balanced (Lu, Guo and De Sa 2022).
 
-Through an epoch each datum's gradient, less the mean of the epoch before, gets the sign that keeps a
-running signed sum small. Data with a plus come first in the next epoch, in this order; those with a minus
-come last, in reverse (Algorithm 4). So prefixes of the next epoch have small sums, and mini-batches are
-pieces of it.
+During an epoch each datum's gradient, less the mean of the epoch before, is given the sign that keeps a
+running signed sum small. Data with a plus are first in the next epoch, in this order; those with a minus
+are last, in reverse (Algorithm 4). Sums over the beginning of the next epoch are then small, and mini-batches
+are consecutive parts of it.
 
 *Biased* at a step: after the first epoch the order is not random. Over an epoch every datum comes exactly
 once (the N mod S that a random start leaves over change places with others). Cost O(S P) a step, datum by

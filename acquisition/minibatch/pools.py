@@ -8,9 +8,9 @@ the rows chosen so far, the next row maximises
     SequentialBQ     (z_i left)^2 / C_ii                    the integral variance (Huszar and Duvenaud 2012)
     MaxVariance      C_ii                                   thesis Section 7.3.4
 
-and the weights are equal, or those of Bayesian quadrature. All are *biased*: what is chosen depends on
-where it lies. Greatest variance is a poor rule, kept for comparison: it selects outliers, and equal weights
-then count them N / S times each.
+and the weights are equal, or those of Bayesian quadrature. All are *biased*, as the choice of a row depends
+on its features. Greatest variance is less accurate than the other rules and is kept for comparison: it
+selects outliers, each of which then has the equal weight N / S.
 
 Cost a step O(pool (S M + S^2)), and S^3 for quadrature weights; O(N M^2) once for the features. Memory N x M.
 """

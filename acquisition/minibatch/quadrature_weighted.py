@@ -1,8 +1,9 @@
 """A random mini-batch with the weights of Bayesian quadrature over the data's empirical measure.
 
 Drawn uniformly without replacement; weights by `quadrature_weights`. The plain and the shrunk rule are
-*biased*: of low error at any one step, but the same everywhere, so a run ends at a floor; use them early or
-for one-off estimates. The debiased rule is unbiased over the draw. Weights can be negative.
+*biased*: their error at one step is small but does not average out over steps, so that the error of a run
+does not fall below a floor. Use them early in a run or for single estimates. The debiased rule is unbiased
+over the draw. Weights can be negative.
 
 Cost O(M S^2 + S^3) a step, O(N M^2) once for the features. Memory N x M.
 """

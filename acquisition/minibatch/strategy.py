@@ -5,9 +5,9 @@ A strategy factorises a stochastic gradient's choice of data into two calls on a
     selection, state = strategy.draw(state, rng)            indices i and weights w
     state            = strategy.observe(state, selection, gradients)
 
-with sum_i w_i g_i standing for the sum over all N data. The state is what makes a run resumable: a
-record of arrays and numbers, nothing else. ``observe`` gives back the per-datum gradients that a
-selection caused; a strategy that learns nothing from them returns its state as it is.
+where sum_i w_i g_i estimates the sum over all N data. The state is a record of arrays and numbers, so that
+a run can be saved and resumed. ``observe`` passes the per-datum gradients of a selection to the strategy; a
+strategy that does not learn from them returns its state unchanged.
 
 Per-datum gradients cost more than their sum, so they are made only for a strategy that is `Learning`: one
 with a third call between the two,

@@ -1,4 +1,4 @@
-"""A criterion at work: bound to a posterior and a measure, a function of points."""
+"""A criterion bound to a posterior and a measure, which makes it a function of points."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a pointwise acquisition function is: a criterion of the moments of f at a point.
+"""The contract of a pointwise acquisition function: a criterion of the moments of f at a point.
 
-An acquisition function factorises into three parts, each of which varies alone:
+An acquisition function consists of three independent parts:
 
     x  --predictor-->  moments of f(x)  --criterion-->  score  --search-->  the next x
 
@@ -76,7 +76,7 @@ class Partials:
 
 @runtime_checkable
 class Criterion(Protocol):
-    """How much is gained by seeing f at a point."""
+    """The gain of evaluating f at a point."""
 
     @property
     def logarithmic(self) -> bool:

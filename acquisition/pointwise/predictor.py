@@ -1,4 +1,4 @@
-"""The moments of f at points, and the way back from derivatives in them to derivatives in x.
+"""The moments of f at points, and the pull-back of derivatives in them to derivatives in x.
 
 With K = C C^T the covariance of the observations, k_* that of f(x) with them, Z their covariance
 with the targets (prior, R-combined), and h = C^-1 k_*^T,

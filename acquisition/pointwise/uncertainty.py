@@ -1,4 +1,4 @@
-"""Uncertainty sampling: look where the integrand is least known.
+"""Uncertainty sampling: the next point is where the variance of the integrand is largest.
 
 Thesis Eq. 7.18 (Gunter et al. 2014): argmax Var[f(x) p(x)] = v(x) p(x)^2. With the density to the
 power 0 it is the posterior variance alone, as thesis 7.3.4 considers for mini-batches. Where f is a
