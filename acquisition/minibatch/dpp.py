@@ -1,7 +1,7 @@
 """A k-determinantal point process with Horvitz-Thompson weights.
 
-A set A of S rows of a pool is drawn with probability det K_A / e_S(lambda), so that similar rows are rarely drawn
-together (Kulesza and Taskar 2011). With K = V diag(lambda) V^T over the pool and e_k the elementary
+A set A of S rows of a pool is drawn with probability det K_A / e_S(lambda), so that similar rows are rarely
+drawn together (Kulesza and Taskar 2011). With K = V diag(lambda) V^T over the pool and e_k the elementary
 symmetric polynomials, row i is in the set with probability
 
     pi_i = sum_m V_im^2 lambda_m e_{S-1}(lambda without m) / e_S(lambda),
