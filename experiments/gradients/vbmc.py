@@ -184,8 +184,9 @@ def tables(results: pd.DataFrame) -> list[Table]:
     stated = rows[rows["said_error"].notna()]
     if len(stated):
         columns = {
-            "said_error": "ELBO said less the q's (nats)", "evidence_error": "ln Z said less ln Z (nats)",
-            "sd": "sd said of ln Z (nats)",
+            "said_error": "reported ELBO less that of q (nats)",
+            "evidence_error": "reported ln Z less ln Z (nats)",
+            "sd": "reported sd of ln Z (nats)",
         }  # fmt: skip
         caption = (
             "What VBMC reports of its q and of the evidence: median [quartiles] over seeds; nan: not known."

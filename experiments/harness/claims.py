@@ -2,7 +2,7 @@
 
 A claim is checked in one or several settings (in iterations, in seconds; with the source's step sizes,
 with tuned ones), each check true or false by a criterion stated in code, or undecided, with the reason: too
-few seeds to tell, or a quick run. The verdict follows:
+few seeds to decide, or a quick run. The verdict follows:
 
     every check true                        holds
     some checks true                        holds only if: the settings in which it does
@@ -35,7 +35,7 @@ class Check:
     numbers : str
         What was measured.
     undecided : str
-        Why the results do not tell; empty where they do.
+        Why the results do not decide; empty where they do.
     wins, seeds : int
         On how many seeds the statement is true, of those that decide; 0 of 0 where seeds are not counted.
 

@@ -190,14 +190,14 @@ def _against(
 
 
 def _decided(wins: int, seeds: int) -> bool | None:
-    """Whether a statement is true that held on so many seeds; None where they do not tell."""
+    """Whether a statement is true that held on so many seeds; None where they do not decide."""
     if wins >= SHARE * seeds:
         return True if float(binom.sf(wins - 1, seeds, 0.5)) <= CHANCE else None
     return False if float(binom.cdf(wins, seeds, SHARE)) <= CHANCE else None
 
 
 def _few(wins: int, seeds: int) -> str:
-    return f"{wins} of {seeds} seeds do not tell"
+    return f"true on {wins} of {seeds} seeds, which does not decide"
 
 
 def _undecided(a: str, b: str, neither: int, seeds: int) -> str:

@@ -198,7 +198,13 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
     axes[0, 0].set_yticks(range(len(problems)), problems)
     axes[0, 0].invert_yaxis()
     drawing.legend_below(figure, axes)
-    return [Drawing("errors", figure, "Each mark is a run; lines: two and three stated sds, and .1 nats.")]
+    return [
+        Drawing(
+            "errors",
+            figure,
+            "Each mark is a run. Lines: two and three stated standard deviations, and .1 nats.",
+        )
+    ]
 
 
 def tables(results: pd.DataFrame) -> list[Table]:
@@ -217,7 +223,7 @@ def tables(results: pd.DataFrame) -> list[Table]:
                 "sd": f"{group['sd'].median():.2g}",
                 "gsKL": f"{group['gskl'].median():.2g}",
                 "MMTV": f"{group['mmtv'].median():.2g}",
-                "does what is asked": f"{int(met(asked, group).sum())} of {len(group)}",
+                "meets the criterion": f"{int(met(asked, group).sum())} of {len(group)}",
                 "within 2 sd": f"{int((~_beyond(group, 2.0)).sum())} of {len(group)}",
                 "within 3 sd": f"{int((~_beyond(group, 3.0)).sum())} of {len(group)}",
                 "converged": int(group["converged"].astype(bool).sum()),
@@ -270,7 +276,10 @@ def _honest(results: pd.DataFrame) -> Claim:
         for name, broken, most in bounds
     ]
     return Claim(
-        "bqvi", "What a run states of itself is true, whatever the posterior.", "over all runs", checks
+        "bqvi",
+        "Stated standard deviations and convergence are right on all posteriors.",
+        "over all runs",
+        checks,
     )
 
 
@@ -279,7 +288,7 @@ experiment = Experiment(
     title="VBMC: posteriors that are hard",
     summary=(
         "Several modes, a thin ring, funnels, a centred hierarchy, twenty dimensions and noise: is the "
-        "evidence right, and where it is not, does the run say so?"
+        "evidence right, and where it is not, does the standard deviation show it?"
     ),
     cases=cases,
     run=run,

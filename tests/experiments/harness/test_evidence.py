@@ -101,13 +101,19 @@ def test_less_needs_four_seeds_in_five():
 
 @pytest.mark.parametrize(
     ("wins", "answer"),
-    [(10, "yes"), (8, "yes"), (7, "undecided (7 of 10 seeds do not tell)"), (5, "no"), (0, "no")],
+    [
+        (10, "yes"),
+        (8, "yes"),
+        (7, "undecided (true on 7 of 10 seeds, which does not decide)"),
+        (5, "no"),
+        (0, "no"),
+    ],
 )
 def test_too_few_seeds_do_not_decide(wins, answer):
     table = runs(a=[1.0] * wins + [3.0] * (10 - wins), b=[2.0] * 10)
     assert evidence.less(table, "a", "b", "y", "").answer == answer
     few = evidence.less(runs(a=[1.0] * 4, b=[2.0] * 4), "a", "b", "y", "")
-    assert few.answer == "undecided (4 of 4 seeds do not tell)"
+    assert few.answer == "undecided (true on 4 of 4 seeds, which does not decide)"
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
