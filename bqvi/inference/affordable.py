@@ -1,4 +1,4 @@
-"""A step within the budget: whole, with fewer evaluations, or none."""
+"""A step within the budget: with all its evaluations, with fewer, or none."""
 
 from __future__ import annotations
 

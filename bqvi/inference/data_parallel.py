@@ -1,9 +1,8 @@
 """One fit on several processes: each sums over its share of the rows, and the sums are added up.
 
-Every process calls `bqvi.fit` with the same arguments and the same data, of which a memory map costs nothing:
-a process reads its own rows only, N r / W <= n < N (r + 1) / W for the r-th of W. What depends on no row (q,
-random numbers, mini-batches, records) is the same in all of them, and each computes it for itself, so that
-nothing is sent but sums:
+Every process calls `bqvi.fit` with the same arguments and the same data, which may be a memory map: the r-th
+of W processes reads its own rows only, N r / W <= n < N (r + 1) / W. q, random numbers, mini-batches and
+records do not depend on the rows of a process; each process computes them itself, so that only sums are sent:
 
     conjugate models       `DataParallel(model)`: S and its bound, P + 1 float64, one all-reduce a local step
     sampling estimators    `AllReduced(estimator)`: the gradient and its bounds, likewise, one a step

@@ -1,6 +1,6 @@
-"""Where steps are taken: natural or Euclidean.
+"""The coordinates in which steps are taken: natural or Euclidean.
 
-A geometry factorises a step into the direction it makes of a gradient, and the move along it:
+A geometry has two parts, the direction that it computes from a gradient, and the move along it:
 
     Natural      direction eta* - eta, move eta + rho (eta* - eta): a convex combination for rho <= 1,
                  so it stays in the (convex) domain. For the gradients of conjugate models.
@@ -13,7 +13,7 @@ A geometry factorises a step into the direction it makes of a gradient, and the 
                  rho <= 1 stays in the ball. The mean may go further where the surrogate's predictions were
                  accurate.
 
-No parameter can leave its domain in any of them, and nothing is clipped.
+In all of them parameters remain in their domain by construction, without clipping.
 """
 
 from __future__ import annotations

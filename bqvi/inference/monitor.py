@@ -45,9 +45,10 @@ class Monitor:
 
     With ``samples`` it is the mean of so many fresh draws of ln p(X, theta) - ln q(theta), with its standard
     error; the draws come from the same noise each time, so that differences have smaller errors than levels.
-    Draws at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to `FAULTY` of
-    them (minus infinity is none: q has mass where the posterior has not); beyond that the ELBO is what they
-    make of it, and where it raises at every draw of a block, so does the record.
+    Draws at which the log joint raises, is NaN, infinite or beyond `LARGEST` are left out, up to a share
+    `FAULTY` of them. Minus infinity is not left out, as q then has mass where the posterior has none. Beyond
+    that share the ELBO includes them, and where the log joint raises at every draw of a block, the record
+    raises too.
     """
 
     model: Any

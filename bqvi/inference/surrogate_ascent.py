@@ -1,6 +1,6 @@
 """Maximisation of a surrogate's ELBO in q, inside a trust region.
 
-In units whitened by the q of now, which is N(0, I) there, q' = N(m, P^-1) ascends by natural-gradient steps
+In units whitened by the present q, which is N(0, I) there, q' = N(m, P^-1) ascends by natural-gradient steps
 of size rho on the surrogate's ELBO: with the moments E[y] and J of `bqvi.gradients.whitened` under q',
 
     P <- P + rho D,         D = (I - J) - P        (I - J estimates minus the expected Hessian)

@@ -1,4 +1,4 @@
-"""What a run spent and what it reached, at the iterations that were recorded."""
+"""The records of a run: evaluations, seconds and ELBO at the iterations that were recorded."""
 
 from __future__ import annotations
 

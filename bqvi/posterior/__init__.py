@@ -1,4 +1,4 @@
-"""The posterior of a run in the user's units, whichever door it came through.
+"""The posterior of a run in the user's units, the same class for every door.
 
 `Posterior` is a mixture of Gaussians over unbounded coordinates together with what these mean
 (`bqvi.calls.coordinates`): draws, density, moments, quantiles, marginals, exports. The module `plots` draws

@@ -1,4 +1,4 @@
-"""A posterior for other packages: a torch distribution, and groups that ArviZ opens.
+"""Export of a posterior to other packages: a torch distribution, and groups that ArviZ opens.
 
     torch     MixtureSameFamily in the charts' coordinates t, and one transform for each coordinate
     xarray    a tree of data sets, each with dimensions chain and draw first:

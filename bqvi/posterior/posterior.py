@@ -98,7 +98,7 @@ class Posterior:
         names: Sequence[str] | None = None,
         model: TargetModel | None = None,
     ) -> Self:
-        """The posterior that q is, with no weighted draws.
+        """The posterior with density q and without weighted draws.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class Posterior:
     def sample_with_weights(self, n: int, seed: int | np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Draws (n, P) by the seed, as `sample`, and the log weights (n,) by which they were resampled.
 
-        The draws are to be used as they are, without weights. A weight is relative to the mean weight: 0 in
+        The draws are used without weights. A weight is relative to the mean weight: 0 in
         logarithms where q needs no correction.
         """
         require_integer("n", n, 1)

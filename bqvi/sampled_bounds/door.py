@@ -74,8 +74,8 @@ def evidence_bounds(
         gradient if it has one.
     proposal : q, where particles begin: a Gaussian or a mixture of Gaussians of `gp.measures` or
         `bqvi.families` over R^P, or a `bqvi.Posterior`, whose bounds are then those of the parameters. The
-        nearer to the posterior and the less narrow, the better; it may be the prior. Or a sequence of M
-        Gaussians or mixtures, for M problems at once.
+        nearer to the posterior the better, and it should not be narrower; it may be the prior. Or a sequence
+        of M Gaussians or mixtures, for M problems at once.
     budget : evaluations of log_joint in all, of which the pilot run takes at most a fifth. An evaluation is
         a value, with its gradient for "hmc".
     method : "smc", sequential Monte Carlo with systematic resampling; "ais", annealed importance sampling,
@@ -92,8 +92,9 @@ def evidence_bounds(
     transitions : "hmc", by default where there is a gradient and values are exact, or "random-walk".
     particles : L of each estimate.
     replicates : R, independent estimates.
-    temperatures : T, of which the pilot run says where they lie. By default particles and temperatures
-        share the budget as the pilot run finds best; where one of the two is given, the other fills it.
+    temperatures : T, their number; the pilot run determines their values. By default the pilot run also
+    divides
+        the budget between particles and temperatures; where one of the two is given, the other uses the rest.
     confidence : of ``interval``. Logs of few estimates are skewed: of 150 intervals of 95 % from ten of each
         kind, on posteriors whose evidence is known, 138 held it, and so the default asks for more.
     vectorised : ``False`` if log_joint takes one point (P,) at a time.

@@ -36,7 +36,7 @@ class Pilot:
 
 @dataclass(frozen=True, eq=False)
 class AnnealingPlan:
-    """What the estimates are made with; nothing of it changes any more.
+    """The settings of the estimates, which are fixed after the pilot run.
 
     Attributes
     ----------

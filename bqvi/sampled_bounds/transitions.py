@@ -82,7 +82,7 @@ class Transition(Protocol):
         Parameters
         ----------
         particles : of G systems. temperature : b, of the density that is left invariant.
-        frame : units of the M problems. target : evaluates. rng : for G L moves, whoever moves.
+        frame : units of the M problems. target : evaluates. rng : draws numbers for all G L particles.
         movable : (G, L), which particles are moved.
         """
         ...
