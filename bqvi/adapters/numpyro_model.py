@@ -1,8 +1,8 @@
 """`from_numpyro`: a NumPyro model. The unconstrained vector is that of NumPyro's own samplers.
 
 Density and gradient come from the potential function of ``numpyro.infer.util.initialize_model``, compiled for
-batches. A batch is padded to a power of two, so that few sizes have to be compiled. The plausible box is the
-central 95 % of draws of the prior.
+batches. A batch is padded to a power of two, so that few sizes have to be compiled. The box of the prior is
+the central 95 % of draws of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.variables import VectorLayout, box_of_draws
+from bqvi.adapters.variables import VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
@@ -38,9 +38,11 @@ def from_numpyro(
     ----------
     model : a function of NumPyro statements, with continuous latent variables. JAX has to be in float64.
     args, kwargs : of ``model``; one that is called like an argument here is bound by ``functools.partial``.
-    start : (P,), unconstrained; by default the medians of the prior (``numpyro.infer.init_to_median``).
+    start : (P,), unconstrained; by default 0 or, where the central 95 % of the prior do not contain it, their
+        middle; medians of the prior (``numpyro.infer.init_to_median``) where it cannot be drawn from.
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
-        of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from.
+        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. `bqvi.fit` with 'bq'
+        searches for a narrower box where they are not given.
     coords : dimension -> labels; NumPyro has none. dims : variable -> names of its dimensions; by default the
         plates that it is in.
     seed : of the draws.
@@ -73,21 +75,25 @@ def from_numpyro(
     latent = [name for name in sites if name in first]
     layout = VectorLayout({name: tuple(np.shape(first[name])) for name in latent})
     site_model = _Sites(model, args, kwargs, layout, made.potential_fn, made.postprocess_fn)
-    low, high = _prior_box(site_model, seed, plausible_lower, plausible_upper)
+    drawn = site_model.prior(_PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
+    prior = None if drawn is None else box_of_draws(drawn)
+    if start is None:
+        start = layout.joined(first) if prior is None else start_within(*prior)
     return TargetModel(
         log_joint=site_model.value,
         names=layout.names,
         log_joint_and_gradient=site_model.value_and_gradient,
         vectorised=True,
-        start=layout.joined(first) if start is None else start,
-        plausible_lower=low,
-        plausible_upper=high,
+        start=start,
+        plausible_lower=plausible_lower,
+        plausible_upper=plausible_upper,
         to_named=site_model.constrained,
         from_named=site_model.unconstrained,
         coords=dict(coords or {}),
         dims={**_plates(sites), **(dims or {})},
         observed=_observed(sites),
         package=f"NumPyro {numpyro.__version__}",
+        prior_box=prior,
     )
 
 
@@ -102,17 +108,6 @@ def _require_ready(model: Any) -> None:
             "JAX computes in float32, in which a log density has errors of .001 to 1; set "
             "numpyro.enable_x64(), or the environment variable JAX_ENABLE_X64=1, before JAX is first used"
         )
-
-
-def _prior_box(model: _Sites, seed: int, low: Any, high: Any) -> tuple[Any, Any]:
-    """The plausible box: a bound that was not given is that of draws of the prior, or None without draws."""
-    if low is not None and high is not None:
-        return low, high
-    import jax
-
-    drawn = model.prior(_PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
-    box = (None, None) if drawn is None else box_of_draws(drawn)
-    return box[0] if low is None else low, box[1] if high is None else high
 
 
 def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:

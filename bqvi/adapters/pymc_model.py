@@ -1,8 +1,8 @@
 """`from_pymc`: a PyMC model. The unconstrained vector is that of PyMC's own samplers.
 
 Density and gradient are ``logp_dlogp_function``: priors, likelihoods, potentials and the Jacobians of every
-transform. The maps from draws to variables and back are compiled when they are first used. The plausible
-box is the central 95 % of draws of the prior, which take no evaluation of the log joint.
+transform. The maps from draws to variables and back are compiled when they are first used. The box of the
+prior is the central 95 % of draws of it, which take no evaluation of the log joint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.adapters.pymc_lkj import excess
-from bqvi.adapters.variables import VectorLayout, box_of_draws
+from bqvi.adapters.variables import VectorLayout, box_of_draws, start_within
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
@@ -40,9 +40,12 @@ def from_pymc(
     ----------
     model : a ``pymc.Model`` whose free variables are continuous. Its data are read when this function is
         called; after ``pymc.set_data`` it has to be called again.
-    start : (P,), unconstrained; by default PyMC's initial point.
+    start : (P,), unconstrained; by default the ``initval`` of variables that have one, and of the others 0
+        or, where the central 95 % of the prior do not contain it, their middle. PyMC's initial point where
+        the prior cannot be drawn from (``Flat``).
     plausible_lower, plausible_upper : (P,) or a number, unconstrained; by default the central 95 % of draws
-        of the prior, and 2 to either side of ``start`` where the prior cannot be drawn from (``Flat``).
+        of the prior, and 2 to either side of ``start`` where it cannot be drawn from. `bqvi.fit` with 'bq'
+        searches for a narrower box where they are not given.
     seed : of these draws.
 
     Returns
@@ -77,14 +80,14 @@ def from_pymc(
     first = model.initial_point(seed)
     layout = VectorLayout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
     variables = _PyMCVariables(model, layout)
-    low, high = _prior_box(model, layout, seed, plausible_lower, plausible_upper)
+    prior = _prior_box(model, layout, seed)
     return TargetModel(
         log_joint=_Value(density, off),
         names=layout.names,
         log_joint_and_gradient=_ValueAndGradient(density, off),
-        start=layout.joined(first) if start is None else start,
-        plausible_lower=low,
-        plausible_upper=high,
+        start=_start(model, layout, first, prior) if start is None else start,
+        plausible_lower=plausible_lower,
+        plausible_upper=plausible_upper,
         to_named=variables.constrained,
         from_named=variables.unconstrained,
         coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
@@ -92,6 +95,7 @@ def from_pymc(
         observed=_observed(model),
         constants={data.name: np.asarray(data.get_value()) for data in model.data_vars},
         package=f"PyMC {pymc.__version__}",
+        prior_box=prior,
     )
 
 
@@ -152,10 +156,8 @@ def _observed(model: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _prior_box(model: Any, layout: VectorLayout, seed: int, low: Any, high: Any) -> tuple[Any, Any]:
-    """The plausible box: what was given, else the central 95 % of draws of the prior, else None."""
-    if low is not None and high is not None:
-        return low, high
+def _prior_box(model: Any, layout: VectorLayout, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """The central 95 % of draws of the prior (P,), (P,); None where it cannot be drawn from."""
     from pymc.initial_point import make_initial_point_fn
 
     try:
@@ -163,9 +165,25 @@ def _prior_box(model: Any, layout: VectorLayout, seed: int, low: Any, high: Any)
         rng = np.random.default_rng(seed)
         draws = [layout.joined(drawn(int(rng.integers(2**31)))) for _ in range(_PRIOR_DRAWS)]
     except NotImplementedError:  # of a flat prior
-        return low, high
-    box = box_of_draws(np.array(draws))
-    return box[0] if low is None else low, box[1] if high is None else high
+        return None
+    return box_of_draws(np.array(draws))
+
+
+def _start(
+    model: Any,
+    layout: VectorLayout,
+    first: Mapping[str, Any],
+    prior: tuple[np.ndarray, np.ndarray] | None,
+) -> np.ndarray:
+    """Where a run begins (P,): ``first``, PyMC's initial point, where the user or a flat prior chose it."""
+    if prior is None:
+        return layout.joined(first)
+    values = layout.parted(start_within(*prior))
+    for variable in model.free_RVs:
+        if model.rvs_to_initial_values[variable] is not None:
+            name = model.rvs_to_values[variable].name
+            values[name] = first[name]
+    return layout.joined(values)
 
 
 class _ValueAndGradient:

@@ -72,3 +72,12 @@ def box_of_draws(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = np.nanquantile(np.where(np.isfinite(draws), draws, np.nan), [0.025, 0.975], axis=0)
     narrow = ~(high - low > 1e-8 * (1.0 + np.abs(low)))
     return np.where(narrow, low - 0.5, low), np.where(narrow, high + 0.5, high)
+
+
+def start_within(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Where a run begins in the box of a prior (P,), (P,): at 0, or at the middle where 0 is outside, (P,).
+
+    Stan's programs, which do not tell of their priors, begin at 0. The same model then begins at the same
+    point in all packages, but for parameters that are far from 0.
+    """
+    return np.where((low < 0.0) & (high > 0.0), 0.0, 0.5 * (low + high))

@@ -7,12 +7,12 @@ The curvature is a difference of gradients for each axis; from values alone, sec
 axes. The box is that of Laplace's Gaussian, `PlausibleSearch.reach` standard deviations to either side. It
 also contains what else was seen to matter: other modes, and the Sobol points by which simple Monte Carlo over
 the first box finds mass beside Laplace's Gaussian, as it does where the mode is in the neck of a funnel.
-Where the log joint does not curve downwards, the first box's widths stand in.
+Where the log joint does not curve downwards, the first box's widths stand in; where it is finite nowhere, the
+prior's box does, if it is known.
 
-The first box is 2 to either side of a start. A prior's box is taken as it is: on eight schools (D = 10, seeds
-10 to 14) the evaluations of a search cost 'bq' more than a narrower box gave. The search is in coordinates in
-which the first box is [-1, 1]^D. It is a function of what it evaluates: one that was cut short is made again,
-and finds the points that have been evaluated.
+The first box is 2 to either side of a start; the search is in coordinates in which it is [-1, 1]^D. It is a
+function of what it evaluates: one that was cut short is made again, and finds the points that have been
+evaluated.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class PlausibleBoxSearch:
     made : what has been evaluated so far.
     evaluate : at points (m, D), gives all evaluations so far; None where budget or time has no room for them.
     start : (D,), the first point. seed : of the Sobol points.
+    wide : (2, D), lower and upper ends of the box where the log joint has no value at any point; by default
+        the first box.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class PlausibleBoxSearch:
         start: np.ndarray,
         seed: int,
         settings: PlausibleSearch = PLAUSIBLE,
+        wide: np.ndarray | None = None,
     ) -> None:
         self.made, self._evaluate, self._start, self._seed = made, evaluate, start, seed
         self._settings = settings
+        self._wide = wide
         self._covariance = np.eye(len(start)) / settings.reach**2
         self._modes: list[int] = []
         self._curved = False
@@ -68,7 +72,7 @@ class PlausibleBoxSearch:
         low, high = -np.ones(len(self._start)), np.ones(len(self._start))
         good = self._design[~self.made.failed[self._design]]
         if not len(good):
-            return low, high
+            return (low, high) if self._wide is None else (self._wide[0], self._wide[1])
         modes = self._modes or [int(good[np.argmax(self.made.values[good])])]
         half = self._settings.reach * np.sqrt(np.diag(self._covariance))
         centres = self.made.points[modes]

@@ -6,8 +6,9 @@ package's own transforms, with their Jacobians in the log joint, stand between t
     theta (n, P)  --to_named-->  {"tau": (n,), "school": (n, 8), ...}       drawn, saved, plotted
                   --log_joint, log_joint_and_gradient-->  called by the engines
 
-The plausible box is where a run begins, and what VBMC explores. Where it is only a guess around the
-start, `fit` with 'bq' begins with a search for one.
+The plausible box is where a run begins, and what VBMC explores. Where the user gives none it is that of the
+prior, if the package tells of it, else a guess around the start; `fit` with 'bq' then begins with a search
+for one around the start, which is the same in all packages.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ class TargetModel:
         (n, P) -> ((n,), (n, P)); None where there is no gradient.
     vectorised : whether both take many points at once.
     start : (P,), where a run begins; by default the middle of the plausible box.
-    plausible_lower, plausible_upper : (P,) or a number, likely to hold most of the posterior; by default 2 to
-        either side of ``start``.
+    plausible_lower, plausible_upper : (P,) or a number, likely to hold most of the posterior; by default
+        ``prior_box``, and 2 to either side of ``start`` where that is not known.
     to_named : (n, P) -> name -> array (n, ...): the variables of the model; by default the parameters.
     from_named : name -> array (...) -> (P,); None where that is not known.
     coords : dimension -> labels. dims : variable -> names of its dimensions, those of ``to_named`` less n.
     observed, constants : name -> array, the data, for files.
     package : whose model it is, with its version, for files.
-    boxed : whether the plausible box is known to be one, from the prior or otherwise. Else it is a guess, and
-        a run may begin with a search for one (:mod:`bqvi.calls.plausible_search`). By default whether both
-        of its ends were given.
+    prior_box : (P,) and (P,), the central 95 % of the prior; None where it is not known.
+    boxed : whether the plausible box is known to be one. Else a run may begin with a search for one
+        (:mod:`bqvi.calls.plausible_search`). By default whether one of its ends was given.
 
     Raises
     ------
@@ -68,6 +69,7 @@ class TargetModel:
     observed: Mapping[str, np.ndarray] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     package: str = ""
+    prior_box: tuple[np.ndarray, np.ndarray] | None = None
     boxed: bool | None = None
 
     def __post_init__(self) -> None:
@@ -80,16 +82,15 @@ class TargetModel:
             raise ValueError("names is empty; a model needs at least one parameter")
         object.__setattr__(self, "names", names_of(self.names, count))
         if self.boxed is None:
-            given = self.plausible_lower is not None and self.plausible_upper is not None
+            given = self.plausible_lower is not None or self.plausible_upper is not None
             object.__setattr__(self, "boxed", given)
         low = vector_of("plausible_lower", self.plausible_lower, count, np.nan)
         high = vector_of("plausible_upper", self.plausible_upper, count, np.nan)
         middle = np.where(np.isfinite(low + high), 0.5 * (low + high), 0.0)
         start = middle if self.start is None else vector_of("start", self.start, count, np.nan)
-        low, high = (
-            np.where(np.isnan(end), start + side, end)
-            for end, side in ((low, -INTERVALS.reach), (high, INTERVALS.reach))
-        )
+        usual = box_around(start[None]) if self.prior_box is None else self.prior_box
+        ends = zip((low, high), usual, strict=True)
+        low, high = (np.where(np.isnan(end), other, end) for end, other in ends)
         if not np.isfinite(np.stack([start, low, high])).all():
             raise ValueError("start, plausible_lower or plausible_upper has entries that are not finite")
         if not (low < high).all():

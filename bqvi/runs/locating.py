@@ -55,6 +55,7 @@ class Locating:
     ----------
     door : its name. steps : makes a run of it, of the arguments ``said`` by name.
     caller : the log joint in coordinates without bounds, whose plausible box is the first one. start : (P,).
+    prior : the box of the prior (P,), (P,), where it is known.
     """
 
     alone = False
@@ -67,12 +68,14 @@ class Locating:
         said: Mapping[str, Any],
         caller: Caller,
         start: np.ndarray,
+        prior: tuple[np.ndarray, np.ndarray] | None,
     ) -> None:
         coordinates = caller.coordinates
         assert coordinates is not None  # see `located`
         self._door, self._steps, self._said, self._caller = door, steps, said, caller
         self._coordinates = coordinates
         self._start = coordinates.from_user(np.atleast_2d(start))[0]
+        self._prior = None if prior is None else coordinates.from_user(np.stack(prior))
         self.ledger = Ledger(caller.dimension)
         self._box: tuple[np.ndarray, np.ndarray] | None
         self.second: Any
@@ -110,7 +113,9 @@ class Locating:
             self._caller.evaluate(points, self.ledger, budget, first and not len(self.ledger.entries()))
             return state.evaluations.joined(self.ledger.entries())
 
-        search = PlausibleBoxSearch(state.evaluations, evaluate, self._start, self._said["seed"])
+        search = PlausibleBoxSearch(
+            state.evaluations, evaluate, self._start, self._said["seed"], wide=self._prior
+        )
         lower, upper = self._coordinates.to_user(np.stack(search.run()))
         spent = time.monotonic() - began
         return self._begun(lower, upper, self._in_users_units(search.made), seconds=spent)
@@ -202,6 +207,7 @@ def located(
     function: Function,
     start: np.ndarray,
     box: tuple[Any, Any],
+    prior: tuple[np.ndarray, np.ndarray] | None,
     records: Callable[[Any], Mapping[str, type]],
 ) -> Run[Any, Any] | None:
     """The run of a door that was given no plausible box; None where ``resume`` is of a run that had one.
@@ -210,6 +216,7 @@ def located(
     ----------
     door : its name. steps : makes a run of it, of the arguments ``said`` by name: those of the user.
     function : the log joint over R^P. start : (P,). box : the first plausible box, (P,) and (P,).
+    prior : the box of the prior, (P,) and (P,), where it is known.
     records : of the first state of such a run, what its states are made of.
 
     Raises
@@ -224,7 +231,7 @@ def located(
     coordinates = make_coordinates(None, None, *box, names=names, dimension=len(start))
     function = replace(function, names=coordinates.names)
     caller = Caller(function, coordinates, said["executor"], said["n_jobs"])
-    search = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start)
+    search = Locating(door, steps, {**said, "seed": number, "verify": 0}, caller, start, prior)
     before = None if resume is None else resumed(resume, door, {**records(search.checked), **RECORDS})
     if before is not None and not isinstance(before.state, Searching) and _BOX[0] not in before.settings:
         return None

@@ -15,6 +15,7 @@ from adapter_models import (
     ERRORS,
     ETA,
     POINTS,
+    SCHOOLS_EVIDENCE,
     X,
     Y,
     check,
@@ -74,6 +75,22 @@ def test_eight_schools():
     # mu is N(0, 5^2): 200 draws put the ends of the central 95 % within 3.5 of -9.8 and 9.8
     assert abs(model.plausible_lower[0] + 9.8) < 3.5
     assert abs(model.plausible_upper[0] - 9.8) < 3.5
+
+
+@exact
+def test_the_same_model_of_pymc_gives_the_same_fit():
+    """The packages sum in orders of their own, and draw from the prior by generators of their own."""
+    pymc = pytest.importorskip("pymc", reason="the extra pymc is not installed", exc_type=ImportError)
+    with pymc.Model() as schools_of_pymc:
+        mu, tau = pymc.Normal("mu", 0, 5), pymc.HalfCauchy("tau", 5)
+        pymc.Normal("y", mu + tau * pymc.Normal("z", 0, 1, shape=8), ERRORS, observed=EFFECTS)
+    models = (
+        bqvi.adapters.from_pymc(schools_of_pymc),
+        bqvi.adapters.from_numpyro(schools_model, ERRORS, EFFECTS),
+    )
+    theirs, ours = (bqvi.fit(model, method="bq", budget=120, seed=0) for model in models)
+    assert abs(theirs.log_evidence - ours.log_evidence) < 0.01
+    assert abs(ours.log_evidence - SCHOOLS_EVIDENCE) < 2 * ours.log_evidence_sd
 
 
 @exact

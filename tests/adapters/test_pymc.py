@@ -70,6 +70,24 @@ def test_eight_schools():
     assert abs(model.plausible_upper[0] - 9.8) < 3.5
 
 
+def test_where_a_run_begins():
+    """At 0, at the middle of a prior that does not hold it, or where the user said."""
+    with pymc.Model() as model:
+        a, b = pymc.Normal("a", 0, 1), pymc.Normal("b", 100, 1)
+        c = pymc.Normal("c", 0, 1, initval=0.7)
+        pymc.Normal("y", a + b + c, 1.0, observed=Y)
+    begun = bqvi.adapters.from_pymc(model)
+    assert begun.start[[0, 2]].tolist() == [0.0, 0.7]
+    assert abs(begun.start[1] - 100.0) < 1.0  # ten standard errors of the middle of 200 draws' quantiles
+    assert not begun.boxed
+    with pymc.Model() as flat:
+        pymc.Normal("y", pymc.Flat("a", initval=2.0), 1.0, observed=Y)
+    begun = bqvi.adapters.from_pymc(flat)
+    assert begun.prior_box is None
+    assert begun.start.tolist() == [2.0]
+    np.testing.assert_array_equal(begun.plausible_lower, [0.0])
+
+
 def test_a_regression_and_its_evidence():
     model = bqvi.adapters.from_pymc(regression_model())
     check(model, regression, model.constrain, ["a", "b", "s"])

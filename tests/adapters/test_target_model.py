@@ -10,6 +10,7 @@ from adapter_models import X, Y, check, log_lkj, regression, regression_evidence
 import bqvi
 from bqvi.adapters import TargetModel, from_function, from_torch
 from bqvi.adapters.pymc_lkj import log_normaliser
+from bqvi.adapters.variables import start_within
 from bqvi.calls import Caller
 from gp.measures import Gaussian
 
@@ -68,6 +69,32 @@ def test_evidence_bounds_find_what_they_find_of_the_function():
         bqvi.evidence_bounds(gaussian(), [proposal] * 2)
     with pytest.raises(ValueError, match=r"over R\^3; the model has 2 parameters"):
         bqvi.evidence_bounds(gaussian(), Gaussian(np.zeros(3), np.eye(3)))
+
+
+def test_the_same_model_gives_the_same_fit_whatever_is_known_of_its_prior():
+    """PyMC and NumPyro tell of the prior, by draws of their own; Stan does not."""
+    boxes = [None, (LOW, HIGH), (10.0 * LOW, 9.0 * HIGH)]
+    models = [TargetModel(value, ("a", "b"), both, prior_box=box) for box in boxes]
+    assert [model.boxed for model in models] == [False] * 3
+    np.testing.assert_array_equal(models[0].plausible_upper, [2.0, 2.0])
+    np.testing.assert_array_equal(models[1].plausible_upper, HIGH)
+    fits = [
+        bqvi.fit(dataclasses.replace(model, start=np.zeros(2)), method="bq", budget=20, seed=3)
+        for model in models
+    ]
+    assert len({fit.log_evidence for fit in fits}) == 1
+
+
+def test_a_box_that_is_given_in_part_is_filled_up_by_that_of_the_prior():
+    model = TargetModel(value, ("a", "b"), prior_box=(LOW, HIGH), plausible_lower=[-1.0, np.nan])
+    np.testing.assert_array_equal(model.plausible_lower, [-1.0, LOW[1]])
+    np.testing.assert_array_equal(model.plausible_upper, HIGH)
+    assert model.boxed
+
+
+def test_a_run_begins_at_zero_where_the_prior_contains_it():
+    low, high = np.array([-1.0, 3.0, -9.0]), np.array([2.0, 5.0, -1.0])
+    np.testing.assert_array_equal(start_within(low, high), [0.0, 4.0, -5.0])
 
 
 def test_vbmc_needs_no_box_where_the_start_is_far_off():

@@ -24,7 +24,7 @@ def slope(theta):
     return -PRECISION @ (theta - MEAN)
 
 
-def search(value, gradient, dimension, most=200, seed=0):
+def search(value, gradient, dimension, most=200, seed=0, wide=None):
     """The box in a first box of 2 to either side of 0, and the evaluations."""
     calls = []
 
@@ -42,7 +42,7 @@ def search(value, gradient, dimension, most=200, seed=0):
         held[0] = held[0].joined(caller.evaluate(points))
         return held[0]
 
-    found = PlausibleBoxSearch(held[0], evaluate, np.zeros(dimension), seed).run()
+    found = PlausibleBoxSearch(held[0], evaluate, np.zeros(dimension), seed, wide=wide).run()
     assert len(calls) <= most
     return coordinates.to_user(np.stack(found)), len(calls)
 
@@ -92,6 +92,16 @@ def test_where_a_mode_does_not_tell_the_box_holds_what_else_was_found(value):
 def test_a_search_that_is_cut_short_gives_a_box(most):
     (lower, upper), _ = search(gaussian, None, 2, most)
     assert (lower < upper).all()
+
+
+def test_where_the_log_joint_is_finite_nowhere_the_box_is_that_of_the_prior():
+    wide = np.array([[-3.0, 5.0], [2.0, 7.0]])
+    for value, expected in ((lambda theta: -np.inf, 2.0 * wide), (improper, None)):
+        box, _ = search(value, None, 2, wide=wide)
+        if expected is not None:
+            np.testing.assert_array_equal(box, expected)
+        else:
+            np.testing.assert_array_equal(box, search(value, None, 2)[0])
 
 
 def test_every_evaluation_counts_and_a_search_that_failed_is_resumed(tmp_path):
