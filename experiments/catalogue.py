@@ -23,6 +23,7 @@ EXPERIMENTS: dict[str, str] = {
     "models-direct-ascent": "experiments.models.direct_ascent",
     "models-experts": "experiments.models.experts",
     "models-em-relatives": "experiments.models.em_relatives",
+    "models-categories": "experiments.models.categories",
     "models-components-by-bound": "experiments.models.components_by_bound",
     "models-embeddings": "experiments.models.embeddings",
     "models-topics": "experiments.models.topics",

@@ -315,8 +315,9 @@ def test_samples_of_sequences_are_scored_by_the_sum_over_all_paths(bayesian):
     assert found.score_samples(symbols[:, None]).shape == (1,)
 
 
+@pytest.mark.parametrize("bayesian", [True, False])
 @pytest.mark.parametrize("emissions", ["gaussian", "categorical", "poisson"])
-def test_sequences_are_drawn_from_what_was_learnt(emissions):
+def test_sequences_are_drawn_from_what_was_learnt(emissions, bayesian):
     """Transitions and means of 4000 steps within 5 standard errors: a false alarm in 1e-5 of the runs."""
     rng = np.random.default_rng(3)
     states = np.repeat(rng.integers(2, size=40), 5)
@@ -325,9 +326,8 @@ def test_sequences_are_drawn_from_what_was_learnt(emissions):
         "categorical": states,
         "poisson": rng.poisson(1 + 9 * states),
     }
-    found = HiddenMarkovModel(2, emissions=emissions, random_state=0).fit(
-        values[emissions][:, None].astype(float)
-    )
+    data = values[emissions][:, None].astype(float)
+    found = HiddenMarkovModel(2, emissions=emissions, bayesian=bayesian, random_state=0).fit(data)
     x, z = found.sample(4000)
     assert x.shape == (4000, 1)
     theta = found.posterior_
@@ -336,6 +336,8 @@ def test_sequences_are_drawn_from_what_was_learnt(emissions):
         "categorical": lambda: theta["symbols"].mean @ np.arange(theta["symbols"].mean.shape[1]),
         "poisson": lambda: theta["rates"].mean[:, 0],
     }[emissions]()
+    shares = found.predict_proba(data)
+    np.testing.assert_allclose(means, shares.T @ data[:, 0] / shares.sum(0), rtol=0.05, atol=0.1)
     for k in range(2):
         own, after = x[z == k, 0], z[1:][z[:-1] == k]
         assert abs(own.mean() - means[k]) < 5 * own.std() / np.sqrt(len(own)) + 1e-12

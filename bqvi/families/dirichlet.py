@@ -32,6 +32,8 @@ class Dirichlet:
     """
 
     leaf_names = ("",)
+    logarithmic_points = True
+    """Points are ln pi, the mean is pi."""
 
     def __init__(self, concentration: Array) -> None:
         require_positive("concentration", concentration)

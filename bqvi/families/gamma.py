@@ -29,6 +29,8 @@ class Gamma:
     """
 
     leaf_names = ("", "")
+    logarithmic_points = True
+    """Points are ln lambda, the mean is lambda."""
 
     def __init__(self, shape: Array, rate: Array) -> None:
         require_positive("shape", shape)

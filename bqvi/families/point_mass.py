@@ -68,8 +68,8 @@ class PointMass:
 
     @property
     def mean(self) -> Any:
-        """E[theta]: the mode; of a Dirichlet, as probabilities (its points are ln pi)."""
-        if hasattr(self.family, "concentration"):
+        """E[theta]: the mode; of a Dirichlet probabilities, of a gamma rates, whose points are logs."""
+        if getattr(self.family, "logarithmic_points", False):
             return namespace(self.mode).exp(self.mode)
         return self.mode
 

@@ -139,7 +139,10 @@ class ConjugateComponents:
         return self._affine(q.expected_statistics, log_weights)
 
     def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """The parts of <T(x), t(theta)> at ``theta``; ``log_weights`` (K,) are added."""
+        """The parts of <T(x), t(theta)> at ``theta``, such as rates; ``log_weights`` (K,) are added."""
+        if getattr(self._prior, "logarithmic_points", False):
+            # a parameter of zero counts as 1e-300
+            theta = np.log(np.maximum(theta, 1e-300))
         return self._affine(self._prior.statistics(theta), log_weights)
 
     def _affine(self, statistics: Values, log_weights: np.ndarray) -> AffineLogJoint:

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from bqvi.canvas import COLOURS as COLOURS
@@ -242,9 +242,13 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
     options = {"linthresh": linthresh} if scale == "symlog" else {}
     (ax.set_xscale if axis == "x" else ax.set_yscale)(scale, **options)
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
+    ticks = ax.xaxis if axis == "x" else ax.yaxis
     if scale == "symlog" or (scale == "log" and high > 100.0 * low):
         # over many decades there are hundreds of them, which took two thirds of a figure's time
-        (ax.xaxis if axis == "x" else ax.yaxis).set_minor_locator(NullLocator())
+        ticks.set_minor_locator(NullLocator())
+    elif scale == "log":
+        # within a decade each has a label, and those of all nine overlap
+        ticks.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0) if high < 4.0 * low else (2.0, 5.0)))
 
 
 def legend_below(made: Figure, axes: Panels, columns: int = 4) -> None:

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 import bqvi
 from bqvi.models import GaussianMixture
@@ -91,6 +92,7 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
                 x_label="components K",
             )  # fmt: skip
             ax.axvline(LABELS[name], color="0.5", lw=0.8, ls=":")
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0, column].set_title(name)
         axes[0, column].set_ylim(bottom=max(-1500.0, float(rows["behind"].min()) - 20.0))
     drawing.legend_below(made, axes)

@@ -359,9 +359,44 @@ def test_log_likelihood_and_draws_are_scipys():
         ]
     )
     np.testing.assert_allclose(model.component_log_joint(theta, COUNTS) + base, expected, rtol=1e-10)
-    point = {"weights": np.exp(theta["weights"][0]), "rates": theta["rates"][0]}
+    point = {"weights": np.exp(theta["weights"][0]), "rates": rates[0]}
     summed = scipy.special.logsumexp(expected[0], axis=1).sum()
     assert model.log_likelihood(COUNTS, point) == pytest.approx(summed, rel=1e-10)
+
+
+@pytest.mark.parametrize("family", ["full", "point"])
+@pytest.mark.parametrize("kind", ["poisson", "exponential", "bernoulli", "categorical"])
+def test_the_likelihood_at_the_mean_of_q_is_scipys(kind, family):
+    rng = np.random.default_rng(11)
+    x = {
+        "poisson": rng.poisson(3.0, (30, 2)),
+        "exponential": rng.exponential(2.0, (30, 2)),
+        "bernoulli": rng.integers(2, size=(30, 2)),
+        "categorical": rng.integers(3, size=(30, 2)),
+    }[kind].astype(float)
+    made = {
+        "poisson": poisson(),
+        "exponential": exponential(),
+        "bernoulli": bernoulli(1.5, 2.0),
+        "categorical": categorical(3, 1.5),
+    }[kind]
+    log_density = {
+        "poisson": lambda row, p: scipy.stats.poisson(p).logpmf(row),
+        "exponential": lambda row, p: scipy.stats.expon(scale=1.0 / p).logpdf(row),
+        "bernoulli": lambda row, p: scipy.stats.bernoulli(p[:, 0]).logpmf(row),
+        "categorical": lambda row, p: np.log(p[[0, 1], row.astype(int)]),
+    }[kind]
+    fit = bqvi.fit(Mixture(DirichletWeights(2, 1.5), made), x, family=family, steps=4)
+    theta = fit.q.mean
+    each = [
+        [
+            np.log(w) + log_density(row, p).sum()
+            for w, p in zip(theta["weights"], theta[made.name], strict=True)
+        ]
+        for row in x
+    ]
+    expected = scipy.special.logsumexp(each, axis=1).sum()
+    assert fit.problem.model.log_likelihood(x, theta) == pytest.approx(expected, rel=1e-10)
 
 
 def test_rows_by_themselves_sum_to_the_local_step():

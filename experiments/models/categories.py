@@ -1,0 +1,230 @@
+"""The simple mixture: rows of categories, whose columns are independent given the component.
+
+    pi ~ Dir,   z_n ~ Cat(pi),   x_nj | z_n = k ~ Cat(eta_kj)
+
+Penguins read as categories: the island, and in which third of the birds each of four measurements is. EM has
+a flat prior and q a point, variational Bayes Jeffreys' prior of eta_kj and a uniform one of pi. Of one column
+alone a mixture learns nothing: EM then has the likelihood of the column's frequencies, whatever K is.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score
+
+import bqvi
+from bqvi.models import DirichletWeights, Mixture, categorical
+from experiments.harness import drawing
+from experiments.harness.claims import Check, Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.summaries import quartiles
+
+COLUMNS = ("bill length", "bill depth", "flipper length", "body mass", "island")
+CATEGORIES = 3
+METHODS = {
+    "EM": {"family": "point", "concentration": 1.0},
+    "variational Bayes": {"family": "full", "concentration": 0.5},
+}
+MOST, QUICK_MOST = 8, 3
+STARTS, QUICK_STARTS = 10, 2
+SPECIES = 3
+SHOWN_SEED = 0
+
+
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return both methods on all columns, and EM on the first alone."""
+    del resources
+    size = {"most": QUICK_MOST if quick else MOST, "starts": QUICK_STARTS if quick else STARTS}
+    whole = [Case(name, {**chosen, "columns": len(COLUMNS), **size}) for name, chosen in METHODS.items()]
+    return [*whole, Case("EM, one column", {**METHODS["EM"], "columns": 1, **size})]
+
+
+@cache
+def penguins() -> tuple[np.ndarray, np.ndarray]:
+    """Categories 0 to 2 (N, 5), and species (N,)."""
+    from palmerpenguins import load_penguins
+
+    measured = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
+    table = load_penguins()[["species", "island", *measured]].dropna()
+    x = table[measured].to_numpy(dtype=float)
+    thirds = (x[:, None, :] > np.quantile(x, [1.0 / 3.0, 2.0 / 3.0], axis=0)).sum(axis=1)
+    island, species = (
+        np.unique(table[name].to_numpy(dtype=str), return_inverse=True)[1] for name in ("island", "species")
+    )
+    return np.column_stack([thirds, island]).astype(float), species
+
+
+def run(case: Case, seed: int) -> pd.DataFrame:
+    """Return a row for each K, and behind them a row for each probability of the fit with K = 3."""
+    chosen = case.settings
+    x, species = penguins()
+    order = np.random.default_rng(seed).permutation(len(x))
+    learnt, held = np.split(order, [len(x) * 4 // 5])
+    train, test = x[learnt, : chosen["columns"]], x[held, : chosen["columns"]]
+    rows, probabilities = [], np.empty(0)
+    for k in range(1, chosen["most"] + 1):
+        prior = categorical(CATEGORIES, chosen["concentration"])
+        fit = bqvi.fit(
+            Mixture(DirichletWeights(k, 1.0), prior), train, family=chosen["family"],
+            starts=chosen["starts"], start_from="random", tolerance=1e-6, steps=2000, seed=seed,
+        )  # fmt: skip
+        model, theta = fit.problem.model, fit.q.mean
+        likelihood = model.log_likelihood(train, theta)
+        rows.append(
+            {
+                "iteration": fit.state.iteration, "components": k, "elbo": fit.elbo,
+                "held_out": model.log_likelihood(test, theta) / len(test),
+                "above_frequencies": likelihood - _of_frequencies(train),
+                "rand": adjusted_rand_score(
+                    species[learnt], model.responsibilities(fit.q, train).argmax(axis=1)
+                ),
+                "seconds": fit.state.seconds,
+            }
+        )  # fmt: skip
+        if k == SPECIES:
+            probabilities = np.asarray(theta["probabilities"])
+    component, column, category = np.indices(probabilities.shape)
+    entries = pd.DataFrame(
+        {
+            "component": component.ravel(), "column": column.ravel(), "category": category.ravel(),
+            "probability": probabilities.ravel(), "iteration": 0, "elbo": 0.0,
+        }
+    )  # fmt: skip
+    return pd.concat([pd.DataFrame(rows).assign(component=-1), entries], ignore_index=True)
+
+
+def _of_frequencies(x: np.ndarray) -> float:
+    """ln p(x) of independent columns at their frequencies, nats."""
+    counts = np.stack([(x == category).sum(axis=0) for category in range(CATEGORIES)])
+    return float((counts * np.log(np.maximum(counts, 1) / len(x))).sum())
+
+
+def _fits(results: pd.DataFrame) -> pd.DataFrame:
+    return results[results["component"] == -1]
+
+
+def draw(results: pd.DataFrame) -> list[Drawing]:
+    """Draw what K does, and the components of one seed beside the species."""
+    rows = _fits(results)
+    caption = (
+        "Left: the ELBO of variational Bayes less its best over K. Middle: the log predictive density of the "
+        "held-out fifth, a bird; EM gives categories that a component lacks no probability, which counts as "
+        "1e-300. Right: agreement of the components with the species. Dotted: the number of "
+        f"species. {drawing.band_caption(rows)}"
+    )
+    shown = (
+        f"Seed {SHOWN_SEED}, K = {SPECIES}: probabilities of the categories (low, middle and high third; of "
+        "the island Biscoe, Dream, Torgersen) from 0, white, to 1, black. Upper row: frequencies within each "
+        "species. Lower row: the components of variational Bayes, each below the species that it fits best."
+    )
+    return [
+        Drawing("components", _over_components(rows), caption),
+        Drawing("probabilities", _pictures(results), shown),
+    ]
+
+
+def _over_components(rows: pd.DataFrame) -> Figure:
+    made, axes = drawing.figure(1, 3, size=(2.9, 2.5))
+    rows = rows[rows["columns"] == len(COLUMNS)]
+    lines = drawing.strokes(METHODS)
+    bayes = rows[rows["family"] == "full"]
+    bayes = bayes.assign(behind=bayes["elbo"] - bayes.groupby("seed")["elbo"].transform("max"))
+    panels = (
+        (bayes, "behind", "ELBO less the best (nats)"),
+        (rows, "held_out", "held-out log density (nats)"),
+        (rows, "rand", "adjusted Rand index"),
+    )
+    for ax, (table, y, label) in zip(axes[0], panels, strict=True):
+        drawing.curves(
+            ax, table, "components", y, lines=lines, steps=False, y_label=label, x_label="components K"
+        )
+        ax.axvline(SPECIES, color="0.5", lw=0.8, ls=":")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0, 0].set_ylim(bottom=max(-60.0, float(bayes["behind"].min()) - 5.0))
+    drawing.legend_below(made, axes)
+    return made
+
+
+def _pictures(results: pd.DataFrame) -> Figure:
+    x, species = penguins()
+    truth = np.stack(
+        [[[(x[species == s, j] == c).mean() for c in range(CATEGORIES)] for j in range(len(COLUMNS))]
+         for s in range(SPECIES)]
+    )  # fmt: skip
+    chosen = results[(results["seed"] == SHOWN_SEED) & (results["case"] == "variational Bayes")]
+    found = chosen[chosen["component"] >= 0]["probability"].to_numpy().reshape(truth.shape)
+    distance = np.abs(truth[:, None] - found[None]).sum(axis=(2, 3))
+    found = found[linear_sum_assignment(distance)[1]]
+    made, axes = drawing.figure(2, SPECIES, size=(2.2, 1.9))
+    names = ("Adelie", "Chinstrap", "Gentoo")
+    for line, (kind, tables_) in zip(axes, {"species": truth, "components": found}.items(), strict=True):
+        for ax, table, name in zip(line, tables_, names, strict=True):
+            ax.imshow(table, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
+            ax.set(xticks=range(CATEGORIES), yticks=range(len(COLUMNS)), yticklabels=[])
+            ax.grid(False)
+            if kind == "species":
+                ax.set_title(name)
+        line[0].set_yticklabels(COLUMNS)
+        line[0].set_ylabel(kind)
+    for ax in axes[-1]:
+        ax.set_xlabel("category")
+    return made
+
+
+def tables(results: pd.DataFrame) -> list[Table]:
+    """Return the fits by method and K."""
+    columns = {
+        "elbo": "ELBO (nats)",
+        "held_out": "held-out log density (nats)",
+        "rand": "adjusted Rand index",
+        "above_frequencies": "log likelihood above that of independent columns (nats)",
+        "seconds": "seconds",
+    }
+    caption = (
+        "Median [lower quartile, upper quartile]. EM's ELBO is the log likelihood; seconds of the best start."
+    )
+    found = quartiles(_fits(results), columns, by=("case", "components"), digits=4)
+    return [Table("fits", found, caption)]
+
+
+def claims(results: pd.DataFrame) -> list[Claim]:
+    """Check that one column has nothing to be learnt, and that the bound chooses a K that predicts."""
+    rows = _fits(results)
+    one = float(rows[rows["columns"] == 1]["above_frequencies"].abs().max())
+    bayes = rows[(rows["family"] == "full")].groupby("components")[["elbo", "held_out"]].mean()
+    best = int(bayes["elbo"].to_numpy().argmax())
+    lost = float(bayes["held_out"].max() - bayes["held_out"].iloc[best])
+    return [
+        Claim(
+            "004",
+            "The maximisation step of the simple mixture has the expected frequencies (2.7, 2.8).",
+            "of one column EM has the likelihood of its frequencies for every K, to 1e-6 nats",
+            [Check("all K and seeds", one < 1e-6, f"at most {one:.1e} nats apart")],
+        ),
+        Claim(
+            "004",
+            "The ELBO of the fully Bayesian mixture tells how many components there are.",
+            "the K of the highest mean bound predicts held-out birds at most 0.1 nats worse than the best",
+            [Check("penguins", lost <= 0.1, f"K = {bayes.index[best]}, {lost:.3f} nats")],
+        ),
+    ]
+
+
+experiment = Experiment(
+    name="models-categories",
+    title="The simple mixture of categories",
+    summary="""What does a mixture find in rows of categories, and how many components does the ELBO choose?
+        Penguins, their measurements in thirds and their island, by EM and by variational Bayes with 1 to 8
+        components.""",
+    cases=cases,
+    run=run,
+    draw=draw,
+    tables=tables,
+    claims=claims,
+)
